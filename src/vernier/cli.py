@@ -1,0 +1,338 @@
+"""The command line: one function a command, which reads its flags, calls the code that does the work, and prints.
+
+torch is imported only by commands that need it, inside the function, so that `--help` answers at once.
+"""
+
+import json as jsonlib
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+from tyro.conf import OmitArgPrefixes, Positional, UseAppendAction, arg
+
+from vernier.config import Config, override, override_from_text, to_toml
+from vernier.errors import EXIT_DONE, EXIT_FAILED, EXIT_STOPPED, EXIT_USAGE, ConfigError, RunFailed
+
+WELCOME = """\
+Vernier trains, evaluates, benchmarks and profiles vision models, and reports what it measured.
+
+  vernier train          train the embedded default: rendered shapes, about a minute on two cores
+  vernier recipes        what else can be trained
+  vernier doctor         what this machine can do
+
+vernier --help lists every command; vernier COMMAND --help explains one.
+"""
+
+DeviceName = Literal["auto", "cpu", "cuda", "hpu", "mps", "xpu"]
+Precision = Literal["fp32", "tf32", "bf16", "fp16"]
+Mode = Literal["eager", "compile", "trace"]
+
+Text = Annotated[str | None, arg(metavar="TEXT", help_behavior_hint="")]
+Whole = Annotated[int | None, arg(metavar="N", help_behavior_hint="")]
+Number = Annotated[float | None, arg(metavar="X", help_behavior_hint="")]
+
+
+def _pathlike(metavar: str) -> Any:
+    return arg(metavar=metavar, help_behavior_hint="")
+
+
+DataFlag = Annotated[str | None, _pathlike("NAME|PATH")]
+JsonFlag = Annotated[bool, arg(name="json", help="Print one JSON document on standard output and nothing else there.")]
+SetFlag = Annotated[
+    UseAppendAction[tuple[str, ...]],
+    arg(name="set", metavar="NAME=VALUE", help="Change any setting, e.g. optim.lr=0.05. Repeatable.", help_behavior_hint=""),
+]
+
+
+def _print_json(value: Any) -> None:
+    sys.stdout.write(jsonlib.dumps(value, indent=2) + "\n")
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+
+
+def _apply(config: Config, flags: dict[str, Any], settings: tuple[str, ...]) -> Config:
+    """Named flags, then `--set`, over what the recipe says."""
+    for path, value in flags.items():
+        if value is not None:
+            config = override(config, path, value)
+    for assignment in settings:
+        config = override_from_text(config, assignment)
+    return config
+
+
+def train(
+    recipe: Annotated[Positional[str | None], arg(metavar="RECIPE", help_behavior_hint="(default: shapes-quick)")] = None,
+    /,
+    *,
+    data: DataFlag = None,
+    out: Annotated[str, arg(metavar="DIR")] = "runs",
+    device: Annotated[DeviceName | None, _pathlike("auto|cpu|cuda|hpu|mps|xpu")] = None,
+    procs: Whole = None,
+    precision: Annotated[Precision | None, _pathlike("fp32|tf32|bf16|fp16")] = None,
+    mode: Annotated[Mode | None, _pathlike("eager|compile|trace")] = None,
+    model: Text = None,
+    global_batch: Whole = None,
+    epochs: Number = None,
+    lr: Number = None,
+    seed: Whole = None,
+    workers: Whole = None,
+    max_steps: Whole = None,
+    max_eval_steps: Whole = None,
+    train_only: bool = False,
+    resume: Annotated[str | None, _pathlike("auto|never|PATH")] = None,
+    config: Annotated[str | None, _pathlike("FILE")] = None,
+    settings: SetFlag = (),
+    json: JsonFlag = False,
+) -> int:
+    """Train a model with a recipe. Without a recipe: the embedded default, about a minute on two cores.
+
+    Run the same command again after an interruption and it goes on where it stopped.
+
+    Args:
+        recipe: A built-in recipe (see `vernier recipes`) or a .toml file of your own.
+        data: A built-in data set, or a folder with train/ and val/ (one folder per class).
+        out: Folder in which the run directory is made, or looked for when resuming.
+        device: Where to run.
+        procs: Processes, one a device.
+        precision: Arithmetic of the network.
+        mode: How the network is executed.
+        model: Another network than the recipe's (see `vernier models`).
+        global_batch: Images per optimiser step, over all processes.
+        epochs: Length of the training; the schedule follows.
+        lr: Peak learning rate at the recipe's batch.
+        seed: Initial weights, order and augmentation.
+        workers: Loader threads per process.
+        max_steps: Stop after this many steps; the schedule stays.
+        max_eval_steps: Evaluate on this many batches only.
+        train_only: Do not evaluate.
+        resume: auto: the newest run of this recipe in --out; never: always a new run; or a run directory.
+        config: A run's config.json, to repeat it.
+    """
+    from vernier.report.console import ConsoleObserver, closing_lines
+
+    flags = {
+        "data.source": data, "machine.device": device, "machine.procs": procs, "machine.precision": precision, "machine.mode": mode,
+        "model.name": model, "global_batch": global_batch, "schedule.epochs": epochs, "optim.lr": lr, "seed": seed,
+        "machine.workers": workers, "limits.max_steps": max_steps, "limits.max_eval_steps": max_eval_steps,
+        "eval.every_epochs": 0 if train_only else None,
+    }  # fmt: skip
+    chosen = _apply(_starting_config(recipe, config, resume), flags, settings)
+    with ConsoleObserver() as console:
+        from vernier.engine import resume as resuming
+        from vernier.engine.train import train as run_training
+
+        point = resuming.choose(chosen, Path(out), resume, console.warn)
+        if point is not None and resume is None:
+            console.say(f"Found {point.run.path}, cut short: going on with it (--resume never starts a new run).")
+        outcome = run_training(chosen, Path(out), point, [console])
+    if json:
+        _print_json({"run": str(outcome.run.path), "status": outcome.status, **outcome.summary})
+    else:
+        sys.stdout.write("\n".join(closing_lines(outcome.summary, str(outcome.run.path), outcome.status)) + "\n")
+    return EXIT_DONE if outcome.status == "finished" else EXIT_STOPPED
+
+
+def _starting_config(recipe: str | None, config: str | None, resume: str | None) -> Config:
+    from vernier import recipes as book
+
+    if recipe is not None and config is not None:
+        raise ConfigError(f"Give a recipe ({recipe}) or --config ({config}), not both.")
+    if recipe is None and config is None and resume not in (None, "auto", "never"):
+        from vernier.engine.resume import run_config
+        from vernier.store import RunDir
+
+        return run_config(RunDir.open(Path(resume)))
+    return book.load(config or recipe or book.DEFAULT)
+
+
+def evaluate(
+    path: Annotated[Positional[str], arg(metavar="RUN|CHECKPOINT")],
+    /,
+    *,
+    data: DataFlag = None,
+    which: Annotated[str, arg(metavar="latest|best|STEP")] = "latest",
+    ema: Annotated[bool | None, arg(help_behavior_hint="(default: averaged weights where there are any)")] = None,
+    max_eval_steps: Whole = None,
+    workers: Whole = None,
+    json: JsonFlag = False,
+) -> int:
+    """Evaluate a run (finished, running or interrupted) or a checkpoint directory: every validation image exactly once.
+
+    Args:
+        path: A run directory, or one of its checkpoints.
+        data: Another data set or folder than the run's own.
+        which: Which checkpoint of a run.
+        ema: Averaged weights, or the raw ones.
+        max_eval_steps: Evaluate on this many batches only.
+        workers: Loader threads.
+    """
+    from vernier.report.console import ConsoleObserver
+
+    with ConsoleObserver() as console:
+        from vernier.engine.load import evaluate_trained, load_trained
+
+        trained = load_trained(Path(path), which=which, averaged=ema, machine={"workers": workers} if workers else None)
+        result = evaluate_trained(trained, data, max_eval_steps, [console])
+    if json:
+        _print_json(result)
+    else:
+        part = "" if result["exact"] else "  PART of the set"
+        sys.stdout.write(
+            f"top-1 {result['top1']:.2f} %  top-5 {result['top5']:.2f} %  loss {result['loss']:.4f}  on {result['samples']:,} images of "
+            f"{result['data']}{part}\n{'averaged ' if result['averaged'] else ''}weights of step {result['step']:,}, {result['weights']}; "
+            f"{result['images_per_s_total']:,.0f} img/s\n"
+        )
+    return EXIT_DONE
+
+
+def recipes(
+    action: Positional[Literal["list", "show"]] = "list",
+    name: Annotated[Positional[str | None], arg(metavar="NAME", help_behavior_hint="")] = None,
+    /,
+    *,
+    json: JsonFlag = False,
+) -> int:
+    """List the built-in recipes, or print one as a TOML file to edit: vernier recipes show NAME > mine.toml
+
+    Args:
+        action: list, or show one.
+        name: Which one to show.
+    """
+    from vernier import recipes as book
+    from vernier.config import to_dict
+
+    if action == "show":
+        if name is None:
+            raise ConfigError("Which recipe? vernier recipes show NAME; vernier recipes lists them.")
+        chosen = book.named(name)
+        if json:
+            _print_json({"notes": book.notes(name), "recipe": to_dict(chosen)})
+        else:
+            sys.stdout.write("".join(f"# {line}".rstrip() + "\n" for line in book.notes(name).splitlines()) + "\n" + to_toml(chosen))
+        return EXIT_DONE
+    rows = [
+        {"name": r.name, "model": r.model.name, "epochs": r.schedule.epochs, "global_batch": r.global_batch, "about": r.about}
+        for r in (book.named(n) for n in book.BUILT_IN)
+    ]
+    _print_rows(rows, json)
+    return EXIT_DONE
+
+
+def models(*, json: JsonFlag = False) -> int:
+    """List the networks with their parameters and cost."""
+    from vernier.models import describe
+
+    rows = [
+        {"name": m.name, "family": m.family, "parameters": m.params, "gmac": round(m.gmac, 3), "input_px": m.input_px, "about": m.summary}
+        for m in describe()
+    ]
+    _print_rows(rows, json)
+    return EXIT_DONE
+
+
+def doctor(*, json: JsonFlag = False) -> int:
+    """Tell what this machine can do: versions, devices, what is missing and how to get it."""
+    from vernier.measure.doctor import examine
+
+    found = examine()
+    if json:
+        _print_json(found)
+        return EXIT_DONE
+    _print_rows([{"what": k, "value": str(v)} for k, v in found["machine"].items()], False)
+    _print_rows([{"package": k, "version": v or "missing"} for k, v in found["versions"].items()], False)
+    _print_rows(found["devices"], False)
+    for line in found["advice"]:
+        sys.stdout.write(f"- {line}\n")
+    return EXIT_DONE
+
+
+def data(
+    action: Positional[Literal["make"]],
+    name: Positional[Literal["shapes"]] = "shapes",
+    /,
+    *,
+    out: Annotated[str | None, _pathlike("DIR")] = None,
+    kind: Literal["classify", "detect"] = "classify",
+    train: Whole = None,
+    val: Whole = None,
+    size_px: Whole = None,
+    seed: int = 0,
+    json: JsonFlag = False,
+) -> int:
+    """Make the built-in data set: rendered shapes as JPEG files, one folder per class, with boxes.
+
+    Args:
+        action: make.
+        name: shapes.
+        out: Where to put it; left out: Vernier's cache.
+        kind: One object per image, or several with boxes for detection.
+        train: Training images.
+        val: Validation images.
+        size_px: Side of an image.
+        seed: Another seed, another set.
+    """
+    from vernier.data import shapes
+
+    given = {k: v for k, v in {"train": train, "val": val, "size_px": size_px}.items() if v is not None}
+    spec = shapes.ShapesSpec(kind=kind, seed=seed, **given)
+    path = shapes.make(Path(out), spec) if out else shapes.cached(spec)
+    if json:
+        _print_json({"path": str(path)})
+    else:
+        sys.stdout.write(f"{path}\n")
+    return EXIT_DONE
+
+
+def _print_rows(rows: list[dict[str, Any]], json: bool) -> None:
+    if json:
+        _print_json(rows)
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in rows[0]:
+        numeric = all(isinstance(r[column], int | float) for r in rows)
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(f"{v:,}" if isinstance(v, int) else f"{v:g}" if isinstance(v, float) else str(v) for v in row.values()))
+    console = Console(highlight=False)
+    console.print(table) if console.is_terminal else Console(highlight=False, width=160).print(table)
+
+
+COMMANDS = {"train": train, "eval": evaluate, "recipes": recipes, "models": models, "data": data, "doctor": doctor}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command and turn errors meant for people into a message and an exit code."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if not arguments:
+        sys.stdout.write(WELCOME)
+        return EXIT_DONE
+    if arguments in (["--version"], ["-V"]):
+        from vernier import __version__
+
+        sys.stdout.write(f"vernier {__version__}\n")
+        return EXIT_DONE
+    app = tyro.extras.SubcommandApp()
+    for name, function in COMMANDS.items():
+        app.command(function, name=name)
+    try:
+        code: int = app.cli(args=arguments, prog="vernier", description="Train, evaluate and measure vision models.", config=(OmitArgPrefixes,), sort_subcommands=False)
+        return code
+    except ConfigError as error:
+        _say(f"vernier: {error}")
+        return EXIT_USAGE
+    except RunFailed as error:
+        _say(f"vernier: {error}")
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        _say("vernier: interrupted")
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return EXIT_FAILED

@@ -1,0 +1,458 @@
+"""What a run is asked to be: Recipe (what is learned), Machine (where), Checkpoint and Limits (how it is kept).
+
+Owns the dataclasses, reading them from TOML, JSON and `--set a.b=c`, checking them, writing them back, their digest,
+and `derive`, the one place where per-process batch, accumulation, learning rate and steps are computed.
+Built-in recipes live in `vernier.recipes`; nothing here knows torch, files of a run, or a device.
+"""
+
+import dataclasses
+import hashlib
+import json
+import math
+import tomllib
+import types
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from vernier.errors import ConfigError, did_you_mean
+
+T = TypeVar("T")
+
+
+def option(default: Any, doc: str, *, low: float | None = None, high: float | None = None, above: float | None = None) -> Any:
+    """A configured field: its default, one line of help, and its range (`above` excludes its own value)."""
+    return field(default=default, metadata={"doc": doc, "low": low, "high": high, "above": above})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """The network."""
+
+    name: str = option("resnet50", "see `vernier models`")
+    num_classes: int | None = option(None, "classes; left out: taken from the data", low=1)
+    init: Literal["fan-in", "fan-out", "tf"] = option("fan-out", "He initialisation of convolutions, or TensorFlow's variance scaling")
+    zero_gamma: bool = option(False, "start the last batch norm of every block at zero")
+    stem: Literal["default", "imagenet", "small"] = option("default", "small: 3x3 stride 1, no pooling")
+    width: int | None = option(None, "channels of the first stage; left out: the model's own", low=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """The images and how they are brought to the network's size."""
+
+    source: str = option("", "a built-in set (shapes, fashion-mnist, cifar10) or a folder; see `--data`")
+    image_px: int = option(224, "side of a training image", low=8, high=4096)
+    eval_px: int = option(224, "side of an evaluation image", low=8, high=4096)
+    eval_short_side_px: int = option(256, "evaluation: short side before the centre crop", low=8, high=8192)
+    mean: tuple[float, ...] = option((0.485, 0.456, 0.406), "per channel, images in 0..1")
+    std: tuple[float, ...] = option((0.229, 0.224, 0.225), "per channel, images in 0..1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Augment:
+    """What is done to a training image, decided by (seed, epoch, sample) alone."""
+
+    crop: Literal["random-resized", "pad", "none"] = option("random-resized", "pad: shift within a border of zeros")
+    area: tuple[float, float] = option((0.08, 1.0), "random-resized: share of the image's area")
+    ratio: tuple[float, float] = option((0.75, 4 / 3), "random-resized: width over height")
+    pad_px: int = option(4, "pad: width of the border", low=0, high=64)
+    flip: float = option(0.5, "probability of a horizontal flip", low=0, high=1)
+    mixup: float = option(0.0, "alpha of MixUp's Beta(alpha, alpha); 0: off", low=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loss:
+    """Softmax cross-entropy."""
+
+    label_smoothing: float = option(0.0, "mass spread evenly over all classes", low=0, high=0.999)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optim:
+    """SGD with momentum."""
+
+    lr: float = option(0.1, "peak learning rate at a global batch of lr_batch", above=0)
+    lr_batch: int | None = option(None, "scale lr by global_batch / lr_batch; left out: never scale", low=1)
+    momentum: float = option(0.9, "PyTorch's form, no dampening", low=0, high=0.9999)
+    nesterov: bool = option(False, "Nesterov momentum")
+    weight_decay: float = option(1e-4, "L2, added to the gradient", low=0)
+    decay_rule: Literal["norm-and-bias", "norm-only", "nvidia-name", "all"] = option(
+        "norm-and-bias", "what is exempt from decay; nvidia-name: names with 'bn'; all: nothing is exempt"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """Learning rate over time, in epochs."""
+
+    kind: Literal["cosine", "step", "linear", "polynomial", "constant"] = option("cosine", "shape after the warm-up")
+    epochs: float = option(90.0, "length of the training", above=0)
+    warmup_epochs: float = option(0.0, "linear warm-up", low=0)
+    warmup_start: float = option(0.0, "share of the peak at which a per-step warm-up begins", low=0, high=1)
+    unit: Literal["step", "epoch"] = option("step", "epoch: constant inside an epoch, warm-up (e+1)/W")
+    origin: Literal["after-warmup", "start"] = option("after-warmup", "where the decay's clock begins")
+    milestones: tuple[float, ...] = option((30.0, 60.0, 80.0), "step: epochs at which lr is multiplied by gamma")
+    gamma: float = option(0.1, "step: factor at a milestone", above=0, high=1)
+    power: float = option(2.0, "polynomial: exponent", above=0)
+    end_lr: float = option(0.0, "cosine, linear, polynomial: final learning rate at lr_batch", low=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ema:
+    """Exponential moving average of the weights, which is then what is evaluated."""
+
+    decay: float = option(0.0, "per optimiser step; 0: off", low=0, high=0.999999)
+    warmup: bool = option(True, "use min(decay, (1 + t) / (10 + t))")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Eval:
+    """When to evaluate and when that is good enough."""
+
+    every_epochs: float = option(1.0, "0: never (train only)", low=0)
+    target_top1: float | None = option(None, "stop once reached, percent", low=0, high=100)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """What is learned and how. Says nothing about hardware."""
+
+    name: str = option("custom", "names the run")
+    about: str = option("", "one line")
+    seed: int = option(1, "initial weights, order, augmentation", low=0, high=2**31 - 1)
+    global_batch: int = option(256, "images per optimiser step, over all processes", low=1)
+    model: Model = field(default_factory=Model)
+    data: Data = field(default_factory=Data)
+    augment: Augment = field(default_factory=Augment)
+    loss: Loss = field(default_factory=Loss)
+    optim: Optim = field(default_factory=Optim)
+    schedule: Schedule = field(default_factory=Schedule)
+    ema: Ema = field(default_factory=Ema)
+    eval: Eval = field(default_factory=Eval)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """Where it runs. Says nothing about learning."""
+
+    device: Literal["auto", "cpu", "cuda", "hpu", "mps", "xpu"] = option("auto", "auto: the best one here")
+    procs: int = option(1, "processes, one a device", low=1)
+    precision: Literal["fp32", "tf32", "bf16", "fp16"] = option("fp32", "arithmetic of the network")
+    mode: Literal["eager", "compile", "trace"] = option("eager", "how the network is executed")
+    accumulation: int = option(1, "micro-steps per optimiser step", low=1)
+    process_batch: int | None = option(None, "largest batch one process takes; accumulation follows from it", low=1)
+    eval_batch: int = option(256, "images per evaluation step", low=1)
+    workers: int = option(2, "loader threads per process", low=1, high=256)
+    prefetch: int = option(3, "batches prepared ahead", low=1, high=64)
+    threads: int | None = option(None, "compute threads per process; left out: all cores shared evenly", low=1)
+    channels_last: bool = option(True, "memory layout of images and weights")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """When the state is saved and how long it is kept. The last one is always kept."""
+
+    every_epochs: float = option(1.0, "0: not by epochs", low=0)
+    every_steps: int = option(0, "0: not by steps", low=0)
+    keep_last: int = option(2, "newest ones kept", low=1)
+    keep_every_epochs: float = option(0.0, "also keep those on multiples of this; 0: none", low=0)
+    keep_best: bool = option(True, "save and keep the best evaluated one")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Where to stop early without changing the schedule, and how often to log."""
+
+    max_steps: int | None = option(None, "optimiser steps in all", low=1)
+    max_eval_steps: int | None = option(None, "evaluation batches; makes the result inexact, and says so", low=1)
+    log_every_steps: int = option(0, "steps a log window; 0: about twice a second", low=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """A run as asked for. `config.json` is this, and repeats the run."""
+
+    recipe: Recipe = field(default_factory=Recipe)
+    machine: Machine = field(default_factory=Machine)
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
+    limits: Limits = field(default_factory=Limits)
+
+
+# Names people reach for that live elsewhere in the tree.
+ALIASES = {"data.workers": "machine.workers", "data.prefetch": "machine.prefetch"}
+
+
+# ------------------------------------------------------------------------------------------------- from text to values
+
+
+def from_dict(cls: type[T], given: Any, path: str = "") -> T:
+    """A dataclass from plain values; unknown names, wrong types and values out of range are ConfigErrors."""
+    if not isinstance(given, dict):
+        raise ConfigError(f"{path or 'The configuration'} must be a table of settings, not {given!r}.")
+    hints = get_type_hints(cls)
+    fields = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    values = {}
+    for key, value in given.items():
+        where = f"{path}.{key}" if path else str(key)
+        if key not in fields:
+            raise ConfigError(f"Unknown setting {where!r}. {did_you_mean(str(key), fields)}")
+        values[key] = _convert(value, hints[key], where)
+        _check_range(values[key], fields[key].metadata, where)
+    return cls(**values)
+
+
+def _convert(value: Any, hint: Any, where: str) -> Any:
+    origin, args = get_origin(hint), get_args(hint)
+    if dataclasses.is_dataclass(hint):
+        return from_dict(hint, value, where)  # type: ignore[arg-type]
+    if origin in (Union, types.UnionType):
+        if value is None:
+            return None
+        return _convert(value, next(a for a in args if a is not type(None)), where)
+    if origin is Literal:
+        if value not in args:
+            raise ConfigError(f"{where} = {value!r} is not one of: {', '.join(map(str, args))}.")
+        return value
+    if origin is tuple:
+        return _convert_tuple(value, args, where)
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, hint) or (hint is not bool and isinstance(value, bool)):
+        raise ConfigError(f"{where} must be {_type_name(hint)}, not {value!r}.")
+    return value
+
+
+def _convert_tuple(value: Any, args: tuple[Any, ...], where: str) -> tuple[Any, ...]:
+    if not isinstance(value, list | tuple):
+        raise ConfigError(f"{where} must be a list such as [1, 2], not {value!r}.")
+    fixed = args[-1] is not Ellipsis
+    if fixed and len(value) != len(args):
+        raise ConfigError(f"{where} must be a list of {len(args)} values, not {value!r}.")
+    return tuple(_convert(v, args[0], f"{where}[{i}]") for i, v in enumerate(value))
+
+
+def _type_name(hint: Any) -> str:
+    return {float: "a number", int: "a whole number", bool: "true or false", str: "text"}.get(hint, str(hint))
+
+
+def _check_range(value: Any, meta: Any, where: str) -> None:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return
+    low, high, above = meta.get("low"), meta.get("high"), meta.get("above")
+    if not math.isfinite(value):
+        raise ConfigError(f"{where} = {value} is not a finite number.")
+    if low is not None and value < low:
+        raise ConfigError(f"{where} = {value} is out of range: it must be {low} or more.")
+    if above is not None and value <= above:
+        raise ConfigError(f"{where} = {value} is out of range: it must be above {above}.")
+    if high is not None and value > high:
+        raise ConfigError(f"{where} = {value} is out of range: it must be {high} or less.")
+
+
+def to_dict(value: Any) -> dict[str, Any]:
+    """Plain JSON values, tuples as lists."""
+    plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(value)))
+    return plain
+
+
+def override(config: Config, path: str, value: Any) -> Config:
+    """`config` with one field replaced. Recipe fields need no prefix: `optim.lr`, `machine.procs`, `global_batch`."""
+    path = ALIASES.get(path, path)
+    tree = to_dict(config)
+    outer = {f.name for f in dataclasses.fields(Config)}
+    parts = path.split(".")
+    if parts[0] not in outer:
+        parts.insert(0, "recipe")
+    node: Any = tree
+    shown: list[str] = []
+    for depth, part in enumerate(parts):
+        known = list(node) if isinstance(node, dict) else []
+        if part not in known:
+            names = known if shown and shown != ["recipe"] else [*tree["recipe"], *sorted(outer - {"recipe"})]
+            raise ConfigError(f"Unknown setting {path!r}. {did_you_mean(part, names)}")
+        if depth < len(parts) - 1:
+            node = node[part]
+        shown.append(part)
+    if isinstance(node[parts[-1]], dict) and not isinstance(value, dict):
+        raise ConfigError(f"{path!r} is a group of settings: name one of {', '.join(node[parts[-1]])}.")
+    node[parts[-1]] = value
+    return from_dict(Config, tree)
+
+
+def override_from_text(config: Config, assignment: str) -> Config:
+    """Apply one `a.b=c` from the command line; `c` is read as TOML, or as text where it is none."""
+    path, equals, text = assignment.partition("=")
+    if not equals or not path.strip():
+        raise ConfigError(f"--set takes NAME=VALUE such as optim.lr=0.1, not {assignment!r}.")
+    return override(config, path.strip(), parse_value(text.strip()))
+
+
+def parse_value(text: str) -> Any:
+    """A TOML value; `none` clears an optional field; anything else is text."""
+    if text.lower() in ("none", "null"):
+        return None
+    try:
+        return tomllib.loads(f"v = {text}")["v"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def load_file(path: Path, base: Config) -> Config:
+    """A TOML file for people (recipe fields at the top, tables for the rest) or a run's config.json, laid over `base`."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        given = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"Cannot read {path}: {error}.") from None
+    except (json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{path} is not valid {'JSON' if path.suffix == '.json' else 'TOML'}: {error}.") from None
+    tree = to_dict(base)
+    outer = {f.name for f in dataclasses.fields(Config)}
+    if not isinstance(given, dict):
+        raise ConfigError(f"{path} must hold a table of settings.")
+    given = {k: v for k, v in given.items() if k != "schema"}
+    if "recipe" not in given:
+        given = {"recipe": {k: v for k, v in given.items() if k not in outer}} | {k: v for k, v in given.items() if k in outer}
+    try:
+        return from_dict(Config, _merged(tree, given))
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {str(error).replace('recipe.', '')}") from None
+
+
+def _merged(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
+    out = dict(base)
+    for key, value in top.items():
+        inner = out.get(key)
+        out[key] = _merged(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else value
+    return out
+
+
+# ------------------------------------------------------------------------------------------------- from values to text
+
+
+def to_toml(recipe: Recipe) -> str:
+    """The recipe as a TOML file to edit, every field with its line of help."""
+    lines: list[str] = []
+    tables: list[tuple[str, Any]] = []
+    for f in dataclasses.fields(recipe):
+        value = getattr(recipe, f.name)
+        if dataclasses.is_dataclass(value):
+            tables.append((f.name, value))
+        else:
+            lines.append(_toml_line(f, value))
+    for name, table in tables:
+        lines += ["", f"[{name}]"]
+        lines += [_toml_line(f, getattr(table, f.name)) for f in dataclasses.fields(table)]
+    return "\n".join(lines) + "\n"
+
+
+def _toml_line(f: Any, value: Any) -> str:
+    doc = f.metadata["doc"]
+    if value is None:
+        return f"# {f.name} =".ljust(40) + f"  # {doc}"
+    return f"{f.name} = {_toml_value(value)}".ljust(40) + f"  # {doc}"
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, tuple):
+        return "[" + ", ".join(_toml_value(v) for v in value) + "]"
+    return repr(value)
+
+
+def digest(value: Any) -> str:
+    """A short hash of a configuration's values: equal digests, equal settings."""
+    text = json.dumps(to_dict(value), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def differences(a: Any, b: Any) -> dict[str, tuple[Any, Any]]:
+    """`a.b.c` -> (in a, in b) for every setting in which two configurations differ."""
+
+    def walk(x: Any, y: Any, path: str) -> dict[str, tuple[Any, Any]]:
+        if isinstance(x, dict) and isinstance(y, dict):
+            out: dict[str, tuple[Any, Any]] = {}
+            for key in [*x, *(k for k in y if k not in x)]:
+                out |= walk(x.get(key), y.get(key), f"{path}.{key}" if path else key)
+            return out
+        return {} if x == y else {path: (x, y)}
+
+    return walk(to_dict(a), to_dict(b), "")
+
+
+# ---------------------------------------------------------------------------------------- what follows from the settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Derived:
+    """Everything that follows from a Config and the size of its data."""
+
+    world: int
+    process_batch: int
+    accumulation: int
+    lr: float
+    end_lr: float
+    steps_per_epoch: int
+    total_steps: int
+    stop_step: int
+
+
+def derive(config: Config, *, train_samples: int) -> Derived:
+    """Per-process batch, accumulation, learning rate and steps; what does not divide is an error that says what to change."""
+    recipe, machine = config.recipe, config.machine
+    process_batch, accumulation = _split_batch(recipe.global_batch, machine)
+    steps_per_epoch = train_samples // recipe.global_batch
+    if steps_per_epoch == 0:
+        raise ConfigError(
+            f"global_batch = {recipe.global_batch} is more than the {train_samples} training images. "
+            f"Use --global-batch {2 ** int(math.log2(max(train_samples, 1)))} or less."
+        )
+    total_steps = max(1, round(recipe.schedule.epochs * steps_per_epoch))
+    if recipe.schedule.warmup_epochs > recipe.schedule.epochs:
+        raise ConfigError(
+            f"schedule.warmup_epochs = {recipe.schedule.warmup_epochs} is longer than the training "
+            f"(schedule.epochs = {recipe.schedule.epochs})."
+        )
+    scale = 1.0 if recipe.optim.lr_batch is None else recipe.global_batch / recipe.optim.lr_batch
+    limit = config.limits.max_steps
+    return Derived(
+        world=machine.procs,
+        process_batch=process_batch,
+        accumulation=accumulation,
+        lr=recipe.optim.lr * scale,
+        end_lr=recipe.schedule.end_lr * scale,
+        steps_per_epoch=steps_per_epoch,
+        total_steps=total_steps,
+        stop_step=total_steps if limit is None else min(limit, total_steps),
+    )
+
+
+def _split_batch(global_batch: int, machine: Machine) -> tuple[int, int]:
+    procs, accumulation = machine.procs, machine.accumulation
+    if machine.process_batch is not None:
+        per_micro_step = procs * machine.process_batch
+        if global_batch % per_micro_step:
+            raise ConfigError(
+                f"global_batch = {global_batch} cannot be made of {procs} process(es) x {machine.process_batch} images: "
+                f"{per_micro_step} does not divide it. Change machine.process_batch, --procs or --global-batch."
+            )
+        needed = global_batch // per_micro_step
+        if accumulation not in (1, needed):
+            raise ConfigError(
+                f"machine.accumulation = {accumulation} contradicts machine.process_batch = {machine.process_batch}, "
+                f"which needs {needed}. Leave one of them out."
+            )
+        accumulation = needed
+    parts = procs * accumulation
+    if global_batch % parts:
+        low, high = global_batch // parts * parts, (global_batch // parts + 1) * parts
+        near = f"{low} or {high}" if low else f"{high}"
+        raise ConfigError(
+            f"global_batch = {global_batch} does not divide by {procs} process(es) x {accumulation} accumulation step(s). "
+            f"Use --global-batch {near}, or change --procs or machine.accumulation."
+        )
+    return global_batch // parts, accumulation

@@ -1,0 +1,1 @@
+"""From files to batches: sources (bytes by index), order, decode, transforms, loader."""

@@ -1,0 +1,140 @@
+"""Batches ahead of time: threads decode and transform into preallocated uint8 buffers; order never depends on them.
+
+Threads, not processes: the decoder and torch's resize release the interpreter lock, so nothing has to cross a process
+boundary. The loader keeps no state: what to load is given by index, and the wait for each batch is measured.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from vernier.config import Augment, Data
+from vernier.data.chance import key, uniform
+from vernier.data.decode import BadImage, decode
+from vernier.data.sources import ArraySource, FolderSource
+from vernier.data.transforms import DRAWS, EvalTransform, TrainTransform, pad_crop_flip_many
+from vernier.errors import ConfigError, RunFailed
+from vernier.measure.clock import now_s
+
+_STREAM_AUGMENT = 2
+_CHUNK = 16
+
+Indices = npt.NDArray[np.int64]
+Pixels = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """uint8 images [samples, channels, height, width] in channels-last memory, their labels, and how long they were waited for.
+
+    The images live in a buffer that is filled again once the next batch is asked for.
+    """
+
+    images: torch.Tensor
+    labels: torch.Tensor
+    wait_s: float
+
+
+class Reader(Protocol):
+    """Fills rows of a buffer with the images of given samples."""
+
+    shape: tuple[int, int, int]
+
+    def fill(self, epoch: int, indices: Indices, out: Pixels) -> None: ...
+
+
+class TrainReader:
+    """Augmented training images."""
+
+    def __init__(self, source: ArraySource | FolderSource, data: Data, augment: Augment, seed: int) -> None:
+        self._source, self._augment, self._seed = source, augment, seed
+        self._transform = TrainTransform(data, augment)
+        self.shape = (data.image_px, data.image_px, source.channels)
+        small = isinstance(source, ArraySource) and source.images.shape[1:3] == (data.image_px, data.image_px)
+        self._all_at_once = small and augment.crop != "random-resized"
+
+    def fill(self, epoch: int, indices: Indices, out: Pixels) -> None:
+        rows = uniform(key(_STREAM_AUGMENT, self._seed, epoch), indices, DRAWS)
+        if self._all_at_once:
+            assert isinstance(self._source, ArraySource)
+            pad_crop_flip_many(self._source.images[indices], rows, self._augment, out)
+            return
+        for place, index in enumerate(indices):
+            self._transform(image_at(self._source, int(index)), rows[place], out[place])
+
+
+class EvalReader:
+    """Evaluation images; the epoch plays no part."""
+
+    def __init__(self, source: ArraySource | FolderSource, data: Data) -> None:
+        if data.eval_short_side_px < data.eval_px:
+            raise ConfigError(
+                f"data.eval_short_side_px = {data.eval_short_side_px} is smaller than data.eval_px = {data.eval_px}: "
+                "there would be nothing to crop from. Raise the first or lower the second."
+            )
+        self._source = source
+        self._transform = EvalTransform(data)
+        self.shape = (data.eval_px, data.eval_px, source.channels)
+
+    def fill(self, epoch: int, indices: Indices, out: Pixels) -> None:
+        for place, index in enumerate(indices):
+            self._transform(image_at(self._source, int(index)), out[place])
+
+
+def image_at(source: ArraySource | FolderSource, index: int) -> Pixels:
+    """One decoded image; a bad file is named."""
+    if isinstance(source, ArraySource):
+        return source.images[index]
+    try:
+        return decode(source.read(index))
+    except (BadImage, OSError) as error:
+        raise RunFailed(f"Cannot read the image {source.describe(index)}: {error}.") from None
+
+
+class Loader:
+    """Runs a reader ahead of the consumer, `prefetch` batches deep. Memory: (prefetch + 2) batches, whatever the workers."""
+
+    def __init__(self, reader: Reader, labels: Indices, *, batch: int, workers: int, prefetch: int) -> None:
+        self._reader, self._labels, self._prefetch = reader, torch.from_numpy(labels), prefetch
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="vernier-loader")
+        self._buffers = [torch.empty((batch, *reader.shape), dtype=torch.uint8) for _ in range(prefetch + 2)]
+
+    def batches(self, requests: Iterable[tuple[int, Indices]]) -> Iterator[Batch]:
+        """A batch for each (epoch, indices), in that order."""
+        waiting: deque[tuple[torch.Tensor, Indices, list[Future[None]]]] = deque()
+        source = iter(requests)
+        turn = 0
+        try:
+            while True:
+                while len(waiting) <= self._prefetch and (request := next(source, None)) is not None:
+                    waiting.append(self._start(self._buffers[turn % len(self._buffers)], *request))
+                    turn += 1
+                if not waiting:
+                    return
+                buffer, indices, jobs = waiting.popleft()
+                start = now_s()
+                for job in jobs:
+                    job.result()
+                yield Batch(buffer.permute(0, 3, 1, 2), self._labels[torch.from_numpy(indices)], now_s() - start)
+        finally:
+            unfinished = [job for _, _, jobs in waiting for job in jobs if not job.cancel()]
+            wait(unfinished)  # the buffers are about to serve somebody else
+
+    def _start(self, buffer: torch.Tensor, epoch: int, indices: Indices) -> tuple[torch.Tensor, Indices, list[Future[None]]]:
+        target = buffer[: len(indices)]
+        pixels = target.numpy()
+        chunk = max(1, min(_CHUNK, -(-len(indices) // 2)))
+        jobs = [
+            self._pool.submit(self._reader.fill, epoch, indices[at : at + chunk], pixels[at : at + chunk])
+            for at in range(0, len(indices), chunk)
+        ]
+        return target, indices, jobs
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,116 @@
+"""From a decoded image to the square the network sees, as uint8: crop, resize, flip.
+
+A random transform is a function of a row of uniform numbers, which `chance.uniform` makes from (seed, epoch, sample).
+Resizing is torch's antialiased uint8 kernel, which agrees with Pillow's.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from vernier.config import Augment, Data
+
+Image = npt.NDArray[np.uint8]
+Row = npt.NDArray[np.float64]
+DRAWS = 42  # numbers a training transform may use: 10 crop attempts of 4, flip, one spare
+_ATTEMPTS = 10
+
+
+def resize(image: Image, width: int, height: int) -> Image:
+    """Antialiased bilinear."""
+    if image.shape[:2] == (height, width):
+        return image
+    pixels = torch.from_numpy(np.ascontiguousarray(image)).permute(2, 0, 1)[None]
+    out = torch.nn.functional.interpolate(pixels, size=(height, width), mode="bilinear", antialias=True, align_corners=False)
+    resized: Image = out[0].permute(1, 2, 0).numpy()
+    return resized
+
+
+def random_crop_box(width: int, height: int, augment: Augment, row: Row) -> tuple[int, int, int, int]:
+    """Left, top, width, height of a crop whose area and ratio are drawn; the centre when ten draws do not fit."""
+    log_low, log_high = math.log(augment.ratio[0]), math.log(augment.ratio[1])
+    for attempt in range(_ATTEMPTS):
+        a, r, x, y = row[4 * attempt : 4 * attempt + 4]
+        area = width * height * (augment.area[0] + a * (augment.area[1] - augment.area[0]))
+        ratio = math.exp(log_low + r * (log_high - log_low))
+        w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+        if 0 < w <= width and 0 < h <= height:
+            return int(x * (width - w + 1)), int(y * (height - h + 1)), w, h
+    w, h = width, height
+    if width / height < augment.ratio[0]:
+        h = round(width / augment.ratio[0])
+    elif width / height > augment.ratio[1]:
+        w = round(height * augment.ratio[1])
+    return (width - w) // 2, (height - h) // 2, w, h
+
+
+@dataclass(frozen=True)
+class TrainTransform:
+    """One training image."""
+
+    data: Data
+    augment: Augment
+
+    def __call__(self, image: Image, row: Row, out: Image) -> None:
+        size = self.data.image_px
+        if self.augment.crop == "random-resized":
+            left, top, w, h = random_crop_box(image.shape[1], image.shape[0], self.augment, row)
+            image = resize(image[top : top + h, left : left + w], size, size)
+        else:
+            image = resize(image, size, size)
+            if self.augment.crop == "pad":
+                image = _shifted(image, self.augment.pad_px, row)
+        out[...] = image[:, ::-1] if row[-2] < self.augment.flip else image
+
+
+def _shifted(image: Image, pad: int, row: Row) -> Image:
+    size = image.shape[0]
+    top, left = int(row[0] * (2 * pad + 1)), int(row[1] * (2 * pad + 1))
+    framed = np.pad(image, ((pad, pad), (pad, pad), (0, 0)))
+    return framed[top : top + size, left : left + size]
+
+
+@dataclass(frozen=True)
+class EvalTransform:
+    """One evaluation image: short side to a size, then the centre."""
+
+    data: Data
+
+    def __call__(self, image: Image, out: Image) -> None:
+        height, width = image.shape[:2]
+        short, size = self.data.eval_short_side_px, self.data.eval_px
+        if width <= height:
+            w, h = short, int(short * height / width)
+        else:
+            w, h = int(short * width / height), short
+        image = resize(image, w, h)
+        top, left = round((h - size) / 2), round((w - size) / 2)
+        out[...] = image[top : top + size, left : left + size]
+
+
+def pad_crop_flip_many(images: Image, rows: Row, augment: Augment, out: Image) -> None:
+    """`TrainTransform` with crop = pad or none for many small images of the target size at once."""
+    count, size = len(images), images.shape[1]
+    pad = augment.pad_px if augment.crop == "pad" else 0
+    top = (rows[:, 0] * (2 * pad + 1)).astype(np.intp)
+    left = (rows[:, 1] * (2 * pad + 1)).astype(np.intp)
+    framed = np.pad(images, ((0, 0), (pad, pad), (pad, pad), (0, 0)))
+    windows = np.lib.stride_tricks.sliding_window_view(framed, (size, size), axis=(1, 2))  # type: ignore[call-overload]
+    out[...] = windows[np.arange(count), top, left].transpose(0, 2, 3, 1)
+    flipped = rows[:, -2] < augment.flip
+    out[flipped] = out[flipped, :, ::-1]
+
+
+class Normalizer:
+    """uint8 images to the network's float input, on whatever device they are: (x / 255 - mean) / std."""
+
+    def __init__(self, data: Data, device: torch.device) -> None:
+        mean = torch.tensor(data.mean, device=device).view(1, -1, 1, 1)
+        std = torch.tensor(data.std, device=device).view(1, -1, 1, 1)
+        self._scale, self._shift = 1 / (255 * std), -mean / std
+
+    def __call__(self, images: torch.Tensor) -> torch.Tensor:
+        return images.float().mul_(self._scale).add_(self._shift)

@@ -1,0 +1,63 @@
+"""Evaluation: every sample once, exactly, on any number of processes."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+
+from vernier.data.loader import EvalReader, Loader
+from vernier.data.order import EvalOrder
+from vernier.data.transforms import Normalizer
+from vernier.engine.observe import Observers
+from vernier.tasks.classify import Score
+
+Forward = Callable[[torch.Tensor], torch.Tensor]
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode, no gradients; the mode found is put back."""
+    before = model.training
+    model.eval()
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        model.train(before)
+
+
+def forward_with(model: nn.Module, weights: dict[str, torch.Tensor] | None) -> Forward:
+    """The model as it is, or with other weights in place of its own, without copying either."""
+    if weights is None:
+        return model
+    return lambda images: torch.func.functional_call(model, weights, (images,))
+
+
+class Evaluator:
+    """A validation set, ready to be scored again and again."""
+
+    def __init__(
+        self, reader: EvalReader, labels: "torch.Tensor", order: EvalOrder, normalize: Normalizer, device: torch.device,
+        *, workers: int, prefetch: int,
+    ) -> None:  # fmt: skip
+        self._order, self._normalize, self._device = order, normalize, device
+        self._loader = Loader(reader, labels.numpy(), batch=order.batch, workers=workers, prefetch=prefetch)
+
+    def score(
+        self, model: nn.Module, weights: dict[str, torch.Tensor] | None, observers: Observers, check_stop: Callable[[], None]
+    ) -> Score:
+        """Run the whole set through the model; `check_stop` may raise between batches."""
+        score = Score()
+        batches = self._order.mine()
+        forward = forward_with(model, weights)
+        with evaluating(model):
+            for done, batch in enumerate(self._loader.batches((0, indices) for indices in batches), start=1):
+                images = self._normalize(batch.images.to(self._device, non_blocking=True))
+                score.add(forward(images), batch.labels.to(self._device))
+                observers.progress("evaluate", done, len(batches))
+                check_stop()
+        return score
+
+    def close(self) -> None:
+        self._loader.close()

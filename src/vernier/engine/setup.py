@@ -1,0 +1,138 @@
+"""From a Config to live objects, checked, before anything is written: data, model, optimiser, loaders."""
+
+import os
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from vernier.config import Config, Derived, derive
+from vernier.data.loader import EvalReader, Loader, TrainReader
+from vernier.data.order import EvalOrder, TrainOrder
+from vernier.data.sources import ArraySource, FolderSource, open_split
+from vernier.data.transforms import Normalizer
+from vernier.devices import Device, resolve
+from vernier.engine.evaluate import Evaluator
+from vernier.engine.step import TrainStep
+from vernier.errors import ConfigError
+from vernier.models import build
+from vernier.optim.ema import WeightAverage
+from vernier.optim.sgd import build_optimizer
+
+AnySource = ArraySource | FolderSource
+
+
+@dataclass
+class Job:
+    """Everything a training run needs, ready to start."""
+
+    config: Config
+    derived: Derived
+    device: Device
+    threads: int
+    train_source: AnySource
+    val_source: AnySource | None
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    average: WeightAverage | None
+    step: TrainStep
+    order: TrainOrder
+    loader: Loader
+    evaluator: Evaluator | None
+
+    def close(self) -> None:
+        self.loader.close()
+        if self.evaluator is not None:
+            self.evaluator.close()
+
+
+def prepare(config: Config) -> Job:
+    """Open the data, build the model, and check that everything fits together. Raises ConfigError, writes nothing."""
+    recipe, machine = config.recipe, config.machine
+    device, threads = prepare_device(config)
+    place = device.torch_device(0)
+    train_source = open_split(recipe.data.source, "train")
+    val_source = open_split(recipe.data.source, "val") if recipe.eval.every_epochs > 0 else None
+    if val_source is not None and val_source.classes != train_source.classes:
+        raise ConfigError(_class_mismatch(train_source.classes, val_source.classes))
+    derived = derive(config, train_samples=len(train_source))
+    model = model_for(config, train_source, place)
+    optimizer = build_optimizer(model, recipe.optim, derived.lr)
+    average = WeightAverage(model, recipe.ema) if recipe.ema.decay > 0 else None
+    normalize = Normalizer(recipe.data, place)
+    order = TrainOrder(
+        samples=len(train_source), seed=recipe.seed, global_batch=recipe.global_batch,
+        accumulation=derived.accumulation, world=derived.world,
+    )  # fmt: skip
+    reader = TrainReader(train_source, recipe.data, recipe.augment, recipe.seed)
+    loader = Loader(reader, train_source.labels, batch=derived.process_batch, workers=machine.workers, prefetch=machine.prefetch)
+    step = TrainStep(
+        model=model, optimizer=optimizer, average=average, recipe=recipe, derived=derived, normalize=normalize, device=place
+    )
+    return Job(
+        config=config, derived=derived, device=device, threads=threads, train_source=train_source, val_source=val_source,
+        model=model, optimizer=optimizer, average=average, step=step, order=order, loader=loader,
+        evaluator=None if val_source is None else build_evaluator(config, val_source, device),
+    )  # fmt: skip
+
+
+def prepare_device(config: Config) -> tuple[Device, int]:
+    """The device, asked whether it can do what is wanted, and its compute threads."""
+    machine = config.machine
+    device = resolve(machine.device)
+    if why_not := device.refuse(machine.precision, machine.mode):
+        raise ConfigError(why_not)
+    if machine.procs > 1:
+        raise ConfigError(f"--procs {machine.procs}: this version trains in one process. Use --procs 1.")
+    threads = machine.threads or max(1, len(os.sched_getaffinity(0)) // machine.procs)
+    torch.set_num_threads(threads)
+    return device, threads
+
+
+def model_for(config: Config, source: AnySource, place: torch.device) -> nn.Module:
+    """The recipe's network with the data's classes and channels."""
+    recipe, classes = config.recipe, len(source.classes)
+    wanted = recipe.model.num_classes
+    if wanted is not None and wanted != classes:
+        raise ConfigError(
+            f"model.num_classes = {wanted}, but the data has {classes} classes ({_some(source.classes)}). "
+            "Leave model.num_classes out to take it from the data."
+        )
+    if len(recipe.data.mean) != source.channels or len(recipe.data.std) != source.channels:
+        raise ConfigError(
+            f"data.mean and data.std have {len(recipe.data.mean)} and {len(recipe.data.std)} values, "
+            f"but the images have {source.channels} channel(s)."
+        )
+    return make_model(config, classes, source.channels, place)
+
+
+def make_model(config: Config, classes: int, channels: int, place: torch.device) -> nn.Module:
+    """The recipe's network from the recipe's seed, in the machine's memory layout."""
+    spec = config.recipe.model
+    torch.manual_seed(config.recipe.seed)
+    model = build(
+        spec.name, num_classes=classes, in_channels=channels, init=spec.init, zero_gamma=spec.zero_gamma, stem=spec.stem, width=spec.width
+    )
+    layout = torch.channels_last if config.machine.channels_last else torch.contiguous_format
+    return model.to(device=place, memory_format=layout)  # type: ignore[call-overload, no-any-return]
+
+
+def build_evaluator(config: Config, source: AnySource, device: Device) -> Evaluator:
+    machine, place = config.machine, device.torch_device(0)
+    order = EvalOrder(samples=len(source), batch=machine.eval_batch, max_batches=config.limits.max_eval_steps)
+    return Evaluator(
+        EvalReader(source, config.recipe.data), torch.from_numpy(source.labels), order, Normalizer(config.recipe.data, place), place,
+        workers=machine.workers, prefetch=machine.prefetch,
+    )  # fmt: skip
+
+
+def _some(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+
+
+def _class_mismatch(train: tuple[str, ...], val: tuple[str, ...]) -> str:
+    odd = sorted(set(train) ^ set(val))
+    return (
+        f"Training and validation data have different classes: {len(train)} and {len(val)}; "
+        f"not in both: {', '.join(odd[:5])}{', ...' if len(odd) > 5 else ''}."
+    )

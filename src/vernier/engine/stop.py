@@ -1,0 +1,36 @@
+"""Stopping on request: a signal sets a flag, the loop acts on it at the next step. A second Ctrl-C does not wait."""
+
+import signal
+from types import FrameType, TracebackType
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+
+
+class StopRequested(Exception):  # noqa: N818 - not an error: somebody asked politely
+    """Raised between steps or evaluation batches once a signal has come in."""
+
+
+class StopFlag:
+    """Catches SIGTERM, SIGINT and SIGUSR1 while entered."""
+
+    def __init__(self) -> None:
+        self.signal_name: str | None = None
+        self._before: dict[int, object] = {}
+
+    def __enter__(self) -> "StopFlag":
+        for number in SIGNALS:
+            self._before[number] = signal.signal(number, self._on_signal)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self.signal_name is not None and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.signal_name = signal.Signals(number).name
+
+    def check(self) -> None:
+        if self.signal_name is not None:
+            raise StopRequested(self.signal_name)

@@ -1,0 +1,324 @@
+"""The training run: steps, evaluations, checkpoints, until done, stopped or failed. Knows no concrete model, data set or device."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from vernier.config import Config, digest, to_dict
+from vernier.data.loader import Batch
+from vernier.engine.checkpoint import Progress, all_finite, fill_checkpoint, progress_dict, restore
+from vernier.engine.observe import Observer, Observers
+from vernier.engine.resume import ResumePoint
+from vernier.engine.setup import Job, prepare
+from vernier.engine.stop import StopFlag, StopRequested
+from vernier.errors import ConfigError, RunFailed
+from vernier.measure.clock import Stopwatch, now_s
+from vernier.measure.environment import environment
+from vernier.measure.summary import summarize_training
+from vernier.optim.schedules import learning_rate
+from vernier.store import EventLog, RunDir, read_json
+
+LOG_EVERY_S = 0.5
+CHECKPOINT_SCHEMA = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a run ended."""
+
+    run: RunDir
+    status: Literal["finished", "stopped"]
+    summary: dict[str, Any]
+
+
+class StepWindow:
+    """Collects steps until there is something to report. Losses stay on the device until then."""
+
+    def __init__(self, every_steps: int) -> None:
+        self._every_steps = every_steps
+        self.losses: list[torch.Tensor] = []
+        self.step_s: list[float] = []
+        self.wait_s: list[float] = []
+
+    def add(self, loss: torch.Tensor, step_s: float, wait_s: float) -> None:
+        self.losses.append(loss)
+        self.step_s.append(step_s)
+        self.wait_s.append(wait_s)
+
+    @property
+    def full(self) -> bool:
+        return len(self.step_s) >= self._every_steps if self._every_steps else sum(self.step_s) >= LOG_EVERY_S
+
+    def take_losses(self) -> list[float]:
+        values: list[float] = torch.stack(self.losses).tolist()
+        return values
+
+    def clear(self) -> None:
+        self.losses, self.step_s, self.wait_s = [], [], []
+
+
+class Training:
+    """One session of one run."""
+
+    def __init__(self, job: Job, run: RunDir, observers: Observers, stop: StopFlag, progress: Progress) -> None:
+        self.job, self.run, self.observers, self.stop, self.progress = job, run, observers, stop, progress
+        self.watch = Stopwatch(progress.spent_s)
+        self.window = StepWindow(job.config.limits.log_every_steps)
+        self.saved = (progress.step, progress.last_eval_step)  # what the newest checkpoint holds
+
+    # ------------------------------------------------------------------------------------------------------- the loop
+
+    def run_to_end(self) -> None:
+        derived, progress = self.job.derived, self.progress
+        batches = self.job.loader.batches(self._requests(progress.step, derived.stop_step))
+        self._at_boundary()
+        while progress.step < derived.stop_step and not progress.reached_target:
+            self._one_step(batches)
+            self._at_boundary()
+            self.stop.check()
+        self.save()
+
+    def _one_step(self, batches: Iterator[Batch]) -> None:
+        start = now_s()
+        loss, wait_s = self.job.step(self.progress.step, batches)
+        self.progress.step += 1
+        self.window.add(loss, now_s() - start, wait_s)
+        if self.window.full:
+            self._flush_window()
+
+    def _at_boundary(self) -> None:
+        """Between two steps: evaluate and save when it is time. Also run first after a resume, for what was cut short."""
+        if self._eval_due():
+            self._flush_window()
+            self._evaluate()
+        if self._checkpoint_due():
+            self.save()
+
+    def _requests(self, start: int, stop: int) -> Iterator[tuple[int, Any]]:
+        order, derived = self.job.order, self.job.derived
+        for step in range(start, stop):
+            epoch, within = divmod(step, derived.steps_per_epoch)
+            for micro in range(derived.accumulation):
+                yield epoch, order.indices(epoch, within, micro)
+
+    # ------------------------------------------------------------------------------------------------------ reporting
+
+    def _flush_window(self) -> None:
+        """Report the steps since the last report; a loss that is not a number ends the run here."""
+        window, progress, derived = self.window, self.progress, self.job.derived
+        if not window.step_s:
+            return
+        start = now_s()
+        self.job.device.synchronize()
+        losses = window.take_losses()
+        window.step_s[-1] += now_s() - start
+        first = progress.step - len(losses)
+        bad = next((i for i, value in enumerate(losses) if not math.isfinite(value)), None)
+        if bad is not None:
+            raise RunFailed(self._diverged(first + bad + 1, "The loss", str(losses[bad])))
+        self.watch.add("data_wait", sum(window.wait_s))
+        self.watch.add("compute", max(0.0, sum(window.step_s) - sum(window.wait_s)))
+        self.observers.emit(
+            "step", step=progress.step, epoch=progress.step / derived.steps_per_epoch, loss=sum(losses) / len(losses),
+            lr=learning_rate(progress.step - 1, self.job.config.recipe.schedule, derived),
+            samples=len(losses) * self.job.config.recipe.global_batch, step_s=window.step_s, wait_s=window.wait_s,
+        )  # fmt: skip
+        window.clear()
+        if progress.step % derived.steps_per_epoch == 0:
+            self.observers.emit("epoch", step=progress.step, epoch=progress.step // derived.steps_per_epoch)
+
+    def _diverged(self, step: int, what: str, value: str) -> str:
+        kept = self.run.newest_checkpoint()
+        where = f"The last good checkpoint is {kept.path}." if kept else "No checkpoint had been written yet."
+        lr = learning_rate(step - 1, self.job.config.recipe.schedule, self.job.derived)
+        return (
+            f"{what} became {value} at step {step} (learning rate {lr:.6g}). {where} "
+            "Try a lower optim.lr, a longer schedule.warmup_epochs, or check the data."
+        )
+
+    # ----------------------------------------------------------------------------------------------------- evaluation
+
+    def _crossed(self, every_epochs: float) -> bool:
+        """Whether the step just done completed a multiple of `every_epochs`."""
+        if every_epochs <= 0 or self.progress.step == 0:
+            return False
+        per = every_epochs * self.job.derived.steps_per_epoch
+        return math.floor(self.progress.step / per + 1e-9) > math.floor((self.progress.step - 1) / per + 1e-9)
+
+    def _eval_due(self) -> bool:
+        step, derived = self.progress.step, self.job.derived
+        if self.job.evaluator is None or step == 0 or self.progress.last_eval_step == step:
+            return False
+        return step >= derived.stop_step or self._crossed(self.job.config.recipe.eval.every_epochs)
+
+    def _evaluate(self) -> None:
+        assert self.job.evaluator is not None
+        progress, start = self.progress, now_s()
+        weights = None if self.job.average is None else self.job.average.tensors
+        with self.watch.spending("evaluation"):
+            score = self.job.evaluator.score(self.job.model, weights, self.observers, self.stop.check)
+        result = score.result()
+        better = progress.best_value is None or result["top1"] > progress.best_value
+        progress.last_eval_step = progress.step
+        progress.result = {**result, "averaged": weights is not None, "exact": self.job.config.limits.max_eval_steps is None}
+        if better:
+            progress.best_value, progress.best_step = result["top1"], progress.step
+        target = self.job.config.recipe.eval.target_top1
+        progress.reached_target = target is not None and result["top1"] >= target
+        self.observers.emit(
+            "eval", step=progress.step, epoch=progress.step / self.job.derived.steps_per_epoch, best=better,
+            seconds=now_s() - start, **progress.result,
+        )  # fmt: skip
+        if better and self.job.config.checkpoint.keep_best:
+            self.save()
+
+    # ---------------------------------------------------------------------------------------------------- checkpoints
+
+    def _checkpoint_due(self) -> bool:
+        policy, step = self.job.config.checkpoint, self.progress.step
+        return self._crossed(policy.every_epochs) or (policy.every_steps > 0 and step % policy.every_steps == 0)
+
+    def save(self) -> None:
+        """Report what is pending, then write a checkpoint unless the newest one already holds this state."""
+        self._flush_window()
+        if self.saved == (self.progress.step, self.progress.last_eval_step):
+            return
+        if not all_finite(self.job.model):
+            raise RunFailed(self._diverged(self.progress.step, "A weight", "not finite"))
+        self.watch.add("checkpoint", self._write_checkpoint())
+
+    def _write_checkpoint(self) -> float:
+        start, job, progress = now_s(), self.job, self.progress
+        progress.spent_s = self.watch.spent()
+        state = checkpoint_state(job, progress)
+        try:
+            committed = self.run.commit_checkpoint(
+                progress.step,
+                lambda folder: fill_checkpoint(folder, job.model, job.optimizer, job.average, state),
+                best=progress.best_step == progress.step,
+            )
+        except OSError as error:
+            raise RunFailed(f"The checkpoint could not be saved: {error}. Earlier checkpoints are intact.") from error
+        self.saved = (progress.step, progress.last_eval_step)
+        self.run.prune_checkpoints(self._keeps)
+        self.observers.emit("checkpoint", step=progress.step, path=str(committed.path.name), seconds=now_s() - start)
+        return now_s() - start
+
+    def _keeps(self, step: int) -> bool:
+        policy = self.job.config.checkpoint
+        newest = [c.step for c in self.run.checkpoints()][-policy.keep_last :]
+        per = policy.keep_every_epochs * self.job.derived.steps_per_epoch
+        return step in newest or (per > 0 and step % round(per) == 0)
+
+
+def checkpoint_state(job: Job, progress: Progress) -> dict[str, Any]:
+    """state.json: enough to go on, and to know what this is without its run directory."""
+    return {
+        "schema": CHECKPOINT_SCHEMA,
+        "step": progress.step,
+        "progress": progress_dict(progress),
+        "classes": list(job.train_source.classes),
+        "channels": job.train_source.channels,
+        "data_fingerprint": job.train_source.fingerprint(),
+        "recipe_digest": digest(job.config.recipe),
+        "config": to_dict(job.config),
+    }
+
+
+# ------------------------------------------------------------------------------------------------------- the whole run
+
+
+def train(config: Config, out: Path, resume: ResumePoint | None, watchers: list[Observer]) -> Outcome:
+    """Train to the end, from the start or from a checkpoint. Raises RunFailed; returns `stopped` after a signal."""
+    job = prepare(config)
+    try:
+        run = resume.run if resume else RunDir.create(out, config.recipe.name)
+        with run.locked():
+            return _train_locked(job, run, resume, Observers(*watchers))
+    finally:
+        job.close()
+
+
+def _train_locked(job: Job, run: RunDir, resume: ResumePoint | None, observers: Observers) -> Outcome:
+    log = run.events()
+    observers.add(_Recorder(log))
+    session: Training | None = None
+    try:
+        progress = _restored(job, resume) if resume else Progress()
+        run.write_config(to_dict(job.config))
+        run.write_environment(environment(job.device.identity(), job.device.name, job.threads))
+        run.write_status("running")
+        _announce(job, run, observers, resume)
+        with StopFlag() as stop:
+            session = Training(job, run, observers, stop, progress)
+            try:
+                session.run_to_end()
+                status: Literal["finished", "stopped"] = "finished"
+            except StopRequested as request:
+                session.save()
+                observers.emit("warning", step=progress.step, message=f"stopped by {request}: saved, run the same command to go on")
+                status = "stopped"
+        return _close(session, status)
+    except RunFailed as error:
+        observers.emit("warning", step=session.progress.step if session else 0, message=str(error))
+        run.write_status("failed", reason=str(error))
+        raise
+    finally:
+        log.close()
+
+
+class _Recorder:
+    """Writes what is emitted to the run's event file."""
+
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
+
+    def emit(self, event: dict[str, Any]) -> None:
+        self._log.emit(event)
+
+    def progress(self, phase: str, done: int, total: int) -> None:
+        pass
+
+
+def _restored(job: Job, resume: ResumePoint) -> Progress:
+    state = read_json(resume.checkpoint.path / "state.json")
+    if state["data_fingerprint"] != job.train_source.fingerprint():
+        raise ConfigError(
+            f"The training data has changed since {resume.run.path} was started (other files, labels or classes), "
+            "so the run cannot go on exactly. Restore the data or start a new run."
+        )
+    return restore(resume.checkpoint, job.model, job.optimizer, job.average)
+
+
+def _announce(job: Job, run: RunDir, observers: Observers, resume: ResumePoint | None) -> None:
+    recipe, derived = job.config.recipe, job.derived
+    observers.emit(
+        "start", run=str(run.path), recipe=recipe.name, model=recipe.model.name, data=recipe.data.source,
+        parameters=sum(p.numel() for p in job.model.parameters()), device=job.device.name, threads=job.threads,
+        precision=job.config.machine.precision, mode=job.config.machine.mode, seed=recipe.seed, epochs=recipe.schedule.epochs,
+        train_samples=len(job.train_source), val_samples=len(job.val_source) if job.val_source is not None else 0,
+        classes=len(job.train_source.classes), global_batch=recipe.global_batch, workers=job.config.machine.workers,
+        resumed_from=resume.checkpoint.step if resume else None, **asdict(derived),
+    )  # fmt: skip
+
+
+def _close(session: Training, status: Literal["finished", "stopped"]) -> Outcome:
+    job, progress, run = session.job, session.progress, session.run
+    summary = {
+        "step": progress.step,
+        "epoch": progress.step / job.derived.steps_per_epoch,
+        "result": progress.result,
+        "best": {"step": progress.best_step, "top1": progress.best_value} if progress.best_step else None,
+        "reached_target": progress.reached_target,
+        "spent_s": session.watch.spent(),
+        "training": summarize_training(
+            run.read_events(), global_batch=job.config.recipe.global_batch, devices=job.derived.world
+        ),
+    }
+    session.observers.emit("end", status=status, **summary)
+    run.write_status(status, summary=summary)
+    return Outcome(run=run, status=status, summary=summary)

@@ -1,0 +1,1 @@
+"""Clocks, throughput, statistics, the environment: how things are measured, never what is run."""

@@ -1,0 +1,64 @@
+"""What a run happened on: host, processor, devices, versions, variables, commit. Read once, written to environment.json."""
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+import vernier
+
+PACKAGES = ("torch", "numpy", "pillow", "simplejpeg", "safetensors", "tyro", "rich", "psutil")
+VARIABLES = (
+    "OMP_NUM_THREADS", "MKL_NUM_THREADS", "KMP_AFFINITY", "GOMP_CPU_AFFINITY", "LD_PRELOAD",
+    "CUDA_VISIBLE_DEVICES", "CUBLAS_WORKSPACE_CONFIG", "PT_HPU_LAZY_MODE", "HCCL_SOCKET_IFNAME",
+    "PYTORCH_ENABLE_MPS_FALLBACK", "TORCHINDUCTOR_CACHE_DIR", "VERNIER_HOME",
+)  # fmt: skip
+
+
+def versions() -> dict[str, str | None]:
+    """Installed versions; null where a package is absent."""
+    found: dict[str, str | None] = {"vernier": vernier.__version__, "python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = None
+    return found
+
+
+def environment(devices: list[dict[str, Any]], device_kind: str, threads: int) -> dict[str, Any]:
+    """Everything another person needs to judge or repeat a measurement."""
+    return {
+        "host": platform.node(),
+        "system": platform.platform(),
+        "cpu": {
+            "cores_logical": psutil.cpu_count(logical=True),
+            "cores_physical": psutil.cpu_count(logical=False),
+            "memory_bytes": psutil.virtual_memory().total,
+            "load_average": list(os.getloadavg()),
+        },
+        "device_kind": device_kind,
+        "devices": devices,
+        "compute_threads": threads,
+        "versions": versions(),
+        "variables": {k: v for k, v in os.environ.items() if k in VARIABLES or k.startswith("NCCL_")},
+        "command": sys.argv,
+        "git_commit": _git_commit(),
+    }
+
+
+def _git_commit() -> str | None:
+    """The commit of Vernier's own source when it runs from a clone."""
+    here = Path(__file__).resolve().parents[3]
+    if not (here / ".git").exists():
+        return None
+    try:
+        done = subprocess.run(["git", "-C", str(here), "describe", "--always", "--dirty"], capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None

@@ -1,0 +1,52 @@
+"""The one definition of throughput.
+
+Throughput = samples through the optimiser (training) or the model (inference), summed over processes, divided by the
+wall time of the window, data loading included. The compute-only rate and the data wait are separate and named so.
+"""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """A stretch of steps. `samples` counts all processes; durations are this process's wall time."""
+
+    samples: int
+    wall_s: float
+    data_wait_s: float = 0.0
+    devices: int = 1
+
+    def __post_init__(self) -> None:
+        if self.samples < 0 or self.wall_s < 0 or not 0 <= self.data_wait_s <= self.wall_s * (1 + 1e-9) + 1e-9:
+            raise ValueError(f"impossible window: {self}")
+
+    @property
+    def samples_per_s(self) -> float:
+        return self.samples / self.wall_s if self.wall_s > 0 else 0.0
+
+    @property
+    def samples_per_s_per_device(self) -> float:
+        return self.samples_per_s / self.devices
+
+    @property
+    def compute_samples_per_s(self) -> float:
+        """The rate if data had always been there: not throughput, and never labelled so."""
+        busy = self.wall_s - self.data_wait_s
+        return self.samples / busy if busy > 0 else 0.0
+
+    @property
+    def data_wait_share(self) -> float:
+        return self.data_wait_s / self.wall_s if self.wall_s > 0 else 0.0
+
+
+def warmup_steps(step_s: Sequence[float], *, tolerance: float = 0.1, run: int = 3) -> int:
+    """How many first steps are not yet steady: until the median of `run` successive steps is within `tolerance` of the later half's median."""
+    if len(step_s) < 2 * run:
+        return min(1, len(step_s) - 1) if step_s else 0
+    settled = statistics.median(step_s[len(step_s) // 2 :]) * (1 + tolerance)
+    for first in range(len(step_s) // 2):
+        if step_s[first] <= settled and statistics.median(step_s[first : first + run]) <= settled:
+            return first
+    return len(step_s) // 2

@@ -1,0 +1,254 @@
+"""Residual networks: one `ResNet` that becomes every entry of the catalogue from an `Arch` and `Options`.
+
+Owns the layers, the forward pass and the initial weights. Which architectures exist is said in `vernier.models`.
+Parameter names are torchvision's (`layer1.0.conv1.weight`, `layer2.0.downsample.0.weight`, `fc.bias`), so weights go in
+and out without translation. The forward pass has no branch that depends on data: it traces and compiles whole.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader knows
+from torch import Tensor, nn
+
+from vernier.models import Arch, Init, Options
+
+BLUR_MIN_CHANNELS = 16
+"""FFCV blurs only in front of strided convolutions with at least this many input channels: all but the stem."""
+
+
+class BlurConv2d(nn.Conv2d):
+    """A convolution that blurs its input first (Zhang 2019), with a fixed 3x3 binomial filter.
+
+    A subclass, so that the weight keeps its plain name; the filter is not part of the state dict.
+    """
+
+    blur: Tensor
+
+    def __init__(self, in_channels: int, out_channels: int, kernel: int, stride: int, groups: int) -> None:
+        super().__init__(
+            in_channels, out_channels, kernel, stride=stride, padding=kernel // 2, groups=groups, bias=False
+        )
+        row = torch.tensor([1.0, 2.0, 1.0]) / 4
+        self.register_buffer("blur", (row[:, None] * row).repeat(in_channels, 1, 1, 1), persistent=False)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return super().forward(F.conv2d(input, self.blur, padding=1, groups=self.in_channels))
+
+
+class PadShortcut(nn.Module):
+    """The paper's option A: keep every `stride`-th pixel and add zero channels on both sides; no parameters."""
+
+    def __init__(self, in_channels: int, out_channels: int, stride: int) -> None:
+        super().__init__()
+        self.stride = stride
+        before = (out_channels - in_channels) // 2
+        self.channels = (before, out_channels - in_channels - before)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, *self.channels))
+
+
+class SqueezeExcite(nn.Module):
+    """A factor between 0 and 1 for every channel, from the mean of all channels (Hu et al. 2018)."""
+
+    def __init__(self, channels: int, squeeze: int) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(channels, squeeze)
+        self.fc2 = nn.Linear(squeeze, channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = F.relu(self.fc1(x.mean(dim=(2, 3))), inplace=True)
+        return torch.sigmoid(self.fc2(hidden))[:, :, None, None]
+
+
+class DropPath(nn.Module):
+    """Stochastic depth: in training, each sample's branch is zeroed with probability `rate`, else scaled to make up."""
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.rate == 0.0 or not self.training:
+            return x
+        keep = 1.0 - self.rate
+        return x * x.new_empty(x.shape[0], 1, 1, 1).bernoulli_(keep).div_(keep)
+
+
+class _Layers:
+    """Makes the convolutions and batch norms of one network, so that blocks need not carry the options around."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+
+    def conv(self, in_channels: int, out_channels: int, kernel: int, *, stride: int = 1, groups: int = 1) -> nn.Conv2d:
+        if self.options.blurpool and stride > 1 and in_channels >= BLUR_MIN_CHANNELS:
+            return BlurConv2d(in_channels, out_channels, kernel, stride, groups)
+        return nn.Conv2d(
+            in_channels, out_channels, kernel, stride=stride, padding=kernel // 2, groups=groups, bias=False
+        )
+
+    def norm(self, channels: int) -> nn.BatchNorm2d:
+        return nn.BatchNorm2d(channels, eps=self.options.bn_eps, momentum=self.options.bn_momentum)
+
+    def shortcut(self, arch: Arch, in_channels: int, out_channels: int, stride: int) -> nn.Module | None:
+        """What brings the block's input to its output's shape; None where it has that shape already."""
+        if stride == 1 and in_channels == out_channels:
+            return None
+        if arch.shortcut == "pad":
+            return PadShortcut(in_channels, out_channels, stride)
+        return nn.Sequential(self.conv(in_channels, out_channels, 1, stride=stride), self.norm(out_channels))
+
+
+class _Block(nn.Module):
+    """What both kinds of block share: the shortcut, its sum with the branch, and the final ReLU.
+
+    The sum is made in place on the branch, which nothing else needs: batch norm's gradient uses its input only.
+    """
+
+    def __init__(self, shortcut: nn.Module | None, drop_path: float) -> None:
+        super().__init__()
+        self.relu = nn.ReLU(inplace=True)
+        self.downsample = shortcut
+        self.drop_path = DropPath(drop_path)
+
+    def branch(self, x: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def forward(self, x: Tensor) -> Tensor:
+        identity: Tensor = x if self.downsample is None else self.downsample(x)
+        out: Tensor = self.drop_path(self.branch(x))
+        out += identity
+        summed: Tensor = self.relu(out)
+        return summed
+
+
+class BasicBlock(_Block):
+    """Two 3x3 convolutions."""
+
+    def __init__(
+        self, layers: _Layers, arch: Arch, in_channels: int, planes: int, stride: int, drop_path: float
+    ) -> None:
+        super().__init__(layers.shortcut(arch, in_channels, planes, stride), drop_path)
+        self.conv1 = layers.conv(in_channels, planes, 3, stride=stride)
+        self.bn1 = layers.norm(planes)
+        self.conv2 = layers.conv(planes, planes, 3)
+        self.bn2 = layers.norm(planes)
+
+    @property
+    def last_norm(self) -> nn.BatchNorm2d:
+        return self.bn2
+
+    def branch(self, x: Tensor) -> Tensor:
+        out = self.relu(self.bn1(self.conv1(x)))
+        last: Tensor = self.bn2(self.conv2(out))
+        return last
+
+
+class Bottleneck(_Block):
+    """1x1 down, 3x3 (grouped in ResNeXt), 1x1 up, and squeeze-and-excitation where the architecture has it."""
+
+    def __init__(
+        self, layers: _Layers, arch: Arch, in_channels: int, planes: int, stride: int, drop_path: float
+    ) -> None:
+        inner, out_channels = inner_channels(arch, planes), planes * arch.expansion
+        first, second = (1, stride) if arch.stride_in == "3x3" else (stride, 1)
+        super().__init__(layers.shortcut(arch, in_channels, out_channels, stride), drop_path)
+        self.conv1 = layers.conv(in_channels, inner, 1, stride=first)
+        self.bn1 = layers.norm(inner)
+        self.conv2 = layers.conv(inner, inner, 3, stride=second, groups=arch.groups)
+        self.bn2 = layers.norm(inner)
+        self.conv3 = layers.conv(inner, out_channels, 1)
+        self.bn3 = layers.norm(out_channels)
+        self.se = SqueezeExcite(out_channels, arch.squeeze) if arch.squeeze else None
+
+    @property
+    def last_norm(self) -> nn.BatchNorm2d:
+        return self.bn3
+
+    def branch(self, x: Tensor) -> Tensor:
+        out = self.relu(self.bn1(self.conv1(x)))
+        out = self.relu(self.bn2(self.conv2(out)))
+        last: Tensor = self.bn3(self.conv3(out))
+        return last if self.se is None else last * self.se(last)
+
+
+class ResNet(nn.Module):
+    """A residual network for classification: images [N, in_channels, H, W] to logits [N, num_classes]."""
+
+    def __init__(self, arch: Arch, options: Options) -> None:
+        super().__init__()
+        self.arch, self.options = arch, options
+        layers = _Layers(options)
+        width = options.width or arch.width
+        small = (arch.stem if options.stem == "default" else options.stem) == "small"
+        self.conv1 = layers.conv(options.in_channels, width, 3 if small else 7, stride=1 if small else 2)
+        self.bn1 = layers.norm(width)
+        self.relu = nn.ReLU(inplace=True)
+        self.maxpool = nn.Identity() if small else nn.MaxPool2d(3, stride=2, padding=1)
+        for number, stage in enumerate(_stages(layers, arch, width, options.drop_path), start=1):
+            self.add_module(f"layer{number}", stage)
+        self.avgpool = nn.AdaptiveAvgPool2d(1)
+        self.fc = nn.Linear(width * 2 ** (len(arch.blocks) - 1) * arch.expansion, options.num_classes)
+        initialise(self, options.init, zero_gamma=options.zero_gamma)
+
+    @property
+    def stages(self) -> list[nn.Module]:
+        """`layer1`, `layer2` and so on, in order."""
+        return [self.get_submodule(f"layer{number}") for number in range(1, len(self.arch.blocks) + 1)]
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
+        for stage in self.stages:
+            x = stage(x)
+        logits: Tensor = self.fc(torch.flatten(self.avgpool(x), 1))
+        return logits
+
+
+def inner_channels(arch: Arch, planes: int) -> int:
+    """Channels of the 3x3 convolution in a bottleneck whose nominal width is `planes` (64 in ResNet's first stage)."""
+    inner = planes * arch.group_width * arch.groups // 64
+    if inner == 0 or inner % arch.groups:
+        raise ValueError(f"width {planes} gives {inner} channels, which {arch.groups} groups do not divide; use 64")
+    return inner
+
+
+def initialise(model: nn.Module, init: Init, *, zero_gamma: bool) -> None:
+    """Draw the convolutions anew and set batch norms to identity, from torch's default generator."""
+    for module in model.modules():
+        if isinstance(module, nn.Conv2d):
+            _initialise_conv(module.weight, init)
+        elif isinstance(module, nn.BatchNorm2d):
+            nn.init.ones_(module.weight)
+            nn.init.zeros_(module.bias)
+    if zero_gamma:
+        for module in model.modules():
+            if isinstance(module, BasicBlock | Bottleneck):
+                nn.init.zeros_(module.last_norm.weight)
+
+
+def _initialise_conv(weight: Tensor, init: Init) -> None:
+    if init == "tf":
+        # Cutting a normal at two deviations leaves 0.8796 of its deviation; TensorFlow divides that out.
+        std = math.sqrt(1.0 / weight[0].numel()) / 0.87962566103423978
+        nn.init.trunc_normal_(weight, std=std, a=-2 * std, b=2 * std)
+    else:
+        mode = "fan_in" if init == "fan-in" else "fan_out"
+        nn.init.kaiming_normal_(weight, mode=mode, nonlinearity="relu")
+
+
+def _stages(layers: _Layers, arch: Arch, width: int, drop_path: float) -> list[nn.Sequential]:
+    block = Bottleneck if arch.block == "bottleneck" else BasicBlock
+    stages, channels, made = [], width, 0
+    for index, count in enumerate(arch.blocks):
+        planes, blocks = width * 2**index, []
+        for position in range(count):
+            made += 1
+            stride = 2 if index > 0 and position == 0 else 1
+            blocks.append(block(layers, arch, channels, planes, stride, drop_path * made / sum(arch.blocks)))
+            channels = planes * arch.expansion
+        stages.append(nn.Sequential(*blocks))
+    return stages

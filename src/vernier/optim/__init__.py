@@ -1,0 +1,1 @@
+"""How weights change: decay groups, the optimiser, learning-rate schedules, moving averages."""

@@ -1,0 +1,58 @@
+"""Recipes for data that is small enough for two CPU cores: the embedded default and the classic little sets."""
+
+from vernier.config import Augment, Data, Ema, Eval, Loss, Model, Optim, Recipe, Schedule
+
+
+def shapes_quick() -> Recipe:
+    """The embedded default: ten rendered shapes, about a minute on two cores.
+
+    Source: Vernier's own data, made on the spot.
+    """
+    return Recipe(
+        name="shapes-quick",
+        about="ten rendered shapes, 64 px, about a minute on two cores",
+        global_batch=64,
+        model=Model(name="resnet8-small", init="fan-out"),
+        data=Data(source="shapes", image_px=64, eval_px=64, eval_short_side_px=64),
+        augment=Augment(crop="pad", pad_px=4),
+        loss=Loss(label_smoothing=0.1),
+        optim=Optim(lr=0.2, lr_batch=64, nesterov=True, weight_decay=5e-4),
+        schedule=Schedule(kind="cosine", epochs=6.0, warmup_epochs=1.0),
+    )
+
+
+def fashion_mnist() -> Recipe:
+    """Fashion-MNIST from scratch in under ten minutes on two cores."""
+    return Recipe(
+        name="fashion-mnist",
+        about="28 px grey images of clothes, ten classes",
+        global_batch=128,
+        model=Model(name="resnet8-small"),
+        data=Data(source="fashion-mnist", image_px=28, eval_px=28, eval_short_side_px=28, mean=(0.2860,), std=(0.3530,)),
+        augment=Augment(crop="pad", pad_px=2),
+        loss=Loss(label_smoothing=0.1),
+        optim=Optim(lr=0.2, lr_batch=128, nesterov=True, weight_decay=5e-4),
+        schedule=Schedule(kind="cosine", epochs=12.0, warmup_epochs=1.0),
+        ema=Ema(decay=0.99),
+    )
+
+
+def cifar10() -> Recipe:
+    """CIFAR-10 with ResNet-20, as in He et al. 2015, section 4.2: 91.25 % top-1 in the paper.
+
+    Source: "Deep Residual Learning for Image Recognition", table 6: error 8.75 % for ResNet-20. Batch 128, rate 0.1
+    divided by ten at 32,000 and 48,000 of 64,000 iterations, weight decay 1e-4 on everything, pad-4 crops and flips.
+    Needs the five training batches of CIFAR-10's binary version.
+    Command: vernier train cifar10 --data PATH
+    """
+    return Recipe(
+        name="cifar10",
+        about="ResNet-20 as in the paper",
+        global_batch=128,
+        model=Model(name="resnet20-cifar", init="fan-out"),
+        data=Data(source="cifar10", image_px=32, eval_px=32, eval_short_side_px=32, mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.2616)),
+        augment=Augment(crop="pad", pad_px=4),
+        optim=Optim(lr=0.1, lr_batch=128, momentum=0.9, weight_decay=1e-4, decay_rule="all"),
+        schedule=Schedule(kind="step", epochs=164.0, milestones=(82.0, 123.0), gamma=0.1),
+        eval=Eval(every_epochs=1.0),
+    )

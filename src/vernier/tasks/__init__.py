@@ -1,0 +1,1 @@
+"""What a label means: loss, prediction, metric. The only code that knows."""
