@@ -5,6 +5,7 @@ torch is imported only by commands that need it, inside the function, so that `-
 
 import json as jsonlib
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -41,7 +42,12 @@ DataFlag = Annotated[str | None, _pathlike("NAME|PATH")]
 JsonFlag = Annotated[bool, arg(name="json", help="Print one JSON document on standard output and nothing else there.")]
 SetFlag = Annotated[
     UseAppendAction[tuple[str, ...]],
-    arg(name="set", metavar="NAME=VALUE", help="Change any setting, e.g. optim.lr=0.05. Repeatable.", help_behavior_hint=""),
+    arg(
+        name="set",
+        metavar="NAME=VALUE",
+        help="Change any setting, e.g. optim.lr=0.05. Repeatable.",
+        help_behavior_hint="",
+    ),
 ]
 
 
@@ -64,7 +70,9 @@ def _apply(config: Config, flags: dict[str, Any], settings: tuple[str, ...]) -> 
 
 
 def train(
-    recipe: Annotated[Positional[str | None], arg(metavar="RECIPE", help_behavior_hint="(default: shapes-quick)")] = None,
+    recipe: Annotated[
+        Positional[str | None], arg(metavar="RECIPE", help_behavior_hint="(default: shapes-quick)")
+    ] = None,
     /,
     *,
     data: DataFlag = None,
@@ -211,10 +219,18 @@ def recipes(
         if json:
             _print_json({"notes": book.notes(name), "recipe": to_dict(chosen)})
         else:
-            sys.stdout.write("".join(f"# {line}".rstrip() + "\n" for line in book.notes(name).splitlines()) + "\n" + to_toml(chosen))
+            sys.stdout.write(
+                "".join(f"# {line}".rstrip() + "\n" for line in book.notes(name).splitlines()) + "\n" + to_toml(chosen)
+            )
         return EXIT_DONE
     rows = [
-        {"name": r.name, "model": r.model.name, "epochs": r.schedule.epochs, "global_batch": r.global_batch, "about": r.about}
+        {
+            "name": r.name,
+            "model": r.model.name,
+            "epochs": r.schedule.epochs,
+            "global_batch": r.global_batch,
+            "about": r.about,
+        }
         for r in (book.named(n) for n in book.BUILT_IN)
     ]
     _print_rows(rows, json)
@@ -226,7 +242,14 @@ def models(*, json: JsonFlag = False) -> int:
     from vernier.models import describe
 
     rows = [
-        {"name": m.name, "family": m.family, "parameters": m.params, "gmac": round(m.gmac, 3), "input_px": m.input_px, "about": m.summary}
+        {
+            "name": m.name,
+            "family": m.family,
+            "parameters": m.params,
+            "gmac": round(m.gmac, 3),
+            "input_px": m.input_px,
+            "about": m.summary,
+        }
         for m in describe()
     ]
     _print_rows(rows, json)
@@ -299,12 +322,21 @@ def _print_rows(rows: list[dict[str, Any]], json: bool) -> None:
         numeric = all(isinstance(r[column], int | float) for r in rows)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(f"{v:,}" if isinstance(v, int) else f"{v:g}" if isinstance(v, float) else str(v) for v in row.values()))
+        table.add_row(
+            *(f"{v:,}" if isinstance(v, int) else f"{v:g}" if isinstance(v, float) else str(v) for v in row.values())
+        )
     console = Console(highlight=False)
     console.print(table) if console.is_terminal else Console(highlight=False, width=160).print(table)
 
 
-COMMANDS = {"train": train, "eval": evaluate, "recipes": recipes, "models": models, "data": data, "doctor": doctor}
+COMMANDS: dict[str, Callable[..., int]] = {
+    "train": train,
+    "eval": evaluate,
+    "recipes": recipes,
+    "models": models,
+    "data": data,
+    "doctor": doctor,
+}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -320,9 +352,15 @@ def main(arguments: list[str] | None = None) -> int:
         return EXIT_DONE
     app = tyro.extras.SubcommandApp()
     for name, function in COMMANDS.items():
-        app.command(function, name=name)
+        app.command(name=name)(function)
     try:
-        code: int = app.cli(args=arguments, prog="vernier", description="Train, evaluate and measure vision models.", config=(OmitArgPrefixes,), sort_subcommands=False)
+        code: int = app.cli(
+            args=arguments,
+            prog="vernier",
+            description="Train, evaluate and measure vision models.",
+            config=(OmitArgPrefixes,),
+            sort_subcommands=False,
+        )
         return code
     except ConfigError as error:
         _say(f"vernier: {error}")

@@ -20,7 +20,9 @@ from vernier.errors import ConfigError, did_you_mean
 T = TypeVar("T")
 
 
-def option(default: Any, doc: str, *, low: float | None = None, high: float | None = None, above: float | None = None) -> Any:
+def option(
+    default: Any, doc: str, *, low: float | None = None, high: float | None = None, above: float | None = None
+) -> Any:
     """A configured field: its default, one line of help, and its range (`above` excludes its own value)."""
     return field(default=default, metadata={"doc": doc, "low": low, "high": high, "above": above})
 
@@ -31,10 +33,13 @@ class Model:
 
     name: str = option("resnet50", "see `vernier models`")
     num_classes: int | None = option(None, "classes; left out: taken from the data", low=1)
-    init: Literal["fan-in", "fan-out", "tf"] = option("fan-out", "He initialisation of convolutions, or TensorFlow's variance scaling")
+    init: Literal["fan-in", "fan-out", "tf"] = option(
+        "fan-out", "He initialisation of convolutions, or TensorFlow's variance scaling"
+    )
     zero_gamma: bool = option(False, "start the last batch norm of every block at zero")
     stem: Literal["default", "imagenet", "small"] = option("default", "small: 3x3 stride 1, no pooling")
-    width: int | None = option(None, "channels of the first stage; left out: the model's own", low=1)
+    # Below 8 channels, oneDNN's strided 1x1 convolution crashes in channels-last memory (torch 2.13, CPU).
+    width: int | None = option(None, "channels of the first stage; left out: the model's own", low=8)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -313,7 +318,9 @@ def load_file(path: Path, base: Config) -> Config:
         raise ConfigError(f"{path} must hold a table of settings.")
     given = {k: v for k, v in given.items() if k != "schema"}
     if "recipe" not in given:
-        given = {"recipe": {k: v for k, v in given.items() if k not in outer}} | {k: v for k, v in given.items() if k in outer}
+        given = {"recipe": {k: v for k, v in given.items() if k not in outer}} | {
+            k: v for k, v in given.items() if k in outer
+        }
     try:
         return from_dict(Config, _merged(tree, given))
     except ConfigError as error:

@@ -95,7 +95,9 @@ def open_checkpoint(path: Path) -> CheckpointDir:
         raise ConfigError(f"{path} is not a checkpoint: it has no readable state.json.") from None
     found = CheckpointDir(step, path)
     if problems := found.problems():
-        raise ConfigError(f"The checkpoint {path} is damaged ({'; '.join(problems)}). Use an older one of the same run.")
+        raise ConfigError(
+            f"The checkpoint {path} is damaged ({'; '.join(problems)}). Use an older one of the same run."
+        )
     return found
 
 
@@ -163,7 +165,9 @@ class RunDir:
             except FileExistsError:
                 continue
             except OSError as error:
-                raise ConfigError(f"Cannot make a run directory in {out}: {error.strerror}. Choose another --out.") from None
+                raise ConfigError(
+                    f"Cannot make a run directory in {out}: {error.strerror}. Choose another --out."
+                ) from None
             (path / "checkpoints").mkdir()
             return cls(path)
         raise ConfigError(f"Cannot find a free run name in {out}.")
@@ -179,6 +183,15 @@ class RunDir:
 
     def write_config(self, tree: dict[str, Any]) -> None:
         write_json(self.path / "config.json", {"schema": SCHEMA, **tree})
+
+    def read_config(self) -> dict[str, Any]:
+        """The configuration the run was last started with."""
+        try:
+            tree: dict[str, Any] = read_json(self.path / "config.json")
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"Cannot read the configuration of {self.path}: {error}.") from None
+        tree.pop("schema", None)
+        return tree
 
     def write_environment(self, tree: dict[str, Any]) -> None:
         write_json(self.path / "environment.json", {"schema": SCHEMA, **tree})
@@ -230,10 +243,16 @@ class RunDir:
     def checkpoints(self) -> list[CheckpointDir]:
         """Committed checkpoints, oldest first."""
         folder = self.path / "checkpoints"
-        found = [CheckpointDir(int(m.group(1)), p) for p in folder.iterdir() if (m := STEP_DIR.match(p.name))] if folder.is_dir() else []
+        found = (
+            [CheckpointDir(int(m.group(1)), p) for p in folder.iterdir() if (m := STEP_DIR.match(p.name))]
+            if folder.is_dir()
+            else []
+        )
         return sorted(found)
 
-    def newest_checkpoint(self, on_damage: Callable[[CheckpointDir, list[str]], None] | None = None) -> CheckpointDir | None:
+    def newest_checkpoint(
+        self, on_damage: Callable[[CheckpointDir, list[str]], None] | None = None
+    ) -> CheckpointDir | None:
         """The newest checkpoint whose hashes agree; damaged ones are reported and passed over."""
         for candidate in reversed(self.checkpoints()):
             problems = candidate.problems()

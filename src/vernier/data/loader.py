@@ -90,7 +90,8 @@ class EvalReader:
 def image_at(source: ArraySource | FolderSource, index: int) -> Pixels:
     """One decoded image; a bad file is named."""
     if isinstance(source, ArraySource):
-        return source.images[index]
+        image: Pixels = source.images[index]
+        return image
     try:
         return decode(source.read(index))
     except (BadImage, OSError) as error:
@@ -126,7 +127,9 @@ class Loader:
             unfinished = [job for _, _, jobs in waiting for job in jobs if not job.cancel()]
             wait(unfinished)  # the buffers are about to serve somebody else
 
-    def _start(self, buffer: torch.Tensor, epoch: int, indices: Indices) -> tuple[torch.Tensor, Indices, list[Future[None]]]:
+    def _start(
+        self, buffer: torch.Tensor, epoch: int, indices: Indices
+    ) -> tuple[torch.Tensor, Indices, list[Future[None]]]:
         target = buffer[: len(indices)]
         pixels = target.numpy()
         chunk = max(1, min(_CHUNK, -(-len(indices) // 2)))

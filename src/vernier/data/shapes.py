@@ -23,6 +23,7 @@ import multiprocessing
 import multiprocessing.connection
 import os
 import shutil
+import signal
 import socket
 import sys
 import threading
@@ -35,13 +36,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import simplejpeg  # type: ignore[import-untyped]
+import simplejpeg
 from numpy.typing import NDArray
+
+from vernier.data.sources import data_home
+from vernier.errors import ConfigError
 
 FORMAT = 1  # of the files and of the drawing: a change in either takes a new number, lest an old set pass for a new one
 JPEG_QUALITY = 90
 SPLITS = ("train", "val")
 SMALLEST_PX, LARGEST_PX = 16, 1024
+DEFAULT_PX = {"classify": 64, "detect": 160}
 SPEC_FILE = "shapes.json"
 
 _F32 = NDArray[np.floating[Any]]  # always float32; numpy's own types cannot say that of `array * 0.5`
@@ -50,27 +55,30 @@ _Outline = Callable[[_F32, _F32], _F32]
 
 @dataclass(frozen=True, kw_only=True)
 class ShapesSpec:
-    """Which set: two equal specs are the same files. Raises ValueError for what cannot be made."""
+    """Which set: two equal specs are the same files. Raises ConfigError for what cannot be made."""
 
     kind: Literal["classify", "detect"] = "classify"
     train: int = 8000
     val: int = 1000
-    size_px: int = 64
+    size_px: int = 0
+    """Images are square; 0 becomes what suits the kind: 64 to classify, 160 to detect."""
     seed: int = 0
 
     def __post_init__(self) -> None:
         if self.kind not in ("classify", "detect"):
-            raise ValueError(f"shapes: kind is {self.kind!r}; use 'classify' or 'detect'")
+            raise ConfigError(f"shapes: kind is {self.kind!r}; use 'classify' or 'detect'")
         for name in ("train", "val", "size_px", "seed"):
             if not isinstance(getattr(self, name), int) or isinstance(getattr(self, name), bool):
-                raise ValueError(f"shapes: {name} is {getattr(self, name)!r}; use a whole number")
+                raise ConfigError(f"shapes: {name} is {getattr(self, name)!r}; use a whole number")
+        if self.size_px == 0:
+            object.__setattr__(self, "size_px", DEFAULT_PX[self.kind])
         for name in SPLITS:
             if getattr(self, name) < 1:
-                raise ValueError(f"shapes: {name} is {getattr(self, name)} images; use 1 or more")
+                raise ConfigError(f"shapes: {name} is {getattr(self, name)} images; use 1 or more")
         if not SMALLEST_PX <= self.size_px <= LARGEST_PX:
-            raise ValueError(f"shapes: size_px is {self.size_px}; use {SMALLEST_PX} to {LARGEST_PX} pixels")
+            raise ConfigError(f"shapes: size_px is {self.size_px}; use {SMALLEST_PX} to {LARGEST_PX} pixels")
         if self.seed < 0:
-            raise ValueError(f"shapes: seed is {self.seed}; use 0 or more")
+            raise ConfigError(f"shapes: seed is {self.seed}; use 0 or more")
 
     @property
     def folder_name(self) -> str:
@@ -78,9 +86,9 @@ class ShapesSpec:
         return f"shapes-{self.kind}-{self.size_px}px-{self.train}+{self.val}-seed{self.seed}"
 
     def images(self, split: str) -> int:
-        """How many images a split has. Raises ValueError for a split that does not exist."""
+        """How many images a split has. Raises ConfigError for a split that does not exist."""
         if split not in SPLITS:
-            raise ValueError(f"shapes: split is {split!r}; use one of {', '.join(SPLITS)}")
+            raise ConfigError(f"shapes: split is {split!r}; use one of {', '.join(SPLITS)}")
         return self.train if split == "train" else self.val
 
     def file_name(self, index: int) -> str:
@@ -108,11 +116,15 @@ class Rendered:
 def _arrow(u: _F32, v: _F32) -> _F32:
     side = np.abs(v)
     head = np.maximum((side * 0.95 + (u - 1.0) * 0.78) / math.hypot(0.95, 0.78), 0.05 - u)
-    return np.minimum(head, _box(u + 0.40, side, 0.55, 0.25))
+    shaft = _box(u + 0.40, side, 0.55, 0.25)
+    distance: _F32 = np.minimum(head, shaft)
+    return distance
 
 
 def _crescent(u: _F32, v: _F32) -> _F32:
-    return np.maximum(np.hypot(u, v) - 0.95, 0.80 - np.hypot(u - 0.50, v))
+    bite = 0.80 - np.hypot(u - 0.50, v)
+    distance: _F32 = np.maximum(np.hypot(u, v) - 0.95, bite)
+    return distance
 
 
 def _cross(u: _F32, v: _F32) -> _F32:
@@ -248,7 +260,7 @@ def _window(middle: float, size: int, reach: float) -> tuple[int, int]:
 
 
 def _bar(dice: _Dice, x: float, y: float, size: int) -> _Body:
-    radius, thickness = dice.between(0.25, 0.6) * size, dice.between(0.015, 0.03) * size
+    radius, thickness = dice.between(0.2, 0.45) * size, dice.between(0.012, 0.022) * size
     half = thickness / radius
 
     def rod(u: _F32, v: _F32) -> _F32:
@@ -264,22 +276,16 @@ def _pebble(dice: _Dice, x: float, y: float, size: int) -> _Body:
         cos_thrice = u * (square_u - 3.0 * square_v) / (reach * reach * reach)
         return reach - 0.85 - 0.1 * cos_thrice
 
-    return _place(oval, size, x, y, dice.between(0.06, 0.12) * size, dice.turn(), dice.between(0.4, 0.6))
-
-
-def _near(dice: _Dice, body_xyr: tuple[float, float, float], reach: float) -> tuple[float, float]:
-    x, y, radius = body_xyr
-    angle, out = dice.turn(), dice.between(0.2, reach) * radius
-    return x + out * math.cos(angle), y + out * math.sin(angle)
+    return _place(oval, size, x, y, dice.between(0.05, 0.10) * size, dice.turn(), dice.between(0.4, 0.6))
 
 
 def _scatter(dice: _Dice, spec: ShapesSpec, count: int) -> list[tuple[float, float, float]] | None:
     """Places and radii (x, y, radius in pixels) of objects that overlap a little at most; None where room is short."""
-    low, high = (0.24, 0.42) if spec.kind == "classify" else (0.10, 0.21)
+    low, high = (0.30, 0.42) if spec.kind == "classify" else (0.10, 0.21)
     placed: list[tuple[float, float, float]] = []
     for _ in range(count * 12):
         radius = dice.between(low, high) * spec.size_px
-        x, y = (dice.between(0.8 * radius, spec.size_px - 0.8 * radius) for _ in range(2))
+        x, y = (dice.between(0.9 * radius, spec.size_px - 0.9 * radius) for _ in range(2))
         if all(math.hypot(x - ox, y - oy) > 0.75 * (radius + other) for ox, oy, other in placed):
             placed.append((x, y, radius))
         if len(placed) == count:
@@ -296,17 +302,21 @@ def _lay_out(dice: _Dice, spec: ShapesSpec, label: int) -> _Layout:
             continue
         classes = [label, *(dice.whole(0, len(CLASSES)) for _ in places[1:])]
         objects = [
-            _place(_OUTLINES[CLASSES[c]], spec.size_px, x, y, r, dice.turn(), dice.between(0.85, 1.0))
-            for c, (x, y, r) in zip(classes, places, strict=True)
+            _place(_OUTLINES[CLASSES[c]], spec.size_px, x, y, radius, dice.turn(), dice.between(0.85, 1.0))
+            for c, (x, y, radius) in zip(classes, places, strict=True)
         ]
-        occluders = []
-        for _ in range(dice.whole(1, 4)):
-            form = _bar if dice.between(0.0, 1.0) < 0.6 else _pebble
-            x, y = _near(dice, places[dice.whole(0, len(places))], 1.1)
-            occluders.append(form(dice, x, y, spec.size_px))
+        occluders = [_occluder(dice, places, spec.size_px) for _ in range(dice.whole(0, 3))]
         layout = _Layout(objects, classes, occluders, _visible(objects, occluders, spec.size_px))
         if _seen_well(layout, 0.60 if detect else 0.75):
             return layout
+
+
+def _occluder(dice: _Dice, places: list[tuple[float, float, float]], size: int) -> _Body:
+    """A bar or a pebble that lies on one of the objects, or just beside it."""
+    form = _bar if dice.between(0.0, 1.0) < 0.6 else _pebble
+    x, y, radius = places[dice.whole(0, len(places))]
+    angle, out = dice.turn(), dice.between(0.2, 1.1) * radius
+    return form(dice, x + out * math.cos(angle), y + out * math.sin(angle), size)
 
 
 def _visible(objects: list[_Body], occluders: list[_Body], size: int) -> list[NDArray[np.bool_]]:
@@ -438,9 +448,9 @@ def _shade(body: _Body, light: _Light, bevel_px: float) -> tuple[_F32, _F32]:
 def _paint(canvas: _F32, dice: _Dice, body: _Body, light: _Light, ground: float) -> None:
     """A shadow, then the body: textured, with a rounded edge that is bright towards the light, and some gloss."""
     _cast_shadow(canvas, body, light)
-    luma = _apart(dice, ground, 0.22)
+    luma = _apart(dice, ground, 0.30)
     first = _colour(dice, luma, dice.between(0.05, 0.28))
-    second = _colour(dice, luma + dice.between(-0.18, 0.18), dice.between(0.05, 0.25))
+    second = _colour(dice, luma + dice.between(-0.1, 0.1), dice.between(0.05, 0.25))
     skin = first + (second - first) * _pattern(dice, body.u, body.v, dice.between(5.0, 11.0))
     facing, mirrored = _shade(body, light, body.girth_px * dice.between(0.15, 0.55))
     lit = skin * (0.38 + 0.80 * facing) + dice.between(0.0, 0.35) * mirrored
@@ -453,15 +463,15 @@ def _background(dice: _Dice, size: int, luma: float) -> _F32:
     u = unit[None, :] * math.cos(angle) + unit[:, None] * math.sin(angle)
     v = unit[:, None] * math.cos(angle) - unit[None, :] * math.sin(angle)
     first, second = _colour(dice, luma, dice.between(0.02, 0.2)), _colour(dice, luma, dice.between(0.02, 0.2))
-    tone = (_pattern(dice, u, v, dice.between(8.0, 24.0)) - 0.5) * dice.between(0.03, 0.2)
-    tone = tone + _clouds(dice, dice.whole(3, 6), size) * 0.10 + _clouds(dice, dice.whole(9, 17), size) * 0.06
+    tone = (_pattern(dice, u, v, dice.between(8.0, 24.0)) - 0.5) * dice.between(0.02, 0.10)
+    tone = tone + _clouds(dice, dice.whole(3, 6), size) * 0.06 + _clouds(dice, dice.whole(9, 17), size) * 0.03
     canvas = first + (second - first) * _limit(u * 0.5 + 0.5)
     canvas += tone
-    for _ in range(dice.whole(2, 6)):
+    for _ in range(dice.whole(1, 5)):
         form = _bar if dice.between(0.0, 1.0) < 0.3 else _pebble
         litter = form(dice, dice.between(0.0, size), dice.between(0.0, size), size)
-        colour = _colour(dice, luma + dice.between(-0.3, 0.3), dice.between(0.0, 0.2))
-        _blend(canvas, litter, litter.coverage(dice.between(1.0, 4.0)) * dice.between(0.3, 0.8), colour)
+        colour = _colour(dice, luma + dice.between(-0.2, 0.2), dice.between(0.0, 0.2))
+        _blend(canvas, litter, litter.coverage(dice.between(1.0, 4.0)) * dice.between(0.2, 0.6), colour)
     return canvas
 
 
@@ -470,15 +480,15 @@ def _expose(dice: _Dice, canvas: _F32, light: _Light) -> NDArray[np.uint8]:
     unit = _steps(canvas.shape[1])
     bias = dice.between(0.05, 0.22)
     canvas *= 1.0 + (unit[None, :] * (light.right * bias) + unit[:, None] * (light.down * bias))
-    canvas += dice.generator.standard_normal(canvas.shape[1:], dtype=np.float32) * dice.between(0.005, 0.03)
+    canvas += dice.generator.standard_normal(canvas.shape[1:], dtype=np.float32) * dice.between(0.005, 0.02)
     levels = (_limit(canvas) * 255.0 + 0.5).astype(np.uint8)
     return np.ascontiguousarray(levels.transpose(1, 2, 0))
 
 
 def render(spec: ShapesSpec, split: str, index: int) -> Rendered:
-    """Draws one image of a set. Raises ValueError for an image that the set does not have."""
+    """Draws one image of a set. Raises ConfigError for an image that the set does not have."""
     if not 0 <= index < spec.images(split):
-        raise ValueError(f"shapes: there is no image {index} in {split}; use 0 to {spec.images(split) - 1}")
+        raise ConfigError(f"shapes: there is no image {index} in {split}; use 0 to {spec.images(split) - 1}")
     dice = _Dice(spec.seed, SPLITS.index(split), index)
     label = index % len(CLASSES)
     layout = _lay_out(dice, spec, label)
@@ -507,11 +517,8 @@ _Record = tuple[int, list[list[float]], list[int], list[int]]  # index, boxes, c
 
 
 def default_root() -> Path:
-    """The folder in which `cached` keeps its sets: $VERNIER_HOME/data, or vernier/data in the user's cache."""
-    home = os.environ.get("VERNIER_HOME")
-    if home:
-        return Path(home).expanduser() / "data"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vernier" / "data"
+    """The folder in which `cached` keeps its sets: the data home."""
+    return data_home()
 
 
 def cached(spec: ShapesSpec, *, progress: Callable[[int, int], None] | None = None, workers: int | None = None) -> Path:
@@ -525,10 +532,10 @@ def make(
     """Writes the set into the folder `out` and returns it; at once, if it is there already.
 
     `progress` is called with (images done, images in all). `workers` is the number of processes; by default one a core
-    for a set that is worth it. Raises ValueError if `out` holds anything else, and leaves that alone.
+    for a set that is worth it. Raises ConfigError if `out` holds anything else, and leaves that alone.
     """
     if workers is not None and workers < 1:
-        raise ValueError(f"shapes: workers is {workers}; use 1 or more, or leave it out for one a core")
+        raise ConfigError(f"shapes: workers is {workers}; use 1 or more, or leave it out for one a core")
     target = Path(out).resolve()
     if _holds(target, spec):
         return out
@@ -544,22 +551,24 @@ def make(
 
 
 def _holds(target: Path, spec: ShapesSpec) -> bool:
-    """Whether the folder is this set. Raises ValueError if it is anything else that a new set would have to replace."""
+    """Whether the folder is this set. Raises ConfigError if it is anything else that a new set would have to replace."""
     try:
         found = json.loads((target / SPEC_FILE).read_text())
     except (FileNotFoundError, NotADirectoryError):
         if target.is_dir() and not any(target.iterdir()):
             return False
         if target.exists():
-            raise ValueError(f"shapes: {target} exists and is no shapes set; choose a new or empty folder") from None
+            raise ConfigError(f"shapes: {target} exists and is no shapes set; choose a new or empty folder") from None
         return False
     except ValueError:
         found = None
     if found == _identity(spec):
         return True
-    raise ValueError(
-        f"shapes: {target} holds another set ({json.dumps(found)}, wanted {json.dumps(_identity(spec))}); "
-        "choose another folder, or delete this one and make it again"
+    have = found.get("spec") if isinstance(found, dict) else None
+    version = found.get("format") if isinstance(found, dict) else None
+    raise ConfigError(
+        f"shapes: {target} holds another set (format {version}: {have}) than the one asked for "
+        f"(format {FORMAT}: {asdict(spec)}); choose another folder, or delete this one first"
     )
 
 
@@ -681,11 +690,10 @@ def _processes(spec: ShapesSpec, workers: int | None, chunks: int) -> int:
 
 @contextlib.contextmanager
 def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
-    """Forked, because other ways to start run the caller's main module again. The children draw and write files, no more."""
-    context = multiprocessing.get_context("fork")
-    pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_die_with_parent)
+    """Forked: any other way to start runs the caller's main module again. The children draw and write files, no more."""
+    pool = ProcessPoolExecutor(processes, multiprocessing.get_context("fork"), initializer=_begin_child)
     try:
-        with warnings.catch_warnings():  # Python 3.12 warns of threads: ours hold no lock that drawing needs
+        with warnings.catch_warnings():  # Python 3.12 warns of the caller's threads; drawing takes none of their locks
             warnings.filterwarnings("ignore", message=".*fork", category=DeprecationWarning)
             pool.submit(os.getpid).result()
         yield pool
@@ -693,13 +701,15 @@ def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
         pool.shutdown(cancel_futures=True)
 
 
-def _die_with_parent() -> None:
-    """A killed maker must not leave children that wait for work for ever."""
+def _begin_child() -> None:
+    """Ctrl-C is for the parent to handle; and a parent that was killed must not leave children waiting for work."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     parent = multiprocessing.parent_process()
     assert parent is not None, "this runs in the children of the pool only"
+    threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
 
-    def watch(sentinel: int) -> None:
-        multiprocessing.connection.wait([sentinel])
-        os._exit(1)
 
-    threading.Thread(target=watch, args=(parent.sentinel,), daemon=True).start()
+def _end_with(sentinel: int) -> None:
+    multiprocessing.connection.wait([sentinel])
+    os._exit(1)

@@ -68,10 +68,14 @@ class FolderSource:
             names += [f"{folder.name}/{name}" for name in found]
             labels += [label] * len(found)
         if not names:
-            raise ConfigError(f"{root} holds no images: expected one folder per class with {', '.join(sorted(IMAGE_SUFFIXES))} files.")
+            raise ConfigError(
+                f"{root} holds no images: expected one folder per class with {', '.join(sorted(IMAGE_SUFFIXES))} files."
+            )
         empty = [c for i, c in enumerate(self.classes) if i not in set(labels)]
         if empty:
-            raise ConfigError(f"{root}: the class folder(s) {', '.join(empty[:5])} hold no images. Remove or fill them.")
+            raise ConfigError(
+                f"{root}: the class folder(s) {', '.join(empty[:5])} hold no images. Remove or fill them."
+            )
         encoded = [n.encode() for n in names]
         self._names = b"".join(encoded)
         self._ends = np.cumsum([len(n) for n in encoded])
@@ -101,7 +105,9 @@ def _images_below(folder: Path) -> list[str]:
     for here, _, files in os.walk(folder):
         prefix = os.path.relpath(here, folder)
         found += [
-            name if prefix == "." else f"{prefix}/{name}" for name in files if os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES
+            name if prefix == "." else f"{prefix}/{name}"
+            for name in files
+            if os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES
         ]
     return found
 
@@ -109,11 +115,15 @@ def _images_below(folder: Path) -> list[str]:
 class ArraySource:
     """Decoded uint8 images in memory, [samples, height, width, channels]."""
 
-    def __init__(self, images: npt.NDArray[np.uint8], labels: npt.NDArray[np.int64], classes: tuple[str, ...], name: str) -> None:
+    def __init__(
+        self, images: npt.NDArray[np.uint8], labels: npt.NDArray[np.int64], classes: tuple[str, ...], name: str
+    ) -> None:
         if images.ndim != 4 or len(images) != len(labels):
             raise ConfigError(f"{name}: {len(images)} images but {len(labels)} labels.")
         if len(labels) and not 0 <= labels.min() <= labels.max() < len(classes):
-            raise ConfigError(f"{name}: labels run from {labels.min()} to {labels.max()}, but there are {len(classes)} classes.")
+            raise ConfigError(
+                f"{name}: labels run from {labels.min()} to {labels.max()}, but there are {len(classes)} classes."
+            )
         self.images, self.labels, self.classes, self._origin = images, labels, classes, name
         self.channels = images.shape[3]
 
@@ -127,7 +137,18 @@ class ArraySource:
         return _fingerprint(self.labels.tobytes(), "\0".join(self.classes).encode(), str(self.images.shape).encode())
 
 
-FASHION_CLASSES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
+FASHION_CLASSES = (
+    "T-shirt/top",
+    "Trouser",
+    "Pullover",
+    "Dress",
+    "Coat",
+    "Sandal",
+    "Shirt",
+    "Sneaker",
+    "Bag",
+    "Ankle boot",
+)
 CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 
@@ -143,7 +164,9 @@ def read_idx(path: Path) -> npt.NDArray[np.uint8]:
     shape = tuple(int.from_bytes(raw[4 + 4 * i : 8 + 4 * i], "big") for i in range(rank))
     body = np.frombuffer(raw, dtype=np.uint8, offset=4 + 4 * rank)
     if body.size != int(np.prod(shape)):
-        raise ConfigError(f"{path} is truncated: its header promises {int(np.prod(shape))} bytes, {body.size} are there.")
+        raise ConfigError(
+            f"{path} is truncated: its header promises {int(np.prod(shape))} bytes, {body.size} are there."
+        )
     return body.reshape(shape)
 
 
@@ -205,7 +228,9 @@ def open_split(source: str, split: str, *, search: tuple[Path, ...] = ()) -> Arr
 
 def _open_folder(root: Path, split: str) -> ArraySource | FolderSource:
     if root.is_file():
-        raise ConfigError(f"--data {root} is a file; a folder is needed (class folders, or the files of Fashion-MNIST or CIFAR-10).")
+        raise ConfigError(
+            f"--data {root} is a file; a folder is needed (class folders, or the files of Fashion-MNIST or CIFAR-10)."
+        )
     if any(root.glob("*-images-idx3-ubyte*")):
         return open_fashion_mnist(root, split)
     if (root / "cifar-10-batches-bin").is_dir() or any(root.glob("*_batch*.bin")):

@@ -23,8 +23,10 @@ def resize(image: Image, width: int, height: int) -> Image:
     """Antialiased bilinear."""
     if image.shape[:2] == (height, width):
         return image
-    pixels = torch.from_numpy(np.ascontiguousarray(image)).permute(2, 0, 1)[None]
-    out = torch.nn.functional.interpolate(pixels, size=(height, width), mode="bilinear", antialias=True, align_corners=False)
+    pixels = torch.from_numpy(np.require(image, requirements=["C", "W"])).permute(2, 0, 1)[None]
+    out = torch.nn.functional.interpolate(
+        pixels, size=(height, width), mode="bilinear", antialias=True, align_corners=False
+    )
     resized: Image = out[0].permute(1, 2, 0).numpy()
     return resized
 
@@ -98,7 +100,7 @@ def pad_crop_flip_many(images: Image, rows: Row, augment: Augment, out: Image) -
     top = (rows[:, 0] * (2 * pad + 1)).astype(np.intp)
     left = (rows[:, 1] * (2 * pad + 1)).astype(np.intp)
     framed = np.pad(images, ((0, 0), (pad, pad), (pad, pad), (0, 0)))
-    windows = np.lib.stride_tricks.sliding_window_view(framed, (size, size), axis=(1, 2))  # type: ignore[call-overload]
+    windows = np.lib.stride_tricks.sliding_window_view(framed, (size, size), axis=(1, 2))
     out[...] = windows[np.arange(count), top, left].transpose(0, 2, 3, 1)
     flipped = rows[:, -2] < augment.flip
     out[flipped] = out[flipped, :, ::-1]

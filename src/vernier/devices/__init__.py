@@ -4,6 +4,8 @@ from vernier.devices.base import Device
 from vernier.devices.cpu import Cpu
 from vernier.errors import ConfigError
 
+__all__ = ["Device", "resolve", "usable"]
+
 _BY_NAME: dict[str, type[Device]] = {"cpu": Cpu}
 
 

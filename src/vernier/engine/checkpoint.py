@@ -51,12 +51,20 @@ def restore_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensor
     for full_name, value in tensors.items():
         name, _, key = full_name.rpartition("/")
         p = parameters[name]
-        home = torch.empty_like(p, dtype=value.dtype) if value.shape == p.shape else torch.empty_like(value, device=p.device)
+        home = (
+            torch.empty_like(p, dtype=value.dtype)
+            if value.shape == p.shape
+            else torch.empty_like(value, device=p.device)
+        )
         optimizer.state[p][key] = home.copy_(value)
 
 
 def fill_checkpoint(
-    folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, average: WeightAverage | None, state: dict[str, Any]
+    folder: Path,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    average: WeightAverage | None,
+    state: dict[str, Any],
 ) -> None:
     """Write one checkpoint's files."""
     save_file(_portable(model.state_dict()), folder / "model.safetensors", metadata={"format": "vernier"})

@@ -45,7 +45,11 @@ class Evaluator:
         self._loader = Loader(reader, labels.numpy(), batch=order.batch, workers=workers, prefetch=prefetch)
 
     def score(
-        self, model: nn.Module, weights: dict[str, torch.Tensor] | None, observers: Observers, check_stop: Callable[[], None]
+        self,
+        model: nn.Module,
+        weights: dict[str, torch.Tensor] | None,
+        observers: Observers,
+        check_stop: Callable[[], None],
     ) -> Score:
         """Run the whole set through the model; `check_stop` may raise between batches."""
         score = Score()

@@ -31,7 +31,9 @@ class Trained:
     averaged: bool
 
 
-def load_trained(path: Path, *, which: str = "latest", averaged: bool | None = None, machine: dict[str, Any] | None = None) -> Trained:
+def load_trained(
+    path: Path, *, which: str = "latest", averaged: bool | None = None, machine: dict[str, Any] | None = None
+) -> Trained:
     """The model of a run (its latest or best checkpoint, or the one of a given step) or of a checkpoint directory."""
     found = find_checkpoint(path, which)
     state = read_json(found.path / "state.json")
@@ -62,7 +64,9 @@ def find_checkpoint(path: Path, which: str) -> CheckpointDir:
     return open_checkpoint(found.path)
 
 
-def evaluate_trained(trained: Trained, data: str | None, max_eval_steps: int | None, watchers: list[Observer]) -> dict[str, Any]:
+def evaluate_trained(
+    trained: Trained, data: str | None, max_eval_steps: int | None, watchers: list[Observer]
+) -> dict[str, Any]:
     """Score a model on the validation split of its own or of other data, exactly."""
     config = trained.config
     if data is not None:

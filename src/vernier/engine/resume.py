@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vernier.config import Config, differences, from_dict
 from vernier.errors import ConfigError
-from vernier.store import CheckpointDir, RunDir, find_runs, read_json
+from vernier.store import CheckpointDir, RunDir, find_runs
 
 Warn = Callable[[str], None]
 
@@ -21,12 +21,7 @@ class ResumePoint:
 
 def run_config(run: RunDir) -> Config:
     """The configuration a run was started with."""
-    try:
-        tree = read_json(run.path / "config.json")
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"Cannot read {run.path / 'config.json'}: {error}.") from None
-    tree.pop("schema", None)
-    return from_dict(Config, tree)
+    return from_dict(Config, run.read_config())
 
 
 def choose(config: Config, out: Path, wish: str | None, warn: Warn) -> ResumePoint | None:
@@ -66,7 +61,9 @@ def resume_point(run: RunDir, config: Config, warn: Warn) -> ResumePoint | None:
     changed = differences(run_config(run).recipe, config.recipe)
     if changed:
         what = "; ".join(f"{name} was {old!r}, now {new!r}" for name, (old, new) in list(changed.items())[:5])
-        raise ConfigError(f"{run.path} was started with another recipe: {what}. Give the same settings, or start a new run.")
+        raise ConfigError(
+            f"{run.path} was started with another recipe: {what}. Give the same settings, or start a new run."
+        )
     run.tidy_checkpoints()
     found = run.newest_checkpoint(
         lambda bad, problems: warn(f"checkpoint {bad.path} is damaged ({'; '.join(problems)}): passed over")

@@ -65,9 +65,17 @@ def prepare(config: Config) -> Job:
         accumulation=derived.accumulation, world=derived.world,
     )  # fmt: skip
     reader = TrainReader(train_source, recipe.data, recipe.augment, recipe.seed)
-    loader = Loader(reader, train_source.labels, batch=derived.process_batch, workers=machine.workers, prefetch=machine.prefetch)
+    loader = Loader(
+        reader, train_source.labels, batch=derived.process_batch, workers=machine.workers, prefetch=machine.prefetch
+    )
     step = TrainStep(
-        model=model, optimizer=optimizer, average=average, recipe=recipe, derived=derived, normalize=normalize, device=place
+        model=model,
+        optimizer=optimizer,
+        average=average,
+        recipe=recipe,
+        derived=derived,
+        normalize=normalize,
+        device=place,
     )
     return Job(
         config=config, derived=derived, device=device, threads=threads, train_source=train_source, val_source=val_source,
@@ -111,7 +119,13 @@ def make_model(config: Config, classes: int, channels: int, place: torch.device)
     spec = config.recipe.model
     torch.manual_seed(config.recipe.seed)
     model = build(
-        spec.name, num_classes=classes, in_channels=channels, init=spec.init, zero_gamma=spec.zero_gamma, stem=spec.stem, width=spec.width
+        spec.name,
+        num_classes=classes,
+        in_channels=channels,
+        init=spec.init,
+        zero_gamma=spec.zero_gamma,
+        stem=spec.stem,
+        width=spec.width,
     )
     layout = torch.channels_last if config.machine.channels_last else torch.contiguous_format
     return model.to(device=place, memory_format=layout)  # type: ignore[call-overload, no-any-return]

@@ -27,7 +27,13 @@ class TrainStep:
         recipe: Recipe, derived: Derived, normalize: Normalizer, device: torch.device, rank: int = 0,
     ) -> None:  # fmt: skip
         self._model, self._optimizer, self._average = model, optimizer, average
-        self._recipe, self._derived, self._normalize, self._device, self._rank = recipe, derived, normalize, device, rank
+        self._recipe, self._derived, self._normalize, self._device, self._rank = (
+            recipe,
+            derived,
+            normalize,
+            device,
+            rank,
+        )
 
     def __call__(self, step: int, batches: Iterator[Batch]) -> tuple[torch.Tensor, float]:
         total_loss, wait_s = torch.zeros((), device=self._device), 0.0
@@ -36,7 +42,7 @@ class TrainStep:
             wait_s += batch.wait_s
             torch.default_generator.manual_seed(key(_STREAM_STEP, self._recipe.seed, step, micro, self._rank))
             loss = self._loss(step, micro, batch) / self._derived.accumulation
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             total_loss += loss.detach()
         set_lr(self._optimizer, learning_rate(step, self._recipe.schedule, self._derived))
         self._optimizer.step()
@@ -50,7 +56,9 @@ class TrainStep:
         labels = batch.labels.to(self._device, non_blocking=True)
         mixed: Mixed | None = None
         if self._recipe.augment.mixup > 0:
-            weight, order = mixup_draw(self._recipe.seed, step, micro, self._rank, self._recipe.augment.mixup, len(labels))
+            weight, order = mixup_draw(
+                self._recipe.seed, step, micro, self._rank, self._recipe.augment.mixup, len(labels)
+            )
             images, mixed = mix_images(images, labels, weight, order.to(self._device))
         return training_loss(self._model(images), labels, self._recipe.loss, mixed)
 

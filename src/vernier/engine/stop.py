@@ -6,7 +6,7 @@ from types import FrameType, TracebackType
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 
 
-class StopRequested(Exception):  # noqa: N818 - not an error: somebody asked politely
+class StopRequested(Exception):
     """Raised between steps or evaluation batches once a signal has come in."""
 
 
@@ -22,7 +22,9 @@ class StopFlag:
             self._before[number] = signal.signal(number, self._on_signal)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
 

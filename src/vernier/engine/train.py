@@ -164,7 +164,11 @@ class Training:
         result = score.result()
         better = progress.best_value is None or result["top1"] > progress.best_value
         progress.last_eval_step = progress.step
-        progress.result = {**result, "averaged": weights is not None, "exact": self.job.config.limits.max_eval_steps is None}
+        progress.result = {
+            **result,
+            "averaged": weights is not None,
+            "exact": self.job.config.limits.max_eval_steps is None,
+        }
         if better:
             progress.best_value, progress.best_step = result["top1"], progress.step
         target = self.job.config.recipe.eval.target_top1
@@ -260,7 +264,9 @@ def _train_locked(job: Job, run: RunDir, resume: ResumePoint | None, observers: 
                 status: Literal["finished", "stopped"] = "finished"
             except StopRequested as request:
                 session.save()
-                observers.emit("warning", step=progress.step, message=f"stopped by {request}: saved, run the same command to go on")
+                observers.emit(
+                    "warning", step=progress.step, message=f"stopped by {request}: saved, run the same command to go on"
+                )
                 status = "stopped"
         return _close(session, status)
     except RunFailed as error:

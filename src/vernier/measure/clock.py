@@ -47,4 +47,8 @@ class Stopwatch:
     def spent(self) -> dict[str, float]:
         """Seconds by purpose over all sessions of the run, with `total` and the unclaimed `other`."""
         total = self._before_s + self.session_s
-        return {"total": total, **self._spent, "other": max(0.0, total - sum(v for k, v in self._spent.items() if k != "other"))}
+        return {
+            "total": total,
+            **self._spent,
+            "other": max(0.0, total - sum(v for k, v in self._spent.items() if k != "other")),
+        }

@@ -58,7 +58,9 @@ def _git_commit() -> str | None:
     if not (here / ".git").exists():
         return None
     try:
-        done = subprocess.run(["git", "-C", str(here), "describe", "--always", "--dirty"], capture_output=True, text=True, timeout=10)
+        done = subprocess.run(
+            ["git", "-C", str(here), "describe", "--always", "--dirty"], capture_output=True, text=True, timeout=10
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() or None

@@ -42,7 +42,7 @@ class Window:
 
 
 def warmup_steps(step_s: Sequence[float], *, tolerance: float = 0.1, run: int = 3) -> int:
-    """How many first steps are not yet steady: until the median of `run` successive steps is within `tolerance` of the later half's median."""
+    """How many first steps are not yet steady: until `run` successive ones have a median near the later half's."""
     if len(step_s) < 2 * run:
         return min(1, len(step_s) - 1) if step_s else 0
     settled = statistics.median(step_s[len(step_s) // 2 :]) * (1 + tolerance)

@@ -6,9 +6,10 @@ The networks themselves are in `resnet`, their cost is measured in `cost`, other
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
+
+from vernier.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
     from vernier.models.resnet import ResNet
@@ -32,7 +33,7 @@ class Arch:
     groups: int = 1
     """Groups of the 3x3 convolution in a bottleneck (ResNeXt's cardinality)."""
     group_width: int = 64
-    """Channels per group in the first stage when `width` is 64 (the 4 of 32x4d; a plain bottleneck has one group of 64)."""
+    """Channels per group in the first stage, at width 64: the 4 of 32x4d. A plain bottleneck is one group of 64."""
     stride_in: Literal["3x3", "1x1"] = "3x3"
     """Where a bottleneck subsamples: the 3x3 is v1.5, the first 1x1 is v1 (the paper's)."""
     squeeze: int = 0
@@ -118,24 +119,24 @@ def describe() -> list[ModelInfo]:
 
 
 def info(name: str) -> ModelInfo:
-    """The entry called `name`; ValueError with the nearest names if there is none."""
+    """The entry called `name`; ConfigError with the nearest names if there is none."""
     if name not in _CATALOGUE:
-        raise ValueError(f"unknown model {name!r}{_nearest(name, names())} (`vernier models` lists all)")
+        raise ConfigError(f"Unknown model {name!r}. {did_you_mean(name, _CATALOGUE)} `vernier models` lists all.")
     return _CATALOGUE[name]
 
 
 def build(name: str, **options: Any) -> ResNet:
     """A freshly initialised network; `options` are the fields of `Options`, of which `num_classes` is required.
 
-    Initial weights come from torch's default generator. ValueError for an unknown name, option or value.
+    Initial weights come from torch's default generator. ConfigError for an unknown name, option or value.
     """
     entry = info(name)
     known = [field.name for field in fields(Options)]
     for option in options:
         if option not in known:
-            raise ValueError(f"unknown model option {option!r}{_nearest(option, known)}; known: {', '.join(known)}")
-    if "num_classes" not in options:
-        raise ValueError(f"model {name!r} needs num_classes")
+            raise ConfigError(f"Unknown model option {option!r}. {did_you_mean(option, known)}")
+    if options.get("num_classes") is None:
+        raise ConfigError(f"Model {name!r} needs num_classes: set model.num_classes, or give data that has labels.")
     from vernier.models.resnet import ResNet
 
     return ResNet(entry.arch, Options(**options))
@@ -143,12 +144,7 @@ def build(name: str, **options: Any) -> ResNet:
 
 def _require(holds: bool, option: str, given: object, wanted: str) -> None:
     if not holds:
-        raise ValueError(f"model option {option} is {given!r}; it must be {wanted}")
-
-
-def _nearest(word: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(word, known, n=3)
-    return f"; did you mean {' or '.join(close)}?" if close else ""
+        raise ConfigError(f"Model option {option} is {given!r}; it must be {wanted}.")
 
 
 def _basic(*blocks: int) -> Arch:
@@ -208,24 +204,44 @@ _CATALOGUE: dict[str, ModelInfo] = {
         _entry("resnet101-v1", "resnet-v1", _bottleneck(3, 4, 23, 3, stride_in="1x1"), 44_549_160, 7_570_194_432, _V1),
         _entry("resnet152-v1", "resnet-v1", _bottleneck(3, 8, 36, 3, stride_in="1x1"), 60_192_808, 11_282_415_616, _V1),
         _entry(
-            "resnext50-32x4d", "resnext", _resnext(3, 4, 6, 3, groups=32, group_width=4),
-            25_028_904, 4_230_479_872, "grouped 3x3, 32 groups of 4",
+            "resnext50-32x4d",
+            "resnext",
+            _resnext(3, 4, 6, 3, groups=32, group_width=4),
+            25_028_904,
+            4_230_479_872,
+            "grouped 3x3, 32 groups of 4",
         ),
         _entry(
-            "resnext101-32x4d", "resnext", _resnext(3, 4, 23, 3, groups=32, group_width=4),
-            44_177_704, 7_969_996_800, "grouped 3x3, 32 groups of 4 (NVIDIA's and Habana's ResNeXt-101)",
+            "resnext101-32x4d",
+            "resnext",
+            _resnext(3, 4, 23, 3, groups=32, group_width=4),
+            44_177_704,
+            7_969_996_800,
+            "grouped 3x3, 32 groups of 4 (NVIDIA's and Habana's ResNeXt-101)",
         ),
         _entry(
-            "resnext101-32x8d", "resnext", _resnext(3, 4, 23, 3, groups=32, group_width=8),
-            88_791_336, 16_414_015_488, "grouped 3x3, 32 groups of 8",
+            "resnext101-32x8d",
+            "resnext",
+            _resnext(3, 4, 23, 3, groups=32, group_width=8),
+            88_791_336,
+            16_414_015_488,
+            "grouped 3x3, 32 groups of 8",
         ),
         _entry(
-            "resnext101-64x4d", "resnext", _resnext(3, 4, 23, 3, groups=64, group_width=4),
-            83_455_272, 15_460_270_080, "grouped 3x3, 64 groups of 4",
+            "resnext101-64x4d",
+            "resnext",
+            _resnext(3, 4, 23, 3, groups=64, group_width=4),
+            83_455_272,
+            15_460_270_080,
+            "grouped 3x3, 64 groups of 4",
         ),
         _entry(
-            "se-resnext101-32x4d", "resnext", _resnext(3, 4, 23, 3, groups=32, group_width=4, squeeze=16),
-            45_251_128, 7_971_037_184, "resnext101-32x4d with NVIDIA's squeeze-and-excitation, 16 wide in every block",
+            "se-resnext101-32x4d",
+            "resnext",
+            _resnext(3, 4, 23, 3, groups=32, group_width=4, squeeze=16),
+            45_251_128,
+            7_971_037_184,
+            "resnext101-32x4d with NVIDIA's squeeze-and-excitation, 16 wide in every block",
         ),
         _entry("resnet20-cifar", "resnet-cifar", _cifar(3), 269_722, 40_551_040, _CIFAR),
         _entry("resnet32-cifar", "resnet-cifar", _cifar(5), 464_154, 68_862_592, _CIFAR),

@@ -1,8 +1,9 @@
 """Residual networks: one `ResNet` that becomes every entry of the catalogue from an `Arch` and `Options`.
 
 Owns the layers, the forward pass and the initial weights. Which architectures exist is said in `vernier.models`.
-Parameter names are torchvision's (`layer1.0.conv1.weight`, `layer2.0.downsample.0.weight`, `fc.bias`), so weights go in
-and out without translation. The forward pass has no branch that depends on data: it traces and compiles whole.
+Parameters have torchvision's names and order (`layer1.0.conv1.weight`, `layer2.0.downsample.0.weight`, `fc.bias`), so
+weights go in and out without translation. The forward pass has no branch that depends on data: it traces and compiles
+whole.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 import math
 
 import torch
-import torch.nn.functional as F  # noqa: N812 - the name every PyTorch reader knows
 from torch import Tensor, nn
+from torch.nn import functional
 
+from vernier.errors import ConfigError
 from vernier.models import Arch, Init, Options
 
 BLUR_MIN_CHANNELS = 16
@@ -35,7 +37,7 @@ class BlurConv2d(nn.Conv2d):
         self.register_buffer("blur", (row[:, None] * row).repeat(in_channels, 1, 1, 1), persistent=False)
 
     def forward(self, input: Tensor) -> Tensor:
-        return super().forward(F.conv2d(input, self.blur, padding=1, groups=self.in_channels))
+        return super().forward(functional.conv2d(input, self.blur, padding=1, groups=self.in_channels))
 
 
 class PadShortcut(nn.Module):
@@ -48,7 +50,7 @@ class PadShortcut(nn.Module):
         self.channels = (before, out_channels - in_channels - before)
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, *self.channels))
+        return functional.pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, *self.channels))
 
 
 class SqueezeExcite(nn.Module):
@@ -60,7 +62,7 @@ class SqueezeExcite(nn.Module):
         self.fc2 = nn.Linear(squeeze, channels)
 
     def forward(self, x: Tensor) -> Tensor:
-        hidden = F.relu(self.fc1(x.mean(dim=(2, 3))), inplace=True)
+        hidden = functional.relu(self.fc1(x.mean(dim=(2, 3))), inplace=True)
         return torch.sigmoid(self.fc2(hidden))[:, :, None, None]
 
 
@@ -109,10 +111,11 @@ class _Block(nn.Module):
     The sum is made in place on the branch, which nothing else needs: batch norm's gradient uses its input only.
     """
 
-    def __init__(self, shortcut: nn.Module | None, drop_path: float) -> None:
+    downsample: nn.Module | None
+
+    def __init__(self, drop_path: float) -> None:
         super().__init__()
         self.relu = nn.ReLU(inplace=True)
-        self.downsample = shortcut
         self.drop_path = DropPath(drop_path)
 
     def branch(self, x: Tensor) -> Tensor:
@@ -132,11 +135,12 @@ class BasicBlock(_Block):
     def __init__(
         self, layers: _Layers, arch: Arch, in_channels: int, planes: int, stride: int, drop_path: float
     ) -> None:
-        super().__init__(layers.shortcut(arch, in_channels, planes, stride), drop_path)
+        super().__init__(drop_path)
         self.conv1 = layers.conv(in_channels, planes, 3, stride=stride)
         self.bn1 = layers.norm(planes)
         self.conv2 = layers.conv(planes, planes, 3)
         self.bn2 = layers.norm(planes)
+        self.downsample = layers.shortcut(arch, in_channels, planes, stride)
 
     @property
     def last_norm(self) -> nn.BatchNorm2d:
@@ -156,7 +160,7 @@ class Bottleneck(_Block):
     ) -> None:
         inner, out_channels = inner_channels(arch, planes), planes * arch.expansion
         first, second = (1, stride) if arch.stride_in == "3x3" else (stride, 1)
-        super().__init__(layers.shortcut(arch, in_channels, out_channels, stride), drop_path)
+        super().__init__(drop_path)
         self.conv1 = layers.conv(in_channels, inner, 1, stride=first)
         self.bn1 = layers.norm(inner)
         self.conv2 = layers.conv(inner, inner, 3, stride=second, groups=arch.groups)
@@ -164,6 +168,7 @@ class Bottleneck(_Block):
         self.conv3 = layers.conv(inner, out_channels, 1)
         self.bn3 = layers.norm(out_channels)
         self.se = SqueezeExcite(out_channels, arch.squeeze) if arch.squeeze else None
+        self.downsample = layers.shortcut(arch, in_channels, out_channels, stride)
 
     @property
     def last_norm(self) -> nn.BatchNorm2d:
@@ -212,7 +217,9 @@ def inner_channels(arch: Arch, planes: int) -> int:
     """Channels of the 3x3 convolution in a bottleneck whose nominal width is `planes` (64 in ResNet's first stage)."""
     inner = planes * arch.group_width * arch.groups // 64
     if inner == 0 or inner % arch.groups:
-        raise ValueError(f"width {planes} gives {inner} channels, which {arch.groups} groups do not divide; use 64")
+        raise ConfigError(
+            f"At width {planes}, {inner} channels do not divide into {arch.groups} groups. Set model.width to 64."
+        )
     return inner
 
 
@@ -236,8 +243,7 @@ def _initialise_conv(weight: Tensor, init: Init) -> None:
         std = math.sqrt(1.0 / weight[0].numel()) / 0.87962566103423978
         nn.init.trunc_normal_(weight, std=std, a=-2 * std, b=2 * std)
     else:
-        mode = "fan_in" if init == "fan-in" else "fan_out"
-        nn.init.kaiming_normal_(weight, mode=mode, nonlinearity="relu")
+        nn.init.kaiming_normal_(weight, mode="fan_in" if init == "fan-in" else "fan_out", nonlinearity="relu")
 
 
 def _stages(layers: _Layers, arch: Arch, width: int, drop_path: float) -> list[nn.Sequential]:

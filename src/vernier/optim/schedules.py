@@ -21,7 +21,7 @@ def learning_rate(step: int, schedule: Schedule, derived: Derived) -> float:
 
 def _warmup_share(epoch: float, step: int, schedule: Schedule, derived: Derived) -> float:
     if schedule.unit == "epoch":
-        return (epoch + 1) / schedule.warmup_epochs
+        return min(1.0, (epoch + 1) / schedule.warmup_epochs)
     done = step / (schedule.warmup_epochs * derived.steps_per_epoch)
     return schedule.warmup_start + (1 - schedule.warmup_start) * done
 
@@ -34,8 +34,9 @@ def _decayed(progress: float, epoch: float, schedule: Schedule, derived: Derived
         case "linear":
             return end + (peak - end) * (1 - progress)
         case "polynomial":
-            return end + (peak - end) * (1 - progress) ** schedule.power
+            return end + (peak - end) * math.pow(1 - progress, schedule.power)
         case "step":
-            return float(peak * schedule.gamma ** sum(epoch >= m for m in schedule.milestones))
+            drops = sum(epoch >= m for m in schedule.milestones)
+            return peak * math.pow(schedule.gamma, drops)
         case _:
             return peak

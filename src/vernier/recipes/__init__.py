@@ -20,7 +20,9 @@ BUILT_IN: dict[str, Callable[[], Recipe]] = {
 def named(name: str) -> Recipe:
     """A built-in recipe."""
     if name not in BUILT_IN:
-        raise ConfigError(f"There is no recipe {name!r}. {did_you_mean(name, BUILT_IN)} A file of your own ends in .toml.")
+        raise ConfigError(
+            f"There is no recipe {name!r}. {did_you_mean(name, BUILT_IN)} A file of your own ends in .toml."
+        )
     return BUILT_IN[name]()
 
 

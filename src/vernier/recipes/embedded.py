@@ -28,7 +28,9 @@ def fashion_mnist() -> Recipe:
         about="28 px grey images of clothes, ten classes",
         global_batch=128,
         model=Model(name="resnet8-small"),
-        data=Data(source="fashion-mnist", image_px=28, eval_px=28, eval_short_side_px=28, mean=(0.2860,), std=(0.3530,)),
+        data=Data(
+            source="fashion-mnist", image_px=28, eval_px=28, eval_short_side_px=28, mean=(0.2860,), std=(0.3530,)
+        ),
         augment=Augment(crop="pad", pad_px=2),
         loss=Loss(label_smoothing=0.1),
         optim=Optim(lr=0.2, lr_batch=128, nesterov=True, weight_decay=5e-4),
@@ -50,7 +52,14 @@ def cifar10() -> Recipe:
         about="ResNet-20 as in the paper",
         global_batch=128,
         model=Model(name="resnet20-cifar", init="fan-out"),
-        data=Data(source="cifar10", image_px=32, eval_px=32, eval_short_side_px=32, mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.2616)),
+        data=Data(
+            source="cifar10",
+            image_px=32,
+            eval_px=32,
+            eval_short_side_px=32,
+            mean=(0.4914, 0.4822, 0.4465),
+            std=(0.2470, 0.2435, 0.2616),
+        ),
         augment=Augment(crop="pad", pad_px=4),
         optim=Optim(lr=0.1, lr_batch=128, momentum=0.9, weight_decay=1e-4, decay_rule="all"),
         schedule=Schedule(kind="step", epochs=164.0, milestones=(82.0, 123.0), gamma=0.1),

@@ -77,7 +77,10 @@ class ConsoleObserver:
     def _on_start(self, e: dict[str, Any]) -> None:
         self._start = e
         self._doing = f"step {(e['resumed_from'] or 0) + 1}"
-        self.say(f"{e['recipe']}  {e['model']}, {e['parameters']:,} parameters, {e['classes']} classes, {e['data']}", style="bold")
+        self.say(
+            f"{e['recipe']}  {e['model']}, {e['parameters']:,} parameters, {e['classes']} classes, {e['data']}",
+            style="bold",
+        )
         self.say(
             f"  {e['train_samples']:,} training and {e['val_samples']:,} validation images; {e['device']}, {e['world']} process(es) x "
             f"{e['threads']} thread(s), {e['precision']}, {e['mode']}, seed {e['seed']}"
@@ -85,13 +88,16 @@ class ConsoleObserver:
         self.say(
             f"  global batch {e['global_batch']} = {e['world']} process(es) x {e['process_batch']} images x {e['accumulation']} "
             f"accumulation; learning rate {e['lr']:g}; {e['steps_per_epoch']:,} steps an epoch x {e['epochs']:g} epochs = "
-            f"{e['total_steps']:,} steps" + (f", stopping at {e['stop_step']:,}" if e["stop_step"] < e["total_steps"] else "")
+            f"{e['total_steps']:,} steps"
+            + (f", stopping at {e['stop_step']:,}" if e["stop_step"] < e["total_steps"] else "")
         )
         self.say(f"  run  {e['run']}")
         if e["resumed_from"] is not None:
             self.say(f"  going on from step {e['resumed_from']:,}", style="bold")
         if self._bar is not None:
-            self._task = self._bar.add_task("train", total=e["stop_step"], completed=e["resumed_from"] or 0, info="first step ...")
+            self._task = self._bar.add_task(
+                "train", total=e["stop_step"], completed=e["resumed_from"] or 0, info="first step ..."
+            )
 
     def _on_step(self, e: dict[str, Any]) -> None:
         wall, steps = sum(e["step_s"]), len(e["step_s"])
@@ -155,7 +161,13 @@ def closing_lines(summary: dict[str, Any], run: str, status: str) -> list[str]:
             f"data wait {100 * training['data_wait_share']:.1f} %; {training['steps_measured']:,} steps, "
             f"first {training['warmup_steps_excluded']} excluded"
         )
-    named = [("data wait", "data_wait"), ("compute", "compute"), ("evaluation", "evaluation"), ("checkpoint", "checkpoint"), ("other", "other")]
+    named = [
+        ("data wait", "data_wait"),
+        ("compute", "compute"),
+        ("evaluation", "evaluation"),
+        ("checkpoint", "checkpoint"),
+        ("other", "other"),
+    ]
     parts = ", ".join(f"{label} {duration(spent.get(k, 0.0))}" for label, k in named)
     lines.append(f"time       {duration(spent['total'])} = {parts}")
     lines.append(f"run        {run}  ({status})")

@@ -17,7 +17,9 @@ class Mixed:
     weight: float
 
 
-def mix_images(images: torch.Tensor, labels: torch.Tensor, weight: float, order: torch.Tensor) -> tuple[torch.Tensor, Mixed]:
+def mix_images(
+    images: torch.Tensor, labels: torch.Tensor, weight: float, order: torch.Tensor
+) -> tuple[torch.Tensor, Mixed]:
     """weight * images + (1 - weight) * images[order], and the labels to go with them."""
     return torch.lerp(images[order], images, weight), Mixed(labels[order], weight)
 

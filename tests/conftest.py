@@ -1,0 +1,99 @@
+"""Shared fixtures: small real data sets, the real-data folder, and a way to run the command line as a person would."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vernier.data.shapes import ShapesSpec, make
+
+REPO = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def vernier_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built-in data is made in a folder of the test run, never in the user's cache."""
+    home = tmp_path_factory.mktemp("vernier-home")
+    os.environ["VERNIER_HOME"] = str(home)
+    return home
+
+
+@pytest.fixture(scope="session")
+def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small shapes set: 160 training and 50 validation JPEGs of 32 pixels."""
+    return make(tmp_path_factory.mktemp("data") / "shapes", ShapesSpec(train=160, val=50, size_px=32, seed=3))
+
+
+def _real_data() -> Path:
+    return Path(os.environ.get("VERNIER_TEST_DATA") or REPO.parent / "shared" / "data")
+
+
+@pytest.fixture
+def real_data() -> Callable[[str], Path]:
+    """`real_data("fashion-mnist")`: a folder of real data, or skip with the reason."""
+
+    def find(name: str) -> Path:
+        path = _real_data() / name
+        if not path.exists():
+            pytest.skip(f"real data {path} is not here (set VERNIER_TEST_DATA)")
+        return path
+
+    return find
+
+
+@dataclass
+class Done:
+    """A finished command."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+TINY = [
+    "--model", "resnet8-small", "--global-batch", "16", "--set", "model.width=8", "--set", "data.image_px=32", "--set", "data.eval_px=32",
+    "--set", "data.eval_short_side_px=32", "--set", "machine.threads=1", "--set", "machine.eval_batch=16",
+]  # fmt: skip
+
+
+@pytest.fixture
+def tiny(shapes: Path, tmp_path: Path) -> list[str]:
+    """Arguments of a training that takes a second: append to `vernier train`."""
+    return ["--data", str(shapes), "--out", str(tmp_path / "runs"), *TINY]
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "vernier", *arguments]
+
+
+@pytest.fixture
+def vernier(tmp_path: Path) -> Callable[..., Done]:
+    """Run a command in a process of its own."""
+
+    def run(*arguments: str, cwd: Path | None = None, timeout: float = 300, env: dict[str, str] | None = None) -> Done:
+        done = subprocess.run(
+            command(*arguments),
+            capture_output=True,
+            text=True,
+            cwd=cwd or tmp_path,
+            timeout=timeout,
+            env={**os.environ, **(env or {})},
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+def only_run(out: Path) -> Path:
+    """The single run directory under `out`."""
+    (run,) = [p for p in out.iterdir() if p.is_dir()]
+    return run

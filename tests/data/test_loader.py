@@ -1,0 +1,95 @@
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from vernier.config import Augment, Data
+from vernier.data.loader import EvalReader, Loader, TrainReader
+from vernier.data.order import TrainOrder
+from vernier.data.sources import open_split
+from vernier.errors import ConfigError, RunFailed
+
+
+def _stream(
+    shapes: Path, *, workers: int, start: int = 0, world: int = 1, rank: int = 0, crop: str = "random-resized"
+) -> list[torch.Tensor]:
+    source = open_split(str(shapes), "train")
+    reader = TrainReader(source, Data(image_px=24), Augment(crop=crop), seed=5)  # type: ignore[arg-type]
+    order = TrainOrder(samples=len(source), seed=5, global_batch=12, world=world, rank=rank)
+    loader = Loader(reader, source.labels, batch=12 // world, workers=workers, prefetch=2)
+    steps = range(start, 2 * order.steps_per_epoch)
+    requests = (
+        (s // order.steps_per_epoch, order.indices(s // order.steps_per_epoch, s % order.steps_per_epoch, 0))
+        for s in steps
+    )
+    out = [torch.cat([b.images.flatten(1), b.labels[:, None]], dim=1).clone() for b in loader.batches(requests)]
+    loader.close()
+    return out
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+def test_pixels_and_order_do_not_depend_on_workers(shapes: Path, workers: int) -> None:
+    alone, several = _stream(shapes, workers=1), _stream(shapes, workers=workers)
+    assert len(alone) == 26
+    assert all(torch.equal(a, b) for a, b in zip(alone, several, strict=True))
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_processes_split_the_same_stream(shapes: Path, world: int) -> None:
+    alone = _stream(shapes, workers=2)
+    parts = [_stream(shapes, workers=2, world=world, rank=r) for r in range(world)]
+    assert all(torch.equal(a, torch.cat(p)) for a, p in zip(alone, zip(*parts, strict=True), strict=True))
+
+
+@pytest.mark.parametrize("start", [1, 13, 25])
+def test_a_stream_can_begin_anywhere(shapes: Path, start: int) -> None:
+    whole, rest = _stream(shapes, workers=2), _stream(shapes, workers=2, start=start)
+    assert all(torch.equal(a, b) for a, b in zip(whole[start:], rest, strict=True))
+
+
+def test_epochs_are_augmented_differently(shapes: Path) -> None:
+    source = open_split(str(shapes), "train")
+    reader = TrainReader(source, Data(image_px=24), Augment(), seed=5)
+    out = np.empty((2, 4, 24, 24, 3), dtype=np.uint8)
+    for epoch in (0, 1):
+        reader.fill(epoch, np.arange(4), out[epoch])
+    assert not np.array_equal(out[0], out[1])
+
+
+def test_evaluation_images_are_whole_and_in_order(shapes: Path) -> None:
+    source = open_split(str(shapes), "val")
+    loader = Loader(
+        EvalReader(source, Data(eval_px=32, eval_short_side_px=32)), source.labels, batch=16, workers=2, prefetch=2
+    )
+    labels = torch.cat([b.labels for b in loader.batches((0, np.arange(i, min(i + 16, 50))) for i in range(0, 50, 16))])
+    assert labels.tolist() == source.labels.tolist()
+
+
+def test_a_broken_image_names_its_file(tmp_path: Path, shapes: Path) -> None:
+    good = next((shapes / "train").rglob("*.jpg")).read_bytes()
+    (tmp_path / "train/a").mkdir(parents=True)
+    (tmp_path / "train/a/good.jpg").write_bytes(good)
+    (tmp_path / "train/a/zbad.jpg").write_bytes(b"\xff\xd8 not a picture")
+    source = open_split(str(tmp_path), "train")
+    loader = Loader(TrainReader(source, Data(image_px=24), Augment(), 1), source.labels, batch=2, workers=1, prefetch=1)
+    with pytest.raises(RunFailed, match=r"zbad\.jpg"):
+        list(loader.batches([(0, np.array([0, 1]))]))
+
+
+def test_leaving_early_stops_the_work_and_frees_the_buffers(shapes: Path) -> None:
+    source, before = open_split(str(shapes), "train"), set(threading.enumerate())
+    loader = Loader(TrainReader(source, Data(image_px=24), Augment(), 1), source.labels, batch=8, workers=2, prefetch=3)
+    first = loader.batches((0, np.arange(8)) for _ in range(100))
+    expected = next(first).images.clone()
+    first.close()
+    again = next(loader.batches(iter([(0, np.arange(8))]))).images
+    assert torch.equal(expected, again)
+    loader.close()
+    assert not set(threading.enumerate()) - before
+
+
+def test_a_crop_larger_than_the_image_is_refused(shapes: Path) -> None:
+    with pytest.raises(ConfigError, match="smaller than"):
+        EvalReader(open_split(str(shapes), "val"), Data(eval_px=64, eval_short_side_px=32))

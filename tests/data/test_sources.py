@@ -1,0 +1,104 @@
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from vernier.data.sources import FolderSource, open_split, read_idx
+from vernier.errors import ConfigError
+
+
+def _picture(path: Path, color: tuple[int, int, int] = (200, 10, 10)) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (10, 8), color).save(path)
+
+
+def test_an_image_folder_is_sorted_labelled_and_named(tmp_path: Path) -> None:
+    for name in ("train/b/2.jpg", "train/b/1.PNG", "train/a/x.jpeg", "train/a/deep/y.jpg", "train/.cache/no.jpg"):
+        _picture(tmp_path / name)
+    (tmp_path / "train/a/notes.txt").write_text("not an image")
+    source = open_split(str(tmp_path), "train")
+    assert source.classes == ("a", "b")
+    assert [Path(source.describe(i)).name for i in range(len(source))] == ["y.jpg", "x.jpeg", "1.PNG", "2.jpg"]
+    assert source.labels.tolist() == [0, 0, 1, 1]
+    assert isinstance(source, FolderSource)
+    assert source.read(1) == (tmp_path / "train/a/x.jpeg").read_bytes()
+
+
+def test_the_fingerprint_sees_added_and_moved_files(tmp_path: Path) -> None:
+    _picture(tmp_path / "train/a/1.jpg")
+    _picture(tmp_path / "train/b/1.jpg")
+    before = open_split(str(tmp_path), "train").fingerprint()
+    assert open_split(str(tmp_path), "train").fingerprint() == before
+    _picture(tmp_path / "train/b/2.jpg")
+    assert open_split(str(tmp_path), "train").fingerprint() != before
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda root: None, "no train/ folder"),
+        (lambda root: (root / "train").mkdir(), "holds no images"),
+        (lambda root: [_picture(root / "train/a/1.jpg"), (root / "train/empty").mkdir()], "empty hold no images"),
+    ],
+)
+def test_a_folder_without_data_is_a_clear_error(tmp_path: Path, make: Callable[[Path], object], message: str) -> None:
+    make(tmp_path)
+    with pytest.raises(ConfigError, match=message):
+        open_split(str(tmp_path), "train")
+
+
+def test_wrong_names_and_paths_suggest_what_works(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--data PATH"):
+        open_split("", "train")
+    with pytest.raises(ConfigError, match="Did you mean shapes"):
+        open_split("shape", "train")
+    with pytest.raises(ConfigError, match="does not exist"):
+        open_split(str(tmp_path / "no"), "train")
+    with pytest.raises(ConfigError, match="is not in"):
+        open_split("cifar10", "train")
+    file = tmp_path / "file.tar"
+    file.write_text("")
+    with pytest.raises(ConfigError, match="is a file"):
+        open_split(str(file), "train")
+
+
+def test_damaged_idx_files_are_refused(tmp_path: Path) -> None:
+    short = tmp_path / "a-images-idx3-ubyte"
+    short.write_bytes(b"\0\0\x08\x03" + (2).to_bytes(4, "big") * 3 + b"1234")
+    with pytest.raises(ConfigError, match="promises 8 bytes, 4 are there"):
+        read_idx(short)
+    short.write_bytes(b"hello")
+    with pytest.raises(ConfigError, match="not an IDX file"):
+        read_idx(short)
+    torn = tmp_path / "b-images-idx3-ubyte.gz"
+    torn.write_bytes(gzip.compress(b"x" * 1000)[:20])
+    with pytest.raises(ConfigError, match="Cannot read"):
+        read_idx(torn)
+
+
+def test_cifar10_binary_layout(tmp_path: Path) -> None:
+    record = bytes([7]) + bytes(range(256)) * 12
+    (tmp_path / "test_batch.bin").write_bytes(record * 2)
+    source = open_split(str(tmp_path), "val")
+    assert len(source) == 2
+    assert source.classes[int(source.labels[0])] == "horse"
+    assert source.images[0, 0, :3].tolist() == [[0, 0, 0], [1, 1, 1], [2, 2, 2]]  # type: ignore[union-attr]
+    (tmp_path / "test_batch.bin").write_bytes(record[:-1])
+    with pytest.raises(ConfigError, match="3,073-byte"):
+        open_split(str(tmp_path), "val")
+
+
+def test_real_fashion_mnist(real_data: Callable[[str], Path]) -> None:
+    root = real_data("fashion-mnist")
+    train, val = open_split(str(root), "train"), open_split(str(root), "val")
+    assert (len(train), len(val), train.channels) == (60_000, 10_000, 1)
+    assert np.bincount(val.labels).tolist() == [1000] * 10
+
+
+def test_real_cifar10_test_batch(real_data: Callable[[str], Path]) -> None:
+    source = open_split(str(real_data("cifar10")), "val")
+    assert (len(source), source.channels) == (10_000, 3)
+    assert np.bincount(source.labels).tolist() == [1000] * 10

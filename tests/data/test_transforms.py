@@ -1,0 +1,93 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from vernier.config import Augment, Data
+from vernier.data.chance import uniform
+from vernier.data.transforms import (
+    DRAWS,
+    EvalTransform,
+    Normalizer,
+    TrainTransform,
+    pad_crop_flip_many,
+    random_crop_box,
+    resize,
+)
+
+
+def _image(height: int, width: int, channels: int = 3) -> np.ndarray:
+    return np.random.default_rng(1).integers(0, 256, (height, width, channels), dtype=np.uint8)
+
+
+@given(st.integers(1, 900), st.integers(1, 900), st.integers(0, 10_000))
+def test_crops_lie_inside_the_image(width: int, height: int, index: int) -> None:
+    left, top, w, h = random_crop_box(width, height, Augment(), uniform(1, [index], DRAWS)[0])
+    assert 0 <= left <= left + w <= width
+    assert 0 <= top <= top + h <= height
+    assert w > 0
+    assert h > 0
+
+
+def test_crop_areas_and_ratios_follow_the_recipe() -> None:
+    rows = uniform(5, np.arange(4000), DRAWS)
+    boxes = np.array([random_crop_box(500, 500, Augment(), r) for r in rows])
+    area = boxes[:, 2] * boxes[:, 3] / (500 * 500)
+    ratio = boxes[:, 2] / boxes[:, 3]
+    assert 0.07 < area.min() < 0.1
+    assert area.max() > 0.9
+    assert ratio.min() > 0.73
+    assert ratio.max() < 1.36
+    assert np.median(np.log(ratio)) == pytest.approx(0, abs=0.03)
+
+
+def test_resize_agrees_with_pillow() -> None:
+    image = np.asarray(Image.fromarray(_image(30, 40)).resize((400, 300), Image.Resampling.BICUBIC))
+    theirs = np.asarray(Image.fromarray(image).resize((224, 224), Image.Resampling.BILINEAR)).astype(int)
+    assert np.abs(resize(image, 224, 224).astype(int) - theirs).mean() < 0.1
+
+
+def test_evaluation_takes_the_centre_of_the_short_side() -> None:
+    image = np.zeros((100, 300, 3), dtype=np.uint8)
+    image[:, 100:200] = 255
+    out = np.empty((40, 40, 3), dtype=np.uint8)
+    EvalTransform(Data(eval_px=40, eval_short_side_px=50))(image, out)
+    assert out.min() == 255
+    EvalTransform(Data(eval_px=40, eval_short_side_px=50))(image.transpose(1, 0, 2).copy(), out)
+    assert out.min() == 255
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.sampled_from(["pad", "none"]), st.integers(0, 4), st.sampled_from([1, 3]), st.integers(0, 1000))
+def test_many_at_once_is_the_same_as_one_by_one(crop: str, pad: int, channels: int, key: int) -> None:
+    images = np.random.default_rng(key).integers(0, 256, (7, 12, 12, channels), dtype=np.uint8)
+    augment = Augment(crop=crop, pad_px=pad)  # type: ignore[arg-type]
+    rows = uniform(key, np.arange(7), DRAWS)
+    together, alone = np.empty_like(images), np.empty_like(images)
+    pad_crop_flip_many(images, rows, augment, together)
+    for i in range(7):
+        TrainTransform(Data(image_px=12), augment)(images[i], rows[i], alone[i])
+    assert np.array_equal(together, alone)
+
+
+def test_flips_happen_half_of_the_time() -> None:
+    image = np.zeros((8, 8, 3), dtype=np.uint8)
+    image[:, 0] = 255
+    transform = TrainTransform(Data(image_px=8), Augment(crop="none", flip=0.5))
+    out = np.empty_like(image)
+    flipped = 0
+    for row in uniform(3, np.arange(1000), DRAWS):
+        transform(image, row, out)
+        flipped += int(out[0, -1, 0] == 255)
+    assert 430 < flipped < 570
+
+
+def test_normalisation_is_mean_and_std_of_zero_to_one() -> None:
+    data = Data()
+    images = torch.from_numpy(_image(5, 6))[None].permute(0, 3, 1, 2)
+    mean, std = torch.tensor(data.mean).view(3, 1, 1), torch.tensor(data.std).view(3, 1, 1)
+    out = Normalizer(data, torch.device("cpu"))(images)
+    torch.testing.assert_close(out, (images / 255 - mean) / std)
+    assert out.is_contiguous(memory_format=torch.channels_last)

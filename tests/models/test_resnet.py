@@ -1,0 +1,290 @@
+"""The networks against an independent implementation, published counts, and what a user of them relies on."""
+
+import math
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.models.reference_nets import NETWORKS, Network, imagenet_bottleneck, small_images
+from vernier import models
+from vernier.models import Arch, ModelInfo, Options
+from vernier.models.cost import cost
+from vernier.models.resnet import BlurConv2d, DropPath, ResNet
+
+PUBLISHED_PARAMS = {
+    "resnet18": 11_689_512,
+    "resnet34": 21_797_672,
+    "resnet50": 25_557_032,
+    "resnet101": 44_549_160,
+    "resnet152": 60_192_808,
+    "resnet50-v1": 25_557_032,
+    "resnext50-32x4d": 25_028_904,
+    "resnext101-32x4d": 44_177_704,
+    "resnext101-32x8d": 88_791_336,
+    "resnext101-64x4d": 83_455_272,
+    "resnet20-cifar": 269_722,
+}
+PUBLISHED_GMAC = {"resnet50": 4.089, "resnet50-v1": 3.858, "resnext101-32x4d": 7.970}
+PUBLISHED_CIFAR_MILLIONS = {20: 0.27, 32: 0.46, 44: 0.66, 56: 0.85, 110: 1.7}
+
+
+@pytest.mark.parametrize("entry", models.describe(), ids=lambda entry: entry.name)
+def test_catalogue_figures_are_those_of_the_network(entry: ModelInfo) -> None:
+    with torch.device("meta"):
+        model = models.build(entry.name, num_classes=entry.classes)
+    measured = cost(model, (3, entry.input_px, entry.input_px))
+    assert (measured.params, measured.macs) == (entry.params, entry.macs)
+    layers = [m for m in model.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
+    aside = [name for name, _ in model.named_modules() if name.endswith(("downsample.0", "se.fc1", "se.fc2"))]
+    assert str(entry.depth) in entry.name
+    assert entry.depth == len(layers) - len(aside)
+
+
+@pytest.mark.parametrize(("name", "params"), PUBLISHED_PARAMS.items())
+def test_published_parameter_counts(name: str, params: int) -> None:
+    assert models.info(name).params == params
+
+
+@pytest.mark.parametrize(("name", "gmac"), PUBLISHED_GMAC.items())
+def test_published_multiply_accumulates(name: str, gmac: float) -> None:
+    assert round(models.info(name).gmac, 3) == gmac
+
+
+@pytest.mark.parametrize(("depth", "millions"), PUBLISHED_CIFAR_MILLIONS.items())
+def test_published_cifar_sizes(depth: int, millions: float) -> None:
+    assert models.info(f"resnet{depth}-cifar").params / 1e6 == pytest.approx(millions, abs=0.03)
+
+
+def randomise(model: ResNet) -> ResNet:
+    """Make every tensor matter: batch norms away from identity, in double precision."""
+    torch.manual_seed(0)
+    for module in model.double().modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.weight.data.uniform_(0.3, 0.9)
+            module.bias.data.normal_(0, 0.2)
+            assert module.running_mean is not None
+            assert module.running_var is not None
+            module.running_mean.normal_(0, 0.2)
+            module.running_var.uniform_(0.5, 1.5)
+    return model
+
+
+def randomised(name: str) -> ResNet:
+    torch.manual_seed(0)
+    return randomise(models.build(name, num_classes=7))
+
+
+def relative_error(given: Tensor, wanted: Tensor) -> float:
+    assert torch.isfinite(wanted).all()
+    return float((given - wanted).abs().max() / wanted.abs().max())
+
+
+@pytest.mark.parametrize("name", models.names())
+def test_agrees_with_the_independent_implementation(name: str) -> None:
+    model = randomised(name).eval()
+    images = torch.randn(2, 3, 33, 33, dtype=torch.float64)  # odd at every stage, so that padding shows
+    with torch.no_grad():
+        wanted = NETWORKS[name](model.state_dict(), images, False)
+        assert relative_error(model(images), wanted) < 1e-9
+
+
+@pytest.mark.parametrize("name", ["resnet18", "resnet50", "resnet50-v1", "resnet20-cifar", "resnet8-small"])
+def test_agrees_in_training_mode(name: str) -> None:
+    model = randomised(name).train()
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    images = torch.randn(4, 3, 64, 64, dtype=torch.float64)
+    with torch.no_grad():
+        assert relative_error(model(images), NETWORKS[name](before, images, True)) < 1e-9
+
+
+@pytest.mark.parametrize(
+    ("arch", "reference"),
+    [
+        (Arch(block="basic", blocks=(1, 1, 1), width=16, stem="small", shortcut="pad"), small_images(1, "A")),
+        (Arch(block="bottleneck", blocks=(2, 1), stride_in="1x1"), imagenet_bottleneck((2, 1), v1=True)),
+        (
+            Arch(block="bottleneck", blocks=(1, 2), groups=32, group_width=4, squeeze=16),
+            imagenet_bottleneck((1, 2), groups=32),
+        ),
+    ],
+    ids=["pad", "v1", "se-resnext"],
+)
+def test_gradients_agree(arch: Arch, reference: Network) -> None:
+    """In-place operations must not disturb what the backward pass needs."""
+    model = randomise(ResNet(arch, Options(num_classes=7))).train()
+    images = torch.randn(4, 3, 32, 32, dtype=torch.float64)
+    leaves = {key: value.clone().requires_grad_(value.is_floating_point()) for key, value in model.state_dict().items()}
+    model(images).square().sum().backward()
+    reference(leaves, images, True).square().sum().backward()
+    for key, parameter in model.named_parameters():
+        given, wanted = parameter.grad, leaves[key].grad
+        assert given is not None
+        assert wanted is not None
+        assert relative_error(given, wanted) < 1e-9
+
+
+def test_v1_and_v15_differ_only_in_stride() -> None:
+    v1, v15 = randomised("resnet50-v1").eval(), randomised("resnet50").eval()
+    v1.load_state_dict(v15.state_dict())
+    images = torch.randn(1, 3, 64, 64, dtype=torch.float64)
+    assert not torch.allclose(v1(images), v15(images))
+    strides = {n: m.stride[0] for n, m in v1.named_modules() if isinstance(m, nn.Conv2d) and m.stride[0] > 1}
+    assert strides == {
+        "conv1": 2,
+        **{f"layer{n}.0.conv1": 2 for n in (2, 3, 4)},
+        **{f"layer{n}.0.downsample.0": 2 for n in (2, 3, 4)},
+    }
+
+
+def test_names_are_torchvisions() -> None:
+    keys = set(models.build("resnet50", num_classes=1000).state_dict())
+    assert {"conv1.weight", "bn1.running_var", "layer1.0.conv1.weight", "layer4.2.bn3.bias", "fc.bias"} <= keys
+    assert {"layer1.0.downsample.0.weight", "layer1.0.downsample.1.running_mean"} <= keys
+    assert len(keys) == 320
+    first = [key for key in models.build("resnet18", num_classes=2).state_dict() if key.startswith("layer2.0.")]
+    assert [key.split(".")[2] for key in first if key.endswith(".weight")] == ["conv1", "bn1", "conv2", "bn2"] + [
+        "downsample"
+    ] * 2
+    cifar = set(models.build("resnet20-cifar", num_classes=10).state_dict())
+    assert {"conv1.weight", "layer3.2.bn2.weight", "fc.weight"} <= cifar
+    assert not any("downsample" in key for key in cifar)
+
+
+# ---- options --------------------------------------------------------------------------------------------------------
+
+
+def test_small_stem_keeps_resolution_and_pools_nothing() -> None:
+    model = models.build("resnet18", num_classes=5, stem="small", in_channels=1)
+    assert model.conv1.weight.shape == (64, 1, 3, 3)
+    features = model.stages[0](model.maxpool(model.bn1(model.conv1(torch.zeros(1, 1, 20, 20)))))
+    assert features.shape[2:] == (20, 20)
+    assert models.build("resnet8-small", num_classes=5, stem="imagenet").conv1.weight.shape == (16, 3, 7, 7)
+
+
+def test_width_scales_every_stage() -> None:
+    model = models.build("resnet8-small", num_classes=5, width=24)
+    assert [model.get_parameter(f"layer{n}.0.conv1.weight").shape[0] for n in (1, 2, 3)] == [24, 48, 96]
+    assert model.fc.in_features == 96
+    half = models.build("resnext50-32x4d", num_classes=5, width=32)
+    assert half.get_parameter("layer1.0.conv2.weight").shape == (64, 2, 3, 3)
+
+
+@pytest.mark.parametrize(
+    ("init", "variance"),
+    [("fan-out", 2 / (128 * 9)), ("torchvision", 2 / (128 * 9)), ("fan-in", 2 / (64 * 9)), ("tf", 1 / (64 * 9))],
+)
+def test_initial_variance_of_convolutions(init: str, variance: float) -> None:
+    torch.manual_seed(1)
+    weight = models.build("resnet18", num_classes=2, init=init).get_parameter("layer2.0.conv1.weight")
+    assert weight.var().item() == pytest.approx(variance, rel=0.02)
+    bound = 2 * math.sqrt(variance) / 0.87962566103423978
+    assert (weight.abs().max().item() <= bound) == (init == "tf")
+
+
+def test_zero_gamma_makes_fresh_blocks_the_identity() -> None:
+    model = models.build("resnet50", num_classes=2, zero_gamma=True)
+    assert all(not model.get_parameter(f"layer{n}.0.bn3.weight").any() for n in (1, 2, 3, 4))
+    assert model.get_parameter("layer1.0.bn2.weight").eq(1).all()
+    x = torch.rand(1, 256, 4, 4)
+    torch.testing.assert_close(model.get_submodule("layer1.1").eval()(x), x)
+
+
+def test_drop_path_grows_linearly_to_the_last_block() -> None:
+    model = models.build("resnet14-small", num_classes=2, drop_path=0.3)
+    rates = [module.rate for module in model.modules() if isinstance(module, DropPath)]
+    assert rates == pytest.approx([0.05, 0.1, 0.15, 0.2, 0.25, 0.3])
+
+
+def test_drop_path_zeroes_whole_samples_and_keeps_the_mean() -> None:
+    torch.manual_seed(2)
+    layer, x = DropPath(0.25), torch.ones(20_000, 2, 1, 1)
+    dropped = layer(x)
+    assert dropped.unique().tolist() == pytest.approx([0.0, 1 / 0.75])
+    assert (dropped[:, 0] == dropped[:, 1]).all()
+    assert dropped.mean().item() == pytest.approx(1.0, abs=0.02)
+    assert layer.eval()(x) is x
+
+
+def test_blurpool_blurs_where_ffcv_does() -> None:
+    model = models.build("resnet50", num_classes=2, blurpool=True)
+    blurred = [name for name, module in model.named_modules() if isinstance(module, BlurConv2d)]
+    assert blurred == [f"layer{n}.0.{where}" for n in (2, 3, 4) for where in ("conv2", "downsample.0")]
+    assert set(model.state_dict()) == set(models.build("resnet50", num_classes=2).state_dict())
+
+
+def test_blur_is_a_binomial_average() -> None:
+    conv = BlurConv2d(16, 16, 1, stride=2, groups=1)
+    conv.weight.data.copy_(torch.eye(16)[:, :, None, None])
+    point = torch.zeros(1, 16, 8, 8)
+    point[:, :, 4, 4], point[:, :, 1, 1] = 16.0, 16.0
+    out = conv(point)
+    assert out[0, 0].tolist() == [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 4, 0], [0, 0, 0, 0]]
+
+
+def test_batch_norm_settings_reach_every_layer() -> None:
+    model = models.build("resnet50", num_classes=2, bn_momentum=0.05, bn_eps=1e-3)
+    settings = {(m.momentum, m.eps) for m in model.modules() if isinstance(m, nn.BatchNorm2d)}
+    assert settings == {(0.05, 1e-3)}
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: models.build("resnet-50", num_classes=2), "Did you mean resnet50"),
+        (lambda: models.build("resnet50", num_clases=2), "num_classes"),
+        (lambda: models.build("resnet50"), "num_classes"),
+        (lambda: models.build("resnet50", num_classes=0), "num_classes is 0"),
+        (lambda: models.build("resnet50", num_classes=2, init="xavier"), "fan-in"),
+        (lambda: models.build("resnet50", num_classes=2, stem="tiny"), "imagenet, small"),
+        (lambda: models.build("resnet50", num_classes=2, drop_path=1.0), "below 1"),
+        (lambda: models.build("resnext50-32x4d", num_classes=2, width=20), "32 groups"),
+    ],
+)
+def test_bad_requests_say_what_would_work(call: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()  # type: ignore[operator]
+
+
+# ---- use ------------------------------------------------------------------------------------------------------------
+
+
+def test_listing_does_not_import_torch() -> None:
+    code = "import sys, vernier.models as m; m.names(); m.describe()[0].gmac; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+@pytest.mark.parametrize("name", ["resnet20-cifar", "resnet8-small", "resnet50-v1"])
+def test_traces(name: str) -> None:
+    model = models.build(name, num_classes=3).eval()
+    images = torch.randn(2, 3, 32, 32)
+    traced = torch.jit.trace(model, images)
+    other = torch.randn(5, 3, 64, 64)  # another batch and size: nothing was frozen into the trace
+    torch.testing.assert_close(traced(other), model(other))
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_compiles_without_a_graph_break(training: bool) -> None:
+    model = models.build("resnet8-small", num_classes=3, drop_path=0.2, blurpool=True).train(training)
+    images = torch.randn(2, 3, 32, 32)
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    torch.manual_seed(3)
+    wanted = model(images)
+    torch.manual_seed(3)
+    torch.testing.assert_close(compiled(images), wanted)
+
+
+def test_counting_cost_leaves_the_model_alone() -> None:
+    model = models.build("resnet8-small", num_classes=3, drop_path=0.5).train()
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    state = torch.get_rng_state()
+    assert cost(model, (3, 32, 32)) == cost(model.eval(), (3, 32, 32))
+    assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
+    assert torch.equal(state, torch.get_rng_state())
+
+
+def test_cost_of_one_convolution_by_hand() -> None:
+    assert cost(nn.Conv2d(3, 8, 3, padding=1, groups=1), (3, 10, 20)).macs == 10 * 20 * 8 * 3 * 9
