@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch is imported
+
 import pytest
 
+from vernier.cli import main
 from vernier.data.shapes import ShapesSpec, make
 
 REPO = Path(__file__).resolve().parents[1]
@@ -89,6 +92,21 @@ def vernier(tmp_path: Path) -> Callable[..., Done]:
             env={**os.environ, **(env or {})},
         )
         return Done(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+@pytest.fixture
+def vernier_here(capfd: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+    """Run a command in this process, for what needs no process of its own: no second import of torch."""
+
+    def run(*arguments: str) -> Done:
+        try:
+            code = main(list(arguments))
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        captured = capfd.readouterr()
+        return Done(code, captured.out, captured.err)
 
     return run
 

@@ -4,6 +4,7 @@ torch is imported only by commands that need it, inside the function, so that `-
 """
 
 import json as jsonlib
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -350,6 +351,8 @@ def main(arguments: list[str] | None = None) -> int:
 
         sys.stdout.write(f"vernier {__version__}\n")
         return EXIT_DONE
+    # Threads that spin while they wait make training many times slower when anything else uses the cores.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     app = tyro.extras.SubcommandApp()
     for name, function in COMMANDS.items():
         app.command(name=name)(function)

@@ -37,7 +37,9 @@ class Model:
         "fan-out", "He initialisation of convolutions, or TensorFlow's variance scaling"
     )
     zero_gamma: bool = option(False, "start the last batch norm of every block at zero")
-    stem: Literal["default", "imagenet", "small"] = option("default", "small: 3x3 stride 1, no pooling")
+    stem: Literal["default", "imagenet", "small", "small-pool"] = option(
+        "default", "small: 3x3 stride 1; small-pool: and a 2x2 pool"
+    )
     # Below 8 channels, oneDNN's strided 1x1 convolution crashes in channels-last memory (torch 2.13, CPU).
     width: int | None = option(None, "channels of the first stage; left out: the model's own", low=8)
 

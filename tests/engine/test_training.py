@@ -8,7 +8,21 @@ import pytest
 import torch
 
 from tests.conftest import only_run
-from vernier.config import Augment, Checkpoint, Config, Data, Ema, Eval, Limits, Loss, Machine, Model, Optim, Recipe, Schedule
+from vernier.config import (
+    Augment,
+    Checkpoint,
+    Config,
+    Data,
+    Ema,
+    Eval,
+    Limits,
+    Loss,
+    Machine,
+    Model,
+    Optim,
+    Recipe,
+    Schedule,
+)
 from vernier.engine.load import evaluate_trained, load_trained
 from vernier.engine.train import Outcome, train
 from vernier.errors import ConfigError, RunFailed
@@ -42,7 +56,14 @@ def test_a_run_leaves_a_directory_that_tells_everything(shapes: Path, tmp_path: 
     files = {p.name for p in directory.checkpoints()[-1].path.iterdir()}
     assert files == {"model.safetensors", "optimizer.safetensors", "ema.safetensors", "state.json", "manifest.json"}
     events = directory.read_events()
-    assert [e["kind"] for e in events if e["kind"] in ("start", "eval", "end", "epoch")] == ["start", "epoch", "eval", "epoch", "eval", "end"]
+    assert [e["kind"] for e in events if e["kind"] in ("start", "eval", "end", "epoch")] == [
+        "start",
+        "epoch",
+        "eval",
+        "epoch",
+        "eval",
+        "end",
+    ]
     steps = [e for e in events if e["kind"] == "step"]
     assert sum(e["samples"] for e in steps) == 20 * 16
     assert sum(len(e["step_s"]) for e in steps) == 20
@@ -61,7 +82,9 @@ def test_evaluating_the_run_gives_the_result_it_reported(shapes: Path, tmp_path:
     reported = outcome.summary["result"]
     for path in (outcome.run.path, outcome.run.checkpoints()[-1].path):
         again = evaluate_trained(load_trained(path), None, None, [])
-        assert {k: again[k] for k in ("top1", "top5", "loss", "samples")} == {k: reported[k] for k in ("top1", "top5", "loss", "samples")}
+        assert {k: again[k] for k in ("top1", "top5", "loss", "samples")} == {
+            k: reported[k] for k in ("top1", "top5", "loss", "samples")
+        }
         assert again["averaged"]
     raw = evaluate_trained(load_trained(outcome.run.path, averaged=False), None, None, [])
     assert raw["loss"] != reported["loss"]

@@ -23,12 +23,12 @@ def test_help_does_not_import_torch() -> None:
     assert not {m for m in modules if m.split(".")[0] in ("torch", "numpy", "PIL", "psutil", "safetensors")}
 
 
-def test_alone_it_says_what_to_type(vernier: Callable[..., Done]) -> None:
-    done = vernier()
+def test_alone_it_says_what_to_type(vernier_here: Callable[..., Done]) -> None:
+    done = vernier_here()
     assert done.code == 0
     assert "vernier train" in done.out
     assert "vernier doctor" in done.out
-    assert vernier("--version").out.startswith("vernier ")
+    assert vernier_here("--version").out.startswith("vernier ")
 
 
 def test_train_eval_and_repeat(tiny: list[str], vernier: Callable[..., Done], tmp_path: Path) -> None:
@@ -45,11 +45,13 @@ def test_train_eval_and_repeat(tiny: list[str], vernier: Callable[..., Done], tm
     assert again.json()["result"] == result["result"]
 
 
-def test_a_recipe_can_be_shown_edited_and_used(tiny: list[str], vernier: Callable[..., Done], tmp_path: Path) -> None:
-    shown = vernier("recipes", "show", "shapes-quick")
+def test_a_recipe_can_be_shown_edited_and_used(
+    tiny: list[str], vernier_here: Callable[..., Done], tmp_path: Path
+) -> None:
+    shown = vernier_here("recipes", "show", "shapes-quick")
     mine = tmp_path / "mine.toml"
     mine.write_text(shown.out.replace('name = "shapes-quick"', 'name = "mine"'))
-    done = vernier("train", str(mine), *tiny, "--max-steps", "2", "--max-eval-steps", "1")
+    done = vernier_here("train", str(mine), *tiny, "--max-steps", "2", "--max-eval-steps", "1")
     assert done.code == 0, done.err
     assert only_run(tmp_path / "runs").name.endswith("-mine")
 
@@ -78,10 +80,10 @@ def test_a_recipe_can_be_shown_edited_and_used(tiny: list[str], vernier: Callabl
     ],
 )
 def test_wrong_input_exits_2_with_one_message_and_leaves_nothing(
-    tiny: list[str], vernier: Callable[..., Done], tmp_path: Path, arguments: list[str], message: str
+    tiny: list[str], vernier_here: Callable[..., Done], tmp_path: Path, arguments: list[str], message: str
 ) -> None:
     recipe, rest = (arguments[:1], arguments[1:]) if not arguments[0].startswith("-") else ([], arguments)
-    done = vernier("train", *recipe, *tiny, *rest)
+    done = vernier_here("train", *recipe, *tiny, *rest)
     assert done.code == 2, done.err
     assert message in done.err
     assert "Traceback" not in done.err
@@ -89,39 +91,41 @@ def test_wrong_input_exits_2_with_one_message_and_leaves_nothing(
     assert done.out == ""
 
 
-def test_diverging_exits_1(tiny: list[str], vernier: Callable[..., Done]) -> None:
-    done = vernier("train", *tiny, "--lr", "1e30", "--epochs", "3", "--set", "schedule.warmup_epochs=0")
+def test_diverging_exits_1(tiny: list[str], vernier_here: Callable[..., Done]) -> None:
+    done = vernier_here("train", *tiny, "--lr", "1e30", "--epochs", "3", "--set", "schedule.warmup_epochs=0")
     assert done.code == 1, done.err
     assert "Try a lower optim.lr" in done.err
     assert "Traceback" not in done.err
 
 
-def test_a_broken_image_exits_1_and_is_named(tiny: list[str], shapes: Path, vernier: Callable[..., Done], tmp_path: Path) -> None:
+def test_a_broken_image_exits_1_and_is_named(
+    tiny: list[str], shapes: Path, vernier_here: Callable[..., Done], tmp_path: Path
+) -> None:
     copy = tmp_path / "copy"
     subprocess.run(["cp", "-r", str(shapes), str(copy)], check=True)
     victim = next((copy / "train").rglob("*.jpg"))
     victim.write_bytes(victim.read_bytes()[:40])
-    done = vernier("train", *tiny, "--data", str(copy), "--epochs", "1")
+    done = vernier_here("train", *tiny, "--data", str(copy), "--epochs", "1")
     assert done.code == 1, done.err
     assert victim.name in done.err
 
 
 @pytest.mark.parametrize("name", ["recipes", "models", "doctor"])
-def test_lists_are_tables_or_json(vernier: Callable[..., Done], name: str) -> None:
-    assert vernier(name).code == 0
-    assert json.loads(vernier(name, "--json").out)
+def test_lists_are_tables_or_json(vernier_here: Callable[..., Done], name: str) -> None:
+    assert vernier_here(name).code == 0
+    assert json.loads(vernier_here(name, "--json").out)
 
 
-def test_the_lists_name_what_there_is(vernier: Callable[..., Done]) -> None:
-    listed = vernier("recipes").out
+def test_the_lists_name_what_there_is(vernier_here: Callable[..., Done]) -> None:
+    listed = vernier_here("recipes").out
     assert all(name in listed for name in recipes.BUILT_IN)
-    assert "25,557,032" in vernier("models").out
-    assert vernier("recipes", "show", "nope").code == 2
+    assert "25,557,032" in vernier_here("models").out
+    assert vernier_here("recipes", "show", "nope").code == 2
 
 
-def test_eval_of_what_is_no_run_is_a_clear_error(vernier: Callable[..., Done], tmp_path: Path) -> None:
+def test_eval_of_what_is_no_run_is_a_clear_error(vernier_here: Callable[..., Done], tmp_path: Path) -> None:
     for path, message in ((tmp_path, "not a run directory"), (tmp_path / "none", "does not exist")):
-        done = vernier("eval", str(path))
+        done = vernier_here("eval", str(path))
         assert done.code == 2
         assert message in done.err
 
@@ -129,7 +133,9 @@ def test_eval_of_what_is_no_run_is_a_clear_error(vernier: Callable[..., Done], t
 def test_on_a_terminal_there_is_a_bar_and_piped_there_is_no_colour(tiny: list[str], tmp_path: Path) -> None:
     leader, follower = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "150"}
-    child = subprocess.Popen(command("train", *tiny, "--epochs", "3"), stdout=subprocess.PIPE, stderr=follower, env=environment)
+    child = subprocess.Popen(
+        command("train", *tiny, "--epochs", "3"), stdout=subprocess.PIPE, stderr=follower, env=environment
+    )
     os.close(follower)
     shown = b""
     while True:
@@ -150,11 +156,13 @@ def test_on_a_terminal_there_is_a_bar_and_piped_there_is_no_colour(tiny: list[st
     assert b"top-1" in summary
 
 
-def test_data_make(vernier: Callable[..., Done], tmp_path: Path) -> None:
-    done = vernier("data", "make", "shapes", "--out", str(tmp_path / "set"), "--train", "20", "--val", "10", "--size-px", "32")
+def test_data_make(vernier_here: Callable[..., Done], tmp_path: Path) -> None:
+    done = vernier_here(
+        "data", "make", "shapes", "--out", str(tmp_path / "set"), "--train", "20", "--val", "10", "--size-px", "32"
+    )
     assert done.code == 0, done.err
     assert len(list((tmp_path / "set" / "train").rglob("*.jpg"))) == 20
     assert (tmp_path / "set" / "annotations" / "instances_val.json").exists()
-    wrong = vernier("data", "make", "shapes", "--train", "-3")
+    wrong = vernier_here("data", "make", "shapes", "--train", "-3")
     assert wrong.code == 2
     assert "Traceback" not in wrong.err

@@ -47,7 +47,9 @@ def _start_and_kill(arguments: list[str], out: Path, after_steps: int, delay_s: 
 
 
 @pytest.mark.slow
-def test_killed_at_random_moments_and_resumed_it_ends_bit_for_bit_the_same(tiny: list[str], vernier: Callable[..., Done], tmp_path: Path) -> None:
+def test_killed_at_random_moments_and_resumed_it_ends_bit_for_bit_the_same(
+    tiny: list[str], vernier: Callable[..., Done], tmp_path: Path
+) -> None:
     reference = vernier("train", *tiny, *HARD, "--out", str(tmp_path / "reference"))
     assert reference.code == 0, reference.err
     out = tmp_path / "killed"
@@ -69,7 +71,16 @@ def test_a_signal_saves_at_the_next_step_and_the_same_command_goes_on(
     tiny: list[str], vernier: Callable[..., Done], tmp_path: Path, number: signal.Signals
 ) -> None:
     out = tmp_path / "stopped"
-    arguments = [*tiny, *HARD, "--out", str(out), "--set", "checkpoint.every_steps=0", "--set", "checkpoint.every_epochs=0"]
+    arguments = [
+        *tiny,
+        *HARD,
+        "--out",
+        str(out),
+        "--set",
+        "checkpoint.every_steps=0",
+        "--set",
+        "checkpoint.every_epochs=0",
+    ]
     assert _start_and_kill(arguments, out, 5, 0.0, number) == 75
     run = only_run(out)
     status = json.loads((run / "run.json").read_text())
@@ -86,7 +97,9 @@ def test_a_signal_saves_at_the_next_step_and_the_same_command_goes_on(
     assert ours == theirs
 
 
-def test_a_damaged_newest_checkpoint_is_passed_over_with_a_warning(tiny: list[str], vernier: Callable[..., Done], tmp_path: Path) -> None:
+def test_a_damaged_newest_checkpoint_is_passed_over_with_a_warning(
+    tiny: list[str], vernier: Callable[..., Done], tmp_path: Path
+) -> None:
     first = vernier("train", *tiny, "--epochs", "2", "--max-steps", "14", "--set", "checkpoint.every_steps=7")
     assert first.code == 0, first.err
     run = only_run(tmp_path / "runs")
@@ -98,7 +111,9 @@ def test_a_damaged_newest_checkpoint_is_passed_over_with_a_warning(tiny: list[st
     assert "going on from step" in done.err
 
 
-def test_resume_refuses_another_recipe_and_changed_data(tiny: list[str], shapes: Path, vernier: Callable[..., Done], tmp_path: Path) -> None:
+def test_resume_refuses_another_recipe_and_changed_data(
+    tiny: list[str], shapes: Path, vernier: Callable[..., Done], tmp_path: Path
+) -> None:
     assert vernier("train", *tiny, "--epochs", "1").code == 0
     run = only_run(tmp_path / "runs")
     other = vernier("train", *tiny, "--epochs", "1", "--lr", "0.01", "--resume", str(run))
@@ -129,7 +144,9 @@ def test_resuming_a_finished_run_changes_nothing(tiny: list[str], vernier: Calla
 def test_a_run_in_use_is_not_touched(tiny: list[str], vernier: Callable[..., Done], tmp_path: Path) -> None:
     out = tmp_path / "runs"
     child = subprocess.Popen(
-        command("train", *tiny, "--epochs", "200", "--set", "limits.log_every_steps=1"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        command("train", *tiny, "--epochs", "200", "--set", "limits.log_every_steps=1"),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     while _steps_logged(out) < 12:
         time.sleep(0.05)

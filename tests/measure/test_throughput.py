@@ -7,7 +7,11 @@ from vernier.measure.summary import summarize_training
 from vernier.measure.throughput import Window, warmup_steps
 
 
-@given(st.lists(st.tuples(st.floats(0.001, 5), st.floats(0, 1)), min_size=1, max_size=50), st.integers(1, 512), st.integers(1, 8))
+@given(
+    st.lists(st.tuples(st.floats(0.001, 5), st.floats(0, 1)), min_size=1, max_size=50),
+    st.integers(1, 512),
+    st.integers(1, 8),
+)
 def test_throughput_is_samples_over_wall_time_however_it_is_cut(
     steps: list[tuple[float, float]], batch: int, devices: int
 ) -> None:
@@ -23,7 +27,10 @@ def test_throughput_is_samples_over_wall_time_however_it_is_cut(
     assert whole.compute_samples_per_s >= whole.samples_per_s or wait == pytest.approx(wall)
 
 
-@pytest.mark.parametrize("bad", [{"samples": -1, "wall_s": 1.0}, {"samples": 1, "wall_s": -1.0}, {"samples": 1, "wall_s": 1.0, "data_wait_s": 2.0}])
+@pytest.mark.parametrize(
+    "bad",
+    [{"samples": -1, "wall_s": 1.0}, {"samples": 1, "wall_s": -1.0}, {"samples": 1, "wall_s": 1.0, "data_wait_s": 2.0}],
+)
 def test_impossible_windows_are_refused(bad: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="impossible"):
         Window(**bad)  # type: ignore[arg-type]

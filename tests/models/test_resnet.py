@@ -162,6 +162,9 @@ def test_small_stem_keeps_resolution_and_pools_nothing() -> None:
     features = model.stages[0](model.maxpool(model.bn1(model.conv1(torch.zeros(1, 1, 20, 20)))))
     assert features.shape[2:] == (20, 20)
     assert models.build("resnet8-small", num_classes=5, stem="imagenet").conv1.weight.shape == (16, 3, 7, 7)
+    pooled = models.build("resnet8-small", num_classes=5, stem="small-pool")
+    assert pooled.conv1.weight.shape == (16, 3, 3, 3)
+    assert pooled.maxpool(torch.zeros(1, 16, 28, 28)).shape[-2:] == (14, 14)
 
 
 def test_width_scales_every_stage() -> None:

@@ -249,7 +249,7 @@ def train(config: Config, out: Path, resume: ResumePoint | None, watchers: list[
 
 def _train_locked(job: Job, run: RunDir, resume: ResumePoint | None, observers: Observers) -> Outcome:
     log = run.events()
-    observers.add(_Recorder(log))
+    observers.add(Recorder(log))
     session: Training | None = None
     try:
         progress = _restored(job, resume) if resume else Progress()
@@ -277,7 +277,7 @@ def _train_locked(job: Job, run: RunDir, resume: ResumePoint | None, observers: 
         log.close()
 
 
-class _Recorder:
+class Recorder:
     """Writes what is emitted to the run's event file."""
 
     def __init__(self, log: EventLog) -> None:

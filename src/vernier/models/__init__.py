@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from vernier.models.resnet import ResNet
 
 Init = Literal["fan-out", "fan-in", "torchvision", "tf"]
-Stem = Literal["default", "imagenet", "small"]
+Stem = Literal["default", "imagenet", "small", "small-pool"]
 
 _INITS: tuple[Init, ...] = ("fan-out", "fan-in", "torchvision", "tf")
-_STEMS: tuple[Stem, ...] = ("default", "imagenet", "small")
+_STEMS: tuple[Stem, ...] = ("default", "imagenet", "small", "small-pool")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,8 @@ class Options:
     zero_gamma: bool = False
     """Start the last batch norm of every block at zero, so that a fresh block is the identity."""
     stem: Stem = "default"
-    """`imagenet`: 7x7 stride 2 and max pool. `small`: 3x3 stride 1, no pool. `default`: the architecture's own."""
+    """`imagenet`: 7x7 stride 2 and max pool. `small`: 3x3 stride 1, no pool. `small-pool`: the same and a 2x2 pool.
+    `default`: the architecture's own."""
     width: int | None = None
     """Channels of the stem and first stage; None for the architecture's own (64, or 16 for the small families)."""
     drop_path: float = 0.0

@@ -9,6 +9,7 @@ whole.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -181,6 +182,13 @@ class Bottleneck(_Block):
         return last if self.se is None else last * self.se(last)
 
 
+_POOLS: dict[str, Callable[[], nn.Module]] = {
+    "imagenet": lambda: nn.MaxPool2d(3, stride=2, padding=1),
+    "small": nn.Identity,
+    "small-pool": lambda: nn.MaxPool2d(2),
+}
+
+
 class ResNet(nn.Module):
     """A residual network for classification: images [N, in_channels, H, W] to logits [N, num_classes]."""
 
@@ -189,11 +197,12 @@ class ResNet(nn.Module):
         self.arch, self.options = arch, options
         layers = _Layers(options)
         width = options.width or arch.width
-        small = (arch.stem if options.stem == "default" else options.stem) == "small"
+        stem = arch.stem if options.stem == "default" else options.stem
+        small = stem != "imagenet"
         self.conv1 = layers.conv(options.in_channels, width, 3 if small else 7, stride=1 if small else 2)
         self.bn1 = layers.norm(width)
         self.relu = nn.ReLU(inplace=True)
-        self.maxpool = nn.Identity() if small else nn.MaxPool2d(3, stride=2, padding=1)
+        self.maxpool = _POOLS[stem]()
         for number, stage in enumerate(_stages(layers, arch, width, options.drop_path), start=1):
             self.add_module(f"layer{number}", stage)
         self.avgpool = nn.AdaptiveAvgPool2d(1)

@@ -1,0 +1,42 @@
+# Vernier: every target sets up what it needs. `make` alone lists them.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test lint bench clean
+
+help:  ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+
+install: $(READY)  ## make the environment in .venv; then .venv/bin/vernier is the command
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Vernier needs Python 3.11 or newer: make PYTHON=/path/to/python3.11")'
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $(READY)
+
+demo: $(READY)  ## train the embedded default, evaluate it, say where the run is
+	@mkdir -p runs
+	$(BIN)/vernier train --out runs --resume never
+	@run=$$(ls -td runs/*-shapes-quick | head -n 1) && echo "" && echo "vernier eval $$run" && $(BIN)/vernier eval $$run && echo "The run is in $$run"
+
+test: $(READY)  ## lint, type-check and run every test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest
+
+lint: $(READY)  ## ruff and mypy alone
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(READY)  ## the benchmarks in benchmarks/, side by side with what one would write instead
+	$(BIN)/python benchmarks/loop_overhead.py
+
+clean:  ## remove the environment and caches (never runs/)
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build src/*.egg-info

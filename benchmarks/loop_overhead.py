@@ -1,0 +1,132 @@
+"""What Vernier's training loop costs beyond the model's own work.
+
+The same network, weights, batch and data tensor go through Vernier's loop (step, schedule, window, events on disk) and
+through the loop one would write by hand, in alternating blocks of one process. Prints the ratio of images per second
+with a 95 % interval from the paired blocks. Usage: python benchmarks/loop_overhead.py [--pairs 30] [--block 10]
+"""
+
+import argparse
+import copy
+import itertools
+import os
+import random
+import statistics
+import tempfile
+from pathlib import Path
+
+import torch
+
+from vernier.config import Config, Data, Eval, Limits, Machine, Model, Optim, Recipe, Schedule
+from vernier.data.loader import Batch
+from vernier.data.shapes import ShapesSpec, make
+from vernier.engine.checkpoint import Progress
+from vernier.engine.observe import Observers
+from vernier.engine.setup import Job, prepare
+from vernier.engine.stop import StopFlag
+from vernier.engine.train import Recorder, Training
+from vernier.measure.clock import now_s, utc_stamp
+from vernier.measure.environment import environment
+from vernier.store import RunDir
+
+
+def build_job(root: Path, model: str, batch: int, image_px: int, threads: int | None) -> Job:
+    data = make(root / f"shapes-{batch}", ShapesSpec(train=batch * 2, val=10, size_px=32))
+    recipe = Recipe(
+        name="overhead", global_batch=batch, model=Model(name=model),
+        data=Data(source=str(data), image_px=image_px, eval_px=image_px, eval_short_side_px=image_px),
+        optim=Optim(lr=1e-4), schedule=Schedule(epochs=1e6), eval=Eval(every_epochs=0),
+    )  # fmt: skip
+    return prepare(Config(recipe=recipe, machine=Machine(threads=threads), limits=Limits()))
+
+
+class VernierLoop:
+    """The very code path of `vernier train`, fed with one fixed batch."""
+
+    def __init__(self, job: Job, run: RunDir, batch: Batch) -> None:
+        self._training = Training(job, run, Observers(Recorder(run.events())), StopFlag(), Progress())
+        self._batches = itertools.repeat(batch)
+
+    def steps(self, count: int) -> None:
+        for _ in range(count):
+            self._training._one_step(self._batches)
+
+
+class BareLoop:
+    """What one writes by hand: the same layout, normalisation, optimiser groups and loss, nothing else."""
+
+    def __init__(self, job: Job, batch: Batch) -> None:
+        self._model = copy.deepcopy(job.model)
+        decayed = [p for p in self._model.parameters() if p.ndim > 1]
+        others = [p for p in self._model.parameters() if p.ndim <= 1]
+        groups = [{"params": decayed, "weight_decay": 1e-4}, {"params": others, "weight_decay": 0.0}]
+        self._optimizer = torch.optim.SGD(groups, lr=1e-4, momentum=0.9)
+        self._loss = torch.nn.CrossEntropyLoss()
+        mean, std = torch.tensor(job.config.recipe.data.mean), torch.tensor(job.config.recipe.data.std)
+        self._mean, self._std = mean.view(1, 3, 1, 1) * 255, std.view(1, 3, 1, 1) * 255
+        self._images, self._labels = batch.images, batch.labels
+
+    def steps(self, count: int) -> None:
+        for _ in range(count):
+            images = (self._images.float() - self._mean) / self._std
+            self._optimizer.zero_grad()
+            loss = self._loss(self._model(images), self._labels)
+            loss.backward()
+            self._optimizer.step()
+
+
+def timed(loop: VernierLoop | BareLoop, count: int) -> float:
+    start = now_s()
+    loop.steps(count)
+    return now_s() - start
+
+
+def compare(model: str, batch_size: int, image_px: int, pairs: int, block: int, threads: int | None) -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        job = build_job(Path(scratch), model, batch_size, image_px, threads)
+        images = torch.randint(0, 256, (batch_size, image_px, image_px, 3), dtype=torch.uint8).permute(0, 3, 1, 2)
+        batch = Batch(images, torch.randint(0, 10, (batch_size,)), 0.0)
+        ours, bare = VernierLoop(job, RunDir.create(Path(scratch), "overhead"), batch), BareLoop(job, batch)
+        timed(ours, 3), timed(bare, 3)
+        ratios, ours_s, bare_s = [], [], []
+        for _ in range(pairs):
+            order = random.sample([0, 1], 2)
+            seconds = {}
+            for which in order:
+                seconds[which] = timed(ours if which == 0 else bare, block)
+            ours_s.append(seconds[0])
+            bare_s.append(seconds[1])
+            ratios.append(seconds[1] / seconds[0])
+        job.close()
+    low, high = bootstrap_interval(ratios)
+    rate = batch_size * block
+    print(
+        f"{model:16s} batch {batch_size:4d} at {image_px:3d} px: Vernier {rate / statistics.median(ours_s):8.1f} img/s, "
+        f"bare {rate / statistics.median(bare_s):8.1f} img/s, ratio {statistics.median(ratios):.4f} "
+        f"(95 % interval of the median {low:.4f} to {high:.4f}, n = {pairs} pairs of {block} steps)"
+    )
+
+
+def bootstrap_interval(values: list[float], draws: int = 2000) -> tuple[float, float]:
+    dice = random.Random(0)
+    medians = sorted(statistics.median(dice.choices(values, k=len(values))) for _ in range(draws))
+    return medians[int(0.025 * draws)], medians[int(0.975 * draws)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int, default=30)
+    parser.add_argument("--block", type=int, default=10)
+    parser.add_argument("--threads", type=int, default=None)
+    given = parser.parse_args()
+    os.environ.setdefault("VERNIER_HOME", tempfile.gettempdir())
+    found = environment([], "cpu", given.threads or len(os.sched_getaffinity(0)))
+    print(
+        f"{utc_stamp()}  {found['cpu']['cores_logical']} cores, torch {found['versions']['torch']}, load {found['cpu']['load_average']}"
+    )
+    compare("resnet8-small", 64, 32, given.pairs, given.block, given.threads)
+    compare("resnet20-cifar", 128, 32, given.pairs, given.block, given.threads)
+    compare("resnet18", 32, 64, given.pairs, given.block, given.threads)
+
+
+if __name__ == "__main__":
+    main()
