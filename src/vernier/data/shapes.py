@@ -36,6 +36,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import psutil
 import simplejpeg
 from numpy.typing import NDArray
 
@@ -512,7 +513,7 @@ def _box_xywh(mask: NDArray[np.bool_]) -> tuple[int, int, int, int]:
 
 # --- Files: drawn in chunks into a folder beside the final one, which gets its name only when it is complete.
 
-_CHUNK = 250  # images: about half a second of work, so that progress moves and processes finish together
+_CHUNK = 250  # images: about a third of a second of work, so that progress moves and processes finish together
 _Record = tuple[int, list[list[float]], list[int], list[int]]  # index, boxes, classes, areas
 
 
@@ -584,18 +585,8 @@ def _sweep(target: Path) -> None:
     """Removes what makers of this set left behind when they were killed on this host."""
     for left in target.parent.glob(f"{glob.escape(_partial_prefix(target))}*"):
         pid = left.name.removeprefix(_partial_prefix(target)).split("-")[0]
-        if pid.isdigit() and not _alive(int(pid)):
+        if pid.isdigit() and not psutil.pid_exists(int(pid)):
             shutil.rmtree(left, ignore_errors=True)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
 
 
 def _rename(partial: Path, target: Path, spec: ShapesSpec) -> None:

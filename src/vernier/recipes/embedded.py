@@ -11,31 +11,37 @@ def shapes_quick() -> Recipe:
     return Recipe(
         name="shapes-quick",
         about="ten rendered shapes, 64 px, about a minute on two cores",
-        global_batch=64,
-        model=Model(name="resnet8-small", init="fan-out"),
+        global_batch=32,
+        model=Model(name="resnet8-small", width=32, stem="imagenet"),
         data=Data(source="shapes", image_px=64, eval_px=64, eval_short_side_px=64),
         augment=Augment(crop="pad", pad_px=4),
         loss=Loss(label_smoothing=0.1),
-        optim=Optim(lr=0.2, lr_batch=64, nesterov=True, weight_decay=5e-4),
-        schedule=Schedule(kind="cosine", epochs=6.0, warmup_epochs=1.0),
+        optim=Optim(lr=0.05, lr_batch=32, nesterov=True, weight_decay=5e-4),
+        schedule=Schedule(kind="cosine", epochs=7.0, warmup_epochs=1.0),
     )
 
 
 def fashion_mnist() -> Recipe:
-    """Fashion-MNIST from scratch in under ten minutes on two cores."""
+    """Fashion-MNIST from scratch, in under ten minutes on two cores.
+
+    Source: Vernier's own search. Short runs underfit, so flips are the only augmentation, and maps of 28 x 28 are
+    pooled at once: the same arithmetic spent on wider maps of 14 x 14 learns more than one point better.
+    Needs the four IDX files as published.
+    Command: vernier train fashion-mnist --data PATH
+    """
     return Recipe(
         name="fashion-mnist",
         about="28 px grey images of clothes, ten classes",
         global_batch=128,
-        model=Model(name="resnet8-small"),
+        model=Model(name="resnet8-small", width=32, stem="small-pool", zero_gamma=True),
         data=Data(
             source="fashion-mnist", image_px=28, eval_px=28, eval_short_side_px=28, mean=(0.2860,), std=(0.3530,)
         ),
-        augment=Augment(crop="pad", pad_px=2),
-        loss=Loss(label_smoothing=0.1),
-        optim=Optim(lr=0.2, lr_batch=128, nesterov=True, weight_decay=5e-4),
-        schedule=Schedule(kind="cosine", epochs=12.0, warmup_epochs=1.0),
-        ema=Ema(decay=0.99),
+        augment=Augment(crop="none", flip=0.5),
+        optim=Optim(lr=0.1, lr_batch=128, nesterov=True, weight_decay=5e-4),
+        schedule=Schedule(kind="cosine", epochs=12.0, warmup_epochs=1.2),
+        ema=Ema(decay=0.995),
+        eval=Eval(every_epochs=2.0),
     )
 
 
