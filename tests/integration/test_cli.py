@@ -36,7 +36,7 @@ def test_train_eval_and_repeat(tiny: list[str], vernier: Callable[..., Done], tm
     assert trained.code == 0, trained.err
     result = trained.json()
     assert {"top1", "top5", "loss"} <= set(result["result"])
-    assert "global batch 16 = 1 process(es) x 16 images x 1 accumulation" in trained.err
+    assert "16 = 1 process x 16 images x 1 accumulation step" in trained.err
     run = only_run(tmp_path / "runs")
     evaluated = vernier("eval", str(run), "--json").json()
     assert evaluated["top1"] == result["result"]["top1"]

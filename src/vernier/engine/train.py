@@ -69,6 +69,7 @@ class Training:
         self.watch = Stopwatch(progress.spent_s)
         self.window = StepWindow(job.config.limits.log_every_steps)
         self.saved = (progress.step, progress.last_eval_step)  # what the newest checkpoint holds
+        self._step_began_s = now_s()
 
     # ------------------------------------------------------------------------------------------------------- the loop
 
@@ -76,6 +77,7 @@ class Training:
         derived, progress = self.job.derived, self.progress
         batches = self.job.loader.batches(self._requests(progress.step, derived.stop_step))
         self._at_boundary()
+        self._step_began_s = now_s()
         while progress.step < derived.stop_step and not progress.reached_target:
             self._one_step(batches)
             self._at_boundary()
@@ -83,20 +85,25 @@ class Training:
         self.save()
 
     def _one_step(self, batches: Iterator[Batch]) -> None:
-        start = now_s()
+        """A step lasts until the next begins, so the cost of reporting is in it; evaluations and checkpoints are not."""
         loss, wait_s = self.job.step(self.progress.step, batches)
         self.progress.step += 1
-        self.window.add(loss, now_s() - start, wait_s)
+        began_s, self._step_began_s = self._step_began_s, now_s()
+        self.window.add(loss, self._step_began_s - began_s, wait_s)
         if self.window.full:
             self._flush_window()
 
     def _at_boundary(self) -> None:
         """Between two steps: evaluate and save when it is time. Also run first after a resume, for what was cut short."""
+        if self.progress.step % self.job.derived.steps_per_epoch == 0:
+            self._flush_window()
         if self._eval_due():
             self._flush_window()
             self._evaluate()
+            self._step_began_s = now_s()
         if self._checkpoint_due():
             self.save()
+            self._step_began_s = now_s()
 
     def _requests(self, start: int, stop: int) -> Iterator[tuple[int, Any]]:
         order, derived = self.job.order, self.job.derived
@@ -112,10 +119,10 @@ class Training:
         window, progress, derived = self.window, self.progress, self.job.derived
         if not window.step_s:
             return
-        start = now_s()
         self.job.device.synchronize()
         losses = window.take_losses()
-        window.step_s[-1] += now_s() - start
+        window.step_s[-1] += now_s() - self._step_began_s
+        self._step_began_s = now_s()
         first = progress.step - len(losses)
         bad = next((i for i, value in enumerate(losses) if not math.isfinite(value)), None)
         if bad is not None:

@@ -15,9 +15,10 @@ def shapes_quick() -> Recipe:
         model=Model(name="resnet8-small", width=32, stem="imagenet"),
         data=Data(source="shapes", image_px=64, eval_px=64, eval_short_side_px=64),
         augment=Augment(crop="pad", pad_px=4),
-        loss=Loss(label_smoothing=0.1),
+        loss=Loss(label_smoothing=0.05),
         optim=Optim(lr=0.05, lr_batch=32, nesterov=True, weight_decay=5e-4),
         schedule=Schedule(kind="cosine", epochs=7.0, warmup_epochs=1.0),
+        ema=Ema(decay=0.99),
     )
 
 

@@ -77,21 +77,8 @@ class ConsoleObserver:
     def _on_start(self, e: dict[str, Any]) -> None:
         self._start = e
         self._doing = f"step {(e['resumed_from'] or 0) + 1}"
-        self.say(
-            f"{e['recipe']}  {e['model']}, {e['parameters']:,} parameters, {e['classes']} classes, {e['data']}",
-            style="bold",
-        )
-        self.say(
-            f"  {e['train_samples']:,} training and {e['val_samples']:,} validation images; {e['device']}, {e['world']} process(es) x "
-            f"{e['threads']} thread(s), {e['precision']}, {e['mode']}, seed {e['seed']}"
-        )
-        self.say(
-            f"  global batch {e['global_batch']} = {e['world']} process(es) x {e['process_batch']} images x {e['accumulation']} "
-            f"accumulation; learning rate {e['lr']:g}; {e['steps_per_epoch']:,} steps an epoch x {e['epochs']:g} epochs = "
-            f"{e['total_steps']:,} steps"
-            + (f", stopping at {e['stop_step']:,}" if e["stop_step"] < e["total_steps"] else "")
-        )
-        self.say(f"  run  {e['run']}")
+        for line in opening_lines(e):
+            self.say(line)
         if e["resumed_from"] is not None:
             self.say(f"  going on from step {e['resumed_from']:,}", style="bold")
         if self._bar is not None:
@@ -142,6 +129,31 @@ class ConsoleObserver:
                 self.say(f"... {self._doing} still going after {quiet:.0f} s")
 
 
+def plural(count: int, word: str) -> str:
+    """1 process, 2 processes, 1,000 steps."""
+    ending = "" if count == 1 else "es" if word.endswith("s") else "s"
+    return f"{count:,} {word}{ending}"
+
+
+def opening_lines(start: dict[str, Any]) -> list[str]:
+    """What a run is about to do, and what was derived for it."""
+    e = start
+    cut = f", stopping at {e['stop_step']:,}" if e["stop_step"] < e["total_steps"] else ""
+    validation = f" and {e['val_samples']:,} validation" if e["val_samples"] else ""
+    return [
+        f"{e['recipe']}",
+        f"  model      {e['model']}, {e['parameters']:,} parameters, {plural(e['classes'], 'class')}",
+        f"  data       {e['data']}: {e['train_samples']:,} training{validation} images",
+        f"  machine    {e['device']}, {plural(e['world'], 'process')} x {plural(e['threads'], 'thread')}, "
+        f"{e['precision']}, {e['mode']}, {plural(e['workers'], 'loader thread')}",
+        f"  batch      {e['global_batch']:,} = {plural(e['world'], 'process')} x {plural(e['process_batch'], 'image')} x "
+        f"{plural(e['accumulation'], 'accumulation step')}",
+        f"  schedule   {plural(e['steps_per_epoch'], 'step')} an epoch x {e['epochs']:g} epochs = {e['total_steps']:,} steps{cut}, "
+        f"learning rate {e['lr']:g}, seed {e['seed']}",
+        f"  run        {e['run']}",
+    ]
+
+
 def closing_lines(summary: dict[str, Any], run: str, status: str) -> list[str]:
     """The summary of a run for standard output."""
     lines = []
@@ -157,9 +169,9 @@ def closing_lines(summary: dict[str, Any], run: str, status: str) -> list[str]:
         lines.append(f"best       top-1 {summary['best']['top1']:.2f} % at step {summary['best']['step']:,}")
     if training:
         lines.append(
-            f"speed      {training['images_per_s_total']:,.0f} img/s in all on {training['devices']} device(s), data included; "
-            f"data wait {100 * training['data_wait_share']:.1f} %; {training['steps_measured']:,} steps, "
-            f"first {training['warmup_steps_excluded']} excluded"
+            f"speed      {training['images_per_s_total']:,.0f} img/s in all on {plural(training['devices'], 'device')}, data included; "
+            f"data wait {100 * training['data_wait_share']:.1f} %; {plural(training['steps_measured'], 'step')}, "
+            f"the first {training['warmup_steps_excluded']} left out"
         )
     named = [
         ("data wait", "data_wait"),
