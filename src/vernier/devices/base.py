@@ -13,6 +13,10 @@ class Device(Protocol):
     @classmethod
     def available(cls) -> bool: ...
 
+    def prepare(self) -> None:
+        """Settings of the process that suit this device; called once, before tensors are made."""
+        ...
+
     def torch_device(self, local_rank: int) -> torch.device: ...
 
     def identity(self) -> list[dict[str, Any]]:

@@ -94,6 +94,7 @@ def prepare_device(config: Config) -> tuple[Device, int]:
         raise ConfigError(f"--procs {machine.procs}: this version trains in one process. Use --procs 1.")
     threads = machine.threads or max(1, len(os.sched_getaffinity(0)) // machine.procs)
     torch.set_num_threads(threads)
+    device.prepare()
     return device, threads
 
 
