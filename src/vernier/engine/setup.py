@@ -16,8 +16,8 @@ from vernier.engine.evaluate import Evaluator
 from vernier.engine.step import TrainStep
 from vernier.errors import ConfigError
 from vernier.models import build
+from vernier.optim.build import build_optimizer
 from vernier.optim.ema import WeightAverage
-from vernier.optim.sgd import build_optimizer
 
 AnySource = ArraySource | FolderSource
 
@@ -58,11 +58,11 @@ def prepare(config: Config) -> Job:
     derived = derive(config, train_samples=len(train_source))
     model = model_for(config, train_source, place)
     optimizer = build_optimizer(model, recipe.optim, derived.lr)
-    average = WeightAverage(model, recipe.ema) if recipe.ema.decay > 0 else None
+    average = WeightAverage(model, recipe.ema, derived.steps_per_epoch) if recipe.ema.decay > 0 else None
     normalize = Normalizer(recipe.data, place)
     order = TrainOrder(
         samples=len(train_source), seed=recipe.seed, global_batch=recipe.global_batch,
-        accumulation=derived.accumulation, world=derived.world,
+        accumulation=derived.accumulation, repeats=recipe.augment.repeats, world=derived.world,
     )  # fmt: skip
     reader = TrainReader(train_source, recipe.data, recipe.augment, recipe.seed)
     loader = Loader(
@@ -120,12 +120,14 @@ def make_model(config: Config, classes: int, channels: int, place: torch.device)
     torch.manual_seed(config.recipe.seed)
     model = build(
         spec.name,
-        num_classes=classes,
+        num_classes=classes + spec.unused_outputs,
         in_channels=channels,
         init=spec.init,
         zero_gamma=spec.zero_gamma,
         stem=spec.stem,
         width=spec.width,
+        drop_path=spec.drop_path,
+        blurpool=spec.blurpool,
     )
     layout = torch.channels_last if config.machine.channels_last else torch.contiguous_format
     return model.to(device=place, memory_format=layout)  # type: ignore[call-overload, no-any-return]
@@ -136,7 +138,7 @@ def build_evaluator(config: Config, source: AnySource, device: Device) -> Evalua
     order = EvalOrder(samples=len(source), batch=machine.eval_batch, max_batches=config.limits.max_eval_steps)
     return Evaluator(
         EvalReader(source, config.recipe.data), torch.from_numpy(source.labels), order, Normalizer(config.recipe.data, place), place,
-        workers=machine.workers, prefetch=machine.prefetch,
+        workers=machine.workers, prefetch=machine.prefetch, flip_tta=config.recipe.eval.flip_tta,
     )  # fmt: skip
 
 

@@ -142,18 +142,19 @@ class Training:
 
     # ----------------------------------------------------------------------------------------------------- evaluation
 
-    def _crossed(self, every_epochs: float) -> bool:
-        """Whether the step just done completed a multiple of `every_epochs`."""
-        if every_epochs <= 0 or self.progress.step == 0:
+    def _crossed(self, every_epochs: float, offset_epochs: float = 0.0) -> bool:
+        """Whether the step just done completed a multiple of `every_epochs`, counted from an offset."""
+        step, offset = self.progress.step, offset_epochs * self.job.derived.steps_per_epoch
+        if every_epochs <= 0 or step == 0 or step < offset - 1e-9:
             return False
         per = every_epochs * self.job.derived.steps_per_epoch
-        return math.floor(self.progress.step / per + 1e-9) > math.floor((self.progress.step - 1) / per + 1e-9)
+        return math.floor((step - offset) / per + 1e-9) > math.floor((step - 1 - offset) / per + 1e-9)
 
     def _eval_due(self) -> bool:
-        step, derived = self.progress.step, self.job.derived
+        step, derived, policy = self.progress.step, self.job.derived, self.job.config.recipe.eval
         if self.job.evaluator is None or step == 0 or self.progress.last_eval_step == step:
             return False
-        return step >= derived.stop_step or self._crossed(self.job.config.recipe.eval.every_epochs)
+        return step >= derived.stop_step or self._crossed(policy.every_epochs, policy.offset_epochs)
 
     def _evaluate(self) -> None:
         assert self.job.evaluator is not None
@@ -168,6 +169,7 @@ class Training:
             **result,
             "averaged": weights is not None,
             "exact": self.job.config.limits.max_eval_steps is None,
+            "flip_tta": self.job.config.recipe.eval.flip_tta,
         }
         if better:
             progress.best_value, progress.best_step = result["top1"], progress.step
