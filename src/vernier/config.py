@@ -178,6 +178,7 @@ class Recipe:
 
     name: str = option("custom", "names the run")
     about: str = option("", "one line")
+    source: str = option("", "where it comes from, with revision")
     seed: int = option(1, "initial weights, order, augmentation", low=0, high=2**31 - 1)
     global_batch: int = option(256, "images per optimiser step, over all processes", low=1)
     model: Model = field(default_factory=Model)
