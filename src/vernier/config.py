@@ -169,6 +169,7 @@ class Published:
     metric: str = option("top1", "what was measured")
     precision: Literal["", "fp32", "tf32", "mixed"] = option("", "arithmetic, where it was said")
     note: str = option("", "hardware, version")
+    samples: int = option(50_000, "images it was measured on; ImageNet's validation set has 50,000", low=1)
     source: str = option("", "where it stands")
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import torch
 
-from vernier.config import Config, digest, to_dict
+from vernier.config import Config, Recipe, digest, to_dict
 from vernier.data.loader import Batch
 from vernier.engine.checkpoint import Progress, all_finite, fill_checkpoint, progress_dict, restore
 from vernier.engine.observe import Observer, Observers
@@ -16,6 +16,7 @@ from vernier.engine.resume import ResumePoint
 from vernier.engine.setup import Job, prepare
 from vernier.engine.stop import StopFlag, StopRequested
 from vernier.errors import ConfigError, RunFailed
+from vernier.measure.agreement import agreement
 from vernier.measure.clock import Stopwatch, now_s
 from vernier.measure.environment import environment
 from vernier.measure.summary import summarize_training
@@ -238,18 +239,25 @@ def checkpoint_state(job: Job, progress: Progress) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------------------- the whole run
 
 
-def train(config: Config, out: Path, resume: ResumePoint | None, watchers: list[Observer]) -> Outcome:
-    """Train to the end, from the start or from a checkpoint. Raises RunFailed; returns `stopped` after a signal."""
-    job = prepare(config)
+def train(
+    config: Config, out: Path, resume: ResumePoint | None, watchers: list[Observer], reference: Recipe | None = None
+) -> Outcome:
+    """Train to the end, from the start or from a checkpoint. Raises RunFailed; returns `stopped` after a signal.
+
+    `reference` is the built-in recipe the run is based on: what differs from it is named beside the published result.
+    """
+    job = prepare(config, fresh=resume is None)
     try:
         run = resume.run if resume else RunDir.create(out, config.recipe.name)
         with run.locked():
-            return _train_locked(job, run, resume, Observers(*watchers))
+            return _train_locked(job, run, resume, Observers(*watchers), reference)
     finally:
         job.close()
 
 
-def _train_locked(job: Job, run: RunDir, resume: ResumePoint | None, observers: Observers) -> Outcome:
+def _train_locked(
+    job: Job, run: RunDir, resume: ResumePoint | None, observers: Observers, reference: Recipe | None
+) -> Outcome:
     log = run.events()
     observers.add(Recorder(log))
     session: Training | None = None
@@ -270,7 +278,7 @@ def _train_locked(job: Job, run: RunDir, resume: ResumePoint | None, observers: 
                     "warning", step=progress.step, message=f"stopped by {request}: saved, run the same command to go on"
                 )
                 status = "stopped"
-        return _close(session, status)
+        return _close(session, status, reference)
     except RunFailed as error:
         observers.emit("warning", step=session.progress.step if session else 0, message=str(error))
         run.write_status("failed", reason=str(error))
@@ -310,11 +318,11 @@ def _announce(job: Job, run: RunDir, observers: Observers, resume: ResumePoint |
         precision=job.config.machine.precision, mode=job.config.machine.mode, seed=recipe.seed, epochs=recipe.schedule.epochs,
         train_samples=len(job.train_source), val_samples=len(job.val_source) if job.val_source is not None else 0,
         classes=len(job.train_source.classes), global_batch=recipe.global_batch, workers=job.config.machine.workers,
-        resumed_from=resume.checkpoint.step if resume else None, **asdict(derived),
+        resumed_from=resume.checkpoint.step if resume else None, notes=list(job.notes), **asdict(derived),
     )  # fmt: skip
 
 
-def _close(session: Training, status: Literal["finished", "stopped"]) -> Outcome:
+def _close(session: Training, status: Literal["finished", "stopped"], reference: Recipe | None) -> Outcome:
     job, progress, run = session.job, session.progress, session.run
     summary = {
         "step": progress.step,
@@ -322,6 +330,7 @@ def _close(session: Training, status: Literal["finished", "stopped"]) -> Outcome
         "result": progress.result,
         "best": {"step": progress.best_step, "top1": progress.best_value} if progress.best_step else None,
         "reached_target": progress.reached_target,
+        "agreement": agreement(job.config, progress.result, reference) if status == "finished" else None,
         "spent_s": session.watch.spent(),
         "training": summarize_training(
             run.read_events(), global_batch=job.config.recipe.global_batch, devices=job.derived.world

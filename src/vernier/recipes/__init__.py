@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from vernier.config import Config, Recipe, load_file
 from vernier.errors import ConfigError, did_you_mean
@@ -44,6 +45,46 @@ def load(name_or_file: str) -> Config:
     if name_or_file.endswith((".toml", ".json")):
         return load_file(Path(name_or_file), Config())
     return Config(recipe=named(name_or_file))
+
+
+def reference(recipe: Recipe) -> Recipe | None:
+    """The built-in recipe of the same name, to hold a changed one against."""
+    return named(recipe.name) if recipe.name in BUILT_IN else None
+
+
+IMAGENET_TRAIN = 1_281_167
+_TRAIN_IMAGES = {"shapes": 8_000, "fashion-mnist": 60_000, "cifar10": 50_000}
+
+
+def train_images(recipe: Recipe) -> int:
+    """How many images the recipe was written for: ImageNet's, unless it names a set of its own."""
+    return _TRAIN_IMAGES.get(recipe.data.source, IMAGENET_TRAIN)
+
+
+def table() -> list[dict[str, Any]]:
+    """One row a recipe: what `vernier recipes` lists."""
+    return [
+        {
+            "name": r.name,
+            "model": r.model.name,
+            "epochs": r.schedule.epochs,
+            "global_batch": r.global_batch,
+            "published": published_text(r),
+            "source": r.source,
+        }
+        for r in (named(name) for name in BUILT_IN)
+    ]
+
+
+def published_text(recipe: Recipe) -> str:
+    """The published results in short: mean, deviation and arithmetic of each."""
+    return "; ".join(
+        f"{p.mean:g}"
+        + (f" +- {p.sd:g}" if p.sd is not None else "")
+        + (f" ({p.precision})" if p.precision else "")
+        + (" TTA" if recipe.eval.flip_tta else "")
+        for p in recipe.published[:2]
+    )
 
 
 def smoke(config: Config) -> Config:

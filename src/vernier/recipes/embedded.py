@@ -58,7 +58,7 @@ def cifar10() -> Recipe:
         name="cifar10",
         source="He et al. 2015, table 6",
         about="ResNet-20 as in the paper",
-        published=(Published(mean=91.25, source="He et al. 2015, table 6"),),
+        published=(Published(mean=91.25, samples=10_000, source="He et al. 2015, table 6"),),
         global_batch=128,
         model=Model(name="resnet20-cifar", init="fan-out"),
         data=Data(

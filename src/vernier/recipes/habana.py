@@ -9,9 +9,9 @@ padding, which is asymmetric where the stride is 2, is the one thing not reprodu
 
 from vernier.config import Augment, Data, Eval, Loss, Model, Optim, Published, Recipe, Schedule
 
-_PYTORCH = "HabanaAI/Model-References PyTorch/computer_vision/classification/torchvision, 1.13.0"
-_TENSORFLOW = "HabanaAI/Model-References TensorFlow/computer_vision/Resnets/ResNeXt, 1.5.0"
-_PAGE = "Habana, models performance page, SynapseAI 1.0.0"
+_PYTORCH = "Habana Model-References PyTorch, 1.13.0"
+_TENSORFLOW = "Habana Model-References TensorFlow, 1.5.0"
+_PAGE = "Habana, SynapseAI 1.0.0 performance page"
 _DROPS = (30.0, 60.0, 80.0)
 
 

@@ -2,9 +2,9 @@
 
 from vernier.config import Augment, Data, Ema, Eval, Loss, Model, Optim, Published, Recipe, Schedule
 
-_TORCHVISION = "pytorch/vision references/classification, e6f0400"
-_FFCV = "libffcv/ffcv-imagenet rn50_configs, 5bab20e"
-_RSB = "Wightman, Touvron, Jegou 2021, arXiv 2110.00476"
+_TORCHVISION = "pytorch/vision references, e6f0400"
+_FFCV = "libffcv/ffcv-imagenet, 5bab20e"
+_RSB = "arXiv 2110.00476"
 
 
 def torchvision_v1() -> Recipe:

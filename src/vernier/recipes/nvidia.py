@@ -8,8 +8,8 @@ and are decayed. No zero-gamma.
 
 from vernier.config import Augment, Loss, Model, Optim, Published, Recipe, Schedule
 
-_SEED = "NVIDIA/DeepLearningExamples PyTorch/Classification/RN50v1.5, May 2019"
-_HEAD = "NVIDIA/DeepLearningExamples PyTorch/Classification/ConvNets, 729963d"
+_SEED = "NVIDIA DLE RN50v1.5, May 2019"
+_HEAD = "NVIDIA DLE ConvNets, 729963d"
 
 
 def _base(

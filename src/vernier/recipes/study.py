@@ -17,7 +17,7 @@ def resnet50() -> Recipe:
     return Recipe(
         name="study-resnet50",
         about="the load of the SC22 GPU-variability study",
-        source="hal-uw/gpu_variability_sc22_artifact sec5a_resnet, 93ba0d4",
+        source="SC22 artifact sec5a_resnet, 93ba0d4",
         global_batch=processes * 64,
         model=Model(name="resnet50", init="fan-out"),
         loss=Loss(label_smoothing=0.1, smoothing_over="others"),
