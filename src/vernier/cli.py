@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
-from tyro.conf import OmitArgPrefixes, Positional, UseAppendAction, arg
+from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, UseAppendAction, arg
 
 from vernier.config import Config, override, override_from_text, to_toml
 from vernier.errors import EXIT_DONE, EXIT_FAILED, EXIT_STOPPED, EXIT_USAGE, ConfigError, RunFailed
@@ -55,6 +55,8 @@ SetFlag = Annotated[
 ]
 
 
+EmaFlag = Annotated[FlagCreatePairsOff[bool], arg(help="Averaged weights; the default where there are any.")]
+NoEmaFlag = Annotated[FlagCreatePairsOff[bool], arg(help="The raw weights, not the averaged ones.")]
 FreezeFlag = Annotated[
     UseAppendAction[tuple[str, ...]],
     arg(
@@ -68,6 +70,13 @@ FreezeFlag = Annotated[
 
 def _print_json(value: Any) -> None:
     sys.stdout.write(jsonlib.dumps(value, indent=2) + "\n")
+
+
+def _averaged(ema: bool, no_ema: bool) -> bool | None:
+    """What --ema and --no-ema ask for; None: averaged weights where there are any."""
+    if ema and no_ema:
+        raise ConfigError("Give --ema or --no-ema, not both.")
+    return True if ema else False if no_ema else None
 
 
 def _say(text: str) -> None:
@@ -189,7 +198,8 @@ def evaluate(
     weights: Annotated[str | None, _pathlike("FILE")] = None,
     data: DataFlag = None,
     which: Annotated[str, arg(metavar="latest|best|STEP")] = "latest",
-    ema: Annotated[bool | None, arg(help_behavior_hint="(default: averaged weights where there are any)")] = None,
+    ema: EmaFlag = False,
+    no_ema: NoEmaFlag = False,
     flip_tta: bool = False,
     max_eval_steps: Whole = None,
     workers: Whole = None,
@@ -206,13 +216,13 @@ def evaluate(
         weights: A file of weights instead of a run: safetensors or torch, never run as code.
         data: Another data set or folder than the run's own.
         which: Which checkpoint of a run.
-        ema: Averaged weights, or the raw ones.
         flip_tta: Test-time augmentation: add the scores of the mirrored image. Said in the result.
         max_eval_steps: Evaluate on this many batches only.
         workers: Loader threads.
     """
     from vernier.report.console import ConsoleObserver
 
+    averaged = _averaged(ema, no_ema)
     if (path is None) == (weights is None):
         raise ConfigError("Say what to evaluate: a run or checkpoint directory, or --model NAME --weights FILE.")
     with ConsoleObserver() as console:
@@ -220,9 +230,9 @@ def evaluate(
 
         flags = {"data.source": data, "machine.workers": workers, "eval.flip_tta": flip_tta or None}
         if weights is None:
-            trained = _trained_run(path or "", which, ema, model, lambda config: _apply(config, flags, settings))
+            trained = _trained_run(path or "", which, averaged, model, lambda config: _apply(config, flags, settings))
         else:
-            trained = _trained_by_others(weights, model, ema, lambda config: _apply(config, flags, settings))
+            trained = _trained_by_others(weights, model, averaged, lambda config: _apply(config, flags, settings))
         result = evaluate_trained(trained, data, max_eval_steps, [console])
     if json:
         _print_json(result)
@@ -274,7 +284,8 @@ def export(
     format: Literal["safetensors", "torchvision"] = "safetensors",
     out: Annotated[str | None, _pathlike("FILE")] = None,
     which: Annotated[str, arg(metavar="latest|best|STEP")] = "latest",
-    ema: Annotated[bool | None, arg(help_behavior_hint="(default: averaged weights where there are any)")] = None,
+    ema: EmaFlag = False,
+    no_ema: NoEmaFlag = False,
     json: JsonFlag = False,
 ) -> int:
     """Write a run's weights to one file for use elsewhere; nothing is overwritten.
@@ -284,11 +295,10 @@ def export(
         format: safetensors, with classes, normalisation and result in its metadata; or torchvision's state dict (.pth).
         out: The file; left out: named after the run, in this folder.
         which: Which checkpoint of a run.
-        ema: Averaged weights, or the raw ones.
     """
     from vernier.engine.load import export as write
 
-    made = write(Path(path), format, Path(out) if out else None, which=which, averaged=ema)
+    made = write(Path(path), format, Path(out) if out else None, which=which, averaged=_averaged(ema, no_ema))
     if json:
         _print_json({"path": str(made), "format": format})
     else:
