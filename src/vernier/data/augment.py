@@ -114,9 +114,9 @@ def trivial_wide(picture: Picture, row: Row) -> Picture:
         case "shear-y":
             return _shear_y(picture, 0.99 * signed, black)
         case "translate-x":
-            return _shift(picture, 32 * signed, 0, black)
+            return _shift(picture, int(32 * signed), 0, black)
         case "translate-y":
-            return _shift(picture, 0, 32 * signed, black)
+            return _shift(picture, 0, int(32 * signed), black)
         case "rotate":
             return _rotate(picture, _FULL_TURN * signed, black)
         case "posterize":
