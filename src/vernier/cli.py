@@ -18,6 +18,7 @@ from vernier.errors import EXIT_DONE, EXIT_FAILED, EXIT_STOPPED, EXIT_USAGE, Con
 
 if TYPE_CHECKING:
     from vernier.engine.load import Trained
+    from vernier.engine.train import Outcome
 
 WELCOME = """\
 Vernier trains, evaluates, benchmarks and profiles vision models, and reports what it measured.
@@ -151,7 +152,7 @@ def train(
         config: A run's config.json, to repeat it.
     """
     from vernier import recipes as book
-    from vernier.report.console import ConsoleObserver, closing_lines
+    from vernier.report.console import ConsoleObserver
 
     flags = {
         "data.source": data, "machine.device": device, "machine.procs": procs, "machine.precision": precision, "machine.mode": mode,
@@ -170,6 +171,12 @@ def train(
         if point is not None and resume is None:
             console.say(f"Found {point.run.path}, cut short: going on with it (--resume never starts a new run).")
         outcome = run_training(chosen, Path(out), point, [console], book.reference(chosen.recipe))
+    return _ended(outcome, json)
+
+
+def _ended(outcome: "Outcome", json: bool) -> int:
+    from vernier.report.console import closing_lines
+
     if json:
         _print_json({"run": str(outcome.run.path), "status": outcome.status, **outcome.summary})
     else:

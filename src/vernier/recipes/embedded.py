@@ -24,9 +24,11 @@ def shapes_quick() -> Recipe:
 
 
 def fashion_mnist() -> Recipe:
-    """Fashion-MNIST from scratch in under ten minutes on two cores.
+    """Fashion-MNIST from scratch, in under ten minutes on two cores.
 
-    Source: Vernier's own settings for the published data.
+    Source: Vernier's own search. Short runs underfit, so flips are the only augmentation, and maps of 28 x 28 are
+    pooled at once: the same arithmetic spent on wider maps of 14 x 14 learns more than one point better.
+    Needs the four IDX files as published.
     Command: vernier train fashion-mnist --data PATH
     """
     return Recipe(

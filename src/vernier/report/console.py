@@ -93,11 +93,11 @@ class ConsoleObserver:
             f"{e['total_steps']:,} steps"
             + (f", stopping at {e['stop_step']:,}" if e["stop_step"] < e["total_steps"] else "")
         )
-        for note in e.get("notes", ()):
-            self.say(f"  {note}")
         self.say(f"  run  {e['run']}")
         if e["resumed_from"] is not None:
             self.say(f"  going on from step {e['resumed_from']:,}", style="bold")
+        for note in e.get("notes", ()):
+            self.say(f"  {note}")
         if self._bar is not None:
             self._task = self._bar.add_task(
                 "train", total=e["stop_step"], completed=e["resumed_from"] or 0, info="first step ..."
