@@ -115,7 +115,7 @@ def test_events_survive_a_torn_line_and_a_resume_counts_steps_once(tmp_path: Pat
 def test_a_run_whose_process_died_is_seen_as_crashed(tmp_path: Path) -> None:
     run = _run(tmp_path)
     script = textwrap.dedent(f"""
-                from pathlib import Path
+        from pathlib import Path
         from vernier.store import RunDir
         run = RunDir(Path({str(run.path)!r}))
         with run.locked():

@@ -8,13 +8,17 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
-from tyro.conf import OmitArgPrefixes, Positional, UseAppendAction, arg
+from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, UseAppendAction, arg
 
 from vernier.config import Config, override, override_from_text, to_toml
 from vernier.errors import EXIT_DONE, EXIT_FAILED, EXIT_STOPPED, EXIT_USAGE, ConfigError, RunFailed
+
+if TYPE_CHECKING:
+    from vernier.engine.load import Trained
+    from vernier.engine.train import Outcome
 
 WELCOME = """\
 Vernier trains, evaluates, benchmarks and profiles vision models, and reports what it measured.
@@ -52,8 +56,28 @@ SetFlag = Annotated[
 ]
 
 
+EmaFlag = Annotated[FlagCreatePairsOff[bool], arg(help="Averaged weights; the default where there are any.")]
+NoEmaFlag = Annotated[FlagCreatePairsOff[bool], arg(help="The raw weights, not the averaged ones.")]
+FreezeFlag = Annotated[
+    UseAppendAction[tuple[str, ...]],
+    arg(
+        name="freeze",
+        metavar="PREFIX",
+        help="Layers that do not learn, e.g. layer1; backbone: train the classifier only. Repeatable.",
+        help_behavior_hint="",
+    ),
+]
+
+
 def _print_json(value: Any) -> None:
     sys.stdout.write(jsonlib.dumps(value, indent=2) + "\n")
+
+
+def _averaged(ema: bool, no_ema: bool) -> bool | None:
+    """What --ema and --no-ema ask for; None: averaged weights where there are any."""
+    if ema and no_ema:
+        raise ConfigError("Give --ema or --no-ema, not both.")
+    return True if ema else False if no_ema else None
 
 
 def _say(text: str) -> None:
@@ -87,10 +111,14 @@ def train(
     epochs: Number = None,
     lr: Number = None,
     seed: Whole = None,
+    weights: Annotated[str | None, _pathlike("FILE")] = None,
+    reset_head: bool = False,
+    freeze: FreezeFlag = (),
     workers: Whole = None,
     max_steps: Whole = None,
     max_eval_steps: Whole = None,
     train_only: bool = False,
+    smoke: bool = False,
     resume: Annotated[str | None, _pathlike("auto|never|PATH")] = None,
     config: Annotated[str | None, _pathlike("FILE")] = None,
     settings: SetFlag = (),
@@ -113,22 +141,28 @@ def train(
         epochs: Length of the training; the schedule follows.
         lr: Peak learning rate at the recipe's batch.
         seed: Initial weights, order and augmentation.
+        weights: Start from these weights: safetensors or torch file, names as in torchvision, timm, NVIDIA's or Habana's.
+        reset_head: Start a new classifier on top of them, for other classes.
         workers: Loader threads per process.
         max_steps: Stop after this many steps; the schedule stays.
         max_eval_steps: Evaluate on this many batches only.
         train_only: Do not evaluate.
+        smoke: Try the recipe out: two steps of eight rendered 64-pixel images in a narrow network, one evaluation.
         resume: auto: the newest run of this recipe in --out; never: always a new run; or a run directory.
         config: A run's config.json, to repeat it.
     """
-    from vernier.report.console import ConsoleObserver, closing_lines
+    from vernier import recipes as book
+    from vernier.report.console import ConsoleObserver
 
     flags = {
         "data.source": data, "machine.device": device, "machine.procs": procs, "machine.precision": precision, "machine.mode": mode,
         "model.name": model, "global_batch": global_batch, "schedule.epochs": epochs, "optim.lr": lr, "seed": seed,
         "machine.workers": workers, "limits.max_steps": max_steps, "limits.max_eval_steps": max_eval_steps,
-        "eval.every_epochs": 0 if train_only else None,
+        "eval.every_epochs": 0 if train_only else None, "model.weights": weights, "model.reset_head": reset_head or None,
+        "model.freeze": freeze or None,
     }  # fmt: skip
-    chosen = _apply(_starting_config(recipe, config, resume), flags, settings)
+    start = _starting_config(recipe, config, resume)
+    chosen = _apply(book.smoke(start) if smoke else start, flags, settings)
     with ConsoleObserver() as console:
         from vernier.engine import resume as resuming
         from vernier.engine.train import train as run_training
@@ -136,7 +170,13 @@ def train(
         point = resuming.choose(chosen, Path(out), resume, console.warn)
         if point is not None and resume is None:
             console.say(f"Found {point.run.path}, cut short: going on with it (--resume never starts a new run).")
-        outcome = run_training(chosen, Path(out), point, [console])
+        outcome = run_training(chosen, Path(out), point, [console], book.reference(chosen.recipe))
+    return _ended(outcome, json)
+
+
+def _ended(outcome: "Outcome", json: bool) -> int:
+    from vernier.report.console import closing_lines
+
     if json:
         _print_json({"run": str(outcome.run.path), "status": outcome.status, **outcome.summary})
     else:
@@ -158,42 +198,118 @@ def _starting_config(recipe: str | None, config: str | None, resume: str | None)
 
 
 def evaluate(
-    path: Annotated[Positional[str], arg(metavar="RUN|CHECKPOINT")],
+    path: Annotated[Positional[str | None], arg(metavar="RUN|CHECKPOINT", help_behavior_hint="")] = None,
     /,
     *,
+    model: Text = None,
+    weights: Annotated[str | None, _pathlike("FILE")] = None,
     data: DataFlag = None,
     which: Annotated[str, arg(metavar="latest|best|STEP")] = "latest",
-    ema: Annotated[bool | None, arg(help_behavior_hint="(default: averaged weights where there are any)")] = None,
+    ema: EmaFlag = False,
+    no_ema: NoEmaFlag = False,
+    flip_tta: bool = False,
     max_eval_steps: Whole = None,
     workers: Whole = None,
+    settings: SetFlag = (),
     json: JsonFlag = False,
 ) -> int:
-    """Evaluate a run (finished, running or interrupted) or a checkpoint directory: every validation image exactly once.
+    """Evaluate a run (finished, running or interrupted), a checkpoint directory, or anybody's weights: every image once.
+
+    For weights of others: vernier eval --model resnet50 --weights FILE --data PATH
 
     Args:
         path: A run directory, or one of its checkpoints.
+        model: With --weights: which network they are of (see `vernier models`).
+        weights: A file of weights instead of a run: safetensors or torch, never run as code.
         data: Another data set or folder than the run's own.
         which: Which checkpoint of a run.
-        ema: Averaged weights, or the raw ones.
+        flip_tta: Test-time augmentation: add the scores of the mirrored image. Said in the result.
         max_eval_steps: Evaluate on this many batches only.
         workers: Loader threads.
     """
     from vernier.report.console import ConsoleObserver
 
+    averaged = _averaged(ema, no_ema)
+    if (path is None) == (weights is None):
+        raise ConfigError("Say what to evaluate: a run or checkpoint directory, or --model NAME --weights FILE.")
     with ConsoleObserver() as console:
-        from vernier.engine.load import evaluate_trained, load_trained
+        from vernier.engine.load import evaluate_trained
 
-        trained = load_trained(Path(path), which=which, averaged=ema, machine={"workers": workers} if workers else None)
+        flags = {"data.source": data, "machine.workers": workers, "eval.flip_tta": flip_tta or None}
+        if weights is None:
+            trained = _trained_run(path or "", which, averaged, model, lambda config: _apply(config, flags, settings))
+        else:
+            trained = _trained_by_others(weights, model, averaged, lambda config: _apply(config, flags, settings))
         result = evaluate_trained(trained, data, max_eval_steps, [console])
     if json:
         _print_json(result)
     else:
-        part = "" if result["exact"] else "  PART of the set"
-        sys.stdout.write(
-            f"top-1 {result['top1']:.2f} %  top-5 {result['top5']:.2f} %  loss {result['loss']:.4f}  on {result['samples']:,} images of "
-            f"{result['data']}{part}\n{'averaged ' if result['averaged'] else ''}weights of step {result['step']:,}, {result['weights']}; "
-            f"{result['images_per_s_total']:,.0f} img/s\n"
-        )
+        sys.stdout.write(_evaluated(result))
+    return EXIT_DONE
+
+
+def _trained_run(
+    path: str, which: str, ema: bool | None, model: str | None, changed: Callable[[Config], Config]
+) -> "Trained":
+    from vernier.engine.load import load_trained
+
+    if model is not None:
+        raise ConfigError("--model goes with --weights FILE; a run knows its own model.")
+    trained = load_trained(Path(path), which=which, averaged=ema)
+    before, trained.config = trained.config.recipe.model, changed(trained.config)
+    if trained.config.recipe.model != before:
+        raise ConfigError("A trained model cannot be changed by --set model.*; data, eval and machine can.")
+    return trained
+
+
+def _trained_by_others(
+    weights: str, model: str | None, ema: bool | None, changed: Callable[[Config], Config]
+) -> "Trained":
+    from vernier.engine.load import foreign_config, load_foreign
+
+    if model is None:
+        raise ConfigError("--weights needs --model NAME (see `vernier models`): a file of weights does not say.")
+    return load_foreign(Path(weights), changed(foreign_config(model)), averaged=ema)
+
+
+def _evaluated(result: dict[str, Any]) -> str:
+    part = "" if result["exact"] else "  PART of the set"
+    tta = "  with flip test-time augmentation" if result["flip_tta"] else ""
+    step = "" if result["step"] is None else f"weights of step {result['step']:,}, "
+    notes = "".join(f"{note}\n" for note in result["notes"])
+    return (
+        f"top-1 {result['top1']:.2f} %  top-5 {result['top5']:.2f} %  loss {result['loss']:.4f}  on {result['samples']:,} "
+        f"images of {result['data']}{part}{tta}\n{'averaged ' if result['averaged'] else ''}{step}{result['weights']}; "
+        f"{result['images_per_s_total']:,.0f} img/s\n{notes}"
+    )
+
+
+def export(
+    path: Annotated[Positional[str], arg(metavar="RUN|CHECKPOINT")],
+    /,
+    *,
+    format: Literal["safetensors", "torchvision"] = "safetensors",
+    out: Annotated[str | None, _pathlike("FILE")] = None,
+    which: Annotated[str, arg(metavar="latest|best|STEP")] = "latest",
+    ema: EmaFlag = False,
+    no_ema: NoEmaFlag = False,
+    json: JsonFlag = False,
+) -> int:
+    """Write a run's weights to one file for use elsewhere; nothing is overwritten.
+
+    Args:
+        path: A run directory, or one of its checkpoints.
+        format: safetensors, with classes, normalisation and result in its metadata; or torchvision's state dict (.pth).
+        out: The file; left out: named after the run, in this folder.
+        which: Which checkpoint of a run.
+    """
+    from vernier.engine.load import export as write
+
+    made = write(Path(path), format, Path(out) if out else None, which=which, averaged=_averaged(ema, no_ema))
+    if json:
+        _print_json({"path": str(made), "format": format})
+    else:
+        sys.stdout.write(f"{made}\n")
     return EXIT_DONE
 
 
@@ -202,6 +318,7 @@ def recipes(
     name: Annotated[Positional[str | None], arg(metavar="NAME", help_behavior_hint="")] = None,
     /,
     *,
+    device_hours: Annotated[str | None, _pathlike("RUN|IMG_PER_S")] = None,
     json: JsonFlag = False,
 ) -> int:
     """List the built-in recipes, or print one as a TOML file to edit: vernier recipes show NAME > mine.toml
@@ -209,6 +326,8 @@ def recipes(
     Args:
         action: list, or show one.
         name: Which one to show.
+        device_hours: Estimate the cost of each on a device, from a training run on it, or from the images a second at
+            which it trains a ResNet-50 at 224 pixels.
     """
     from vernier import recipes as book
     from vernier.config import to_dict
@@ -224,16 +343,13 @@ def recipes(
                 "".join(f"# {line}".rstrip() + "\n" for line in book.notes(name).splitlines()) + "\n" + to_toml(chosen)
             )
         return EXIT_DONE
-    rows = [
-        {
-            "name": r.name,
-            "model": r.model.name,
-            "epochs": r.schedule.epochs,
-            "global_batch": r.global_batch,
-            "about": r.about,
-        }
-        for r in (book.named(n) for n in book.BUILT_IN)
-    ]
+    rows = book.table()
+    if device_hours is not None:
+        from vernier.report.cost import estimated_hours
+
+        hours, basis = estimated_hours([book.named(n) for n in book.BUILT_IN], book.train_images, device_hours)
+        rows = [{**row, "estimated_device_hours": round(h, 2)} for row, h in zip(rows, hours, strict=True)]
+        _say(f"Device hours are an ESTIMATE: {basis}.")
     _print_rows(rows, json)
     return EXIT_DONE
 
@@ -333,6 +449,7 @@ def _print_rows(rows: list[dict[str, Any]], json: bool) -> None:
 COMMANDS: dict[str, Callable[..., int]] = {
     "train": train,
     "eval": evaluate,
+    "export": export,
     "recipes": recipes,
     "models": models,
     "data": data,

@@ -42,6 +42,12 @@ class Model:
     )
     # Below 8 channels, oneDNN's strided 1x1 convolution crashes in channels-last memory (torch 2.13, CPU).
     width: int | None = option(None, "channels of the first stage; left out: the model's own", low=8)
+    drop_path: float = option(0.0, "stochastic depth: chance that a sample skips the last block", low=0, high=0.99)
+    blurpool: bool = option(False, "blur before strided convolutions, as FFCV's ResNets do")
+    unused_outputs: int = option(0, "outputs that no class has; TensorFlow's networks have 1", low=0, high=1000)
+    weights: str = option("", "file of weights to start from: anybody's, see `vernier train --weights`")
+    reset_head: bool = option(False, "leave the file's classifier out and start a new one")
+    freeze: tuple[str, ...] = option((), "names that do not learn, by how they begin; backbone: all but the head")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +59,10 @@ class Data:
     eval_px: int = option(224, "side of an evaluation image", low=8, high=4096)
     eval_short_side_px: int = option(256, "evaluation: short side before the centre crop", low=8, high=8192)
     mean: tuple[float, ...] = option((0.485, 0.456, 0.406), "per channel, images in 0..1")
-    std: tuple[float, ...] = option((0.229, 0.224, 0.225), "per channel, images in 0..1")
+    std: tuple[float, ...] = option(
+        (0.229, 0.224, 0.225), "per channel, images in 0..1; 1/255: mean only, as TensorFlow"
+    )
+    interpolation: Literal["bilinear", "bicubic"] = option("bilinear", "antialiased resizing, training and evaluation")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,51 +75,78 @@ class Augment:
     pad_px: int = option(4, "pad: width of the border", low=0, high=64)
     flip: float = option(0.5, "probability of a horizontal flip", low=0, high=1)
     mixup: float = option(0.0, "alpha of MixUp's Beta(alpha, alpha); 0: off", low=0)
+    cutmix: float = option(0.0, "alpha of CutMix; with mixup too, each step tosses a coin; 0: off", low=0)
+    policy: Literal["none", "trivial-wide", "rand"] = option("none", "TrivialAugmentWide, or timm's RandAugment")
+    rand_ops: int = option(2, "rand: operations an image", low=1, high=8)
+    rand_magnitude: float = option(7.0, "rand: mean strength of 10", low=0, high=10)
+    rand_std: float = option(0.5, "rand: spread of the strength", low=0, high=10)
+    erase: float = option(0.0, "probability of erasing a rectangle to the mean colour", low=0, high=1)
+    repeats: int = option(1, "repeated augmentation: draws of a sample in a batch", low=1, high=64)
+    start_px: int | None = option(None, "progressive resizing: side at first; image_px is the last", low=8, high=4096)
+    ramp_epochs: tuple[float, float] = option(
+        (0.0, 0.0), "progressive resizing: from start_px at the first to image_px"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Loss:
-    """Softmax cross-entropy."""
+    """What training minimises."""
 
-    label_smoothing: float = option(0.0, "mass spread evenly over all classes", low=0, high=0.999)
+    kind: Literal["cross-entropy", "bce"] = option("cross-entropy", "bce: one yes-or-no question a class")
+    label_smoothing: float = option(0.0, "mass taken from the true class", low=0, high=0.999)
+    smoothing_over: Literal["all", "others"] = option("all", "where it goes: to all K classes, or the other K - 1")
+    bce_threshold: float | None = option(None, "bce: mixed targets above this count as 1, others as 0", low=0, high=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Optim:
-    """SGD with momentum."""
+    """The optimiser."""
 
+    name: Literal["sgd", "lars", "lamb"] = option("sgd", "lars: MLPerf's; lamb: with bias correction, as timm's")
     lr: float = option(0.1, "peak learning rate at a global batch of lr_batch", above=0)
     lr_batch: int | None = option(None, "scale lr by global_batch / lr_batch; left out: never scale", low=1)
-    momentum: float = option(0.9, "PyTorch's form, no dampening", low=0, high=0.9999)
-    nesterov: bool = option(False, "Nesterov momentum")
-    weight_decay: float = option(1e-4, "L2, added to the gradient", low=0)
+    momentum: float = option(0.9, "PyTorch's form, no dampening; lamb: beta 1", low=0, high=0.9999)
+    nesterov: bool = option(False, "sgd: Nesterov momentum")
+    weight_decay: float = option(1e-4, "L2, added to the gradient; lamb: decoupled", low=0)
     decay_rule: Literal["norm-and-bias", "norm-only", "nvidia-name", "all"] = option(
         "norm-and-bias", "what is exempt from decay; nvidia-name: names with 'bn'; all: nothing is exempt"
     )
+    trust: float = option(0.001, "lars: share of the weights' norm that a step of rate 1 may change", above=0)
+    beta2: float = option(0.999, "lamb: decay of the squared gradients", low=0, high=0.999999)
+    eps: float = option(1e-6, "lamb: added to the root of the squared gradients", low=0)
+    clip_norm: float = option(0.0, "largest norm of all gradients together; 0: not clipped", low=0)
+    layer_decay: float = option(1.0, "fine-tuning: rate of a layer over that of the next one up", above=0, high=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
     """Learning rate over time, in epochs."""
 
-    kind: Literal["cosine", "step", "linear", "polynomial", "constant"] = option("cosine", "shape after the warm-up")
+    kind: Literal["cosine", "step", "list", "linear", "polynomial", "mlperf", "constant"] = option(
+        "cosine", "shape after the warm-up; mlperf: the polynomial of its LARS submissions"
+    )
     epochs: float = option(90.0, "length of the training", above=0)
     warmup_epochs: float = option(0.0, "linear warm-up", low=0)
-    warmup_start: float = option(0.0, "share of the peak at which a per-step warm-up begins", low=0, high=1)
-    unit: Literal["step", "epoch"] = option("step", "epoch: constant inside an epoch, warm-up (e+1)/W")
+    warmup_start: float = option(0.0, "line: share of the peak at the beginning; 1/n is Goyal's form", low=0, high=1)
+    warmup_form: Literal["line", "stairs"] = option("line", "line: t/W of the way up; stairs: (e+1)/W, as NVIDIA's")
+    unit: Literal["step", "epoch"] = option("step", "epoch: constant inside an epoch")
     origin: Literal["after-warmup", "start"] = option("after-warmup", "where the decay's clock begins")
-    milestones: tuple[float, ...] = option((30.0, 60.0, 80.0), "step: epochs at which lr is multiplied by gamma")
+    milestones: tuple[float, ...] = option((30.0, 60.0, 80.0), "step: epochs at which lr is multiplied by gamma; list")
+    shares: tuple[float, ...] = option((), "list: share of the peak at first and from each milestone on")
     gamma: float = option(0.1, "step: factor at a milestone", above=0, high=1)
-    power: float = option(2.0, "polynomial: exponent", above=0)
-    end_lr: float = option(0.0, "cosine, linear, polynomial: final learning rate at lr_batch", low=0)
+    power: float = option(2.0, "polynomial, mlperf: exponent", above=0)
+    decay_epochs: float | None = option(None, "mlperf: epoch at which end_lr is reached; left out: epochs", above=0)
+    end_lr: float = option(0.0, "cosine, linear, polynomial, mlperf: final learning rate at lr_batch", low=0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ema:
     """Exponential moving average of the weights, which is then what is evaluated."""
 
-    decay: float = option(0.0, "per optimiser step; 0: off", low=0, high=0.999999)
+    decay: float = option(0.0, "per update; 0: off", low=0, high=0.999999)
     warmup: bool = option(True, "use min(decay, (1 + t) / (10 + t))")
+    every_steps: int = option(1, "steps an update, counted in each epoch from its first", low=1)
+    copy_epochs: float = option(0.0, "copy the weights, instead of averaging, for so long", low=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +154,23 @@ class Eval:
     """When to evaluate and when that is good enough."""
 
     every_epochs: float = option(1.0, "0: never (train only)", low=0)
+    offset_epochs: float = option(0.0, "evaluate at offset, offset + every, ...", low=0)
+    flip_tta: bool = option(False, "test-time augmentation: add the scores of the mirrored image; said in results")
     target_top1: float | None = option(None, "stop once reached, percent", low=0, high=100)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """A result that others reached with a recipe."""
+
+    mean: float = option(0.0, "percent")
+    sd: float | None = option(None, "standard deviation over runs, percentage points", low=0)
+    n: int | None = option(None, "runs", low=1)
+    metric: str = option("top1", "what was measured")
+    precision: Literal["", "fp32", "tf32", "mixed"] = option("", "arithmetic, where it was said")
+    note: str = option("", "hardware, version")
+    samples: int = option(50_000, "images it was measured on; ImageNet's validation set has 50,000", low=1)
+    source: str = option("", "where it stands")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,6 +179,7 @@ class Recipe:
 
     name: str = option("custom", "names the run")
     about: str = option("", "one line")
+    source: str = option("", "where it comes from, with revision")
     seed: int = option(1, "initial weights, order, augmentation", low=0, high=2**31 - 1)
     global_batch: int = option(256, "images per optimiser step, over all processes", low=1)
     model: Model = field(default_factory=Model)
@@ -137,6 +190,7 @@ class Recipe:
     schedule: Schedule = field(default_factory=Schedule)
     ema: Ema = field(default_factory=Ema)
     eval: Eval = field(default_factory=Eval)
+    published: tuple[Published, ...] = field(default=(), metadata={"doc": "what others reached with it"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -347,11 +401,13 @@ def to_toml(recipe: Recipe) -> str:
     for f in dataclasses.fields(recipe):
         value = getattr(recipe, f.name)
         if dataclasses.is_dataclass(value):
-            tables.append((f.name, value))
+            tables.append((f"[{f.name}]", value))
+        elif f.name == "published":
+            tables += [("[[published]]", entry) for entry in value]
         else:
             lines.append(_toml_line(f, value))
     for name, table in tables:
-        lines += ["", f"[{name}]"]
+        lines += ["", name]
         lines += [_toml_line(f, getattr(table, f.name)) for f in dataclasses.fields(table)]
     return "\n".join(lines) + "\n"
 
@@ -426,6 +482,7 @@ def derive(config: Config, *, train_samples: int) -> Derived:
             f"schedule.warmup_epochs = {recipe.schedule.warmup_epochs} is longer than the training "
             f"(schedule.epochs = {recipe.schedule.epochs})."
         )
+    _check_recipe(recipe)
     scale = 1.0 if recipe.optim.lr_batch is None else recipe.global_batch / recipe.optim.lr_batch
     limit = config.limits.max_steps
     return Derived(
@@ -438,6 +495,38 @@ def derive(config: Config, *, train_samples: int) -> Derived:
         total_steps=total_steps,
         stop_step=total_steps if limit is None else min(limit, total_steps),
     )
+
+
+def _check_recipe(recipe: Recipe) -> None:
+    """What no single field can see."""
+    schedule, augment, data = recipe.schedule, recipe.augment, recipe.data
+    if schedule.kind == "list" and len(schedule.shares) != len(schedule.milestones) + 1:
+        raise ConfigError(
+            f"schedule.kind = list needs one share more than milestones: {len(schedule.shares)} shares and "
+            f"{len(schedule.milestones)} milestones are given. Change schedule.shares or schedule.milestones."
+        )
+    if augment.start_px is not None and augment.start_px > data.image_px:
+        raise ConfigError(
+            f"augment.start_px = {augment.start_px} is larger than data.image_px = {data.image_px}: images grow during "
+            "training. Swap them, or leave augment.start_px out."
+        )
+    if augment.ramp_epochs[0] > augment.ramp_epochs[1]:
+        raise ConfigError(f"augment.ramp_epochs = {list(augment.ramp_epochs)} must not end before it begins.")
+    if recipe.loss.bce_threshold is not None and recipe.loss.kind != "bce":
+        raise ConfigError("loss.bce_threshold is for loss.kind = bce. Leave it out, or change loss.kind.")
+
+
+def train_px(data: Data, augment: Augment, epoch: int) -> int:
+    """Side of a training image: grows over augment.ramp_epochs in steps of 32 pixels, as FFCV's schedule does."""
+    first, last, (begin, end) = augment.start_px, data.image_px, augment.ramp_epochs
+    if first is None:
+        return last
+    if epoch <= begin:
+        return first
+    if epoch >= end:
+        return last
+    between = first + (last - first) * (epoch - begin) / (end - begin)
+    return min(last, max(first, round(between / 32) * 32))
 
 
 def _split_batch(global_batch: int, machine: Machine) -> tuple[int, int]:

@@ -93,3 +93,29 @@ def test_leaving_early_stops_the_work_and_frees_the_buffers(shapes: Path) -> Non
 def test_a_crop_larger_than_the_image_is_refused(shapes: Path) -> None:
     with pytest.raises(ConfigError, match="smaller than"):
         EvalReader(open_split(str(shapes), "val"), Data(eval_px=64, eval_short_side_px=32))
+
+
+def test_image_size_may_change_between_epochs_while_batches_are_prepared_ahead(shapes: Path) -> None:
+    source = open_split(str(shapes), "train")
+    augment = Augment(start_px=16, ramp_epochs=(0, 1), policy="trivial-wide", erase=0.5, repeats=2)
+    reader = TrainReader(source, Data(image_px=32), augment, seed=5)
+    order = TrainOrder(samples=len(source), seed=5, global_batch=40, repeats=2)
+    loader = Loader(reader, source.labels, batch=40, workers=2, prefetch=3)
+    requests = [(e, order.indices(e, s, 0)) for e in (0, 1) for s in range(4)]
+    seen = []
+    for (epoch, indices), batch in zip(requests, loader.batches(requests), strict=True):
+        seen.append(tuple(batch.images.shape))
+        alone = np.empty((40, *reader.shape_at(epoch)), dtype=np.uint8)
+        reader.fill(epoch, indices, alone)
+        assert np.array_equal(batch.images.permute(0, 2, 3, 1).numpy(), alone)
+        assert batch.labels.tolist() == source.labels[indices % len(source)].tolist()
+    loader.close()
+    assert seen == [(40, 3, 16, 16)] * 4 + [(40, 3, 32, 32)] * 4
+
+
+def test_copies_of_a_repeated_sample_look_different(shapes: Path) -> None:
+    source = open_split(str(shapes), "train")
+    reader = TrainReader(source, Data(image_px=24), Augment(repeats=2), seed=5)
+    out = np.empty((2, 24, 24, 3), dtype=np.uint8)
+    reader.fill(0, np.array([7, 7 + len(source)]), out)
+    assert not np.array_equal(out[0], out[1])

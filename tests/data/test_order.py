@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,3 +42,25 @@ def test_evaluation_visits_every_sample_once_and_batches_never_depend_on_process
     alone = EvalOrder(samples=samples, batch=batch).mine()
     assert sorted(np.concatenate([b for p in parts for b in p]).tolist()) == list(range(samples))
     assert sorted(b.tolist() for p in parts for b in p) == sorted(b.tolist() for b in alone)
+
+
+@pytest.mark.parametrize(("repeats", "batch"), [(4, 16), (3, 16)])
+def test_repeated_samples_come_with_other_draws_and_do_not_depend_on_processes(repeats: int, batch: int) -> None:
+    order = TrainOrder(samples=100, seed=1, global_batch=batch, repeats=repeats)
+    epoch = np.concatenate([order.indices(0, s, 0) for s in range(order.steps_per_epoch)])
+    assert len(set(epoch.tolist())) == len(epoch)
+    samples, copies = epoch % 100, epoch // 100
+    assert set(copies.tolist()) == set(range(repeats))
+    counts = np.unique(samples, return_counts=True)[1]
+    assert len(counts) == -(-len(epoch) // repeats)
+    assert set(counts[:-1].tolist()) <= {repeats, len(epoch) % repeats or repeats}
+    for world in (2, 4):
+        parts = [
+            TrainOrder(samples=100, seed=1, global_batch=batch, repeats=repeats, rank=r, world=world)
+            for r in range(world)
+        ]
+        step = np.concatenate([p.indices(3, 2, 0) for p in parts])
+        assert np.array_equal(step, order.indices(3, 2, 0))
+        for part in parts:
+            mine = part.indices(3, 2, 0) % 100
+            assert len(set(mine.tolist())) >= len(mine) * min(world, repeats) // repeats

@@ -4,6 +4,7 @@ Threads, not processes: the decoder and torch's resize release the interpreter l
 boundary. The loader keeps no state: what to load is given by index, and the wait for each batch is measured.
 """
 
+import math
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -14,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from vernier.config import Augment, Data
+from vernier.config import Augment, Data, train_px
+from vernier.data.augment import PixelAugment
 from vernier.data.chance import key, uniform
 from vernier.data.decode import BadImage, decode
 from vernier.data.sources import ArraySource, FolderSource
@@ -23,6 +25,7 @@ from vernier.errors import ConfigError, RunFailed
 from vernier.measure.clock import now_s
 
 _STREAM_AUGMENT = 2
+_STREAM_PIXELS = 5
 _CHUNK = 16
 
 Indices = npt.NDArray[np.int64]
@@ -42,9 +45,13 @@ class Batch:
 
 
 class Reader(Protocol):
-    """Fills rows of a buffer with the images of given samples."""
+    """Fills rows of a buffer with the images of given samples. An index past the set is another draw of index mod size."""
 
     shape: tuple[int, int, int]
+
+    def shape_at(self, epoch: int) -> tuple[int, int, int]:
+        """Height, width and channels in an epoch, never more than `shape`."""
+        ...
 
     def fill(self, epoch: int, indices: Indices, out: Pixels) -> None: ...
 
@@ -53,20 +60,30 @@ class TrainReader:
     """Augmented training images."""
 
     def __init__(self, source: ArraySource | FolderSource, data: Data, augment: Augment, seed: int) -> None:
-        self._source, self._augment, self._seed = source, augment, seed
+        self._source, self._data, self._augment, self._seed = source, data, augment, seed
         self._transform = TrainTransform(data, augment)
+        self._pixels = PixelAugment(data, augment)
         self.shape = (data.image_px, data.image_px, source.channels)
         small = isinstance(source, ArraySource) and source.images.shape[1:3] == (data.image_px, data.image_px)
-        self._all_at_once = small and augment.crop != "random-resized"
+        self._all_at_once = small and augment.crop != "random-resized" and augment.start_px is None
+
+    def shape_at(self, epoch: int) -> tuple[int, int, int]:
+        px = train_px(self._data, self._augment, epoch)
+        return px, px, self._source.channels
 
     def fill(self, epoch: int, indices: Indices, out: Pixels) -> None:
         rows = uniform(key(_STREAM_AUGMENT, self._seed, epoch), indices, DRAWS)
+        samples = indices % len(self._source)
         if self._all_at_once:
             assert isinstance(self._source, ArraySource)
-            pad_crop_flip_many(self._source.images[indices], rows, self._augment, out)
-            return
-        for place, index in enumerate(indices):
-            self._transform(image_at(self._source, int(index)), rows[place], out[place])
+            pad_crop_flip_many(self._source.images[samples], rows, self._augment, out)
+        else:
+            for place, index in enumerate(samples):
+                self._transform(image_at(self._source, int(index)), rows[place], out[place])
+        if self._pixels.draws:
+            draws = uniform(key(_STREAM_PIXELS, self._seed, epoch), indices, self._pixels.draws)
+            for place in range(len(indices)):
+                self._pixels(out[place], draws[place])
 
 
 class EvalReader:
@@ -81,6 +98,9 @@ class EvalReader:
         self._source = source
         self._transform = EvalTransform(data)
         self.shape = (data.eval_px, data.eval_px, source.channels)
+
+    def shape_at(self, epoch: int) -> tuple[int, int, int]:
+        return self.shape
 
     def fill(self, epoch: int, indices: Indices, out: Pixels) -> None:
         for place, index in enumerate(indices):
@@ -122,7 +142,11 @@ class Loader:
                 start = now_s()
                 for job in jobs:
                     job.result()
-                yield Batch(buffer.permute(0, 3, 1, 2), self._labels[torch.from_numpy(indices)], now_s() - start)
+                yield Batch(
+                    buffer.permute(0, 3, 1, 2),
+                    self._labels[torch.from_numpy(indices % len(self._labels))],
+                    now_s() - start,
+                )
         finally:
             unfinished = [job for _, _, jobs in waiting for job in jobs if not job.cancel()]
             wait(unfinished)  # the buffers are about to serve somebody else
@@ -130,7 +154,8 @@ class Loader:
     def _start(
         self, buffer: torch.Tensor, epoch: int, indices: Indices
     ) -> tuple[torch.Tensor, Indices, list[Future[None]]]:
-        target = buffer[: len(indices)]
+        shape = (len(indices), *self._reader.shape_at(epoch))
+        target = buffer.view(-1)[: math.prod(shape)].view(shape)
         pixels = target.numpy()
         chunk = max(1, min(_CHUNK, -(-len(indices) // 2)))
         jobs = [

@@ -12,12 +12,17 @@ _STREAM_ORDER = 1
 
 @dataclass(frozen=True, kw_only=True)
 class TrainOrder:
-    """Every epoch is a fresh permutation; the tail that does not fill a global batch is left out of that epoch."""
+    """Every epoch is a fresh permutation; the tail that does not fill a global batch is left out of that epoch.
+
+    With `repeats`, an epoch of the same length goes through the first part of the permutation only, each sample that
+    often; copy c of a sample has the index sample + c * samples. Copies are spread over a batch, hence over processes.
+    """
 
     samples: int
     seed: int
     global_batch: int
     accumulation: int = 1
+    repeats: int = 1
     rank: int = 0
     world: int = 1
 
@@ -29,8 +34,14 @@ class TrainOrder:
         """The samples of this process in one micro-step."""
         per_micro = self.global_batch // self.accumulation
         per_process = per_micro // self.world
-        start = step_in_epoch * self.global_batch + micro * per_micro + self.rank * per_process
-        return permuted(key(_STREAM_ORDER, self.seed, epoch), np.arange(start, start + per_process), self.samples)
+        start, within = step_in_epoch * self.global_batch, micro * per_micro + self.rank * per_process
+        at = key(_STREAM_ORDER, self.seed, epoch)
+        if self.repeats == 1:
+            return permuted(at, np.arange(start + within, start + within + per_process), self.samples)
+        slots, copies = np.divmod(np.arange(start, start + self.global_batch), self.repeats)
+        mine = np.argsort(copies, kind="stable")[within : within + per_process]
+        indices: npt.NDArray[np.int64] = permuted(at, slots[mine], self.samples) + copies[mine] * self.samples
+        return indices
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,14 +19,12 @@ DRAWS = 42  # numbers a training transform may use: 10 crop attempts of 4, flip,
 _ATTEMPTS = 10
 
 
-def resize(image: Image, width: int, height: int) -> Image:
-    """Antialiased bilinear."""
+def resize(image: Image, width: int, height: int, mode: str = "bilinear") -> Image:
+    """Antialiased bilinear or bicubic."""
     if image.shape[:2] == (height, width):
         return image
     pixels = torch.from_numpy(np.require(image, requirements=["C", "W"])).permute(2, 0, 1)[None]
-    out = torch.nn.functional.interpolate(
-        pixels, size=(height, width), mode="bilinear", antialias=True, align_corners=False
-    )
+    out = torch.nn.functional.interpolate(pixels, size=(height, width), mode=mode, antialias=True, align_corners=False)
     resized: Image = out[0].permute(1, 2, 0).numpy()
     return resized
 
@@ -57,12 +55,12 @@ class TrainTransform:
     augment: Augment
 
     def __call__(self, image: Image, row: Row, out: Image) -> None:
-        size = self.data.image_px
+        size, mode = out.shape[0], self.data.interpolation
         if self.augment.crop == "random-resized":
             left, top, w, h = random_crop_box(image.shape[1], image.shape[0], self.augment, row)
-            image = resize(image[top : top + h, left : left + w], size, size)
+            image = resize(image[top : top + h, left : left + w], size, size, mode)
         else:
-            image = resize(image, size, size)
+            image = resize(image, size, size, mode)
             if self.augment.crop == "pad":
                 image = _shifted(image, self.augment.pad_px, row)
         out[...] = image[:, ::-1] if row[-2] < self.augment.flip else image
@@ -88,7 +86,7 @@ class EvalTransform:
             w, h = short, int(short * height / width)
         else:
             w, h = int(short * width / height), short
-        image = resize(image, w, h)
+        image = resize(image, w, h, self.data.interpolation)
         top, left = round((h - size) / 2), round((w - size) / 2)
         out[...] = image[top : top + size, left : left + size]
 

@@ -17,14 +17,15 @@ Forward = Callable[[torch.Tensor], torch.Tensor]
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode, no gradients; the mode found is put back."""
-    before = model.training
+    """Evaluation mode, no gradients; the mode found is put back, module by module: frozen ones stay as they are."""
+    before = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
         with torch.inference_mode():
             yield
     finally:
-        model.train(before)
+        for module, training in before:
+            module.training = training
 
 
 def forward_with(model: nn.Module, weights: dict[str, torch.Tensor] | None) -> Forward:
@@ -39,8 +40,9 @@ class Evaluator:
 
     def __init__(
         self, reader: EvalReader, labels: "torch.Tensor", order: EvalOrder, normalize: Normalizer, device: torch.device,
-        *, workers: int, prefetch: int,
+        *, workers: int, prefetch: int, flip_tta: bool = False,
     ) -> None:  # fmt: skip
+        self._flip_tta = flip_tta
         self._order, self._normalize, self._device = order, normalize, device
         self._loader = Loader(reader, labels.numpy(), batch=order.batch, workers=workers, prefetch=prefetch)
 
@@ -58,7 +60,10 @@ class Evaluator:
         with evaluating(model):
             for done, batch in enumerate(self._loader.batches((0, indices) for indices in batches), start=1):
                 images = self._normalize(batch.images.to(self._device, non_blocking=True))
-                score.add(forward(images), batch.labels.to(self._device))
+                logits = forward(images)
+                if self._flip_tta:
+                    logits = (logits + forward(images.flip(3))) / 2
+                score.add(logits, batch.labels.to(self._device))
                 observers.progress("evaluate", done, len(batches))
                 check_stop()
         return score

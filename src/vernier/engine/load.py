@@ -1,5 +1,6 @@
 """A trained model, ready to be used: from a run directory, a bare checkpoint, or anybody's weights file."""
 
+import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -7,14 +8,16 @@ from typing import Any
 import torch
 from torch import nn
 
-from vernier.config import Config, from_dict
+from vernier.config import Config, Data, Model, Recipe, from_dict
 from vernier.data.sources import open_split
 from vernier.devices import Device
 from vernier.engine.checkpoint import weights_for_use
+from vernier.engine.initial import describe_weights, load_weights, photographs_for_check
 from vernier.engine.observe import Observer, Observers
-from vernier.engine.setup import build_evaluator, make_model, prepare_device
+from vernier.engine.setup import build_evaluator, make_model, model_for, prepare_device
 from vernier.errors import ConfigError
 from vernier.measure.clock import now_s
+from vernier.models import info, weights
 from vernier.store import CheckpointDir, RunDir, open_checkpoint, read_json
 
 
@@ -27,8 +30,9 @@ class Trained:
     classes: tuple[str, ...]
     device: Device
     origin: str
-    step: int
+    step: int | None
     averaged: bool
+    notes: tuple[str, ...] = ()
 
 
 def load_trained(
@@ -45,6 +49,41 @@ def load_trained(
     tensors, used_average = weights_for_use(found, averaged=averaged)
     model.load_state_dict(tensors)
     return Trained(model, config, tuple(state["classes"]), device, str(found.path), found.step, used_average)
+
+
+def foreign_config(model: str) -> Config:
+    """Settings under which anybody's weights of a catalogue model are evaluated unless told otherwise.
+
+    The model's own resolution, and ImageNet's mean and deviation: what nearly all published weights were trained with.
+    """
+    px = info(model).input_px
+    short_side = 256 * px // 224 if px >= 128 else px  # small images are not cropped
+    data = Data(image_px=px, eval_px=px, eval_short_side_px=short_side)
+    return Config(recipe=Recipe(name=f"{model}-weights", model=Model(name=model), data=data))
+
+
+def load_foreign(path: Path, config: Config, *, averaged: bool | None = None) -> Trained:
+    """A model of `config` with the weights of a file, its classes those of the data; ConfigError if they do not fit."""
+    source = open_split(config.recipe.data.source, "val")
+    device, _ = prepare_device(config)
+    place = device.torch_device(0)
+    model = model_for(config, source, place)
+    if path.is_file():
+        _check_classes(path, len(source.classes), config, bool(averaged))
+    photographs = photographs_for_check(model, source, config.recipe.data, place)
+    report = load_weights(model, str(path), ema=bool(averaged), photographs=photographs)
+    notes = (describe_weights(str(path), report),)
+    return Trained(model, config, source.classes, device, str(path), None, bool(averaged), notes)
+
+
+def _check_classes(path: Path, classes: int, config: Config, averaged: bool) -> None:
+    state, _ = weights.translate(weights.read(path, ema=averaged))
+    head, unused = state.get("fc.weight"), config.recipe.model.unused_outputs
+    if head is not None and len(head) != classes + unused:
+        extra = f" and model.unused_outputs = {unused}" if unused else ""
+        raise ConfigError(
+            f"The weights know {len(head)} classes, the data has {classes}{extra}. Use data with the same classes."
+        )
 
 
 def find_checkpoint(path: Path, which: str) -> CheckpointDir:
@@ -90,8 +129,74 @@ def evaluate_trained(
         "images_per_s_total": score.samples / seconds,
         "data": config.recipe.data.source,
         "exact": max_eval_steps is None,
+        "flip_tta": config.recipe.eval.flip_tta,
+        "notes": list(trained.notes),
         "averaged": trained.averaged,
         "weights": trained.origin,
         "step": trained.step,
         "threads": torch.get_num_threads(),
     }
+
+
+EXPORTS = ("safetensors", "torchvision")
+
+
+def export(path: Path, form: str, out: Path | None, *, which: str = "latest", averaged: bool | None = None) -> Path:
+    """Write a run's weights for use elsewhere: a safetensors file that says what it is, or torchvision's state dict.
+
+    `out` left out: a file in the current folder, named after the run. Nothing is overwritten.
+    """
+    found = find_checkpoint(path, which)
+    state = read_json(found.path / "state.json")
+    config = from_dict(Config, state["config"])
+    tensors, used_average = weights_for_use(found, averaged=averaged)
+    suffix = ".safetensors" if form == "safetensors" else ".pth"
+    target = out or Path(f"{config.recipe.name}-step{found.step}{suffix}")
+    if target.exists():
+        raise ConfigError(f"{target} exists already. Give another --out, or remove it.")
+    if not target.parent.is_dir():
+        raise ConfigError(f"--out {target}: the folder {target.parent} does not exist.")
+    if form == "torchvision":
+        _require_torchvision(config)
+        weights.save_torch(weights.to_torchvision(tensors), target)
+    else:
+        weights.save_safetensors(tensors, target, _about(config, state, found.step, used_average))
+    return target
+
+
+def _about(config: Config, state: dict[str, Any], step: int, averaged: bool) -> dict[str, str]:
+    """What a file of weights should say about itself: enough to use it without the run."""
+    recipe, result = config.recipe, state["progress"]["result"] or {}
+    said = {
+        "format": "pt",
+        "model": recipe.model.name,
+        "recipe": recipe.name,
+        "step": step,
+        "averaged": averaged,
+        "classes": state["classes"],
+        "mean": recipe.data.mean,
+        "std": recipe.data.std,
+        "eval_px": recipe.data.eval_px,
+        "eval_short_side_px": recipe.data.eval_short_side_px,
+        "top1": result.get("top1"),
+    }
+    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in said.items()}
+
+
+def _require_torchvision(config: Config) -> None:
+    """torchvision's ResNet is v1.5 with the ImageNet stem and plain convolutions; other networks would load and be wrong."""
+    spec = config.recipe.model
+    arch = info(spec.name).arch
+    stem = arch.stem if spec.stem == "default" else spec.stem
+    why = (
+        "its stride is in the first 1x1 (v1)" if arch.block == "bottleneck" and arch.stride_in != "3x3"
+        else "its stem is for small images" if stem != "imagenet"
+        else "its shortcuts have no weights" if arch.shortcut != "projection"
+        else "it blurs before strides" if spec.blurpool
+        else "it has squeeze-and-excitation" if arch.squeeze
+        else ""
+    )  # fmt: skip
+    if why:
+        raise ConfigError(
+            f"torchvision has no such network as this {spec.name}: {why}. Use --format safetensors instead."
+        )

@@ -13,11 +13,12 @@ from vernier.data.sources import ArraySource, FolderSource, open_split
 from vernier.data.transforms import Normalizer
 from vernier.devices import Device, resolve
 from vernier.engine.evaluate import Evaluator
+from vernier.engine.initial import describe_weights, freeze, load_weights, photographs_for_check
 from vernier.engine.step import TrainStep
 from vernier.errors import ConfigError
 from vernier.models import build
+from vernier.optim.build import build_optimizer
 from vernier.optim.ema import WeightAverage
-from vernier.optim.sgd import build_optimizer
 
 AnySource = ArraySource | FolderSource
 
@@ -39,6 +40,8 @@ class Job:
     order: TrainOrder
     loader: Loader
     evaluator: Evaluator | None
+    notes: tuple[str, ...] = ()
+    """What a person should know before it starts: which weights were loaded, what is frozen."""
 
     def close(self) -> None:
         self.loader.close()
@@ -46,8 +49,11 @@ class Job:
             self.evaluator.close()
 
 
-def prepare(config: Config) -> Job:
-    """Open the data, build the model, and check that everything fits together. Raises ConfigError, writes nothing."""
+def prepare(config: Config, *, fresh: bool = True) -> Job:
+    """Open the data, build the model, and check that everything fits together. Raises ConfigError, writes nothing.
+
+    Not `fresh`: a checkpoint is about to be restored, so the weights a recipe starts from are not read again.
+    """
     recipe, machine = config.recipe, config.machine
     device, threads = prepare_device(config)
     place = device.torch_device(0)
@@ -57,12 +63,13 @@ def prepare(config: Config) -> Job:
         raise ConfigError(_class_mismatch(train_source.classes, val_source.classes))
     derived = derive(config, train_samples=len(train_source))
     model = model_for(config, train_source, place)
+    notes = _initial(model, config, val_source or train_source, place, fresh)
     optimizer = build_optimizer(model, recipe.optim, derived.lr)
-    average = WeightAverage(model, recipe.ema) if recipe.ema.decay > 0 else None
+    average = WeightAverage(model, recipe.ema, derived.steps_per_epoch) if recipe.ema.decay > 0 else None
     normalize = Normalizer(recipe.data, place)
     order = TrainOrder(
         samples=len(train_source), seed=recipe.seed, global_batch=recipe.global_batch,
-        accumulation=derived.accumulation, world=derived.world,
+        accumulation=derived.accumulation, repeats=recipe.augment.repeats, world=derived.world,
     )  # fmt: skip
     reader = TrainReader(train_source, recipe.data, recipe.augment, recipe.seed)
     loader = Loader(
@@ -80,7 +87,7 @@ def prepare(config: Config) -> Job:
     return Job(
         config=config, derived=derived, device=device, threads=threads, train_source=train_source, val_source=val_source,
         model=model, optimizer=optimizer, average=average, step=step, order=order, loader=loader,
-        evaluator=None if val_source is None else build_evaluator(config, val_source, device),
+        evaluator=None if val_source is None else build_evaluator(config, val_source, device), notes=notes,
     )  # fmt: skip
 
 
@@ -115,18 +122,35 @@ def model_for(config: Config, source: AnySource, place: torch.device) -> nn.Modu
     return make_model(config, classes, source.channels, place)
 
 
+def _initial(model: nn.Module, config: Config, source: AnySource, place: torch.device, fresh: bool) -> tuple[str, ...]:
+    """Load the weights the recipe starts from and freeze what it says; what was done, in words."""
+    spec, notes = config.recipe.model, []
+    if spec.weights and fresh:
+        photographs = photographs_for_check(model, source, config.recipe.data, place)
+        report = load_weights(model, spec.weights, reset_head=spec.reset_head, photographs=photographs)
+        notes.append(describe_weights(spec.weights, report))
+    if spec.reset_head and not spec.weights:
+        raise ConfigError("model.reset_head needs weights to leave the head out of. Give --weights FILE, or drop it.")
+    if spec.freeze:
+        count = freeze(model, spec)
+        notes.append(f"{count} of {len(list(model.parameters()))} tensors are frozen ({', '.join(spec.freeze)})")
+    return tuple(notes)
+
+
 def make_model(config: Config, classes: int, channels: int, place: torch.device) -> nn.Module:
     """The recipe's network from the recipe's seed, in the machine's memory layout."""
     spec = config.recipe.model
     torch.manual_seed(config.recipe.seed)
     model = build(
         spec.name,
-        num_classes=classes,
+        num_classes=classes + spec.unused_outputs,
         in_channels=channels,
         init=spec.init,
         zero_gamma=spec.zero_gamma,
         stem=spec.stem,
         width=spec.width,
+        drop_path=spec.drop_path,
+        blurpool=spec.blurpool,
     )
     layout = torch.channels_last if config.machine.channels_last else torch.contiguous_format
     return model.to(device=place, memory_format=layout)  # type: ignore[call-overload, no-any-return]
@@ -137,7 +161,7 @@ def build_evaluator(config: Config, source: AnySource, device: Device) -> Evalua
     order = EvalOrder(samples=len(source), batch=machine.eval_batch, max_batches=config.limits.max_eval_steps)
     return Evaluator(
         EvalReader(source, config.recipe.data), torch.from_numpy(source.labels), order, Normalizer(config.recipe.data, place), place,
-        workers=machine.workers, prefetch=machine.prefetch,
+        workers=machine.workers, prefetch=machine.prefetch, flip_tta=config.recipe.eval.flip_tta,
     )  # fmt: skip
 
 

@@ -1,19 +1,21 @@
 """One optimiser step: micro-batches forward and backward, update, moving average. Nothing else happens in the hot path."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import nn
 
-from vernier.config import Derived, Recipe
+from vernier.config import Augment, Derived, Recipe
 from vernier.data.chance import key
 from vernier.data.loader import Batch
 from vernier.data.transforms import Normalizer
+from vernier.optim.build import set_lr
 from vernier.optim.ema import WeightAverage
 from vernier.optim.schedules import learning_rate
-from vernier.optim.sgd import set_lr
-from vernier.tasks.classify import Mixed, mix_images, training_loss
+from vernier.tasks.classify import Mixed, cut_images, mix_images, training_loss
 
 _STREAM_STEP = 3
 _STREAM_MIX = 4
@@ -44,6 +46,8 @@ class TrainStep:
             loss = self._loss(step, micro, batch) / self._derived.accumulation
             loss.backward()  # type: ignore[no-untyped-call]
             total_loss += loss.detach()
+        if self._recipe.optim.clip_norm > 0:
+            torch.nn.utils.clip_grad_norm_(self._model.parameters(), self._recipe.optim.clip_norm)
         set_lr(self._optimizer, learning_rate(step, self._recipe.schedule, self._derived))
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
@@ -55,16 +59,37 @@ class TrainStep:
         images = self._normalize(batch.images.to(self._device, non_blocking=True))
         labels = batch.labels.to(self._device, non_blocking=True)
         mixed: Mixed | None = None
-        if self._recipe.augment.mixup > 0:
-            weight, order = mixup_draw(
-                self._recipe.seed, step, micro, self._rank, self._recipe.augment.mixup, len(labels)
-            )
-            images, mixed = mix_images(images, labels, weight, order.to(self._device))
+        draw = mix_draw(self._recipe.augment, self._recipe.seed, step)
+        if draw is not None:
+            order = mix_partners(self._recipe.seed, step, micro, self._rank, len(labels)).to(self._device)
+            if draw.kind == "mixup":
+                images, mixed = mix_images(images, labels, draw.weight, order)
+            else:
+                images, mixed = cut_images(images, labels, draw.weight, draw.centre, order)
         return training_loss(self._model(images), labels, self._recipe.loss, mixed)
 
 
-def mixup_draw(seed: int, step: int, micro: int, rank: int, alpha: float, count: int) -> tuple[float, torch.Tensor]:
-    """MixUp's weight, one for the whole step, and this micro-batch's partners."""
-    weight = np.random.Generator(np.random.Philox(key=key(_STREAM_MIX, seed, step))).beta(alpha, alpha)
-    partners = np.random.Generator(np.random.Philox(key=key(_STREAM_MIX, seed, step, micro, rank))).permutation(count)
-    return float(weight), torch.from_numpy(partners)
+@dataclass(frozen=True)
+class MixDraw:
+    """What one step does to all its images: which mixing, the weight of the first image, where CutMix's box lies."""
+
+    kind: Literal["mixup", "cutmix"]
+    weight: float
+    centre: tuple[float, float]
+
+
+def mix_draw(augment: Augment, seed: int, step: int) -> MixDraw | None:
+    """The same for every process and micro-step of a step; None when nothing is mixed."""
+    if augment.mixup == 0 and augment.cutmix == 0:
+        return None
+    chance = np.random.Generator(np.random.Philox(key=key(_STREAM_MIX, seed, step)))
+    cut = augment.cutmix > 0 and (augment.mixup == 0 or bool(chance.random() < 0.5))
+    alpha = augment.cutmix if cut else augment.mixup
+    weight = float(chance.beta(alpha, alpha))
+    return MixDraw("cutmix" if cut else "mixup", weight, (float(chance.random()), float(chance.random())))
+
+
+def mix_partners(seed: int, step: int, micro: int, rank: int, count: int) -> torch.Tensor:
+    """Whom each image of this micro-batch is mixed with."""
+    chance = np.random.Generator(np.random.Philox(key=key(_STREAM_MIX, seed, step, micro, rank)))
+    return torch.from_numpy(chance.permutation(count))

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import torch
 
-from vernier.config import Config, digest, to_dict
+from vernier.config import Config, Recipe, digest, to_dict
 from vernier.data.loader import Batch
 from vernier.engine.checkpoint import Progress, all_finite, fill_checkpoint, progress_dict, restore
 from vernier.engine.observe import Observer, Observers
@@ -16,6 +16,7 @@ from vernier.engine.resume import ResumePoint
 from vernier.engine.setup import Job, prepare
 from vernier.engine.stop import StopFlag, StopRequested
 from vernier.errors import ConfigError, RunFailed
+from vernier.measure.agreement import agreement
 from vernier.measure.clock import Stopwatch, now_s
 from vernier.measure.environment import environment
 from vernier.measure.summary import summarize_training
@@ -149,18 +150,19 @@ class Training:
 
     # ----------------------------------------------------------------------------------------------------- evaluation
 
-    def _crossed(self, every_epochs: float) -> bool:
-        """Whether the step just done completed a multiple of `every_epochs`."""
-        if every_epochs <= 0 or self.progress.step == 0:
+    def _crossed(self, every_epochs: float, offset_epochs: float = 0.0) -> bool:
+        """Whether the step just done completed a multiple of `every_epochs`, counted from an offset."""
+        step, offset = self.progress.step, offset_epochs * self.job.derived.steps_per_epoch
+        if every_epochs <= 0 or step == 0 or step < offset - 1e-9:
             return False
         per = every_epochs * self.job.derived.steps_per_epoch
-        return math.floor(self.progress.step / per + 1e-9) > math.floor((self.progress.step - 1) / per + 1e-9)
+        return math.floor((step - offset) / per + 1e-9) > math.floor((step - 1 - offset) / per + 1e-9)
 
     def _eval_due(self) -> bool:
-        step, derived = self.progress.step, self.job.derived
+        step, derived, policy = self.progress.step, self.job.derived, self.job.config.recipe.eval
         if self.job.evaluator is None or step == 0 or self.progress.last_eval_step == step:
             return False
-        return step >= derived.stop_step or self._crossed(self.job.config.recipe.eval.every_epochs)
+        return step >= derived.stop_step or self._crossed(policy.every_epochs, policy.offset_epochs)
 
     def _evaluate(self) -> None:
         assert self.job.evaluator is not None
@@ -175,6 +177,7 @@ class Training:
             **result,
             "averaged": weights is not None,
             "exact": self.job.config.limits.max_eval_steps is None,
+            "flip_tta": self.job.config.recipe.eval.flip_tta,
         }
         if better:
             progress.best_value, progress.best_step = result["top1"], progress.step
@@ -243,18 +246,25 @@ def checkpoint_state(job: Job, progress: Progress) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------------------- the whole run
 
 
-def train(config: Config, out: Path, resume: ResumePoint | None, watchers: list[Observer]) -> Outcome:
-    """Train to the end, from the start or from a checkpoint. Raises RunFailed; returns `stopped` after a signal."""
-    job = prepare(config)
+def train(
+    config: Config, out: Path, resume: ResumePoint | None, watchers: list[Observer], reference: Recipe | None = None
+) -> Outcome:
+    """Train to the end, from the start or from a checkpoint. Raises RunFailed; returns `stopped` after a signal.
+
+    `reference` is the built-in recipe the run is based on: what differs from it is named beside the published result.
+    """
+    job = prepare(config, fresh=resume is None)
     try:
         run = resume.run if resume else RunDir.create(out, config.recipe.name)
         with run.locked():
-            return _train_locked(job, run, resume, Observers(*watchers))
+            return _train_locked(job, run, resume, Observers(*watchers), reference)
     finally:
         job.close()
 
 
-def _train_locked(job: Job, run: RunDir, resume: ResumePoint | None, observers: Observers) -> Outcome:
+def _train_locked(
+    job: Job, run: RunDir, resume: ResumePoint | None, observers: Observers, reference: Recipe | None
+) -> Outcome:
     log = run.events()
     observers.add(Recorder(log))
     session: Training | None = None
@@ -275,7 +285,7 @@ def _train_locked(job: Job, run: RunDir, resume: ResumePoint | None, observers: 
                     "warning", step=progress.step, message=f"stopped by {request}: saved, run the same command to go on"
                 )
                 status = "stopped"
-        return _close(session, status)
+        return _close(session, status, reference)
     except RunFailed as error:
         observers.emit("warning", step=session.progress.step if session else 0, message=str(error))
         run.write_status("failed", reason=str(error))
@@ -315,11 +325,11 @@ def _announce(job: Job, run: RunDir, observers: Observers, resume: ResumePoint |
         precision=job.config.machine.precision, mode=job.config.machine.mode, seed=recipe.seed, epochs=recipe.schedule.epochs,
         train_samples=len(job.train_source), val_samples=len(job.val_source) if job.val_source is not None else 0,
         classes=len(job.train_source.classes), global_batch=recipe.global_batch, workers=job.config.machine.workers,
-        resumed_from=resume.checkpoint.step if resume else None, **asdict(derived),
+        resumed_from=resume.checkpoint.step if resume else None, notes=list(job.notes), **asdict(derived),
     )  # fmt: skip
 
 
-def _close(session: Training, status: Literal["finished", "stopped"]) -> Outcome:
+def _close(session: Training, status: Literal["finished", "stopped"], reference: Recipe | None) -> Outcome:
     job, progress, run = session.job, session.progress, session.run
     summary = {
         "step": progress.step,
@@ -327,6 +337,7 @@ def _close(session: Training, status: Literal["finished", "stopped"]) -> Outcome
         "result": progress.result,
         "best": {"step": progress.best_step, "top1": progress.best_value} if progress.best_step else None,
         "reached_target": progress.reached_target,
+        "agreement": agreement(job.config, progress.result, reference) if status == "finished" else None,
         "spent_s": session.watch.spent(),
         "training": summarize_training(
             run.read_events(), global_batch=job.config.recipe.global_batch, devices=job.derived.world

@@ -70,6 +70,14 @@ def save_safetensors(state: Mapping[str, Tensor], path: str | Path, metadata: Ma
     partial.replace(path)
 
 
+def save_torch(state: Mapping[str, Tensor], path: str | Path) -> None:
+    """A plain state dict as torch files have it, under its final name only when it is complete."""
+    path = Path(path)
+    partial = path.with_name(f".{path.name}.partial")
+    torch.save(dict(state), partial)
+    partial.replace(path)
+
+
 def _is_safetensors(path: Path) -> bool:
     """By content, since people rename files: an 8-byte length and then a JSON object."""
     with path.open("rb") as file:

@@ -9,8 +9,8 @@ from vernier.config import Ema
 class WeightAverage:
     """Follows a model. `tensors` is a full state dict: averaged where floating point, copied where not."""
 
-    def __init__(self, model: nn.Module, ema: Ema) -> None:
-        self._ema = ema
+    def __init__(self, model: nn.Module, ema: Ema, steps_per_epoch: int = 1) -> None:
+        self._ema, self._steps_per_epoch = ema, steps_per_epoch
         self._live = {k: v.detach() for k, v in model.state_dict().items()}
         self.tensors = {k: v.clone() for k, v in self._live.items()}
         names = [k for k, v in self._live.items() if v.is_floating_point()]
@@ -18,13 +18,21 @@ class WeightAverage:
         self._counters = [k for k, v in self._live.items() if not v.is_floating_point()]
 
     def update(self, step: int) -> None:
-        """After optimiser step number `step`, counted from 1."""
-        decay = self._ema.decay
-        if self._ema.warmup:
-            decay = min(decay, (1 + step) / (10 + step))
-        torch._foreach_lerp_(self._to, self._from, 1 - decay)
+        """After optimiser step number `step`, counted from 1: a pure function of it and of the two sets of weights."""
+        epoch, within = divmod(step - 1, self._steps_per_epoch)
+        if within % self._ema.every_steps:
+            return
+        torch._foreach_lerp_(self._to, self._from, 1 - self._decay(step, epoch))
         for name in self._counters:
             self.tensors[name].copy_(self._live[name])
+
+    def _decay(self, step: int, epoch: int) -> float:
+        if epoch < self._ema.copy_epochs:
+            return 0.0
+        if not self._ema.warmup:
+            return self._ema.decay
+        updates = -(-step // self._ema.every_steps)
+        return min(self._ema.decay, (1 + updates) / (10 + updates))
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
         for name, value in self.tensors.items():

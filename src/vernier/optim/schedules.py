@@ -7,23 +7,24 @@ from vernier.config import Derived, Schedule
 
 def learning_rate(step: int, schedule: Schedule, derived: Derived) -> float:
     """The rate for optimiser step `step`, counted from 0."""
+    if schedule.kind == "mlperf":
+        return _mlperf(step, schedule, derived)
     epoch = step / derived.steps_per_epoch
     total = derived.total_steps / derived.steps_per_epoch
     if schedule.unit == "epoch":
         epoch, total = float(step // derived.steps_per_epoch), float(math.ceil(total))
     warmup = schedule.warmup_epochs
     if epoch < warmup:
-        return derived.lr * _warmup_share(epoch, step, schedule, derived)
+        return derived.lr * _warmup_share(epoch, schedule)
     begin = warmup if schedule.origin == "after-warmup" else 0.0
     progress = 0.0 if total <= begin else min(1.0, (epoch - begin) / (total - begin))
     return _decayed(progress, epoch, schedule, derived)
 
 
-def _warmup_share(epoch: float, step: int, schedule: Schedule, derived: Derived) -> float:
-    if schedule.unit == "epoch":
-        return min(1.0, (epoch + 1) / schedule.warmup_epochs)
-    done = step / (schedule.warmup_epochs * derived.steps_per_epoch)
-    return schedule.warmup_start + (1 - schedule.warmup_start) * done
+def _warmup_share(epoch: float, schedule: Schedule) -> float:
+    if schedule.warmup_form == "stairs":
+        return min(1.0, (math.floor(epoch) + 1) / schedule.warmup_epochs)
+    return schedule.warmup_start + (1 - schedule.warmup_start) * epoch / schedule.warmup_epochs
 
 
 def _decayed(progress: float, epoch: float, schedule: Schedule, derived: Derived) -> float:
@@ -36,7 +37,27 @@ def _decayed(progress: float, epoch: float, schedule: Schedule, derived: Derived
         case "polynomial":
             return end + (peak - end) * math.pow(1 - progress, schedule.power)
         case "step":
-            drops = sum(epoch >= m for m in schedule.milestones)
-            return peak * math.pow(schedule.gamma, drops)
+            return peak * math.pow(schedule.gamma, _passed(epoch, schedule))
+        case "list":
+            return peak * schedule.shares[_passed(epoch, schedule)]
         case _:
             return peak
+
+
+def _passed(epoch: float, schedule: Schedule) -> int:
+    return sum(epoch >= m for m in schedule.milestones)
+
+
+def _mlperf(step: int, schedule: Schedule, derived: Derived) -> float:
+    """MLPerf's LARS schedule as Habana runs it: steps counted from 1, and an epoch taken to be one step shorter.
+
+    Warm-up over W (steps_per_epoch - 1) steps to the peak, then end + (peak - end) (1 - t / T)^power, where
+    T = (D - W) (steps_per_epoch - 1) + 1; after that the rate stays.
+    """
+    per_epoch = max(1, derived.steps_per_epoch - 1)
+    number, warmup = step + 1, schedule.warmup_epochs * per_epoch
+    if number <= warmup:
+        return derived.lr * number / warmup
+    decay = (schedule.decay_epochs or schedule.epochs) * per_epoch - warmup + 1
+    done = min(1.0, max(1.0, number - warmup) / decay)
+    return derived.end_lr + (derived.lr - derived.end_lr) * math.pow(1 - done, schedule.power)

@@ -1,20 +1,29 @@
-"""The built-in recipes: functions that return a Recipe, whose docstring says where it comes from and what it reaches."""
+"""The built-in recipes: functions that return a Recipe, whose docstring says where it comes from and what it reaches.
+
+One file a source. A recipe says nothing of hardware or precision; where a result was published for one, that is in its
+`published`. `python -m vernier.recipes` prints the documentation's page about them.
+"""
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from vernier.config import Config, Recipe, load_file
 from vernier.errors import ConfigError, did_you_mean
-from vernier.recipes import embedded
+from vernier.recipes import embedded, habana, modern, nvidia, study
 
 DEFAULT = "shapes-quick"
 
-BUILT_IN: dict[str, Callable[[], Recipe]] = {
-    "shapes-quick": embedded.shapes_quick,
-    "fashion-mnist": embedded.fashion_mnist,
-    "cifar10": embedded.cifar10,
+SOURCES: dict[str, tuple[Callable[[], Recipe], ...]] = {
+    "Small sets": (embedded.shapes_quick, embedded.fashion_mnist, embedded.cifar10),
+    "NVIDIA": nvidia.RECIPES,
+    "Habana": habana.RECIPES,
+    "The variability study": study.RECIPES,
+    "Modern": modern.RECIPES,
 }
+BUILT_IN: dict[str, Callable[[], Recipe]] = {make().name: make for group in SOURCES.values() for make in group}
 
 
 def named(name: str) -> Recipe:
@@ -36,3 +45,67 @@ def load(name_or_file: str) -> Config:
     if name_or_file.endswith((".toml", ".json")):
         return load_file(Path(name_or_file), Config())
     return Config(recipe=named(name_or_file))
+
+
+def reference(recipe: Recipe) -> Recipe | None:
+    """The built-in recipe of the same name, to hold a changed one against."""
+    return named(recipe.name) if recipe.name in BUILT_IN else None
+
+
+IMAGENET_TRAIN = 1_281_167
+_TRAIN_IMAGES = {"shapes": 8_000, "fashion-mnist": 60_000, "cifar10": 50_000}
+
+
+def train_images(recipe: Recipe) -> int:
+    """How many images the recipe was written for: ImageNet's, unless it names a set of its own."""
+    return _TRAIN_IMAGES.get(recipe.data.source, IMAGENET_TRAIN)
+
+
+def table() -> list[dict[str, Any]]:
+    """One row a recipe: what `vernier recipes` lists."""
+    return [
+        {
+            "name": r.name,
+            "model": r.model.name,
+            "epochs": r.schedule.epochs,
+            "global_batch": r.global_batch,
+            "published": published_text(r),
+            "source": r.source,
+        }
+        for r in (named(name) for name in BUILT_IN)
+    ]
+
+
+def published_text(recipe: Recipe) -> str:
+    """The published results in short: mean, deviation and arithmetic of each."""
+    return "; ".join(
+        f"{p.mean:g}"
+        + (f" +- {p.sd:g}" if p.sd is not None else "")
+        + (f" ({p.precision})" if p.precision else "")
+        + (" TTA" if recipe.eval.flip_tta else "")
+        for p in recipe.published[:2]
+    )
+
+
+def smoke(config: Config) -> Config:
+    """The same recipe made small enough to try anywhere: two steps of eight rendered 64-pixel images, one evaluation.
+
+    Everything that can go wrong with a recipe's settings goes wrong here; what it learns means nothing.
+    """
+    recipe, px = config.recipe, 64
+    short_side = round(px * recipe.data.eval_short_side_px / recipe.data.eval_px)
+    small = replace(
+        recipe,
+        global_batch=8,
+        model=replace(recipe.model, width=16, num_classes=None),
+        data=replace(recipe.data, source="shapes", image_px=px, eval_px=px, eval_short_side_px=max(px, short_side)),
+        augment=replace(recipe.augment, start_px=32 if recipe.augment.start_px else None),
+    )
+    if len(recipe.data.mean) == 1:
+        small = replace(small, data=replace(small.data, mean=recipe.data.mean * 3, std=recipe.data.std * 3))
+    return replace(
+        config,
+        recipe=small,
+        machine=replace(config.machine, eval_batch=8, workers=1),
+        limits=replace(config.limits, max_steps=2, max_eval_steps=1),
+    )

@@ -9,9 +9,11 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
+from vernier.measure.agreement import agreement_lines
 from vernier.measure.clock import now_s
 
 PLAIN_EVERY_S = 5.0
+TTA = " with flip test-time augmentation"
 QUIET_LIMIT_S = 15.0
 
 
@@ -81,6 +83,8 @@ class ConsoleObserver:
             self.say(line)
         if e["resumed_from"] is not None:
             self.say(f"  going on from step {e['resumed_from']:,}", style="bold")
+        for note in e.get("notes", ()):
+            self.say(f"  {note}")
         if self._bar is not None:
             self._task = self._bar.add_task(
                 "train", total=e["stop_step"], completed=e["resumed_from"] or 0, info="first step ..."
@@ -104,6 +108,7 @@ class ConsoleObserver:
     def _on_eval(self, e: dict[str, Any]) -> None:
         best = " (best so far)" if e["best"] else ""
         part = "" if e["exact"] else " [only part of the validation set]"
+        part += TTA if e.get("flip_tta") else ""
         self.say(
             f"epoch {e['epoch']:.2f}  top-1 {e['top1']:.2f} %  top-5 {e['top5']:.2f} %  loss {e['loss']:.4f}  "
             f"on {e['samples']:,} images in {e['seconds']:.1f} s{best}{part}"
@@ -161,12 +166,15 @@ def closing_lines(summary: dict[str, Any], run: str, status: str) -> list[str]:
     if result:
         weights = "averaged weights" if result["averaged"] else "weights"
         part = "" if result["exact"] else ", PART of the validation set"
+        part += TTA if result.get("flip_tta") else ""
         lines.append(
             f"result     top-1 {result['top1']:.2f} %  top-5 {result['top5']:.2f} %  loss {result['loss']:.4f}  "
             f"({weights} at step {summary['step']:,}, {result['samples']:,} images{part})"
         )
     if summary["best"] and result and summary["best"]["step"] != summary["step"]:
         lines.append(f"best       top-1 {summary['best']['top1']:.2f} % at step {summary['best']['step']:,}")
+    if summary.get("agreement"):
+        lines += agreement_lines(summary["agreement"])
     if training:
         lines.append(
             f"speed      {training['images_per_s_total']:,.0f} img/s in all on {plural(training['devices'], 'device')}, data included; "

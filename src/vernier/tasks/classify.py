@@ -1,4 +1,4 @@
-"""Image classification: smoothed, possibly mixed cross-entropy in training; exact top-1, top-5 and loss in evaluation."""
+"""Image classification: smoothed, possibly mixed targets in training; exact top-1, top-5 and loss in evaluation."""
 
 import math
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from vernier.config import Loss
 
 @dataclass(frozen=True)
 class Mixed:
-    """MixUp's second labels and the weight of the first."""
+    """The second labels of MixUp or CutMix, and the weight of the first."""
 
     labels: torch.Tensor
     weight: float
@@ -20,18 +20,59 @@ class Mixed:
 def mix_images(
     images: torch.Tensor, labels: torch.Tensor, weight: float, order: torch.Tensor
 ) -> tuple[torch.Tensor, Mixed]:
-    """weight * images + (1 - weight) * images[order], and the labels to go with them."""
+    """MixUp: weight * images + (1 - weight) * images[order], and the labels to go with them."""
     return torch.lerp(images[order], images, weight), Mixed(labels[order], weight)
 
 
+def cut_images(
+    images: torch.Tensor, labels: torch.Tensor, weight: float, centre: tuple[float, float], order: torch.Tensor
+) -> tuple[torch.Tensor, Mixed]:
+    """CutMix: a box of share 1 - weight around `centre` (in 0..1) comes from images[order], clipped at the border.
+
+    The labels' weight is the share that is really left of the first image.
+    """
+    height, width = images.shape[2:]
+    half = 0.5 * math.sqrt(1 - weight)
+    y, x = int(centre[0] * height), int(centre[1] * width)
+    top, bottom = max(0, y - int(half * height)), min(height, y + int(half * height))
+    left, right = max(0, x - int(half * width)), min(width, x + int(half * width))
+    cut = images.clone()
+    cut[:, :, top:bottom, left:right] = images[order, :, top:bottom, left:right]
+    return cut, Mixed(labels[order], 1 - (bottom - top) * (right - left) / (height * width))
+
+
 def training_loss(logits: torch.Tensor, labels: torch.Tensor, loss: Loss, mixed: Mixed | None = None) -> torch.Tensor:
-    """Mean over the batch. Smoothing spreads its mass evenly over all classes, the true one included."""
+    """Mean over the batch, and over the classes with `bce`."""
     logits = logits.float()
-    value = F.cross_entropy(logits, labels, label_smoothing=loss.label_smoothing)
+    if loss.kind == "bce":
+        return F.binary_cross_entropy_with_logits(logits, _binary_targets(logits, labels, loss, mixed))
+    value = _cross_entropy(logits, labels, loss)
     if mixed is None:
         return value
-    other = F.cross_entropy(logits, mixed.labels, label_smoothing=loss.label_smoothing)
-    return mixed.weight * value + (1 - mixed.weight) * other
+    return mixed.weight * value + (1 - mixed.weight) * _cross_entropy(logits, mixed.labels, loss)
+
+
+def _cross_entropy(logits: torch.Tensor, labels: torch.Tensor, loss: Loss) -> torch.Tensor:
+    """Smoothing over all K classes, the true one included; over the other K - 1 it is the same with more of it."""
+    classes, mass = logits.shape[1], loss.label_smoothing
+    if loss.smoothing_over == "others" and classes > 1:
+        mass = mass * classes / (classes - 1)
+    return F.cross_entropy(logits, labels, label_smoothing=mass)
+
+
+def _binary_targets(logits: torch.Tensor, labels: torch.Tensor, loss: Loss, mixed: Mixed | None) -> torch.Tensor:
+    """[samples, classes] in 0..1: smoothed one-hot labels, mixed, then cut at the threshold where there is one."""
+    classes = logits.shape[1]
+    off = loss.label_smoothing / (classes if loss.smoothing_over == "all" else max(1, classes - 1))
+    on = 1 - loss.label_smoothing + (off if loss.smoothing_over == "all" else 0.0)
+
+    def targets(of: torch.Tensor) -> torch.Tensor:
+        return torch.full_like(logits, off).scatter_(1, of[:, None], on)
+
+    wanted = targets(labels)
+    if mixed is not None:
+        wanted = torch.lerp(targets(mixed.labels), wanted, mixed.weight)
+    return wanted if loss.bce_threshold is None else (wanted > loss.bce_threshold).to(logits.dtype)
 
 
 @dataclass

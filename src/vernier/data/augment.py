@@ -1,0 +1,202 @@
+"""What is done to a training image after it was cut to size: TrivialAugmentWide, RandAugment, random erasing.
+
+Works on uint8 images, with Pillow's operations. Like everything random here, a function of a row of uniform numbers
+that `chance.uniform` makes from (seed, epoch, sample); cropping and flipping are in `transforms`.
+"""
+
+import math
+from collections.abc import Callable
+from statistics import NormalDist
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image as Pillow
+from PIL import ImageEnhance, ImageOps
+
+from vernier.config import Augment, Data
+
+Image = npt.NDArray[np.uint8]
+Row = npt.NDArray[np.float64]
+Picture = Pillow.Image
+Colour = tuple[int, ...] | int
+
+_ERASE_ATTEMPTS = 10
+_ERASE_AREA = (0.02, 0.33)
+_ERASE_RATIO = (0.3, 3.3)
+_ERASE_DRAWS = 1 + 4 * _ERASE_ATTEMPTS
+_DRAWS_PER_OP = 5
+_TRIVIAL_BINS = 31
+_RAND_CHANCE = 0.5  # timm's RandAugment skips each chosen operation half of the time
+_RAND_TOP = 10.0
+_FULL_TURN = 135.0
+
+
+class PixelAugment:
+    """A recipe's policy and erasing for one image. `draws` numbers are needed an image; none when nothing is asked for."""
+
+    def __init__(self, data: Data, augment: Augment) -> None:
+        self._augment = augment
+        mean = tuple(round(255 * m) for m in data.mean)
+        self._mean: Colour = mean[0] if len(mean) == 1 else mean
+        self._policy_draws = _DRAWS_PER_OP * {"none": 0, "trivial-wide": 1, "rand": augment.rand_ops}[augment.policy]
+        self.draws = self._policy_draws + (_ERASE_DRAWS if augment.erase > 0 else 0)
+
+    def __call__(self, image: Image, row: Row) -> None:
+        """Change `image` in place."""
+        if self._augment.policy != "none":
+            picture = Pillow.fromarray(image[:, :, 0] if image.shape[2] == 1 else image)
+            picture = self._applied(picture, row[: self._policy_draws].reshape(-1, _DRAWS_PER_OP))
+            image[...] = np.asarray(picture).reshape(image.shape)
+        if self._augment.erase > 0:
+            _erase(image, row[self._policy_draws :], self._augment.erase, self._mean)
+
+    def _applied(self, picture: Picture, rows: Row) -> Picture:
+        if self._augment.policy == "trivial-wide":
+            return trivial_wide(picture, rows[0])
+        for row in rows:
+            picture = rand_op(picture, row, self._augment.rand_magnitude, self._augment.rand_std, self._mean)
+        return picture
+
+
+# ------------------------------------------------------------------------------------------------ single operations
+
+
+def _affine(picture: Picture, matrix: tuple[float, ...], fill: Colour) -> Picture:
+    return picture.transform(picture.size, Pillow.Transform.AFFINE, matrix, Pillow.Resampling.BILINEAR, fillcolor=fill)
+
+
+def _shear_x(picture: Picture, amount: float, fill: Colour) -> Picture:
+    return _affine(picture, (1, amount, 0, 0, 1, 0), fill)
+
+
+def _shear_y(picture: Picture, amount: float, fill: Colour) -> Picture:
+    return _affine(picture, (1, 0, 0, amount, 1, 0), fill)
+
+
+def _shift(picture: Picture, right_px: float, down_px: float, fill: Colour) -> Picture:
+    return _affine(picture, (1, 0, -right_px, 0, 1, -down_px), fill)
+
+
+def _rotate(picture: Picture, degrees: float, fill: Colour) -> Picture:
+    return picture.rotate(degrees, Pillow.Resampling.BILINEAR, fillcolor=fill)
+
+
+def _solarize_add(picture: Picture, amount: int) -> Picture:
+    table = [min(255, value + amount) if value < 128 else value for value in range(256)]
+    return picture.point(table * len(picture.getbands()))
+
+
+_ENHANCERS: dict[str, Callable[[Picture], ImageEnhance._Enhance]] = {
+    "brightness": ImageEnhance.Brightness,
+    "color": ImageEnhance.Color,
+    "contrast": ImageEnhance.Contrast,
+    "sharpness": ImageEnhance.Sharpness,
+}
+
+
+# --------------------------------------------------------------------------------------------- TrivialAugmentWide
+
+TRIVIAL_OPS = (
+    "identity", "shear-x", "shear-y", "translate-x", "translate-y", "rotate", "brightness", "color", "contrast",
+    "sharpness", "posterize", "solarize", "autocontrast", "equalize",
+)  # fmt: skip
+
+
+def trivial_wide(picture: Picture, row: Row) -> Picture:
+    """One operation of fourteen, at one strength of 31 in the wide ranges (Mueller and Hutter 2021; torchvision's)."""
+    name = TRIVIAL_OPS[int(row[0] * len(TRIVIAL_OPS))]
+    strength = int(row[1] * _TRIVIAL_BINS) / (_TRIVIAL_BINS - 1)
+    signed = strength if row[2] < 0.5 else -strength
+    black: Colour = 0 if picture.mode == "L" else (0, 0, 0)
+    match name:
+        case "shear-x":
+            return _shear_x(picture, 0.99 * signed, black)
+        case "shear-y":
+            return _shear_y(picture, 0.99 * signed, black)
+        case "translate-x":
+            return _shift(picture, int(32 * signed), 0, black)
+        case "translate-y":
+            return _shift(picture, 0, int(32 * signed), black)
+        case "rotate":
+            return _rotate(picture, _FULL_TURN * signed, black)
+        case "posterize":
+            return ImageOps.posterize(picture, 8 - round(6 * strength))
+        case "solarize":
+            return ImageOps.solarize(picture, round(255 * (1 - strength)))
+        case "autocontrast":
+            return ImageOps.autocontrast(picture)
+        case "equalize":
+            return ImageOps.equalize(picture)
+        case "identity":
+            return picture
+        case _:
+            return _ENHANCERS[name](picture).enhance(1 + 0.99 * signed)
+
+
+# ------------------------------------------------------------------------------------------------------ RandAugment
+
+RAND_OPS = (
+    "autocontrast", "equalize", "invert", "rotate", "posterize", "solarize", "solarize-add", "color", "contrast",
+    "brightness", "sharpness", "shear-x", "shear-y", "translate-x", "translate-y",
+)  # fmt: skip
+
+
+def rand_op(picture: Picture, row: Row, magnitude: float, std: float, fill: Colour) -> Picture:
+    """One operation of fifteen, half of the time, in timm's "increasing" ranges: a larger magnitude changes more."""
+    if row[1] >= _RAND_CHANCE:
+        return picture
+    name = RAND_OPS[int(row[0] * len(RAND_OPS))]
+    drawn = magnitude + std * NormalDist().inv_cdf(min(max(float(row[2]), 1e-12), 1 - 1e-12)) if std > 0 else magnitude
+    strength = min(max(drawn, 0.0), _RAND_TOP) / _RAND_TOP
+    signed = strength if row[3] < 0.5 else -strength
+    match name:
+        case "autocontrast":
+            return ImageOps.autocontrast(picture)
+        case "equalize":
+            return ImageOps.equalize(picture)
+        case "invert":
+            return ImageOps.invert(picture)
+        case "rotate":
+            return _rotate(picture, 30 * signed, fill)
+        case "posterize":
+            return ImageOps.posterize(picture, 4 - int(4 * strength))
+        case "solarize":
+            return ImageOps.solarize(picture, 256 - min(256, int(256 * strength)))
+        case "solarize-add":
+            return _solarize_add(picture, min(128, int(110 * strength)))
+        case "shear-x":
+            return _shear_x(picture, 0.3 * signed, fill)
+        case "shear-y":
+            return _shear_y(picture, 0.3 * signed, fill)
+        case "translate-x":
+            return _shift(picture, 0.45 * signed * picture.width, 0, fill)
+        case "translate-y":
+            return _shift(picture, 0, 0.45 * signed * picture.height, fill)
+        case _:
+            return _ENHANCERS[name](picture).enhance(max(0.1, 1 + 0.9 * signed))
+
+
+# ---------------------------------------------------------------------------------------------------------- erasing
+
+
+def erased_box(height: int, width: int, row: Row) -> tuple[int, int, int, int] | None:
+    """Top, left, height, width of a rectangle of 2 to 33 % of the area; None when ten draws do not fit."""
+    low, high = (math.log(r) for r in _ERASE_RATIO)
+    for attempt in range(_ERASE_ATTEMPTS):
+        a, r, y, x = row[4 * attempt : 4 * attempt + 4]
+        area = height * width * (_ERASE_AREA[0] + a * (_ERASE_AREA[1] - _ERASE_AREA[0]))
+        ratio = math.exp(low + r * (high - low))
+        h, w = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+        if 0 < h < height and 0 < w < width:
+            return int(y * (height - h + 1)), int(x * (width - w + 1)), h, w
+    return None
+
+
+def _erase(image: Image, row: Row, chance: float, fill: Colour) -> None:
+    """Erased pixels become the mean colour, which is what a normalised zero is."""
+    if row[0] >= chance:
+        return
+    box = erased_box(image.shape[0], image.shape[1], row[1:])
+    if box is not None:
+        top, left, h, w = box
+        image[top : top + h, left : left + w] = fill

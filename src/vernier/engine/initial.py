@@ -1,0 +1,81 @@
+"""What a model begins with when it does not begin from chance: anybody's weights, and which of its layers may learn."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from vernier.config import Data, Model
+from vernier.data.loader import EvalReader
+from vernier.data.sources import ArraySource, FolderSource
+from vernier.data.transforms import Normalizer
+from vernier.errors import ConfigError, did_you_mean
+from vernier.models import weights
+from vernier.models.resnet import ResNet
+from vernier.optim.groups import NORMS
+
+PHOTOGRAPHS = 16  # twice what telling v1 from v1.5 needs
+BACKBONE = "backbone"
+HEAD = "fc."
+
+
+def load_weights(
+    model: nn.Module, path: str, *, reset_head: bool = False, ema: bool = False, photographs: torch.Tensor | None = None
+) -> weights.Report:
+    """Put a file's weights into `model`; ConfigError when there is no such file or it does not fit."""
+    file = Path(path).expanduser()
+    if not file.is_file():
+        what = "is a folder, not a file of weights" if file.is_dir() else "does not exist"
+        raise ConfigError(f"The weights {path} {what}. Give a .safetensors, .pth, .pt or .th file.")
+    return weights.load(file, model, ema=ema, reset_head=reset_head, images=photographs)
+
+
+def describe_weights(path: str, report: weights.Report) -> str:
+    """One line about what was loaded."""
+    parts = [f"weights from {path} ({report.source} names)"]
+    fresh = [name for name in report.missing if not name.endswith("num_batches_tracked")]
+    if fresh:
+        parts.append(f"{', '.join(fresh[:4])} start fresh")
+    return "; ".join([*parts, *report.notes])
+
+
+def photographs_for_check(
+    model: nn.Module, source: ArraySource | FolderSource, data: Data, place: torch.device
+) -> torch.Tensor | None:
+    """Evaluation images spread over a set, by which weights can tell v1 from v1.5; None where that is no question.
+
+    Only for bottleneck networks that have a twin, and sets of image files with at least eight of them.
+    """
+    if not isinstance(model, ResNet) or model.arch.block != "bottleneck" or model.arch.groups > 1:
+        return None
+    if isinstance(source, ArraySource) or len(source) < weights.MIN_PHOTOGRAPHS:
+        return None
+    reader = EvalReader(source, data)
+    chosen = np.unique(np.linspace(0, len(source) - 1, PHOTOGRAPHS).astype(np.int64))
+    pixels = np.empty((len(chosen), *reader.shape), dtype=np.uint8)
+    reader.fill(0, chosen, pixels)
+    return Normalizer(data, place)(torch.from_numpy(pixels).permute(0, 3, 1, 2).to(place)).cpu()
+
+
+def freeze(model: nn.Module, spec: Model) -> int:
+    """Stop the parameters that `model.freeze` names from learning, and their batch norms from adapting; how many tensors.
+
+    A frozen batch norm is in evaluation mode: it normalises with the statistics it came with.
+    """
+    names = [name for name, _ in model.named_parameters()]
+    frozen: set[str] = set()
+    for prefix in spec.freeze:
+        chosen = [n for n in names if (not n.startswith(HEAD) if prefix == BACKBONE else n.startswith(prefix))]
+        if not chosen:
+            tops = dict.fromkeys([BACKBONE, *(n.split(".")[0] for n in names)])
+            raise ConfigError(f"model.freeze = {prefix!r} names nothing in the model. {did_you_mean(prefix, tops)}")
+        frozen.update(chosen)
+    for name, parameter in model.named_parameters():
+        if name in frozen:
+            parameter.requires_grad_(False)
+    for name, module in model.named_modules():
+        own = [f"{name}.{n}" for n, _ in module.named_parameters(recurse=False)]
+        if isinstance(module, NORMS) and own and frozen.issuperset(own):
+            module.eval()
+    return len(frozen)

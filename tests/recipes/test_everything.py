@@ -1,0 +1,111 @@
+"""Everything a modern recipe uses, at once: it trains, its parts matter, and it resumes bit for bit."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Done, only_run
+
+MODERN = [
+    "--set", "optim.name=lamb", "--set", "optim.lr=0.01", "--set", "optim.lr_batch=none", "--set", "optim.nesterov=false",
+    "--set", "optim.clip_norm=1.0", "--set", "optim.layer_decay=0.9", "--set", "loss.kind=bce", "--set", "model.drop_path=0.3",
+    "--set", "augment.mixup=0.2", "--set", "augment.cutmix=1.0", "--set", "augment.policy=rand", "--set", "augment.erase=0.5",
+    "--set", "augment.repeats=3", "--set", "augment.start_px=16", "--set", "augment.ramp_epochs=[0, 1]",
+    "--set", "ema.decay=0.9", "--set", "ema.every_steps=3", "--set", "ema.copy_epochs=1", "--set", "data.interpolation=bicubic",
+]  # fmt: skip
+
+
+def _newest(out: Path) -> Path:
+    return sorted((only_run(out) / "checkpoints").glob("step-*"))[-1]
+
+
+@pytest.mark.parametrize("stop", [4, 10, 13])
+def test_a_run_cut_short_ends_as_the_whole_one_does(
+    tiny: list[str], vernier_here: Callable[..., Done], tmp_path: Path, stop: int
+) -> None:
+    """Also across the step at which images grow: ten steps an epoch, 16 pixels in the first and 32 in the second."""
+    whole = vernier_here(
+        "train", "shapes-quick", *tiny, *MODERN, "--epochs", "2", "--out", str(tmp_path / "whole"), "--json"
+    )
+    assert whole.code == 0, whole.err
+    cut = vernier_here("train", "shapes-quick", *tiny, *MODERN, "--epochs", "2", "--max-steps", str(stop))
+    assert cut.code == 0, cut.err
+    resumed = vernier_here(
+        "train", "shapes-quick", *tiny, *MODERN, "--epochs", "2", "--resume", str(only_run(tmp_path / "runs")), "--json"
+    )
+    assert resumed.code == 0, resumed.err
+    assert resumed.json()["result"] == whole.json()["result"]
+    for name in ("model.safetensors", "ema.safetensors", "optimizer.safetensors"):
+        assert (_newest(tmp_path / "runs") / name).read_bytes() == (_newest(tmp_path / "whole") / name).read_bytes(), (
+            name
+        )
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "optim.name=lars", "optim.name=lamb", "optim.clip_norm=0.01", "optim.layer_decay=0.5", "loss.kind=bce",
+        "loss.smoothing_over=others", "model.drop_path=0.5", "model.blurpool=true", "model.unused_outputs=1",
+        "augment.mixup=0.2", "augment.cutmix=1.0", "augment.policy=rand", "augment.policy=trivial-wide", "augment.erase=1.0",
+        "augment.repeats=4", "augment.start_px=16", "data.interpolation=bicubic", "schedule.kind=mlperf",
+        "schedule.warmup_form=stairs",
+    ],
+)  # fmt: skip
+def test_each_setting_changes_what_is_learned(
+    tiny: list[str], vernier_here: Callable[..., Done], tmp_path: Path, setting: str
+) -> None:
+    plain = [
+        *tiny,
+        "--set",
+        "optim.nesterov=false",
+        "--set",
+        "augment.crop=random-resized",
+        "--max-steps",
+        "2",
+        "--train-only",
+        "--json",
+    ]
+    before = vernier_here("train", *plain, "--out", str(tmp_path / "before"))
+    after = vernier_here("train", *plain, "--set", setting, "--out", str(tmp_path / "after"))
+    assert before.code == after.code == 0, after.err
+    one, other = (_newest(tmp_path / part) / "model.safetensors" for part in ("before", "after"))
+    assert one.read_bytes() != other.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["optim.name=adam"], "sgd, lars, lamb"),
+        (["optim.name=lars"], "optim.nesterov is for optim.name = sgd"),
+        (["augment.policy=auto"], "none, trivial-wide, rand"),
+        (["augment.start_px=64"], "larger than data.image_px"),
+        (["augment.start_px=16", "augment.ramp_epochs=[3, 1]"], "must not end before it begins"),
+        (["schedule.kind=list"], "one share more than milestones"),
+        (["loss.bce_threshold=0.2"], "is for loss.kind = bce"),
+        (["augment.repeats=0"], "1 or more"),
+        (["loss.smoothing_over=none"], "all, others"),
+        (["model.freeze=layer1"], "must be a list"),
+    ],
+)
+def test_wrong_settings_say_what_would_work(
+    tiny: list[str], vernier_here: Callable[..., Done], tmp_path: Path, settings: list[str], message: str
+) -> None:
+    done = vernier_here("train", *tiny, *(part for s in settings for part in ("--set", s)))
+    assert done.code == 2, done.err
+    assert message in done.err
+    assert "Traceback" not in done.err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_resolution_of_a_test_can_be_chosen(
+    tiny: list[str], vernier_here: Callable[..., Done], tmp_path: Path
+) -> None:
+    assert vernier_here("train", *tiny, "--max-steps", "3").code == 0
+    run = str(only_run(tmp_path / "runs"))
+    plain = vernier_here("eval", run, "--json").json()
+    larger = vernier_here(
+        "eval", run, "--set", "data.eval_px=48", "--set", "data.eval_short_side_px=56", "--json"
+    ).json()
+    assert larger["samples"] == plain["samples"]
+    assert larger["loss"] != plain["loss"]
