@@ -219,7 +219,8 @@ def test_torchvision_gets_only_what_it_has(
     refused = vernier_here("export", str(trained), "--format", "torchvision", "--out", str(tmp_path / "x.pth"))
     assert refused.code == 2
     assert "stem is for small images" in refused.err
-    done = vernier_here("train", *tiny, "--out", str(tmp_path / "big"), "--model", "resnet18", "--max-steps", "1")
+    big = ["--model", "resnet18", "--set", "model.stem=default", "--out", str(tmp_path / "big")]
+    done = vernier_here("train", *tiny, *big, "--max-steps", "1")
     assert done.code == 0, done.err
     out = tmp_path / "resnet18.pth"
     assert (
@@ -340,6 +341,6 @@ def test_a_finished_run_says_whether_it_agrees(
     assert done.code == 0, done.err
     assert "published  top1 50 +- 0.5 % over 5 run(s) (us): " in done.out
     assert "prediction interval 48.48 to 51.52" in done.out
-    assert "global_batch 64 -> 16" in done.out
+    assert "global_batch 32 -> 16" in done.out
     status = json.loads((only_run(tmp_path / "runs") / "run.json").read_text())
     assert status["summary"]["agreement"]["verdict"] in ("above", "below", "inside")
