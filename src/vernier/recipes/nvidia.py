@@ -96,41 +96,38 @@ def resnet50_250e() -> Recipe:
     )  # fmt: skip
 
 
-def _dgx2(mixed: float, full: float) -> list[Published]:
-    return [
-        Published(mean=mixed, precision="mixed", note="DGX-2V, 2019", source=_SEED),
-        Published(mean=full, precision="fp32", note="DGX-2V, 2019", source=_SEED),
-    ]
+def _dgx2(mixed: tuple[float, float], full: tuple[float, float]) -> list[Published]:
+    return _pair(mixed, full, "DGX-2V, 2019", _SEED, "fp32")
 
 
 def resnet50_50e_4096() -> Recipe:
-    """ResNet-50 v1.5, 50 epochs, batch 4096 and 16 warm-up epochs: 75.80 % (fp16), 76.04 % (fp32); no spread.
+    """ResNet-50 v1.5, 50 epochs, batch 4096 and 16 warm-up epochs: 75.80 +- 0.08 % (fp16), 76.04 +- 0.05 % (fp32).
 
     Source: NVIDIA/DeepLearningExamples, RN50v1.5, May 2019, DGX-2 scripts.
     Hardware and cost: DGX-2, 16 V100 at 12,086 img/s in fp16: about 1.5 hours of steps.
     Command: vernier train nvidia-resnet50-50e-4096 --data IMAGENET
     """
-    return _resnet50("nvidia-resnet50-50e-4096", 50, 4096, *_dgx2(75.80, 76.04))
+    return _resnet50("nvidia-resnet50-50e-4096", 50, 4096, *_dgx2((75.80, 0.08), (76.04, 0.05)))
 
 
 def resnet50_90e_4096() -> Recipe:
-    """ResNet-50 v1.5, 90 epochs, batch 4096 and 16 warm-up epochs: 77.10 % (fp16), 77.23 % (fp32); no spread.
+    """ResNet-50 v1.5, 90 epochs, batch 4096 and 16 warm-up epochs: 77.10 +- 0.06 % (fp16), 77.23 +- 0.04 % (fp32).
 
     Source: NVIDIA/DeepLearningExamples, RN50v1.5, May 2019, DGX-2 scripts.
     Hardware and cost: DGX-2, 16 V100 at 12,086 img/s in fp16: about 2.7 hours of steps.
     Command: vernier train nvidia-resnet50-90e-4096 --data IMAGENET
     """
-    return _resnet50("nvidia-resnet50-90e-4096", 90, 4096, *_dgx2(77.10, 77.23))
+    return _resnet50("nvidia-resnet50-90e-4096", 90, 4096, *_dgx2((77.10, 0.06), (77.23, 0.04)))
 
 
 def resnet50_250e_4096() -> Recipe:
-    """ResNet-50 v1.5, 250 epochs with MixUp, batch 4096 and 16 warm-up epochs: 78.59 % (fp16), 78.46 % (fp32); no spread.
+    """ResNet-50 v1.5, 250 epochs with MixUp, batch 4096, 16 warm-up epochs: 78.59 +- 0.13 % (fp16), 78.46 +- 0.03 % (fp32).
 
     Source: NVIDIA/DeepLearningExamples, RN50v1.5, May 2019, DGX-2 scripts.
     Hardware and cost: DGX-2, 16 V100 at 12,086 img/s in fp16: about 7.4 hours of steps.
     Command: vernier train nvidia-resnet50-250e-4096 --data IMAGENET
     """
-    return _resnet50("nvidia-resnet50-250e-4096", 250, 4096, *_dgx2(78.59, 78.46))
+    return _resnet50("nvidia-resnet50-250e-4096", 250, 4096, *_dgx2((78.59, 0.13), (78.46, 0.03)))
 
 
 def _resnet50_896(name: str, epochs: int, mean: float) -> Recipe:
