@@ -142,6 +142,30 @@ def test_v1_weights_are_not_taken_for_v15(
     assert "photographs say v1" in accepted.json()["notes"][0]
 
 
+def test_weights_are_told_apart_at_any_training_resolution(
+    vernier_here: Callable[..., Done], real_data: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """Fine-tuning at 64 pixels must neither refuse v1 weights in a v1 network nor let them pass as v1.5."""
+    coco = real_data("coco")
+    for split in ("train", "val"):
+        for place, path in enumerate(sorted((coco / "val2017").glob("*.jpg"))[:24]):
+            (tmp_path / "set" / split / f"class{place % 2}").mkdir(parents=True, exist_ok=True)
+            (tmp_path / "set" / split / f"class{place % 2}" / path.name).symlink_to(path)
+    silent = tmp_path / "silent.pth"
+    torch.save(load_file(real_data("resnet50-imagenet") / "resnet50-v1-imagenet.safetensors"), silent)
+    arguments = (
+        "train", "--data", str(tmp_path / "set"), "--out", str(tmp_path / "runs"), "--weights", str(silent), "--reset-head",
+        "--max-steps", "1", "--global-batch", "4", "--train-only", "--freeze", "backbone", "--set", "model.stem=default",
+        "--set", "model.width=none",
+    )  # fmt: skip
+    refused = vernier_here(*arguments, "--model", "resnet50")
+    assert refused.code == 2, refused.err
+    assert "Use resnet50-v1" in refused.err
+    accepted = vernier_here(*arguments, "--model", "resnet50-v1")
+    assert accepted.code == 0, accepted.err
+    assert "photographs say v1 " in accepted.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

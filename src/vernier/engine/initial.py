@@ -1,5 +1,7 @@
 """What a model begins with when it does not begin from chance: anybody's weights, and which of its layers may learn."""
 
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -7,15 +9,17 @@ import torch
 from torch import nn
 
 from vernier.config import Data, Model
-from vernier.data.loader import EvalReader
+from vernier.data.loader import image_at
 from vernier.data.sources import ArraySource, FolderSource
-from vernier.data.transforms import Normalizer
+from vernier.data.transforms import EvalTransform, Normalizer
 from vernier.errors import ConfigError, did_you_mean
 from vernier.models import weights
 from vernier.models.resnet import ResNet
 from vernier.optim.groups import NORMS
 
 PHOTOGRAPHS = 16  # twice what telling v1 from v1.5 needs
+_PROBED = 3 * PHOTOGRAPHS
+_SMALLEST_PX = 160  # what is blown up is smooth, and smooth images mislead the check
 BACKBONE = "backbone"
 HEAD = "fc."
 
@@ -43,18 +47,24 @@ def describe_weights(path: str, report: weights.Report) -> str:
 def photographs_for_check(
     model: nn.Module, source: ArraySource | FolderSource, data: Data, place: torch.device
 ) -> torch.Tensor | None:
-    """Evaluation images spread over a set, by which weights can tell v1 from v1.5; None where that is no question.
+    """Photographs spread over a set, by which weights can tell v1 from v1.5; None where that is no question or no help.
 
-    Only for bottleneck networks that have a twin, and sets of image files with at least eight of them.
+    Only for bottleneck networks that have a twin, and sets of image files with at least eight large enough. Always at
+    224 pixels, whatever the recipe trains at: an ImageNet v1 network looks like v1.5 on images of 64 pixels.
     """
     if not isinstance(model, ResNet) or model.arch.block != "bottleneck" or model.arch.groups > 1:
         return None
     if isinstance(source, ArraySource) or len(source) < weights.MIN_PHOTOGRAPHS:
         return None
-    reader = EvalReader(source, data)
-    chosen = np.unique(np.linspace(0, len(source) - 1, PHOTOGRAPHS).astype(np.int64))
-    pixels = np.empty((len(chosen), *reader.shape), dtype=np.uint8)
-    reader.fill(0, chosen, pixels)
+    probed = np.unique(np.linspace(0, len(source) - 1, _PROBED).astype(np.int64))
+    images = (image_at(source, int(index)) for index in probed)
+    large = list(islice((image for image in images if min(image.shape[:2]) >= _SMALLEST_PX), PHOTOGRAPHS))
+    if len(large) < weights.MIN_PHOTOGRAPHS:
+        return None
+    at_224 = replace(data, eval_px=224, eval_short_side_px=256)
+    pixels = np.empty((len(large), 224, 224, source.channels), dtype=np.uint8)
+    for image, out in zip(large, pixels, strict=True):
+        EvalTransform(at_224)(image, out)
     return Normalizer(data, place)(torch.from_numpy(pixels).permute(0, 3, 1, 2).to(place)).cpu()
 
 
