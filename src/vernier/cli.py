@@ -88,6 +88,7 @@ def train(
     lr: Number = None,
     seed: Whole = None,
     workers: Whole = None,
+    max_bad_images: Annotated[str | None, _pathlike("N|SHARE%")] = None,
     max_steps: Whole = None,
     max_eval_steps: Whole = None,
     train_only: bool = False,
@@ -114,6 +115,7 @@ def train(
         lr: Peak learning rate at the recipe's batch.
         seed: Initial weights, order and augmentation.
         workers: Loader threads per process.
+        max_bad_images: How many unreadable images to replace before giving up, e.g. 20 or 0.1% of the set.
         max_steps: Stop after this many steps; the schedule stays.
         max_eval_steps: Evaluate on this many batches only.
         train_only: Do not evaluate.
@@ -125,7 +127,8 @@ def train(
     flags = {
         "data.source": data, "machine.device": device, "machine.procs": procs, "machine.precision": precision, "machine.mode": mode,
         "model.name": model, "global_batch": global_batch, "schedule.epochs": epochs, "optim.lr": lr, "seed": seed,
-        "machine.workers": workers, "limits.max_steps": max_steps, "limits.max_eval_steps": max_eval_steps,
+        "machine.workers": workers, "data.max_bad_images": max_bad_images,
+        "limits.max_steps": max_steps, "limits.max_eval_steps": max_eval_steps,
         "eval.every_epochs": 0 if train_only else None,
     }  # fmt: skip
     chosen = _apply(_starting_config(recipe, config, resume), flags, settings)

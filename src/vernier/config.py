@@ -54,6 +54,12 @@ class Data:
     eval_short_side_px: int = option(256, "evaluation: short side before the centre crop", low=8, high=8192)
     mean: tuple[float, ...] = option((0.485, 0.456, 0.406), "per channel, images in 0..1")
     std: tuple[float, ...] = option((0.229, 0.224, 0.225), "per channel, images in 0..1")
+    val_share: float = option(
+        0.1, "a folder without train/ and val/: share of every class for validation", above=0, high=0.9
+    )
+    max_bad_images: str = option(
+        "0.1%", "unreadable images a set may have, as a number or a share, before the run stops"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,9 +15,11 @@ import numpy.typing as npt
 import torch
 
 from vernier.config import Augment, Data
+from vernier.data.bad import BadImages, parse_limit, substitutes
 from vernier.data.chance import key, uniform
-from vernier.data.decode import BadImage, decode
-from vernier.data.sources import ArraySource, FolderSource
+from vernier.data.decode import BadImage
+from vernier.data.sources import ArraySource, Source
+from vernier.data.sources.base import Labels
 from vernier.data.transforms import DRAWS, EvalTransform, TrainTransform, pad_crop_flip_many
 from vernier.errors import ConfigError, RunFailed
 from vernier.measure.clock import now_s
@@ -42,7 +44,7 @@ class Batch:
 
 
 class Reader(Protocol):
-    """Fills rows of a buffer with the images of given samples."""
+    """Fills rows of a buffer with the images of given samples; where it took another sample, it changes the index."""
 
     shape: tuple[int, int, int]
 
@@ -52,12 +54,14 @@ class Reader(Protocol):
 class TrainReader:
     """Augmented training images."""
 
-    def __init__(self, source: ArraySource | FolderSource, data: Data, augment: Augment, seed: int) -> None:
+    def __init__(self, source: Source, data: Data, augment: Augment, seed: int) -> None:
         self._source, self._augment, self._seed = source, augment, seed
+        self.bad = BadImages(parse_limit(data.max_bad_images, len(source)), len(source))
         self._transform = TrainTransform(data, augment)
         self.shape = (data.image_px, data.image_px, source.channels)
         small = isinstance(source, ArraySource) and source.images.shape[1:3] == (data.image_px, data.image_px)
         self._all_at_once = small and augment.crop != "random-resized"
+        self._open = source.picture if augment.crop == "random-resized" else source.image
 
     def fill(self, epoch: int, indices: Indices, out: Pixels) -> None:
         rows = uniform(key(_STREAM_AUGMENT, self._seed, epoch), indices, DRAWS)
@@ -65,44 +69,52 @@ class TrainReader:
             assert isinstance(self._source, ArraySource)
             pad_crop_flip_many(self._source.images[indices], rows, self._augment, out)
             return
-        for place, index in enumerate(indices):
-            self._transform(image_at(self._source, int(index)), rows[place], out[place])
+        for place, index in enumerate(indices.tolist()):
+            try:
+                self._transform(self._open(index), rows[place], out[place])
+            except (BadImage, OSError) as error:
+                indices[place] = self._substitute(index, error, rows[place], out[place])
+
+    def _substitute(self, index: int, error: Exception, row: npt.NDArray[np.float64], out: Pixels) -> int:
+        """Fill the place of a bad image with another one, and say which."""
+        self.bad.report(index, self._source.describe(index), str(error))
+        for other in substitutes(index, len(self._source)):
+            try:
+                self._transform(self._open(other), row, out)
+                return other
+            except (BadImage, OSError) as also_bad:
+                self.bad.report(other, self._source.describe(other), str(also_bad))
+        raise RunFailed(f"No image that can be read was found to stand in for {self._source.describe(index)}.")
 
 
 class EvalReader:
     """Evaluation images; the epoch plays no part."""
 
-    def __init__(self, source: ArraySource | FolderSource, data: Data) -> None:
+    def __init__(self, source: Source, data: Data) -> None:
         if data.eval_short_side_px < data.eval_px:
             raise ConfigError(
                 f"data.eval_short_side_px = {data.eval_short_side_px} is smaller than data.eval_px = {data.eval_px}: "
                 "there would be nothing to crop from. Raise the first or lower the second."
             )
         self._source = source
+        self.bad = BadImages(parse_limit(data.max_bad_images, len(source)), len(source))
         self._transform = EvalTransform(data)
         self.shape = (data.eval_px, data.eval_px, source.channels)
 
     def fill(self, epoch: int, indices: Indices, out: Pixels) -> None:
-        for place, index in enumerate(indices):
-            self._transform(image_at(self._source, int(index)), out[place])
-
-
-def image_at(source: ArraySource | FolderSource, index: int) -> Pixels:
-    """One decoded image; a bad file is named."""
-    if isinstance(source, ArraySource):
-        image: Pixels = source.images[index]
-        return image
-    try:
-        return decode(source.read(index))
-    except (BadImage, OSError) as error:
-        raise RunFailed(f"Cannot read the image {source.describe(index)}: {error}.") from None
+        for place, index in enumerate(indices.tolist()):
+            try:
+                self._transform(self._source.image(index), out[place])
+            except (BadImage, OSError) as error:
+                self.bad.report(index, self._source.describe(index), str(error))
+                out[place] = 0
 
 
 class Loader:
     """Runs a reader ahead of the consumer, `prefetch` batches deep. Memory: (prefetch + 2) batches, whatever the workers."""
 
-    def __init__(self, reader: Reader, labels: Indices, *, batch: int, workers: int, prefetch: int) -> None:
-        self._reader, self._labels, self._prefetch = reader, torch.from_numpy(labels), prefetch
+    def __init__(self, reader: Reader, labels: Labels, *, batch: int, workers: int, prefetch: int) -> None:
+        self._reader, self._labels, self._prefetch = reader, labels, prefetch
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="vernier-loader")
         self._buffers = [torch.empty((batch, *reader.shape), dtype=torch.uint8) for _ in range(prefetch + 2)]
 
@@ -122,7 +134,8 @@ class Loader:
                 start = now_s()
                 for job in jobs:
                     job.result()
-                yield Batch(buffer.permute(0, 3, 1, 2), self._labels[torch.from_numpy(indices)], now_s() - start)
+                labels = torch.from_numpy(np.asarray(self._labels[indices], dtype=np.int64))
+                yield Batch(buffer.permute(0, 3, 1, 2), labels, now_s() - start)
         finally:
             unfinished = [job for _, _, jobs in waiting for job in jobs if not job.cancel()]
             wait(unfinished)  # the buffers are about to serve somebody else
@@ -132,6 +145,7 @@ class Loader:
     ) -> tuple[torch.Tensor, Indices, list[Future[None]]]:
         target = buffer[: len(indices)]
         pixels = target.numpy()
+        indices = np.array(indices)  # the reader may change them
         chunk = max(1, min(_CHUNK, -(-len(indices) // 2)))
         jobs = [
             self._pool.submit(self._reader.fill, epoch, indices[at : at + chunk], pixels[at : at + chunk])

@@ -72,7 +72,7 @@ def evaluate_trained(
     if data is not None:
         config = replace(config, recipe=replace(config.recipe, data=replace(config.recipe.data, source=data)))
     config = replace(config, limits=replace(config.limits, max_eval_steps=max_eval_steps))
-    source = open_split(config.recipe.data.source, "val")
+    source = open_split(config.recipe.data.source, "val", val_share=config.recipe.data.val_share)
     if len(source.classes) != len(trained.classes):
         raise ConfigError(
             f"The model knows {len(trained.classes)} classes, the data has {len(source.classes)}. Use data with the same classes."
@@ -90,6 +90,7 @@ def evaluate_trained(
         "images_per_s_total": score.samples / seconds,
         "data": config.recipe.data.source,
         "exact": max_eval_steps is None,
+        "bad_images": [bad.path for bad in evaluator.bad.found()],
         "averaged": trained.averaged,
         "weights": trained.origin,
         "step": trained.step,

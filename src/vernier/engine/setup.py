@@ -7,9 +7,10 @@ import torch
 from torch import nn
 
 from vernier.config import Config, Derived, derive
+from vernier.data.bad import BadImages
 from vernier.data.loader import EvalReader, Loader, TrainReader
 from vernier.data.order import EvalOrder, TrainOrder
-from vernier.data.sources import ArraySource, FolderSource, open_split
+from vernier.data.sources import Source, open_split
 from vernier.data.transforms import Normalizer
 from vernier.devices import Device, resolve
 from vernier.engine.evaluate import Evaluator
@@ -18,8 +19,6 @@ from vernier.errors import ConfigError
 from vernier.models import build
 from vernier.optim.ema import WeightAverage
 from vernier.optim.sgd import build_optimizer
-
-AnySource = ArraySource | FolderSource
 
 
 @dataclass
@@ -30,15 +29,20 @@ class Job:
     derived: Derived
     device: Device
     threads: int
-    train_source: AnySource
-    val_source: AnySource | None
+    train_source: Source
+    val_source: Source | None
     model: nn.Module
     optimizer: torch.optim.Optimizer
     average: WeightAverage | None
     step: TrainStep
     order: TrainOrder
     loader: Loader
+    bad: BadImages
     evaluator: Evaluator | None
+
+    def bad_images(self) -> list[BadImages]:
+        """Those of training, and those of validation."""
+        return [self.bad] if self.evaluator is None else [self.bad, self.evaluator.bad]
 
     def close(self) -> None:
         self.loader.close()
@@ -51,8 +55,9 @@ def prepare(config: Config) -> Job:
     recipe, machine = config.recipe, config.machine
     device, threads = prepare_device(config)
     place = device.torch_device(0)
-    train_source = open_split(recipe.data.source, "train")
-    val_source = open_split(recipe.data.source, "val") if recipe.eval.every_epochs > 0 else None
+    train_source = open_split(recipe.data.source, "train", val_share=recipe.data.val_share)
+    wants_val = recipe.eval.every_epochs > 0
+    val_source = open_split(recipe.data.source, "val", val_share=recipe.data.val_share) if wants_val else None
     if val_source is not None and val_source.classes != train_source.classes:
         raise ConfigError(_class_mismatch(train_source.classes, val_source.classes))
     derived = derive(config, train_samples=len(train_source))
@@ -79,7 +84,7 @@ def prepare(config: Config) -> Job:
     )
     return Job(
         config=config, derived=derived, device=device, threads=threads, train_source=train_source, val_source=val_source,
-        model=model, optimizer=optimizer, average=average, step=step, order=order, loader=loader,
+        model=model, optimizer=optimizer, average=average, step=step, order=order, loader=loader, bad=reader.bad,
         evaluator=None if val_source is None else build_evaluator(config, val_source, device),
     )  # fmt: skip
 
@@ -97,7 +102,7 @@ def prepare_device(config: Config) -> tuple[Device, int]:
     return device, threads
 
 
-def model_for(config: Config, source: AnySource, place: torch.device) -> nn.Module:
+def model_for(config: Config, source: Source, place: torch.device) -> nn.Module:
     """The recipe's network with the data's classes and channels."""
     recipe, classes = config.recipe, len(source.classes)
     wanted = recipe.model.num_classes
@@ -131,11 +136,11 @@ def make_model(config: Config, classes: int, channels: int, place: torch.device)
     return model.to(device=place, memory_format=layout)  # type: ignore[call-overload, no-any-return]
 
 
-def build_evaluator(config: Config, source: AnySource, device: Device) -> Evaluator:
+def build_evaluator(config: Config, source: Source, device: Device) -> Evaluator:
     machine, place = config.machine, device.torch_device(0)
     order = EvalOrder(samples=len(source), batch=machine.eval_batch, max_batches=config.limits.max_eval_steps)
     return Evaluator(
-        EvalReader(source, config.recipe.data), torch.from_numpy(source.labels), order, Normalizer(config.recipe.data, place), place,
+        EvalReader(source, config.recipe.data), source.labels, order, Normalizer(config.recipe.data, place), place,
         workers=machine.workers, prefetch=machine.prefetch,
     )  # fmt: skip
 

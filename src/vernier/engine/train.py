@@ -128,8 +128,14 @@ class Training:
             samples=len(losses) * self.job.config.recipe.global_batch, step_s=window.step_s, wait_s=window.wait_s,
         )  # fmt: skip
         window.clear()
+        self._report_bad_images()
         if progress.step % derived.steps_per_epoch == 0:
             self.observers.emit("epoch", step=progress.step, epoch=progress.step // derived.steps_per_epoch)
+
+    def _report_bad_images(self) -> None:
+        for bad in (b for kind in self.job.bad_images() for b in kind.untold()):
+            message = f"bad image {bad.path}: {bad.reason}"
+            self.observers.emit("warning", step=self.progress.step, message=message)
 
     def _diverged(self, step: int, what: str, value: str) -> str:
         kept = self.run.newest_checkpoint()
@@ -177,6 +183,7 @@ class Training:
             "eval", step=progress.step, epoch=progress.step / self.job.derived.steps_per_epoch, best=better,
             seconds=now_s() - start, **progress.result,
         )  # fmt: skip
+        self._report_bad_images()
         if better and self.job.config.checkpoint.keep_best:
             self.save()
 
@@ -321,6 +328,7 @@ def _close(session: Training, status: Literal["finished", "stopped"]) -> Outcome
         "best": {"step": progress.best_step, "top1": progress.best_value} if progress.best_step else None,
         "reached_target": progress.reached_target,
         "spent_s": session.watch.spent(),
+        "bad_images": [asdict(bad) for kind in job.bad_images() for bad in kind.found()],
         "training": summarize_training(
             run.read_events(), global_batch=job.config.recipe.global_batch, devices=job.derived.world
         ),
