@@ -42,15 +42,19 @@ def check(encoded: bytes) -> Image:
 
 
 def _decode(encoded: bytes, *, strict: bool) -> Image:
-    if encoded[:2] == SOI:
-        try:
-            height, width, colorspace, _ = simplejpeg.decode_jpeg_header(encoded)
-            refuse_bomb(width, height)
-            if colorspace not in ("CMYK", "YCCK"):
-                return _pixels(encoded, strict=strict)
-        except ValueError as error:
-            raise BadImage(str(error)) from None
-    return _decode_with_pillow(encoded)
+    if encoded[:2] != SOI:
+        return _decode_with_pillow(encoded)
+    try:
+        height, width, colorspace, _ = simplejpeg.decode_jpeg_header(encoded)
+    except ValueError:  # also what libjpeg-turbo's interface has no name for, such as unusual subsampling
+        return _decode_with_pillow(encoded)
+    refuse_bomb(width, height)
+    if colorspace in ("CMYK", "YCCK"):
+        return _decode_with_pillow(encoded)
+    try:
+        return _pixels(encoded, strict=strict)
+    except ValueError as error:
+        raise BadImage(str(error)) from None
 
 
 def _pixels(encoded: bytes | bytearray, *, strict: bool) -> Image:
@@ -120,8 +124,8 @@ class _TrimmedJpeg:
         stream = trimmed(self._encoded, self._header, rows.stop)
         try:
             return _pixels(stream, strict=False)[rows, columns]
-        except ValueError as error:
-            raise BadImage(str(error)) from None
+        except ValueError:
+            return decode(self._encoded)[rows, columns]
 
 
 class ByteRanges(Protocol):

@@ -35,6 +35,10 @@ class Source(ABC):
     def describe(self, index: int) -> str:
         """The sample's name for messages: a path, or a position in a file."""
 
+    def name(self, index: int) -> str:
+        """A short name to keep with the sample when it is written elsewhere."""
+        return f"{index:08d}"
+
     @abstractmethod
     def fingerprint(self) -> str:
         """Changes when the samples, their order or their classes do (not when only pixels do)."""

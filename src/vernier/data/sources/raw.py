@@ -41,7 +41,7 @@ class RawSource(Source):
         self._places = list(
             zip(columns["offset"].tolist(), columns["height"].tolist(), columns["width"].tolist(), strict=True)
         )
-        self._pixels = np.memmap(path, np.uint8, "r").view(np.ndarray)
+        self._pixels = np.memmap(path, np.uint8, "c").view(np.ndarray)  # "c": torch wants memory it may write to
 
     def __len__(self) -> int:
         return len(self.labels)
