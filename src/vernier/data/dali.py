@@ -36,15 +36,18 @@ def train_pipeline(
     return built
 
 
-def decode_whole(paths: list[str]) -> Any:
-    """The images as DALI decodes them, one at a time."""
+def decode_bytes(encoded: list[bytes]) -> list[Any]:
+    """Images as DALI decodes them."""
+    import numpy as np
+
     fn, types, pipeline_def = _modules()
 
-    @pipeline_def(batch_size=1, num_threads=1, device_id=None)  # type: ignore[untyped-decorator]
+    @pipeline_def(batch_size=len(encoded), num_threads=1, device_id=None)  # type: ignore[untyped-decorator]
     def pipeline() -> Any:
-        encoded, _ = fn.readers.file(files=paths)
-        return fn.decoders.image(encoded, device="cpu", output_type=types.RGB)
+        files = fn.external_source(lambda: [np.frombuffer(e, np.uint8) for e in encoded], dtype=types.UINT8)
+        return fn.decoders.image(files, device="cpu", output_type=types.RGB)
 
     built = pipeline()
     built.build()
-    return (built.run()[0].at(0) for _ in paths)
+    (images,) = built.run()
+    return [images.at(i) for i in range(len(encoded))]

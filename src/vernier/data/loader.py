@@ -18,7 +18,7 @@ from vernier.config import Augment, Data
 from vernier.data.bad import BadImages, parse_limit, substitutes
 from vernier.data.chance import key, uniform
 from vernier.data.decode import BadImage
-from vernier.data.sources import ArraySource, Source
+from vernier.data.sources import ArraySource, Source, SyntheticSource
 from vernier.data.sources.base import Labels
 from vernier.data.transforms import DRAWS, EvalTransform, TrainTransform, pad_crop_flip_many
 from vernier.errors import ConfigError, RunFailed
@@ -64,6 +64,9 @@ class TrainReader:
         self._open = source.picture if augment.crop == "random-resized" else source.image
 
     def fill(self, epoch: int, indices: Indices, out: Pixels) -> None:
+        if isinstance(self._source, SyntheticSource):
+            self._source.fill(indices, out)
+            return
         rows = uniform(key(_STREAM_AUGMENT, self._seed, epoch), indices, DRAWS)
         if self._all_at_once:
             assert isinstance(self._source, ArraySource)
@@ -102,6 +105,9 @@ class EvalReader:
         self.shape = (data.eval_px, data.eval_px, source.channels)
 
     def fill(self, epoch: int, indices: Indices, out: Pixels) -> None:
+        if isinstance(self._source, SyntheticSource):
+            self._source.fill(indices, out)
+            return
         for place, index in enumerate(indices.tolist()):
             try:
                 self._transform(self._source.image(index), out[place])
