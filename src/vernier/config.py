@@ -158,6 +158,9 @@ class Machine:
     eval_batch: int = option(256, "images per evaluation step", low=1)
     workers: int = option(2, "loader threads per process", low=1, high=256)
     prefetch: int = option(3, "batches prepared ahead", low=1, high=64)
+    cache_share: float = option(
+        0.25, "keep decoded images when all fit into this share of free memory; 0: never", low=0, high=0.9
+    )
     threads: int | None = option(None, "compute threads per process; left out: all cores shared evenly", low=1)
     channels_last: bool = option(True, "memory layout of images and weights")
 

@@ -2,12 +2,14 @@
 
 import os
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
 
 from vernier.config import Config, Derived, derive
 from vernier.data.bad import BadImages
+from vernier.data.cache import cached
 from vernier.data.loader import EvalReader, Loader, TrainReader
 from vernier.data.order import EvalOrder, TrainOrder
 from vernier.data.sources import Source, open_split
@@ -38,6 +40,8 @@ class Job:
     order: TrainOrder
     loader: Loader
     bad: BadImages
+    loading: dict[str, Any]
+    """How images are read: recorded with the run."""
     evaluator: Evaluator | None
 
     def bad_images(self) -> list[BadImages]:
@@ -69,7 +73,8 @@ def prepare(config: Config) -> Job:
         samples=len(train_source), seed=recipe.seed, global_batch=recipe.global_batch,
         accumulation=derived.accumulation, world=derived.world,
     )  # fmt: skip
-    reader = TrainReader(train_source, recipe.data, recipe.augment, recipe.seed)
+    kept, cache = cached(train_source, machine.cache_share, derived.world)
+    reader = TrainReader(kept, recipe.data, recipe.augment, recipe.seed)
     loader = Loader(
         reader, train_source.labels, batch=derived.process_batch, workers=machine.workers, prefetch=machine.prefetch
     )
@@ -84,9 +89,20 @@ def prepare(config: Config) -> Job:
     )
     return Job(
         config=config, derived=derived, device=device, threads=threads, train_source=train_source, val_source=val_source,
-        model=model, optimizer=optimizer, average=average, step=step, order=order, loader=loader, bad=reader.bad,
+        model=model, optimizer=optimizer, average=average, step=step, order=order, loader=loader,
+        bad=reader.bad, loading=loading_facts(train_source, cache),
         evaluator=None if val_source is None else build_evaluator(config, val_source, device),
     )  # fmt: skip
+
+
+def loading_facts(source: Source, cache: dict[str, Any]) -> dict[str, Any]:
+    """The decoder and the resize kernel, which decide about pixels, and the cache, which does not."""
+    return {
+        "backend": "native",
+        "source": type(source).__name__,
+        "resize": "torch antialiased bilinear, uint8",
+        **cache,
+    }
 
 
 def prepare_device(config: Config) -> tuple[Device, int]:
@@ -138,9 +154,10 @@ def make_model(config: Config, classes: int, channels: int, place: torch.device)
 
 def build_evaluator(config: Config, source: Source, device: Device) -> Evaluator:
     machine, place = config.machine, device.torch_device(0)
+    kept, _ = cached(source, machine.cache_share / 2, machine.procs)
     order = EvalOrder(samples=len(source), batch=machine.eval_batch, max_batches=config.limits.max_eval_steps)
     return Evaluator(
-        EvalReader(source, config.recipe.data), source.labels, order, Normalizer(config.recipe.data, place), place,
+        EvalReader(kept, config.recipe.data), source.labels, order, Normalizer(config.recipe.data, place), place,
         workers=machine.workers, prefetch=machine.prefetch,
     )  # fmt: skip
 

@@ -314,7 +314,7 @@ def _announce(job: Job, run: RunDir, observers: Observers, resume: ResumePoint |
         parameters=sum(p.numel() for p in job.model.parameters()), device=job.device.name, threads=job.threads,
         precision=job.config.machine.precision, mode=job.config.machine.mode, seed=recipe.seed, epochs=recipe.schedule.epochs,
         train_samples=len(job.train_source), val_samples=len(job.val_source) if job.val_source is not None else 0,
-        classes=len(job.train_source.classes), global_batch=recipe.global_batch, workers=job.config.machine.workers,
+        classes=len(job.train_source.classes), global_batch=recipe.global_batch, workers=job.config.machine.workers, loading=job.loading,
         resumed_from=resume.checkpoint.step if resume else None, **asdict(derived),
     )  # fmt: skip
 
