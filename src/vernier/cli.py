@@ -115,6 +115,7 @@ def train(
     reset_head: bool = False,
     freeze: FreezeFlag = (),
     workers: Whole = None,
+    max_bad_images: Annotated[str | None, _pathlike("N|SHARE%")] = None,
     max_steps: Whole = None,
     max_eval_steps: Whole = None,
     train_only: bool = False,
@@ -144,6 +145,7 @@ def train(
         weights: Start from these weights: safetensors or torch file, names as in torchvision, timm, NVIDIA's or Habana's.
         reset_head: Start a new classifier on top of them, for other classes.
         workers: Loader threads per process.
+        max_bad_images: How many unreadable images to replace before giving up, e.g. 20 or 0.1% of the set.
         max_steps: Stop after this many steps; the schedule stays.
         max_eval_steps: Evaluate on this many batches only.
         train_only: Do not evaluate.
@@ -157,7 +159,8 @@ def train(
     flags = {
         "data.source": data, "machine.device": device, "machine.procs": procs, "machine.precision": precision, "machine.mode": mode,
         "model.name": model, "global_batch": global_batch, "schedule.epochs": epochs, "optim.lr": lr, "seed": seed,
-        "machine.workers": workers, "limits.max_steps": max_steps, "limits.max_eval_steps": max_eval_steps,
+        "machine.workers": workers, "data.max_bad_images": max_bad_images,
+        "limits.max_steps": max_steps, "limits.max_eval_steps": max_eval_steps,
         "eval.every_epochs": 0 if train_only else None, "model.weights": weights, "model.reset_head": reset_head or None,
         "model.freeze": freeze or None,
     }  # fmt: skip
@@ -389,40 +392,41 @@ def doctor(*, json: JsonFlag = False) -> int:
     return EXIT_DONE
 
 
-def data(
-    action: Positional[Literal["make"]],
-    name: Positional[Literal["shapes"]] = "shapes",
+def bench(
+    what: Positional[Literal["data"]],
     /,
     *,
-    out: Annotated[str | None, _pathlike("DIR")] = None,
-    kind: Literal["classify", "detect"] = "classify",
-    train: Whole = None,
-    val: Whole = None,
-    size_px: Whole = None,
-    seed: int = 0,
+    data: Annotated[str, _pathlike("PATH")],
+    against: Annotated[tuple[Literal["pillow", "dali"], ...], arg(metavar="pillow|dali ...")] = (),
+    workers: int = 1,
+    rounds: int = 10,
+    images: int = 500,
+    image_px: int = 224,
     json: JsonFlag = False,
 ) -> int:
-    """Make the built-in data set: rendered shapes as JPEG files, one folder per class, with boxes.
+    """Measure how fast images become training batches (RandomResizedCrop, flip), beside other loaders on the same cores.
 
     Args:
-        action: make.
-        name: shapes.
-        out: Where to put it; left out: Vernier's cache.
-        kind: One object per image, or several with boxes for detection.
-        train: Training images.
-        val: Validation images.
-        size_px: Side of an image.
-        seed: Another seed, another set.
+        what: data.
+        data: What to read: an image folder, shards or raw; the others read image folders only.
+        against: Other loaders to take turns with.
+        workers: Threads, or processes where a loader uses those.
+        rounds: Turns each loader gets.
+        images: Images a turn.
+        image_px: Side of a training image.
     """
-    from vernier.data import shapes
+    from vernier.data.bench import compare, folder_contenders, report
 
-    given = {k: v for k, v in {"train": train, "val": val, "size_px": size_px}.items() if v is not None}
-    spec = shapes.ShapesSpec(kind=kind, seed=seed, **given)
-    path = shapes.make(Path(out), spec) if out else shapes.cached(spec)
+    named, pairs = folder_contenders(Path(data), workers, against, image_px)
+    found = report(compare(named, rounds=rounds, images=images), pairs)
     if json:
-        _print_json({"path": str(path)})
-    else:
-        sys.stdout.write(f"{path}\n")
+        _print_json(found)
+        return EXIT_DONE
+    _print_rows(found["contenders"], False)
+    if found["ratios"]:
+        _print_rows(
+            [{k: round(v, 3) if isinstance(v, float) else v for k, v in r.items()} for r in found["ratios"]], False
+        )
     return EXIT_DONE
 
 
@@ -452,9 +456,28 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "export": export,
     "recipes": recipes,
     "models": models,
-    "data": data,
+    "bench": bench,
     "doctor": doctor,
 }
+
+
+def data() -> int:
+    """Make, prepare, verify, inspect or fetch data sets: vernier data --help lists the actions."""
+    raise ConfigError("Which action? vernier data make, prepare, verify, inspect or get; vernier data --help explains.")
+
+
+def _app(arguments: list[str]) -> tuple[tyro.extras.SubcommandApp, list[str], str]:
+    """The commands that the arguments are meant for, and the arguments left."""
+    app = tyro.extras.SubcommandApp()
+    if arguments[0] == "data" and len(arguments) > 1:
+        from vernier import cli_data
+
+        for name, function in cli_data.COMMANDS.items():
+            app.command(name=name)(function)
+        return app, arguments[1:], "vernier data"
+    for name, function in {**COMMANDS, "data": data}.items():
+        app.command(name=name)(function)
+    return app, arguments, "vernier"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -470,14 +493,14 @@ def main(arguments: list[str] | None = None) -> int:
         return EXIT_DONE
     # Threads that spin while they wait make training many times slower when anything else uses the cores.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    app = tyro.extras.SubcommandApp()
-    for name, function in COMMANDS.items():
-        app.command(name=name)(function)
+    app, rest, prog = _app(arguments)
     try:
         code: int = app.cli(
-            args=arguments,
-            prog="vernier",
-            description="Train, evaluate and measure vision models.",
+            args=rest,
+            prog=prog,
+            description="Make, prepare and check data sets."
+            if rest is not arguments
+            else "Train, evaluate and measure vision models.",
             config=(OmitArgPrefixes,),
             sort_subcommands=False,
         )

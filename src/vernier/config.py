@@ -63,6 +63,12 @@ class Data:
         (0.229, 0.224, 0.225), "per channel, images in 0..1; 1/255: mean only, as TensorFlow"
     )
     interpolation: Literal["bilinear", "bicubic"] = option("bilinear", "antialiased resizing, training and evaluation")
+    val_share: float = option(
+        0.1, "a folder without train/ and val/: share of every class for validation", above=0, high=0.9
+    )
+    max_bad_images: str = option(
+        "0.1%", "unreadable images a set may have, as a number or a share, before the run stops"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,6 +212,9 @@ class Machine:
     eval_batch: int = option(256, "images per evaluation step", low=1)
     workers: int = option(2, "loader threads per process", low=1, high=256)
     prefetch: int = option(3, "batches prepared ahead", low=1, high=64)
+    cache_share: float = option(
+        0.25, "keep decoded images when all fit into this share of free memory; 0: never", low=0, high=0.9
+    )
     threads: int | None = option(None, "compute threads per process; left out: all cores shared evenly", low=1)
     channels_last: bool = option(True, "memory layout of images and weights")
 

@@ -1,14 +1,18 @@
+import shutil
 import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from vernier.config import Augment, Data
 from vernier.data.loader import EvalReader, Loader, TrainReader
 from vernier.data.order import TrainOrder
-from vernier.data.sources import open_split
+from vernier.data.pack import pack_raw, pack_shards
+from vernier.data.sources import EncodedSource, open_split
 from vernier.errors import ConfigError, RunFailed
 
 
@@ -47,6 +51,29 @@ def test_processes_split_the_same_stream(shapes: Path, world: int) -> None:
 def test_a_stream_can_begin_anywhere(shapes: Path, start: int) -> None:
     whole, rest = _stream(shapes, workers=2), _stream(shapes, workers=2, start=start)
     assert all(torch.equal(a, b) for a, b in zip(whole[start:], rest, strict=True))
+
+
+@pytest.fixture(scope="module")
+def packed(shapes: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The shapes as shards (with restart segments where jpegtran is) and decoded, with a folder beside them."""
+    out = tmp_path_factory.mktemp("packed")
+    source = open_split(str(shapes), "train")
+    assert isinstance(source, EncodedSource)
+    pack_shards(source, out / "shards", "train", shard_bytes=60_000, restarts=bool(shutil.which("jpegtran")), workers=2)
+    pack_raw(source, out / "raw", "train", short_side_px=28, workers=2)
+    (out / "folder").symlink_to(shapes)
+    return out
+
+
+@pytest.mark.parametrize("name", ["folder", "shards", "raw"])
+@given(workers=st.integers(1, 4), world=st.sampled_from([1, 2, 3]), start=st.integers(0, 25))
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_source_gives_one_stream_for_any_workers_processes_and_start(
+    packed: Path, name: str, workers: int, world: int, start: int
+) -> None:
+    alone = _stream(packed / name, workers=1)
+    parts = [_stream(packed / name, workers=workers, world=world, rank=r, start=start) for r in range(world)]
+    assert all(torch.equal(a, torch.cat(p)) for a, p in zip(alone[start:], zip(*parts, strict=True), strict=True))
 
 
 def test_epochs_are_augmented_differently(shapes: Path) -> None:

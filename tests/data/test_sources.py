@@ -1,4 +1,5 @@
 import gzip
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 from PIL import Image
 
 from vernier.data.sources import FolderSource, open_split, read_idx
+from vernier.data.sources import folder as folder_module
 from vernier.errors import ConfigError
 
 
@@ -102,3 +104,39 @@ def test_real_cifar10_test_batch(real_data: Callable[[str], Path]) -> None:
     source = open_split(str(real_data("cifar10")), "val")
     assert (len(source), source.channels) == (10_000, 3)
     assert np.bincount(source.labels).tolist() == [1000] * 10
+
+
+def test_one_folder_is_divided_by_name_the_same_way_every_time(tmp_path: Path) -> None:
+    for i in range(40):
+        _picture(tmp_path / "ab"[i % 2] / f"{i}.png")
+    train, val = open_split(str(tmp_path), "train"), open_split(str(tmp_path), "val")
+    names = [{s.describe(i) for i in range(len(s))} for s in (train, val)]
+    assert (len(train), len(val)) == (36, 4)
+    assert not names[0] & names[1]
+    assert np.bincount(val.all_labels()).tolist() == [2, 2]
+    before = {val.describe(i) for i in range(4)}
+    assert {open_split(str(tmp_path), "val").describe(i) for i in range(4)} == before
+    assert len(open_split(str(tmp_path), "val", val_share=0.5)) == 20
+    (tmp_path / "c").mkdir()
+    _picture(tmp_path / "c/only.png")
+    with pytest.raises(ConfigError, match="two are needed"):
+        open_split(str(tmp_path), "train")
+
+
+def test_the_list_of_a_large_folder_is_kept_until_the_folder_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folder_module, "CACHED_FROM", 3)
+    for name in ("train/a/1.jpg", "train/a/deep/2.jpg", "train/b/1.jpg"):
+        _picture(tmp_path / name)
+    hour_ago = 3_600_000_000_000
+    for folder in (tmp_path / "train", *(tmp_path / "train").rglob("*/")):
+        times = folder.stat().st_mtime_ns - hour_ago
+        os.utime(folder, ns=(times, times))
+    first = open_split(str(tmp_path), "train")
+    monkeypatch.setattr(folder_module, "_listed", lambda root: pytest.fail("listed again"))
+    again = open_split(str(tmp_path), "train")
+    assert again.fingerprint() == first.fingerprint()
+    monkeypatch.undo()
+    _picture(tmp_path / "train/a/deep/3.jpg")
+    assert len(open_split(str(tmp_path), "train")) == 4

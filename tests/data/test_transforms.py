@@ -12,9 +12,11 @@ from vernier.data.transforms import (
     EvalTransform,
     Normalizer,
     TrainTransform,
+    mirror,
     pad_crop_flip_many,
     random_crop_box,
     resize,
+    resize_into,
 )
 
 
@@ -91,3 +93,18 @@ def test_normalisation_is_mean_and_std_of_zero_to_one() -> None:
     out = Normalizer(data, torch.device("cpu"))(images)
     torch.testing.assert_close(out, (images / 255 - mean) / std)
     assert out.is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_resizing_into_a_buffer_is_torchs_interpolate(channels: int) -> None:
+    dice = np.random.default_rng(0)
+    for height, width, size in ((40, 60, 24), (10, 12, 24), (24, 24, 24), (100, 24, 24)):
+        image = dice.integers(0, 256, (height + 4, width + 4, channels), dtype=np.uint8)[2:-2, 2:-2]
+        out = np.zeros((size, size, channels), dtype=np.uint8)
+        resize_into(image, out)
+        pixels = torch.from_numpy(np.ascontiguousarray(image)).permute(2, 0, 1)[None]
+        expected = torch.nn.functional.interpolate(pixels, size=(size, size), mode="bilinear", antialias=True)
+        assert np.array_equal(out, expected[0].permute(1, 2, 0).numpy())
+        mirrored = out.copy()
+        mirror(mirrored)
+        assert np.array_equal(mirrored, out[:, ::-1])

@@ -17,9 +17,11 @@ import torch
 
 from vernier.config import Augment, Data, train_px
 from vernier.data.augment import PixelAugment
+from vernier.data.bad import BadImages, parse_limit, substitutes
 from vernier.data.chance import key, uniform
-from vernier.data.decode import BadImage, decode
-from vernier.data.sources import ArraySource, FolderSource
+from vernier.data.decode import BadImage
+from vernier.data.sources import ArraySource, Source, SyntheticSource
+from vernier.data.sources.base import Labels
 from vernier.data.transforms import DRAWS, EvalTransform, TrainTransform, pad_crop_flip_many
 from vernier.errors import ConfigError, RunFailed
 from vernier.measure.clock import now_s
@@ -45,7 +47,10 @@ class Batch:
 
 
 class Reader(Protocol):
-    """Fills rows of a buffer with the images of given samples. An index past the set is another draw of index mod size."""
+    """Fills rows of a buffer with the images of given samples; where it took another sample, it changes the index.
+
+    An index past the set is another draw of index mod size.
+    """
 
     shape: tuple[int, int, int]
 
@@ -59,43 +64,66 @@ class Reader(Protocol):
 class TrainReader:
     """Augmented training images."""
 
-    def __init__(self, source: ArraySource | FolderSource, data: Data, augment: Augment, seed: int) -> None:
+    def __init__(self, source: Source, data: Data, augment: Augment, seed: int) -> None:
         self._source, self._data, self._augment, self._seed = source, data, augment, seed
+        self.bad = BadImages(parse_limit(data.max_bad_images, len(source)), len(source))
         self._transform = TrainTransform(data, augment)
         self._pixels = PixelAugment(data, augment)
         self.shape = (data.image_px, data.image_px, source.channels)
         small = isinstance(source, ArraySource) and source.images.shape[1:3] == (data.image_px, data.image_px)
         self._all_at_once = small and augment.crop != "random-resized" and augment.start_px is None
+        self._open = source.picture if augment.crop == "random-resized" else source.image
 
     def shape_at(self, epoch: int) -> tuple[int, int, int]:
         px = train_px(self._data, self._augment, epoch)
         return px, px, self._source.channels
 
     def fill(self, epoch: int, indices: Indices, out: Pixels) -> None:
-        rows = uniform(key(_STREAM_AUGMENT, self._seed, epoch), indices, DRAWS)
-        samples = indices % len(self._source)
-        if self._all_at_once:
-            assert isinstance(self._source, ArraySource)
-            pad_crop_flip_many(self._source.images[samples], rows, self._augment, out)
-        else:
-            for place, index in enumerate(samples):
-                self._transform(image_at(self._source, int(index)), rows[place], out[place])
+        if isinstance(self._source, SyntheticSource):
+            self._source.fill(indices, out)
+            return
+        self._crop_and_flip(epoch, indices, out)
         if self._pixels.draws:
             draws = uniform(key(_STREAM_PIXELS, self._seed, epoch), indices, self._pixels.draws)
             for place in range(len(indices)):
                 self._pixels(out[place], draws[place])
 
+    def _crop_and_flip(self, epoch: int, indices: Indices, out: Pixels) -> None:
+        rows = uniform(key(_STREAM_AUGMENT, self._seed, epoch), indices, DRAWS)
+        samples = indices % len(self._source)
+        if self._all_at_once:
+            assert isinstance(self._source, ArraySource)
+            pad_crop_flip_many(self._source.images[samples], rows, self._augment, out)
+            return
+        for place, index in enumerate(samples.tolist()):
+            try:
+                self._transform(self._open(index), rows[place], out[place])
+            except (BadImage, OSError) as error:
+                indices[place] = self._substitute(index, error, rows[place], out[place])
+
+    def _substitute(self, index: int, error: Exception, row: npt.NDArray[np.float64], out: Pixels) -> int:
+        """Fill the place of a bad image with another one, and say which."""
+        self.bad.report(index, self._source.describe(index), str(error))
+        for other in substitutes(index, len(self._source)):
+            try:
+                self._transform(self._open(other), row, out)
+                return other
+            except (BadImage, OSError) as also_bad:
+                self.bad.report(other, self._source.describe(other), str(also_bad))
+        raise RunFailed(f"No image that can be read was found to stand in for {self._source.describe(index)}.")
+
 
 class EvalReader:
     """Evaluation images; the epoch plays no part."""
 
-    def __init__(self, source: ArraySource | FolderSource, data: Data) -> None:
+    def __init__(self, source: Source, data: Data) -> None:
         if data.eval_short_side_px < data.eval_px:
             raise ConfigError(
                 f"data.eval_short_side_px = {data.eval_short_side_px} is smaller than data.eval_px = {data.eval_px}: "
                 "there would be nothing to crop from. Raise the first or lower the second."
             )
         self._source = source
+        self.bad = BadImages(parse_limit(data.max_bad_images, len(source)), len(source))
         self._transform = EvalTransform(data)
         self.shape = (data.eval_px, data.eval_px, source.channels)
 
@@ -103,26 +131,22 @@ class EvalReader:
         return self.shape
 
     def fill(self, epoch: int, indices: Indices, out: Pixels) -> None:
-        for place, index in enumerate(indices):
-            self._transform(image_at(self._source, int(index)), out[place])
-
-
-def image_at(source: ArraySource | FolderSource, index: int) -> Pixels:
-    """One decoded image; a bad file is named."""
-    if isinstance(source, ArraySource):
-        image: Pixels = source.images[index]
-        return image
-    try:
-        return decode(source.read(index))
-    except (BadImage, OSError) as error:
-        raise RunFailed(f"Cannot read the image {source.describe(index)}: {error}.") from None
+        if isinstance(self._source, SyntheticSource):
+            self._source.fill(indices, out)
+            return
+        for place, index in enumerate(indices.tolist()):
+            try:
+                self._transform(self._source.image(index), out[place])
+            except (BadImage, OSError) as error:
+                self.bad.report(index, self._source.describe(index), str(error))
+                out[place] = 0
 
 
 class Loader:
     """Runs a reader ahead of the consumer, `prefetch` batches deep. Memory: (prefetch + 2) batches, whatever the workers."""
 
-    def __init__(self, reader: Reader, labels: Indices, *, batch: int, workers: int, prefetch: int) -> None:
-        self._reader, self._labels, self._prefetch = reader, torch.from_numpy(labels), prefetch
+    def __init__(self, reader: Reader, labels: Labels, *, batch: int, workers: int, prefetch: int) -> None:
+        self._reader, self._labels, self._prefetch = reader, labels, prefetch
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="vernier-loader")
         self._buffers = [torch.empty((batch, *reader.shape), dtype=torch.uint8) for _ in range(prefetch + 2)]
 
@@ -142,11 +166,8 @@ class Loader:
                 start = now_s()
                 for job in jobs:
                     job.result()
-                yield Batch(
-                    buffer.permute(0, 3, 1, 2),
-                    self._labels[torch.from_numpy(indices % len(self._labels))],
-                    now_s() - start,
-                )
+                labels = torch.from_numpy(np.asarray(self._labels[indices % len(self._labels)], dtype=np.int64))
+                yield Batch(buffer.permute(0, 3, 1, 2), labels, now_s() - start)
         finally:
             unfinished = [job for _, _, jobs in waiting for job in jobs if not job.cancel()]
             wait(unfinished)  # the buffers are about to serve somebody else
@@ -157,6 +178,7 @@ class Loader:
         shape = (len(indices), *self._reader.shape_at(epoch))
         target = buffer.view(-1)[: math.prod(shape)].view(shape)
         pixels = target.numpy()
+        indices = np.array(indices)  # the reader may change them
         chunk = max(1, min(_CHUNK, -(-len(indices) // 2)))
         jobs = [
             self._pool.submit(self._reader.fill, epoch, indices[at : at + chunk], pixels[at : at + chunk])

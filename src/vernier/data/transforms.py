@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 
 from vernier.config import Augment, Data
+from vernier.data.decode import Croppable
 
 Image = npt.NDArray[np.uint8]
 Row = npt.NDArray[np.float64]
@@ -23,17 +24,45 @@ def resize(image: Image, width: int, height: int, mode: str = "bilinear") -> Ima
     """Antialiased bilinear or bicubic."""
     if image.shape[:2] == (height, width):
         return image
-    pixels = torch.from_numpy(np.require(image, requirements=["C", "W"])).permute(2, 0, 1)[None]
-    out = torch.nn.functional.interpolate(pixels, size=(height, width), mode=mode, antialias=True, align_corners=False)
-    resized: Image = out[0].permute(1, 2, 0).numpy()
-    return resized
+    out = np.empty((height, width, image.shape[2]), dtype=np.uint8)
+    resize_into(image, out, mode)
+    return out
+
+
+_KERNELS = {
+    "bilinear": torch.ops.aten._upsample_bilinear2d_aa.out,
+    "bicubic": torch.ops.aten._upsample_bicubic2d_aa.out,
+}
+
+
+def resize_into(image: Image, out: Image, mode: str = "bilinear") -> None:
+    """`resize` to the size of `out`, which must be contiguous.
+
+    The kernel is that of `torch.nn.functional.interpolate`, called with its output given: otherwise it answers in
+    channels-first memory, and bringing that back costs as much as the resizing.
+    """
+    if image.shape == out.shape:
+        out[...] = image
+        return
+    if not image.flags.writeable:  # torch warns about memory it could write to but must not
+        image = np.array(image)
+    _KERNELS[mode](
+        torch.from_numpy(image).permute(2, 0, 1)[None], list(out.shape[:2]), False, None, None,
+        out=torch.from_numpy(out).permute(2, 0, 1)[None],
+    )  # fmt: skip
+
+
+def mirror(image: Image) -> None:
+    """Flip left to right in place; ten times faster than numpy's reversed slice."""
+    pixels = torch.from_numpy(image)
+    pixels.copy_(pixels.flip(1))
 
 
 def random_crop_box(width: int, height: int, augment: Augment, row: Row) -> tuple[int, int, int, int]:
     """Left, top, width, height of a crop whose area and ratio are drawn; the centre when ten draws do not fit."""
     log_low, log_high = math.log(augment.ratio[0]), math.log(augment.ratio[1])
     for attempt in range(_ATTEMPTS):
-        a, r, x, y = row[4 * attempt : 4 * attempt + 4]
+        a, r, x, y = row[4 * attempt : 4 * attempt + 4].tolist()
         area = width * height * (augment.area[0] + a * (augment.area[1] - augment.area[0]))
         ratio = math.exp(log_low + r * (log_high - log_low))
         w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
@@ -54,16 +83,17 @@ class TrainTransform:
     data: Data
     augment: Augment
 
-    def __call__(self, image: Image, row: Row, out: Image) -> None:
+    def __call__(self, image: Croppable, row: Row, out: Image) -> None:
         size, mode = out.shape[0], self.data.interpolation
         if self.augment.crop == "random-resized":
             left, top, w, h = random_crop_box(image.shape[1], image.shape[0], self.augment, row)
-            image = resize(image[top : top + h, left : left + w], size, size, mode)
+            resize_into(image[top : top + h, left : left + w], out, mode)
+        elif self.augment.crop == "pad":
+            out[...] = _shifted(resize(image[:, :], size, size, mode), self.augment.pad_px, row)
         else:
-            image = resize(image, size, size, mode)
-            if self.augment.crop == "pad":
-                image = _shifted(image, self.augment.pad_px, row)
-        out[...] = image[:, ::-1] if row[-2] < self.augment.flip else image
+            resize_into(image[:, :], out, mode)
+        if row[-2] < self.augment.flip:
+            mirror(out)
 
 
 def _shifted(image: Image, pad: int, row: Row) -> Image:

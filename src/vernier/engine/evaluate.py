@@ -8,6 +8,7 @@ from torch import nn
 
 from vernier.data.loader import EvalReader, Loader
 from vernier.data.order import EvalOrder
+from vernier.data.sources.base import Labels
 from vernier.data.transforms import Normalizer
 from vernier.engine.observe import Observers
 from vernier.tasks.classify import Score
@@ -39,12 +40,13 @@ class Evaluator:
     """A validation set, ready to be scored again and again."""
 
     def __init__(
-        self, reader: EvalReader, labels: "torch.Tensor", order: EvalOrder, normalize: Normalizer, device: torch.device,
+        self, reader: EvalReader, labels: Labels, order: EvalOrder, normalize: Normalizer, device: torch.device,
         *, workers: int, prefetch: int, flip_tta: bool = False,
     ) -> None:  # fmt: skip
         self._flip_tta = flip_tta
         self._order, self._normalize, self._device = order, normalize, device
-        self._loader = Loader(reader, labels.numpy(), batch=order.batch, workers=workers, prefetch=prefetch)
+        self.bad = reader.bad
+        self._loader = Loader(reader, labels, batch=order.batch, workers=workers, prefetch=prefetch)
 
     def score(
         self,

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from vernier.config import Data, Model
-from vernier.data.loader import image_at
-from vernier.data.sources import ArraySource, FolderSource
+from vernier.data.decode import BadImage, Image
+from vernier.data.sources import ArraySource, Source
 from vernier.data.transforms import EvalTransform, Normalizer
 from vernier.errors import ConfigError, did_you_mean
 from vernier.models import weights
@@ -44,9 +44,7 @@ def describe_weights(path: str, report: weights.Report) -> str:
     return "; ".join([*parts, *report.notes])
 
 
-def photographs_for_check(
-    model: nn.Module, source: ArraySource | FolderSource, data: Data, place: torch.device
-) -> torch.Tensor | None:
+def photographs_for_check(model: nn.Module, source: Source, data: Data, place: torch.device) -> torch.Tensor | None:
     """Photographs spread over a set, by which weights can tell v1 from v1.5; None where that is no question or no help.
 
     Only for bottleneck networks that have a twin, and sets of image files with at least eight large enough. Always at
@@ -57,7 +55,7 @@ def photographs_for_check(
     if isinstance(source, ArraySource) or len(source) < weights.MIN_PHOTOGRAPHS:
         return None
     probed = np.unique(np.linspace(0, len(source) - 1, _PROBED).astype(np.int64))
-    images = (image_at(source, int(index)) for index in probed)
+    images = (image for index in probed if (image := _image_or_none(source, int(index))) is not None)
     large = list(islice((image for image in images if min(image.shape[:2]) >= _SMALLEST_PX), PHOTOGRAPHS))
     if len(large) < weights.MIN_PHOTOGRAPHS:
         return None
@@ -66,6 +64,13 @@ def photographs_for_check(
     for image, out in zip(large, pixels, strict=True):
         EvalTransform(at_224)(image, out)
     return Normalizer(data, place)(torch.from_numpy(pixels).permute(0, 3, 1, 2).to(place)).cpu()
+
+
+def _image_or_none(source: Source, index: int) -> Image | None:
+    try:
+        return source.image(index)
+    except (BadImage, OSError):
+        return None  # the loader will report it
 
 
 def freeze(model: nn.Module, spec: Model) -> int:

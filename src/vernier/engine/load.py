@@ -111,7 +111,7 @@ def evaluate_trained(
     if data is not None:
         config = replace(config, recipe=replace(config.recipe, data=replace(config.recipe.data, source=data)))
     config = replace(config, limits=replace(config.limits, max_eval_steps=max_eval_steps))
-    source = open_split(config.recipe.data.source, "val")
+    source = open_split(config.recipe.data.source, "val", val_share=config.recipe.data.val_share)
     if len(source.classes) != len(trained.classes):
         raise ConfigError(
             f"The model knows {len(trained.classes)} classes, the data has {len(source.classes)}. Use data with the same classes."
@@ -131,6 +131,7 @@ def evaluate_trained(
         "exact": max_eval_steps is None,
         "flip_tta": config.recipe.eval.flip_tta,
         "notes": list(trained.notes),
+        "bad_images": [bad.path for bad in evaluator.bad.found()],
         "averaged": trained.averaged,
         "weights": trained.origin,
         "step": trained.step,

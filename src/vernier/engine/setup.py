@@ -2,14 +2,17 @@
 
 import os
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
 
 from vernier.config import Config, Derived, derive
+from vernier.data.bad import BadImages
+from vernier.data.cache import cached
 from vernier.data.loader import EvalReader, Loader, TrainReader
 from vernier.data.order import EvalOrder, TrainOrder
-from vernier.data.sources import ArraySource, FolderSource, open_split
+from vernier.data.sources import Source, open_split
 from vernier.data.transforms import Normalizer
 from vernier.devices import Device, resolve
 from vernier.engine.evaluate import Evaluator
@@ -20,8 +23,6 @@ from vernier.models import build
 from vernier.optim.build import build_optimizer
 from vernier.optim.ema import WeightAverage
 
-AnySource = ArraySource | FolderSource
-
 
 @dataclass
 class Job:
@@ -31,17 +32,24 @@ class Job:
     derived: Derived
     device: Device
     threads: int
-    train_source: AnySource
-    val_source: AnySource | None
+    train_source: Source
+    val_source: Source | None
     model: nn.Module
     optimizer: torch.optim.Optimizer
     average: WeightAverage | None
     step: TrainStep
     order: TrainOrder
     loader: Loader
+    bad: BadImages
+    loading: dict[str, Any]
+    """How images are read: recorded with the run."""
     evaluator: Evaluator | None
     notes: tuple[str, ...] = ()
     """What a person should know before it starts: which weights were loaded, what is frozen."""
+
+    def bad_images(self) -> list[BadImages]:
+        """Those of training, and those of validation."""
+        return [self.bad] if self.evaluator is None else [self.bad, self.evaluator.bad]
 
     def close(self) -> None:
         self.loader.close()
@@ -57,8 +65,9 @@ def prepare(config: Config, *, fresh: bool = True) -> Job:
     recipe, machine = config.recipe, config.machine
     device, threads = prepare_device(config)
     place = device.torch_device(0)
-    train_source = open_split(recipe.data.source, "train")
-    val_source = open_split(recipe.data.source, "val") if recipe.eval.every_epochs > 0 else None
+    train_source = open_split(recipe.data.source, "train", val_share=recipe.data.val_share)
+    wants_val = recipe.eval.every_epochs > 0
+    val_source = open_split(recipe.data.source, "val", val_share=recipe.data.val_share) if wants_val else None
     if val_source is not None and val_source.classes != train_source.classes:
         raise ConfigError(_class_mismatch(train_source.classes, val_source.classes))
     derived = derive(config, train_samples=len(train_source))
@@ -71,7 +80,8 @@ def prepare(config: Config, *, fresh: bool = True) -> Job:
         samples=len(train_source), seed=recipe.seed, global_batch=recipe.global_batch,
         accumulation=derived.accumulation, repeats=recipe.augment.repeats, world=derived.world,
     )  # fmt: skip
-    reader = TrainReader(train_source, recipe.data, recipe.augment, recipe.seed)
+    kept, cache = cached(train_source, machine.cache_share, derived.world)
+    reader = TrainReader(kept, recipe.data, recipe.augment, recipe.seed)
     loader = Loader(
         reader, train_source.labels, batch=derived.process_batch, workers=machine.workers, prefetch=machine.prefetch
     )
@@ -87,8 +97,19 @@ def prepare(config: Config, *, fresh: bool = True) -> Job:
     return Job(
         config=config, derived=derived, device=device, threads=threads, train_source=train_source, val_source=val_source,
         model=model, optimizer=optimizer, average=average, step=step, order=order, loader=loader,
-        evaluator=None if val_source is None else build_evaluator(config, val_source, device), notes=notes,
+        bad=reader.bad, loading=loading_facts(train_source, cache), notes=notes,
+        evaluator=None if val_source is None else build_evaluator(config, val_source, device),
     )  # fmt: skip
+
+
+def loading_facts(source: Source, cache: dict[str, Any]) -> dict[str, Any]:
+    """The decoder and the resize kernel, which decide about pixels, and the cache, which does not."""
+    return {
+        "backend": "native",
+        "source": type(source).__name__,
+        "resize": "torch antialiased bilinear, uint8",
+        **cache,
+    }
 
 
 def prepare_device(config: Config) -> tuple[Device, int]:
@@ -105,7 +126,7 @@ def prepare_device(config: Config) -> tuple[Device, int]:
     return device, threads
 
 
-def model_for(config: Config, source: AnySource, place: torch.device) -> nn.Module:
+def model_for(config: Config, source: Source, place: torch.device) -> nn.Module:
     """The recipe's network with the data's classes and channels."""
     recipe, classes = config.recipe, len(source.classes)
     wanted = recipe.model.num_classes
@@ -122,7 +143,7 @@ def model_for(config: Config, source: AnySource, place: torch.device) -> nn.Modu
     return make_model(config, classes, source.channels, place)
 
 
-def _initial(model: nn.Module, config: Config, source: AnySource, place: torch.device, fresh: bool) -> tuple[str, ...]:
+def _initial(model: nn.Module, config: Config, source: Source, place: torch.device, fresh: bool) -> tuple[str, ...]:
     """Load the weights the recipe starts from and freeze what it says; what was done, in words."""
     spec, notes = config.recipe.model, []
     if spec.weights and fresh:
@@ -156,11 +177,12 @@ def make_model(config: Config, classes: int, channels: int, place: torch.device)
     return model.to(device=place, memory_format=layout)  # type: ignore[call-overload, no-any-return]
 
 
-def build_evaluator(config: Config, source: AnySource, device: Device) -> Evaluator:
+def build_evaluator(config: Config, source: Source, device: Device) -> Evaluator:
     machine, place = config.machine, device.torch_device(0)
+    kept, _ = cached(source, machine.cache_share / 2, machine.procs)
     order = EvalOrder(samples=len(source), batch=machine.eval_batch, max_batches=config.limits.max_eval_steps)
     return Evaluator(
-        EvalReader(source, config.recipe.data), torch.from_numpy(source.labels), order, Normalizer(config.recipe.data, place), place,
+        EvalReader(kept, config.recipe.data), source.labels, order, Normalizer(config.recipe.data, place), place,
         workers=machine.workers, prefetch=machine.prefetch, flip_tta=config.recipe.eval.flip_tta,
     )  # fmt: skip
 

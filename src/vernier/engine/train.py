@@ -136,8 +136,14 @@ class Training:
             samples=len(losses) * self.job.config.recipe.global_batch, step_s=window.step_s, wait_s=window.wait_s,
         )  # fmt: skip
         window.clear()
+        self._report_bad_images()
         if progress.step % derived.steps_per_epoch == 0:
             self.observers.emit("epoch", step=progress.step, epoch=progress.step // derived.steps_per_epoch)
+
+    def _report_bad_images(self) -> None:
+        for bad in (b for kind in self.job.bad_images() for b in kind.untold()):
+            message = f"bad image {bad.path}: {bad.reason}"
+            self.observers.emit("warning", step=self.progress.step, message=message)
 
     def _diverged(self, step: int, what: str, value: str) -> str:
         kept = self.run.newest_checkpoint()
@@ -187,6 +193,7 @@ class Training:
             "eval", step=progress.step, epoch=progress.step / self.job.derived.steps_per_epoch, best=better,
             seconds=now_s() - start, **progress.result,
         )  # fmt: skip
+        self._report_bad_images()
         if better and self.job.config.checkpoint.keep_best:
             self.save()
 
@@ -324,7 +331,7 @@ def _announce(job: Job, run: RunDir, observers: Observers, resume: ResumePoint |
         parameters=sum(p.numel() for p in job.model.parameters()), device=job.device.name, threads=job.threads,
         precision=job.config.machine.precision, mode=job.config.machine.mode, seed=recipe.seed, epochs=recipe.schedule.epochs,
         train_samples=len(job.train_source), val_samples=len(job.val_source) if job.val_source is not None else 0,
-        classes=len(job.train_source.classes), global_batch=recipe.global_batch, workers=job.config.machine.workers,
+        classes=len(job.train_source.classes), global_batch=recipe.global_batch, workers=job.config.machine.workers, loading=job.loading,
         resumed_from=resume.checkpoint.step if resume else None, notes=list(job.notes), **asdict(derived),
     )  # fmt: skip
 
@@ -339,6 +346,7 @@ def _close(session: Training, status: Literal["finished", "stopped"], reference:
         "reached_target": progress.reached_target,
         "agreement": agreement(job.config, progress.result, reference) if status == "finished" else None,
         "spent_s": session.watch.spent(),
+        "bad_images": [asdict(bad) for kind in job.bad_images() for bad in kind.found()],
         "training": summarize_training(
             run.read_events(), global_batch=job.config.recipe.global_batch, devices=job.derived.world
         ),

@@ -190,5 +190,7 @@ def closing_lines(summary: dict[str, Any], run: str, status: str) -> list[str]:
     ]
     parts = ", ".join(f"{label} {duration(spent.get(k, 0.0))}" for label, k in named)
     lines.append(f"time       {duration(spent['total'])} = {parts}")
+    if bad := summary.get("bad_images"):
+        lines.append(f"bad images {len(bad)}, the first is {bad[0]['path']}")
     lines.append(f"run        {run}  ({status})")
     return lines

@@ -1,0 +1,297 @@
+"""`vernier data ...`: one function an action, which reads its flags, calls the code that does the work, and prints."""
+
+import json as jsonlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from tyro.conf import Positional, arg
+
+from vernier.errors import EXIT_DONE, EXIT_FAILED, ConfigError
+
+if TYPE_CHECKING:
+    from vernier.data.pack import Packed
+    from vernier.data.sources import EncodedSource
+
+JsonFlag = Annotated[bool, arg(name="json", help="Print one JSON document on standard output and nothing else there.")]
+Out = Annotated[str | None, arg(metavar="DIR", help_behavior_hint="")]
+Whole = Annotated[int | None, arg(metavar="N", help_behavior_hint="")]
+Paths = Annotated[Positional[tuple[str, ...]], arg(metavar="SRC... OUT")]
+Layout = Literal["folders", "shards", "raw"]
+
+
+def _print_json(value: Any) -> None:
+    sys.stdout.write(jsonlib.dumps(value, indent=2) + "\n")
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+@contextmanager
+def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on standard error where there is a person to see it."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    with Progress(
+        TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console, transient=True,
+        disable=not console.is_terminal,
+    ) as bar:  # fmt: skip
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def make(
+    name: Positional[Literal["shapes"]] = "shapes",
+    /,
+    *,
+    out: Out = None,
+    kind: Literal["classify", "detect"] = "classify",
+    train: Whole = None,
+    val: Whole = None,
+    size_px: Whole = None,
+    seed: int = 0,
+    json: JsonFlag = False,
+) -> int:
+    """Make the built-in data set: rendered shapes as JPEG files, one folder per class, with boxes.
+
+    Args:
+        name: shapes.
+        out: Where to put it; left out: Vernier's cache.
+        kind: One object per image, or several with boxes for detection.
+        train: Training images.
+        val: Validation images.
+        size_px: Side of an image.
+        seed: Another seed, another set.
+    """
+    from vernier.data import shapes
+
+    given = {k: v for k, v in {"train": train, "val": val, "size_px": size_px}.items() if v is not None}
+    spec = shapes.ShapesSpec(kind=kind, seed=seed, **given)
+    path = shapes.make(Path(out), spec) if out else shapes.cached(spec)
+    _print_json({"path": str(path)}) if json else sys.stdout.write(f"{path}\n")
+    return EXIT_DONE
+
+
+def prepare(
+    kind: Positional[Literal["folder", "imagenet", "coco", "tfrecord"]],
+    paths: Paths,
+    /,
+    *,
+    layout: Annotated[Layout, arg(name="format")] = "folders",
+    val_labels: Annotated[str | None, arg(metavar="FILE", help_behavior_hint="")] = None,
+    short_side_px: int = 256,
+    shard_mb: int = 512,
+    restarts: bool = True,
+    val_share: float = 0.1,
+    workers: Whole = None,
+    expect: Annotated[tuple[int, int, int] | None, arg(metavar="CLASSES TRAIN VAL", help_behavior_hint="")] = None,
+    json: JsonFlag = False,
+) -> int:
+    """Write a data set in the form it is trained from: vernier data prepare KIND SRC... OUT
+
+    folder and tfrecord: one SRC that --data would accept. imagenet: the tars ILSVRC2012_img_train.tar and
+    ILSVRC2012_img_val.tar, read in place. coco: the zips of images and annotations, unpacked side by side.
+
+    Args:
+        kind: What SRC is.
+        paths: What to read, and last where to write.
+        layout: folders; shards: tar files of which crops can be cut; raw: decoded, for repeated epochs on small sets.
+        val_labels: imagenet: a line per validation image in order of file name, its synset or the synset's position.
+        short_side_px: raw: images are made smaller until their short side is this.
+        shard_mb: shards: size of a file, MiB.
+        restarts: shards: rewrite baseline JPEGs without loss so that a crop is decoded alone; needs jpegtran.
+        val_share: A folder without train/ and val/: share of every class for validation.
+        workers: Threads; left out: one a core.
+        expect: imagenet and coco: counts other than the official ones (coco has no use for CLASSES).
+    """
+    if len(paths) < 2:
+        raise ConfigError(f"Say what to read and where to write: vernier data prepare {kind} SRC OUT.")
+    *sources, out = [Path(p).expanduser() for p in paths]
+    if missing := [str(p) for p in sources if not p.exists()]:
+        raise ConfigError(f"{', '.join(missing)} does not exist.")
+    if kind == "coco":
+        return _prepare_coco(sources, out, expect, json)
+    if kind == "folder" and layout == "folders":
+        raise ConfigError("SRC is a folder already. Say what to make of it: --format shards or --format raw.")
+    from vernier.data.prepare import prepare_split
+
+    opened = _imagenet(sources, val_labels, expect) if kind == "imagenet" else _opened(sources, val_share)
+    done = []
+    for split, source in opened.items():
+        with _progress(split) as progress:
+            packed = prepare_split(
+                source, out, split, layout=layout, short_side_px=short_side_px, shard_mb=shard_mb, restarts=restarts,
+                workers=workers or _cores(), progress=progress,
+            )  # fmt: skip
+        done.append(packed)
+    _print_json([asdict(d) for d in done]) if json else sys.stdout.write("".join(_packed_line(d) for d in done))
+    return EXIT_DONE
+
+
+def _opened(sources: list[Path], val_share: float) -> dict[str, "EncodedSource"]:
+    from vernier.data.prepare import open_encoded
+
+    if len(sources) != 1:
+        raise ConfigError(f"One folder to read is needed, {len(sources)} were given: {', '.join(map(str, sources))}.")
+    found = {split: open_encoded(str(sources[0]), split, val_share) for split in ("train", "val")}
+    return {split: source for split, source in found.items() if source is not None}
+
+
+def _imagenet(
+    sources: list[Path], val_labels: str | None, expect: tuple[int, int, int] | None
+) -> dict[str, "EncodedSource"]:
+    from vernier.data.prepare import IMAGENET_CLASSES, IMAGENET_SAMPLES, imagenet_train, imagenet_val
+
+    classes, train_count, val_count = expect or (IMAGENET_CLASSES, IMAGENET_SAMPLES["train"], IMAGENET_SAMPLES["val"])
+    train = next((p for p in sources if "train" in p.name), None)
+    val = next((p for p in sources if "val" in p.name), None)
+    if train is None:
+        raise ConfigError("The training tar (a name with 'train' in it) is needed: its synsets are the classes.")
+    if val is not None and val_labels is None:
+        raise ConfigError("The validation tar has no labels in it. Give them: --val-labels FILE, a synset a line.")
+    source = imagenet_train(train, classes, train_count)
+    found: dict[str, EncodedSource] = {"train": source}
+    if val is not None and val_labels is not None:
+        found["val"] = imagenet_val(val, Path(val_labels), source.classes, val_count)
+    return found
+
+
+def _prepare_coco(sources: list[Path], out: Path, expect: tuple[int, int, int] | None, json: bool) -> int:
+    from vernier.data.prepare import prepare_coco
+
+    counts = prepare_coco(sources, out, None if expect is None else {"train": expect[1], "val": expect[2]})
+    _print_json(counts) if json else sys.stdout.write("".join(f"{k}  {v:,} images\n" for k, v in counts.items()))
+    return EXIT_DONE
+
+
+def _packed_line(done: "Packed") -> str:
+    line = f"{done.split}  {done.samples:,} images, {done.bytes / 2**20:,.1f} MiB"
+    if done.source_bytes:
+        line += f" in {done.shards} shard(s) from {done.source_bytes / 2**20:,.1f} MiB; {done.restart_indexed:,} restart-indexed, "
+        line += f"{done.kept_as_they_are:,} kept as they are"
+    for left_out in done.left_out:
+        line += f"\n  left out: {left_out}"
+    return line + "\n"
+
+
+def verify(
+    data: Annotated[Positional[str], arg(metavar="NAME|PATH")],
+    /,
+    *,
+    val_share: float = 0.1,
+    workers: Whole = None,
+    json: JsonFlag = False,
+) -> int:
+    """Decode every image strictly, check the hashes of shards, and look for images that are in both splits.
+
+    Args:
+        data: What --data of `vernier train` would take, or a detection set.
+        val_share: A folder without train/ and val/: share of every class for validation.
+        workers: Threads; left out: one a core.
+    """
+    from vernier.data.verify import open_splits
+    from vernier.data.verify import verify as run
+
+    with _progress("verify") as progress:
+        verdict = run(open_splits(data, val_share), workers or _cores(), progress)
+    if json:
+        _print_json({**asdict(verdict), "sound": verdict.sound})
+    else:
+        for problem in verdict.bad:
+            sys.stdout.write(f"bad        {problem}\n")
+        for pair in verdict.duplicates:
+            sys.stdout.write(f"in both    {pair}\n")
+        counts = ", ".join(f"{split} {n:,}" for split, n in verdict.images.items())
+        sys.stdout.write(
+            f"{counts} images; {len(verdict.bad)} bad, {len(verdict.duplicates)} in both splits, "
+            f"{sum(verdict.repeated.values())} repeated within a split\n"
+        )
+    return EXIT_DONE if verdict.sound else EXIT_FAILED
+
+
+def inspect(
+    data: Annotated[Positional[str], arg(metavar="NAME|PATH")],
+    /,
+    *,
+    sheet: Annotated[str | None, arg(metavar="FILE.png", help_behavior_hint="")] = None,
+    compare_backends: bool = False,
+    val_share: float = 0.1,
+    json: JsonFlag = False,
+) -> int:
+    """Tell what is in a data set: counts, sizes, class balance; with --sheet, draw a contact sheet with boxes.
+
+    Args:
+        data: What --data of `vernier train` would take, or a detection set.
+        sheet: Write a PNG with images spread over the training split.
+        compare_backends: Print how far the pixels of Pillow and DALI are from ours.
+        val_share: A folder without train/ and val/: share of every class for validation.
+    """
+    from vernier.data import verify as looking
+
+    splits = looking.open_splits(data, val_share)
+    facts: dict[str, Any] = {"splits": looking.describe(splits)}
+    first = next(iter(splits.values()))
+    if sheet:
+        looking.contact_sheet(first, Path(sheet))
+        facts["sheet"] = sheet
+    if compare_backends:
+        facts["backends"] = looking.compare_backends(first)
+    if json:
+        _print_json(facts)
+        return EXIT_DONE
+    for split, about in facts["splits"].items():
+        sys.stdout.write(f"{split}\n" + "".join(f"  {k.replace('_', ' '):28s} {_shown(v)}\n" for k, v in about.items()))
+    for row in facts.get("backends", []):
+        sys.stdout.write("  ".join(f"{k.replace('_', ' ')} {v}" for k, v in row.items()) + "\n")
+    if sheet:
+        sys.stdout.write(f"contact sheet  {sheet}\n")
+    return EXIT_DONE
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{k} {v:g}" for k, v in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def get(
+    name: Annotated[Positional[str], arg(metavar="cifar10|fashion-mnist|imagenette|coco")],
+    /,
+    *,
+    out: Out = None,
+    mirror: Annotated[str, arg(metavar="URL", help_behavior_hint="")] = "",
+    json: JsonFlag = False,
+) -> int:
+    """Download a public data set, going on where an earlier attempt stopped, check it and unpack it.
+
+    Args:
+        name: Which set.
+        out: Where to put it; left out: Vernier's cache, where --data finds it by name.
+        mirror: Another address where files of the same names are.
+    """
+    from vernier.data.fetch import get as fetch
+
+    with _progress(name) as progress:
+        path = fetch(
+            name, Path(out) if out else None, mirror=mirror, progress=lambda _, done, total: progress(done, total)
+        )
+    _print_json({"path": str(path)}) if json else sys.stdout.write(f"{path}\n")
+    return EXIT_DONE
+
+
+COMMANDS: dict[str, Callable[..., int]] = {
+    "make": make,
+    "prepare": prepare,
+    "verify": verify,
+    "inspect": inspect,
+    "get": get,
+}

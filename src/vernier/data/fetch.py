@@ -1,0 +1,168 @@
+"""Fetching data sets: download with progress, resume and checksum, and unpacking that cannot leave its folder."""
+
+import hashlib
+import http.client
+import shutil
+import tarfile
+import urllib.error
+import urllib.request
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from vernier.data.sources.base import data_home
+from vernier.errors import ConfigError, RunFailed, did_you_mean
+
+Progress = Callable[[str, int, int], None]
+_PIECE = 1 << 20
+_TIMEOUT_S = 60
+
+
+@dataclass(frozen=True)
+class File:
+    """One file to fetch, and whether it is to be unpacked. The MD5 is the one its publisher or its common users state."""
+
+    url: str
+    md5: str
+    unpack: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.url.rpartition("/")[2]
+
+
+_FASHION = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
+_COCO = "http://images.cocodataset.org/"
+SETS: dict[str, tuple[File, ...]] = {
+    "cifar10": (
+        File("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530", unpack=True),
+    ),
+    "fashion-mnist": (
+        File(_FASHION + "train-images-idx3-ubyte.gz", "8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
+        File(_FASHION + "train-labels-idx1-ubyte.gz", "25c81989df183df01b3e8a0aad5dffbe"),
+        File(_FASHION + "t10k-images-idx3-ubyte.gz", "bef4ecab320f06d8554ea6380940ec79"),
+        File(_FASHION + "t10k-labels-idx1-ubyte.gz", "bb300cfdad3c16e7a12a480ee83cd310"),
+    ),
+    "imagenette": (
+        File("https://s3.amazonaws.com/fast-ai-imageclas/imagenette2-320.tgz", "3df6f0d01a2c9592104656642f5e78a3", unpack=True),
+    ),
+    "coco": (
+        File(_COCO + "annotations/annotations_trainval2017.zip", "f4bbac642086de4f52a3fdda2de5fa2c", unpack=True),
+        File(_COCO + "zips/val2017.zip", "442b8da7639aecaf257c1dceb8ba8c80", unpack=True),
+        File(_COCO + "zips/train2017.zip", "cced6f7f71b7629ddf16f17bbcfab6b2", unpack=True),
+    ),
+}  # fmt: skip
+
+
+def get(name: str, out: Path | None = None, *, mirror: str = "", progress: Progress | None = None) -> Path:
+    """Fetch a known set into `out` (by default Vernier's cache) and unpack it; what is there already is not fetched again.
+
+    `mirror` is a base address where files of the same names are.
+    """
+    if name not in SETS:
+        raise ConfigError(f"There is no data set {name!r} to get. {did_you_mean(name, SETS)}")
+    folder = out or data_home() / name
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in SETS[name]:
+        done = folder / f".{file.name}.done"
+        if done.is_file():
+            continue
+        url = f"{mirror.rstrip('/')}/{file.name}" if mirror else file.url
+        path = download(url, folder / file.name, md5=file.md5, progress=progress)
+        if file.unpack:
+            unpack(path, folder)
+            path.unlink()
+        done.write_text(file.md5 + "\n")
+    return folder
+
+
+def download(url: str, path: Path, *, md5: str = "", progress: Progress | None = None) -> Path:
+    """Fetch one file, going on where an earlier attempt stopped; it gets its name only when whole and its checksum agrees."""
+    if path.is_file() and (not md5 or _md5(path) == md5):
+        return path
+    part = path.with_name(path.name + ".part")
+    try:
+        _fetch(url, part, progress)
+    except urllib.error.HTTPError as error:
+        raise RunFailed(
+            f"{url} answered {error.code} {error.reason}. Try --mirror with an address that has {path.name}."
+        ) from None
+    except (urllib.error.URLError, OSError, http.client.HTTPException) as error:
+        why = getattr(error, "reason", error)
+        kept = (
+            f" {part.stat().st_size:,} bytes are kept; the same command goes on from there." if part.is_file() else ""
+        )
+        raise RunFailed(
+            f"Cannot fetch {url}: {why}.{kept} Without a network, bring {path.name} here another way and put it into {path.parent}."
+        ) from None
+    if md5 and (found := _md5(part)) != md5:
+        part.unlink()
+        raise RunFailed(
+            f"{url}: the checksum is {found}, {md5} was expected. The file was removed; try again or another --mirror."
+        )
+    part.replace(path)
+    return path
+
+
+def _fetch(url: str, part: Path, progress: Progress | None) -> None:
+    have = part.stat().st_size if part.is_file() else 0
+    request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
+    try:
+        answer = urllib.request.urlopen(request, timeout=_TIMEOUT_S)
+    except urllib.error.HTTPError as error:
+        if error.code == 416:  # nothing is left to fetch: the checksum decides
+            return
+        raise
+    with answer:
+        if answer.status != 206:
+            have = 0
+        total = have + int(answer.headers.get("Content-Length") or 0)
+        with part.open("ab" if have else "wb") as f:
+            while piece := answer.read(_PIECE):
+                f.write(piece)
+                have += len(piece)
+                if progress:
+                    progress(url.rpartition("/")[2], have, total)
+    if have < total:
+        raise OSError(f"the connection ended after {have:,} of {total:,} bytes")
+
+
+def _md5(path: Path) -> str:
+    with path.open("rb") as f:
+        return hashlib.file_digest(f, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+
+
+def unpack(archive: Path, folder: Path) -> int:
+    """Unpack a tar or zip; a member that would land outside the folder is refused. Gives the number of files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        if zipfile.is_zipfile(archive):
+            return _unpack_zip(archive, folder)
+        with tarfile.open(archive) as tar:
+            tar.extractall(folder, filter="data")
+            return sum(m.isfile() for m in tar.getmembers())
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError) as error:
+        raise RunFailed(f"{archive} was not unpacked: {error}.") from None
+
+
+def _unpack_zip(archive: Path, folder: Path) -> int:
+    """Files only, no links; those that are there with their full size are left alone."""
+    count, home = 0, folder.resolve()
+    with zipfile.ZipFile(archive) as bundle:
+        for member in bundle.infolist():
+            target = (folder / member.filename).resolve()
+            is_link = (member.external_attr >> 16) & 0o170000 == 0o120000
+            if not target.is_relative_to(home) or is_link:
+                raise RunFailed(f"{archive} was not unpacked: {member.filename} would land outside {folder}.")
+            if member.is_dir():
+                continue
+            count += 1
+            if target.is_file() and target.stat().st_size == member.file_size:
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            partial = target.with_name(f".{target.name}.part")
+            with bundle.open(member) as source, partial.open("wb") as out:
+                shutil.copyfileobj(source, out)
+            partial.replace(target)
+    return count

@@ -1,0 +1,105 @@
+"""Decoded images in memory: Fashion-MNIST's IDX files, CIFAR-10's binary records."""
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from vernier.data.decode import Croppable, Image
+from vernier.data.sources.base import Indices, Source, fingerprint_classes, fingerprint_of
+from vernier.errors import ConfigError
+
+
+class ArraySource(Source):
+    """Decoded uint8 images in memory, [samples, height, width, channels]."""
+
+    labels: Indices
+
+    def __init__(
+        self, images: npt.NDArray[np.uint8], labels: npt.NDArray[np.int64], classes: tuple[str, ...], name: str
+    ) -> None:
+        if images.ndim != 4 or len(images) != len(labels):
+            raise ConfigError(f"{name}: {len(images)} images but {len(labels)} labels.")
+        if len(labels) and not 0 <= labels.min() <= labels.max() < len(classes):
+            raise ConfigError(
+                f"{name}: labels run from {labels.min()} to {labels.max()}, but there are {len(classes)} classes."
+            )
+        self.images, self.labels, self.classes, self._origin = images, labels, classes, name
+        self.channels = images.shape[3]
+
+    def image(self, index: int) -> Image:
+        image: Image = self.images[index]
+        return image
+
+    def picture(self, index: int) -> Croppable:
+        return self.image(index)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def describe(self, index: int) -> str:
+        return f"{self._origin}[{index}]"
+
+    def fingerprint(self) -> str:
+        return fingerprint_of(self.labels.tobytes(), fingerprint_classes(self.classes), str(self.images.shape).encode())
+
+
+FASHION_CLASSES = (
+    "T-shirt/top",
+    "Trouser",
+    "Pullover",
+    "Dress",
+    "Coat",
+    "Sandal",
+    "Shirt",
+    "Sneaker",
+    "Bag",
+    "Ankle boot",
+)
+CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+
+
+def read_idx(path: Path) -> npt.NDArray[np.uint8]:
+    """An IDX file of unsigned bytes, gzipped or not."""
+    try:
+        raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (OSError, EOFError) as error:
+        raise ConfigError(f"Cannot read {path}: {error}.") from None
+    if len(raw) < 4 or raw[:3] != b"\x00\x00\x08":
+        raise ConfigError(f"{path} is not an IDX file of unsigned bytes.")
+    rank = raw[3]
+    shape = tuple(int.from_bytes(raw[4 + 4 * i : 8 + 4 * i], "big") for i in range(rank))
+    body = np.frombuffer(raw, dtype=np.uint8, offset=4 + 4 * rank)
+    if body.size != int(np.prod(shape)):
+        raise ConfigError(
+            f"{path} is truncated: its header promises {int(np.prod(shape))} bytes, {body.size} are there."
+        )
+    return body.reshape(shape)
+
+
+def open_fashion_mnist(root: Path, split: str) -> ArraySource:
+    """Fashion-MNIST (or MNIST) as published: two IDX files a split."""
+    stem = "train" if split == "train" else "t10k"
+    images = read_idx(_one_of(root, f"{stem}-images-idx3-ubyte.gz", f"{stem}-images-idx3-ubyte"))
+    labels = read_idx(_one_of(root, f"{stem}-labels-idx1-ubyte.gz", f"{stem}-labels-idx1-ubyte"))
+    return ArraySource(images[..., None], labels.astype(np.int64), FASHION_CLASSES, f"{root.name}/{stem}")
+
+
+def open_cifar10(root: Path, split: str) -> ArraySource:
+    """CIFAR-10's binary version: records of one label byte and 3 x 32 x 32 pixels."""
+    root = root / "cifar-10-batches-bin" if (root / "cifar-10-batches-bin").is_dir() else root
+    names = [f"data_batch_{i}.bin" for i in range(1, 6)] if split == "train" else ["test_batch.bin"]
+    parts = [np.frombuffer(_one_of(root, name).read_bytes(), dtype=np.uint8) for name in names]
+    if any(p.size == 0 or p.size % 3073 for p in parts):
+        raise ConfigError(f"{root}: a CIFAR-10 file is not a whole number of 3,073-byte records.")
+    records = np.concatenate(parts).reshape(-1, 3073)
+    images = np.ascontiguousarray(records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
+    return ArraySource(images, records[:, 0].astype(np.int64), CIFAR10_CLASSES, f"{root.name}/{split}")
+
+
+def _one_of(root: Path, *names: str) -> Path:
+    for name in names:
+        if (root / name).is_file():
+            return root / name
+    raise ConfigError(f"{root} has no {names[0]}. Point --data at the folder that holds it.")

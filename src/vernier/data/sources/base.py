@@ -1,0 +1,140 @@
+"""What every source of samples can do, and where data sets are kept."""
+
+import hashlib
+import os
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from vernier.data.decode import Croppable, Image, decode, picture
+
+Indices = npt.NDArray[np.int64]
+
+
+class Labels(Protocol):
+    """Class numbers by sample: an array, or something that looks them up."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, samples: Any, /) -> Any: ...
+
+
+class Source(ABC):
+    """Images and labels by index. Knows nothing of order, epochs, processes or augmentation."""
+
+    classes: tuple[str, ...]
+    labels: Labels
+    channels: int = 3
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def describe(self, index: int) -> str:
+        """The sample's name for messages: a path, or a position in a file."""
+
+    def name(self, index: int) -> str:
+        """A short name to keep with the sample when it is written elsewhere."""
+        return f"{index:08d}"
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """Changes when the samples, their order or their classes do (not when only pixels do)."""
+
+    @abstractmethod
+    def image(self, index: int) -> Image:
+        """The decoded image [height, width, channels]. Raises BadImage or OSError."""
+
+    @abstractmethod
+    def picture(self, index: int) -> Croppable:
+        """The image for taking one crop of it, which may spare decoding the rest. Raises like `image`, perhaps on slicing."""
+
+    def all_labels(self) -> Indices:
+        """The label of every sample, as one array."""
+        return np.asarray(self.labels[np.arange(len(self))], dtype=np.int64)
+
+
+class EncodedSource(Source):
+    """A source that keeps images as files do."""
+
+    @abstractmethod
+    def read(self, index: int) -> bytes:
+        """The encoded image."""
+
+    def image(self, index: int) -> Image:
+        return decode(self.read(index))
+
+    def picture(self, index: int) -> Croppable:
+        return picture(self.read(index))
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """The objects of one image: `ltrb` [objects, 4] in pixels as float32, `classes` [objects], `crowd` [objects]."""
+
+    ltrb: npt.NDArray[np.float32]
+    classes: Indices
+    crowd: npt.NDArray[np.bool_]
+
+    @staticmethod
+    def none() -> "Boxes":
+        return Boxes(np.zeros((0, 4), np.float32), np.zeros(0, np.int64), np.zeros(0, np.bool_))
+
+
+class BoxSource(Protocol):
+    """A source whose images have boxes. Classes are numbered from 0, without a background class."""
+
+    classes: tuple[str, ...]
+
+    def __len__(self) -> int: ...
+    def describe(self, index: int) -> str: ...
+    def read(self, index: int) -> bytes: ...
+    def boxes(self, index: int) -> Boxes: ...
+    def image_id(self, index: int) -> int: ...
+
+
+def fingerprint_of(*parts: bytes) -> str:
+    """A short hash of byte strings, each with its length."""
+    total = hashlib.sha256()
+    for part in parts:
+        total.update(len(part).to_bytes(8, "little"))
+        total.update(part)
+    return total.hexdigest()[:16]
+
+
+def fingerprint_classes(classes: tuple[str, ...]) -> bytes:
+    return "\0".join(classes).encode()
+
+
+class Names:
+    """Many names as one byte string, not as objects."""
+
+    def __init__(self, joined: bytes | npt.NDArray[np.uint8], ends: npt.NDArray[np.int64]) -> None:
+        self._bytes, self.ends = joined, ends
+
+    @property
+    def joined(self) -> bytes:
+        return bytes(self._bytes)
+
+    @classmethod
+    def of(cls, names: list[str]) -> "Names":
+        encoded = [os.fsencode(n) for n in names]
+        return cls(b"".join(encoded), np.cumsum([len(n) for n in encoded], dtype=np.int64))
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def __getitem__(self, index: int) -> str:
+        start = int(self.ends[index - 1]) if index else 0
+        return os.fsdecode(bytes(self._bytes[start : int(self.ends[index])]))
+
+
+def data_home() -> Path:
+    """Where data sets are kept: $VERNIER_HOME/data, by default ~/.cache/vernier/data."""
+    home = os.environ.get("VERNIER_HOME")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return (Path(home) if home else cache / "vernier") / "data"

@@ -1,0 +1,312 @@
+"""TFRecord files of ImageNet and COCO, as the TensorFlow models' preparation scripts write them, without TensorFlow.
+
+A file is a row of records: length, its masked CRC-32C, an Example message, its masked CRC-32C. The first time a file is
+opened every record is checked and a table of where the images are is kept beside it or in Vernier's cache; after that an
+image is one read. ImageNet's labels 1..1000 become 0..999, and the synsets become the names of the classes.
+"""
+
+import hashlib
+import itertools
+import json
+import os
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vernier.data.sources.base import Boxes, EncodedSource, Indices, data_home, fingerprint_classes, fingerprint_of
+from vernier.data.tables import Columns, read_table, write_table
+from vernier.errors import ConfigError
+
+VERSION = "1"
+SPLIT_PREFIXES = {"train": ("train",), "val": ("val", "validation")}
+_MASK = 0xA282EAD8
+Feature = list[Any]
+
+
+def find_tfrecords(root: Path, split: str) -> list[Path]:
+    """The files of a split: `train-00000-of-01024`, or `train*.tfrecord`, here or in a folder of the split's name."""
+    for prefix in SPLIT_PREFIXES[split]:
+        for folder in (root, root / prefix):
+            patterns = (f"{prefix}*-of-*", f"{prefix}*.tfrecord", f"{prefix}*.tfrecords")
+            found = sorted(
+                p for pattern in patterns for p in folder.glob(pattern) if p.suffix != ".table" and p.is_file()
+            )
+            if found:
+                return found
+    return []
+
+
+# ------------------------------------------------------------------------------------------------ the container format
+
+
+def _crc32c() -> Callable[[bytes], int]:
+    try:
+        import google_crc32c
+    except ImportError:
+        raise ConfigError(
+            "Reading TFRecord files needs the package google-crc32c: pip install 'vernier[tfrecord]'"
+        ) from None
+    compute: Callable[[bytes], int] = google_crc32c.value
+    return compute
+
+
+def masked(crc: int) -> int:
+    """The form in which TFRecord stores a checksum."""
+    return (((crc >> 15) | (crc << 17)) + _MASK) & 0xFFFFFFFF
+
+
+def records(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Position and content of every record, both checksums checked. Raises ConfigError where the file is damaged."""
+    crc32c, size = _crc32c(), path.stat().st_size
+    with path.open("rb") as f:
+        while head := f.read(12):
+            at = f.tell()
+            length, length_crc = struct.unpack("<QI", head) if len(head) == 12 else (0, -1)
+            if length_crc != masked(crc32c(head[:8])):
+                raise ConfigError(
+                    f"{path} is damaged at byte {at - len(head):,}: the checksum of a record's length is wrong."
+                )
+            if at + length + 4 > size:
+                raise ConfigError(f"{path} is truncated: the record at byte {at:,} goes on behind the end of the file.")
+            content, tail = f.read(length), f.read(4)
+            if struct.unpack("<I", tail)[0] != masked(crc32c(content)):
+                raise ConfigError(f"{path} is damaged: the checksum of the record at byte {at:,} is wrong.")
+            yield at, content
+
+
+def write_record(content: bytes) -> bytes:
+    """A record as it stands in a file."""
+    crc32c, length = _crc32c(), struct.pack("<Q", len(content))
+    return length + struct.pack("<I", masked(crc32c(length))) + content + struct.pack("<I", masked(crc32c(content)))
+
+
+# --------------------------------------------------------------------------------------------------- the Example message
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        at += 1
+        if byte < 0x80:
+            return value, at
+        shift += 7
+        if shift > 63:
+            raise ValueError("a number longer than 64 bits")
+
+
+def _fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+    """Field number, wire type, and where its content begins and ends (for numbers: the value, twice)."""
+    while at < end:
+        tag, at = _varint(data, at)
+        number, kind = tag >> 3, tag & 7
+        if kind == 2:
+            length, at = _varint(data, at)
+            if at + length > end:
+                raise ValueError("a field longer than its message")
+            yield number, kind, at, at + length
+            at += length
+        elif kind == 0:
+            value, at = _varint(data, at)
+            yield number, kind, value, value
+        elif kind in (1, 5):
+            width = 8 if kind == 1 else 4
+            yield number, kind, at, at + width
+            at += width
+        else:
+            raise ValueError(f"wire type {kind}")
+
+
+def parse_example(data: bytes) -> dict[str, Feature]:
+    """The features of an Example. Byte strings are given as (start, stop) in `data`. Raises ValueError."""
+    out: dict[str, Feature] = {}
+    try:
+        for number, _, a, b in _fields(data, 0, len(data)):
+            for inner, _, c, d in _fields(data, a, b) if number == 1 else ():
+                if inner == 1:
+                    parts = {n: (e, f) for n, _, e, f in _fields(data, c, d)}
+                    name = data[slice(*parts[1])].decode()
+                    out[name] = _values(data, *parts[2]) if 2 in parts else []
+    except (IndexError, KeyError, UnicodeDecodeError, struct.error) as error:
+        raise ValueError(f"not an Example message: {error!r}") from None
+    return out
+
+
+def _values(data: bytes, at: int, end: int) -> Feature:
+    values: Feature = []
+    for kind, _, a, b in _fields(data, at, end):
+        for _, wire, c, d in _fields(data, a, b):
+            if kind == 1:
+                values.append((c, d))
+            elif kind == 2:
+                values += struct.unpack_from(f"<{(d - c) // 4}f", data, c)
+            elif wire == 0:
+                values.append(_signed(c))
+            else:
+                while c < d:
+                    value, c = _varint(data, c)
+                    values.append(_signed(value))
+    return values
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 64) if value >= 1 << 63 else value
+
+
+# ------------------------------------------------------------------------------------------------------------ the table
+
+
+def _table(path: Path) -> tuple[Columns, dict[str, str]]:
+    """The table of a file, kept or made now."""
+    stamp = {"version": VERSION, "bytes": str(path.stat().st_size), "modified": str(path.stat().st_mtime_ns)}
+    away = data_home() / "tables" / (hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:24] + ".table")
+    beside = path.with_name(path.name + ".table")
+    for place in (beside, away):
+        try:
+            columns, about = read_table(place)
+        except (OSError, ValueError, KeyError):
+            continue
+        if all(about.get(k) == v for k, v in stamp.items()):
+            return columns, about
+    columns, names = _scan(path)
+    about = {**stamp, "names": json.dumps(names)}
+    for place in (beside, away):
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            write_table(place, columns, about)
+            break
+        except OSError:
+            continue
+    return columns, about
+
+
+def _scan(path: Path) -> tuple[Columns, dict[str, str]]:
+    """Where the images are, their labels and boxes; and the name of each label or category, where one is given."""
+    rows: list[tuple[int, int, int, int, int]] = []
+    boxes: list[tuple[float, ...]] = []
+    names: dict[str, str] = {}
+    for at, content in records(path):
+        try:
+            example = parse_example(content)
+            begin, end = example["image/encoded"][0]
+        except (ValueError, KeyError, IndexError) as error:
+            raise ConfigError(f"{path}: the record at byte {at:,} is no image Example ({error}).") from None
+        label = int(_first(example, "image/class/label", -1))
+        found = _boxes(example, content, names)
+        synset = _text(content, example, "image/class/synset") or _text(content, example, "image/class/text")
+        if label >= 0 and synset:
+            names[str(label)] = synset
+        number = _text(content, example, "image/source_id")
+        rows.append((at + begin, end - begin, label, len(found), int(number) if number.isdigit() else len(rows)))
+        boxes += found
+    values = np.array(rows, dtype=np.int64).reshape(-1, 5)
+    columns = {name: values[:, i].copy() for i, name in enumerate(("offset", "size", "label", "boxes", "id"))}
+    return {**columns, "box": np.array(boxes, dtype=np.float32).reshape(-1, 6)}, names
+
+
+def _first(example: dict[str, Feature], name: str, default: Any) -> Any:
+    values = example.get(name)
+    return values[0] if values else default
+
+
+def _text(content: bytes, example: dict[str, Feature], name: str) -> str:
+    place = _first(example, name, None)
+    return content[slice(*place)].decode(errors="replace") if isinstance(place, tuple) else ""
+
+
+def _boxes(example: dict[str, Feature], content: bytes, names: dict[str, str]) -> list[tuple[float, ...]]:
+    """left, top, right, bottom as shares of the image, category, crowd."""
+    edges = [example.get(f"image/object/bbox/{edge}", []) for edge in ("xmin", "ymin", "xmax", "ymax")]
+    kinds = example.get("image/object/class/label", [])
+    crowd = example.get("image/object/is_crowd", [])
+    texts = example.get("image/object/class/text", [])
+    if not kinds:
+        return []
+    for kind, text in zip(kinds, texts, strict=False):
+        if isinstance(text, tuple):
+            names[str(kind)] = content[slice(*text)].decode(errors="replace")
+    padded = itertools.chain(crowd, itertools.repeat(0))
+    return [(*box, float(kind), float(c)) for *box, kind, c in zip(*edges, kinds, padded, strict=False)]
+
+
+# ------------------------------------------------------------------------------------------------------------- sources
+
+
+class TFRecordSource(EncodedSource):
+    """The images of TFRecord files in the order of the files; a classifier's source, and a detector's where there are boxes."""
+
+    labels: Indices
+
+    def __init__(self, paths: list[Path]) -> None:
+        self._paths = paths
+        tables = [_table(p) for p in paths]
+        self._counts = [len(c["offset"]) for c, _ in tables]
+        self._starts = np.concatenate(([0], np.cumsum(self._counts)))
+        joined = {
+            k: np.concatenate([c[k] for c, _ in tables]) for k in ("offset", "size", "label", "boxes", "id", "box")
+        }
+        self._offset, self._size, self._ids = joined["offset"], joined["size"], joined["id"]
+        self._box, self._box_at = joined["box"], np.concatenate(([0], np.cumsum(joined["boxes"])))
+        names: dict[str, str] = {}
+        for _, about in tables:
+            names |= json.loads(about["names"])
+        self.has_boxes = len(self._box) > 0
+        self.classes, self.labels = (
+            self._box_classes(names) if self.has_boxes else self._image_classes(joined["label"], names)
+        )
+        self._open: dict[int, int] = {}
+
+    def _image_classes(self, labels: Indices, names: dict[str, str]) -> tuple[tuple[str, ...], Indices]:
+        """TensorFlow's preparation counts from 1 and keeps 0 for a background that no image has."""
+        if not len(labels) or labels.min() < 0:
+            raise ConfigError(f"{self._paths[0].parent}: records without image/class/label cannot train a classifier.")
+        first = int(labels.min() >= 1)
+        count = max(int(labels.max()), *(int(k) for k in names), 0) + 1 - first
+        return tuple(names.get(str(i + first), str(i + first)) for i in range(count)), labels.astype(np.int64) - first
+
+    def _box_classes(self, names: dict[str, str]) -> tuple[tuple[str, ...], Indices]:
+        self._categories = np.unique(self._box[:, 4]).astype(np.int64)
+        return tuple(names.get(str(c), str(c)) for c in self._categories), np.full(len(self._offset), -1, np.int64)
+
+    def __len__(self) -> int:
+        return len(self._offset)
+
+    def read(self, index: int) -> bytes:
+        which = int(np.searchsorted(self._starts, index, side="right")) - 1
+        handle = self._open.get(which)
+        if handle is None:
+            handle = self._open.setdefault(which, os.open(self._paths[which], os.O_RDONLY))
+        return os.pread(handle, int(self._size[index]), int(self._offset[index]))
+
+    def boxes(self, index: int) -> Boxes:
+        """In pixels; the file keeps shares of the image."""
+        from vernier.data.decode import size_of
+
+        rows = self._box[self._box_at[index] : self._box_at[index + 1]]
+        width, height = size_of(self.read(index))
+        ltrb = rows[:, :4] * np.array([width, height, width, height], dtype=np.float32)
+        classes = (
+            np.searchsorted(self._categories, rows[:, 4].astype(np.int64)).astype(np.int64)
+            if len(rows)
+            else np.zeros(0, np.int64)
+        )
+        return Boxes(ltrb.astype(np.float32), classes, rows[:, 5] > 0)
+
+    def image_id(self, index: int) -> int:
+        return int(self._ids[index])
+
+    def describe(self, index: int) -> str:
+        which = int(np.searchsorted(self._starts, index, side="right")) - 1
+        return f"{self._paths[which]}[{index - int(self._starts[which])}]"
+
+    def fingerprint(self) -> str:
+        names = "\0".join(p.name for p in self._paths).encode()
+        return fingerprint_of(names, self._size.tobytes(), self.labels.tobytes(), fingerprint_classes(self.classes))
+
+    def __del__(self) -> None:
+        for handle in getattr(self, "_open", {}).values():
+            os.close(handle)

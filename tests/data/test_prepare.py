@@ -1,0 +1,182 @@
+"""From what publishers give to what is trained on, through the command line."""
+
+import io
+import json
+import shutil
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from tests.conftest import Done
+from vernier.data.shapes import ShapesSpec, make
+from vernier.data.sources import ShardSource, open_split
+
+SYNSETS = ("n00000005", "n00000007")
+needs_jpegtran = pytest.mark.skipif(shutil.which("jpegtran") is None, reason="jpegtran is not installed")
+
+
+def _jpeg(shade: int) -> bytes:
+    out = io.BytesIO()
+    Image.new("RGB", (48, 40), (shade, 0, 0)).save(out, "JPEG")
+    return out.getvalue()
+
+
+def _tar(members: list[tuple[str, bytes]]) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for name, content in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return out.getvalue()
+
+
+@pytest.fixture
+def ilsvrc(tmp_path: Path) -> list[str]:
+    """The two tars in miniature, with the ground truth: arguments of `prepare imagenet`, without OUT."""
+    inner = [(f"{s}.tar", _tar([(f"{s}_{i}.JPEG", _jpeg(20 * i)) for i in range(3)])) for s in reversed(SYNSETS)]
+    (tmp_path / "ILSVRC2012_img_train.tar").write_bytes(_tar(inner))
+    val = [(f"ILSVRC2012_val_{i:08d}.JPEG", _jpeg(i)) for i in (1, 2)]
+    (tmp_path / "ILSVRC2012_img_val.tar").write_bytes(_tar(val))
+    (tmp_path / "truth.txt").write_text(f"{SYNSETS[1]}\n{SYNSETS[0]}\n")
+    tars = [str(tmp_path / f"ILSVRC2012_img_{s}.tar") for s in ("train", "val")]
+    return [*tars, "--val-labels", str(tmp_path / "truth.txt"), "--expect", "2", "6", "2"]
+
+
+def _prepare(vernier_here: Callable[..., Done], ilsvrc: list[str], out: Path, *more: str) -> Done:
+    return vernier_here("data", "prepare", "imagenet", *ilsvrc[:2], str(out), *ilsvrc[2:], *more)
+
+
+def test_imagenet_to_folders_and_again(vernier_here: Callable[..., Done], ilsvrc: list[str], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = _prepare(vernier_here, ilsvrc, out)
+    assert done.code == 0, done.err
+    train, val = open_split(str(out), "train"), open_split(str(out), "val")
+    assert train.classes == val.classes == SYNSETS
+    assert (len(train), len(val)) == (6, 2)
+    assert (out / "val" / SYNSETS[1] / "ILSVRC2012_val_00000001.JPEG").is_file()
+    victim = out / "train" / SYNSETS[0] / f"{SYNSETS[0]}_1.JPEG"
+    whole = victim.read_bytes()
+    victim.write_bytes(whole[:10])
+    assert _prepare(vernier_here, ilsvrc, out).code == 0
+    assert victim.read_bytes() == whole
+
+
+@needs_jpegtran
+def test_imagenet_straight_to_shards(vernier_here: Callable[..., Done], ilsvrc: list[str], tmp_path: Path) -> None:
+    done = _prepare(vernier_here, ilsvrc, tmp_path / "out", "--format", "shards", "--json")
+    assert done.code == 0, done.err
+    assert [d["restart_indexed"] for d in done.json()] == [6, 2]
+    source = open_split(str(tmp_path / "out"), "val")
+    assert isinstance(source, ShardSource)
+    assert source.all_labels().tolist() == [1, 0]
+
+
+def test_a_wrong_count_or_label_file_fails(
+    vernier_here: Callable[..., Done], ilsvrc: list[str], tmp_path: Path
+) -> None:
+    short = vernier_here("data", "prepare", "imagenet", *ilsvrc[:2], str(tmp_path / "o"), *ilsvrc[2:4])
+    assert short.code == 1
+    assert "2 classes, 1,000 were expected" in short.err
+    (tmp_path / "truth.txt").write_text("1\n2\n")
+    wrong = _prepare(vernier_here, ilsvrc, tmp_path / "o")
+    assert wrong.code == 2
+    assert "another order" in wrong.err
+
+
+def test_coco_zips(vernier_here: Callable[..., Done], tmp_path: Path) -> None:
+    root = make(tmp_path / "set", ShapesSpec(kind="detect", train=5, val=3, size_px=32))
+    for name, folders in (("images.zip", ("train", "val")), ("annotations.zip", ("annotations",))):
+        with zipfile.ZipFile(tmp_path / name, "w") as bundle:
+            for path in (p for f in folders for p in (root / f).rglob("*") if p.is_file()):
+                bundle.write(path, path.relative_to(root))
+    zips = [str(tmp_path / n) for n in ("images.zip", "annotations.zip")]
+    done = vernier_here("data", "prepare", "coco", *zips, str(tmp_path / "out"), "--expect", "0", "5", "3", "--json")
+    assert done.code == 0, done.err
+    assert done.json() == {"train": 5, "val": 3}
+    (tmp_path / "out" / "val" / "000001.jpg").unlink()
+    bad = vernier_here("data", "prepare", "coco", zips[1], str(tmp_path / "out"), "--expect", "0", "5", "3")
+    assert bad.code == 1
+    assert "000001.jpg" in bad.err
+
+
+@pytest.mark.parametrize("layout", [pytest.param("shards", marks=needs_jpegtran), "raw"])
+def test_what_is_prepared_can_be_verified_inspected_and_trained_on(
+    vernier_here: Callable[..., Done], shapes: Path, tiny: list[str], tmp_path: Path, layout: str
+) -> None:
+    out = str(tmp_path / "out")
+    assert vernier_here("data", "prepare", "folder", str(shapes), out, "--format", layout).code == 0
+    assert vernier_here("data", "verify", out, "--json").json()["images"] == {"train": 160, "val": 50}
+    seen = vernier_here("data", "inspect", out, "--json").json()["splits"]["train"]
+    assert (seen["images"], seen["median_size"]) == (160, "32 x 32")
+    trained = vernier_here("train", *tiny, "--data", out, "--max-steps", "2", "--max-eval-steps", "1", "--json")
+    assert trained.code == 0, trained.err
+    again = vernier_here("data", "prepare", "folder", str(shapes), out, "--format", layout)
+    assert again.code == 2
+    assert "exists already" in again.err
+
+
+def test_verify_finds_what_is_bad_and_what_is_in_both(
+    vernier_here: Callable[..., Done], shapes: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(shapes, copy)
+    shutil.rmtree(copy / "annotations")
+    (copy / "shapes.json").unlink()
+    one, two = sorted((copy / "train").rglob("*.jpg"))[:2]
+    one.write_bytes(one.read_bytes()[:-40])
+    shutil.copy(two, copy / "val" / two.parent.name / "zz.jpg")
+    done = vernier_here("data", "verify", str(copy))
+    assert done.code == 1
+    assert str(one) in done.out
+    assert "1 bad, 1 in both splits" in done.out
+
+
+def test_a_contact_sheet_is_drawn(vernier_here: Callable[..., Done], tmp_path: Path) -> None:
+    root = make(tmp_path / "set", ShapesSpec(kind="detect", train=12, val=3, size_px=48))
+    sheet = tmp_path / "sheet.png"
+    done = vernier_here("data", "inspect", str(root), "--sheet", str(sheet), "--compare-backends")
+    assert done.code == 0, done.err
+    assert "boxes" in done.out
+    assert "backend pillow" in done.out
+    with Image.open(sheet) as image:
+        assert image.width > 1000
+
+
+def test_bad_images_are_in_the_summary(
+    vernier_here: Callable[..., Done], shapes: Path, tiny: list[str], tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(shapes, copy)
+    victim = min((copy / "train").rglob("*.jpg"))
+    victim.write_bytes(b"nothing")
+    done = vernier_here("train", *tiny, "--data", str(copy), "--epochs", "1", "--max-bad-images", "1%", "--json")
+    assert done.code == 0, done.err
+    assert [Path(b["path"]).name for b in done.json()["bad_images"]] == [victim.name]
+    assert f"bad image {victim}" in done.err
+    assert vernier_here("train", *tiny, "--max-bad-images", "lots").code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["prepare", "folder", "only"], "SRC OUT"),
+        (["prepare", "folder", "/no/such", "out"], "does not exist"),
+        (["verify", "/no/such"], "not a folder|does not exist"),
+        (["get", "imagenet"], "Did you mean imagenette"),
+    ],
+)
+def test_wrong_input_is_one_clear_message(
+    vernier_here: Callable[..., Done], arguments: list[str], message: str
+) -> None:
+    import re
+
+    done = vernier_here("data", *arguments)
+    assert done.code == 2
+    assert re.search(message, done.err)
+    assert "Traceback" not in done.err
+    assert json.dumps(done.out) == '""'
