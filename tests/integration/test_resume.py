@@ -153,7 +153,7 @@ def test_a_run_in_use_is_not_touched(tiny: list[str], vernier: Callable[..., Don
     during = vernier("eval", str(only_run(out)))
     refused = vernier("train", *tiny, "--epochs", "200", "--resume", "auto")
     child.terminate()
-    assert child.wait(timeout=60) == 75
+    assert child.wait(timeout=60) == 75, "a second command must not disturb the first one's checkpoints"
     assert during.code == 0, during.err
     assert "top-1" in during.out
     assert refused.code == 2

@@ -1,5 +1,6 @@
 """Everything a modern recipe uses, at once: it trains, its parts matter, and it resumes bit for bit."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -114,3 +115,25 @@ def test_the_resolution_of_a_test_can_be_chosen(
     ).json()
     assert larger["samples"] == plain["samples"]
     assert larger["loss"] != plain["loss"]
+
+
+def test_what_is_only_said_about_a_recipe_may_change_before_resuming(
+    tiny: list[str], vernier_here: Callable[..., Done], tmp_path: Path
+) -> None:
+    mine = tmp_path / "mine.toml"
+    mine.write_text('name = "mine"\nabout = "first"\n')
+    assert vernier_here("train", str(mine), *tiny, "--max-steps", "2").code == 0
+    run = str(only_run(tmp_path / "runs"))
+    mine.write_text('name = "mine"\nabout = "second"\n[[published]]\nmean = 50.0\n')
+    assert vernier_here("train", str(mine), *tiny, "--max-steps", "3", "--resume", run).code == 0
+    refused = vernier_here("train", str(mine), *tiny, "--max-steps", "4", "--resume", run, "--lr", "0.001")
+    assert refused.code == 2
+    assert "optim.lr" in refused.err
+
+
+def test_evaluations_begin_at_their_offset(tiny: list[str], vernier_here: Callable[..., Done], tmp_path: Path) -> None:
+    settings = ("--set", "eval.every_epochs=2", "--set", "eval.offset_epochs=1", "--epochs", "4")
+    assert vernier_here("train", *tiny, *settings).code == 0
+    lines = (only_run(tmp_path / "runs") / "events.jsonl").read_text().splitlines()
+    events = [json.loads(line) for line in lines]
+    assert [e["epoch"] for e in events if e["kind"] == "eval"] == [1.0, 3.0, 4.0]

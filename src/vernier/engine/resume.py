@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from vernier.config import Config, differences, from_dict
 from vernier.errors import ConfigError
@@ -39,6 +40,12 @@ def choose(config: Config, out: Path, wish: str | None, warn: Warn) -> ResumePoi
     return point
 
 
+def _changed(was: Config, now: Config) -> dict[str, tuple[Any, Any]]:
+    """Settings of the recipe that differ, without what is only said about it."""
+    changed = differences(was.recipe, now.recipe)
+    return {name: values for name, values in changed.items() if name not in ("about", "source", "published")}
+
+
 def _run_of(path: Path) -> Path:
     """A run directory, also when one of its checkpoints was named."""
     return path.parent.parent if path.parent.name == "checkpoints" else path
@@ -49,7 +56,7 @@ def _newest_same(out: Path, config: Config, *, unfinished_only: bool) -> RunDir 
         if unfinished_only and run.read_status()["status"] not in ("stopped", "crashed"):
             continue
         try:
-            if not differences(run_config(run).recipe, config.recipe):
+            if not _changed(run_config(run), config):
                 return run
         except ConfigError:
             continue  # a run of another version, or a broken one: not ours to judge here
@@ -58,13 +65,14 @@ def _newest_same(out: Path, config: Config, *, unfinished_only: bool) -> RunDir 
 
 def resume_point(run: RunDir, config: Config, warn: Warn) -> ResumePoint | None:
     """The newest sound checkpoint of a run, after checking that the recipe is the same; None when it has none."""
-    changed = differences(run_config(run).recipe, config.recipe)
+    changed = _changed(run_config(run), config)
     if changed:
         what = "; ".join(f"{name} was {old!r}, now {new!r}" for name, (old, new) in list(changed.items())[:5])
         raise ConfigError(
             f"{run.path} was started with another recipe: {what}. Give the same settings, or start a new run."
         )
-    run.tidy_checkpoints()
+    with run.locked():  # what looks half-written may be another process writing
+        run.tidy_checkpoints()
     found = run.newest_checkpoint(
         lambda bad, problems: warn(f"checkpoint {bad.path} is damaged ({'; '.join(problems)}): passed over")
     )

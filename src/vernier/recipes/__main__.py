@@ -46,6 +46,13 @@ loader, and whatever `--set` changed. `run.json` has the same under `summary.agr
 | initial weights | `model.init` | `fan-in` (NVIDIA), `fan-out` (torchvision), `tf` |
 | loss scale | none | belongs to the machine, not to the recipe |
 
+## Add one
+
+Write a function that returns a `Recipe` in the file of its source under `src/vernier/recipes/` (or a new file, listed in
+`SOURCES`), with a docstring that gives source and revision, published mean, deviation and number of runs, hardware and
+cost, and the command; add it to the file's `RECIPES`. Then record its learning-rate curve with
+`python -m tests.optim.golden`, make this page with `python -m vernier.recipes > docs/recipes.md`, and look at both.
+
 ## The book
 """
 
