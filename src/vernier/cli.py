@@ -105,6 +105,7 @@ def train(
     device: Annotated[DeviceName | None, _pathlike("auto|cpu|cuda|hpu|mps|xpu")] = None,
     procs: Whole = None,
     precision: Annotated[Precision | None, _pathlike("fp32|tf32|bf16|fp16")] = None,
+    allow_slow: bool = False,
     mode: Annotated[Mode | None, _pathlike("eager|compile|trace")] = None,
     model: Text = None,
     global_batch: Whole = None,
@@ -136,6 +137,7 @@ def train(
         device: Where to run.
         procs: Processes, one a device.
         precision: Arithmetic of the network.
+        allow_slow: Run a precision this device has no hardware for.
         mode: How the network is executed.
         model: Another network than the recipe's (see `vernier models`).
         global_batch: Images per optimiser step, over all processes.
@@ -158,6 +160,7 @@ def train(
 
     flags = {
         "data.source": data, "machine.device": device, "machine.procs": procs, "machine.precision": precision, "machine.mode": mode,
+        "machine.allow_slow": allow_slow or None,
         "model.name": model, "global_batch": global_batch, "schedule.epochs": epochs, "optim.lr": lr, "seed": seed,
         "machine.workers": workers, "data.max_bad_images": max_bad_images,
         "limits.max_steps": max_steps, "limits.max_eval_steps": max_eval_steps,

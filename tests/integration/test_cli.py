@@ -70,7 +70,7 @@ def test_a_recipe_can_be_shown_edited_and_used(
         (["--data", "/no/such/place"], "does not exist"),
         (["--model", "resnet51"], "resnet50"),
         (["--device", "cuda"], "not usable here"),
-        (["--precision", "fp16"], "--precision fp32"),
+        (["--precision", "tf32"], "--precision fp32"),
         (["--global-batch", "100000"], "more than the"),
         (["--resume", "/no/run"], "not a run directory"),
         (["--out", "/proc/nope"], "--out"),

@@ -1,5 +1,6 @@
 """What the engine may ask of a device."""
 
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import torch
@@ -23,8 +24,12 @@ class Device(Protocol):
         """One entry a device: index, name, uuid where there is one, memory."""
         ...
 
-    def refuse(self, precision: str, mode: str) -> str:
+    def refuse(self, precision: str, mode: str, *, allow_slow: bool) -> str:
         """Why this combination cannot run here and what to use instead; empty when it can."""
+        ...
+
+    def autocast(self, precision: str) -> AbstractContextManager[Any]:
+        """The context in which the network computes in this precision. Weights, batch norm and loss stay fp32."""
         ...
 
     def synchronize(self) -> None:

@@ -2,6 +2,7 @@
 
 import ctypes
 import platform
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,23 @@ class Cpu:
     def identity(self) -> list[dict[str, Any]]:
         return [{"index": 0, "name": cpu_name(), "uuid": None}]
 
-    def refuse(self, precision: str, mode: str) -> str:
-        if precision != "fp32":
-            return f"precision {precision} is not offered on cpu: use --precision fp32."
+    def refuse(self, precision: str, mode: str, *, allow_slow: bool) -> str:
         if mode != "eager":
             return f"mode {mode} is not offered on cpu: use --mode eager."
+        if precision == "tf32":
+            return "precision tf32 exists on CUDA devices only: use --precision fp32."
+        hardware = _INSTRUCTIONS.get(precision)
+        if hardware and not allow_slow and not hardware & instruction_sets():
+            return (
+                f"precision {precision} has no hardware on this CPU (none of {', '.join(sorted(hardware))}) and would be many "
+                "times slower than fp32: use --precision fp32, or --allow-slow to insist."
+            )
         return ""
+
+    def autocast(self, precision: str) -> AbstractContextManager[Any]:
+        if precision == "fp32":
+            return nullcontext()
+        return torch.autocast("cpu", dtype={"bf16": torch.bfloat16, "fp16": torch.float16}[precision])
 
     def synchronize(self) -> None:
         """CPU kernels have finished when they return."""
@@ -48,6 +60,21 @@ def keep_freed_memory() -> None:
     if hasattr(libc, "mallopt"):
         libc.mallopt(_M_MMAP_THRESHOLD, 1 << 30)
         libc.mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1)
+
+
+_INSTRUCTIONS = {
+    "bf16": frozenset({"avx512_bf16", "amx_bf16", "bf16"}),
+    "fp16": frozenset({"avx512_fp16", "amx_fp16", "fphp"}),
+}
+
+
+def instruction_sets() -> frozenset[str]:
+    """What the processor says it has, where it says so."""
+    info = Path("/proc/cpuinfo")
+    if not info.exists():
+        return frozenset()
+    lines = [line for line in info.read_text().splitlines() if line.startswith(("flags", "Features"))]
+    return frozenset(lines[0].partition(":")[2].split()) if lines else frozenset()
 
 
 def cpu_name() -> str:

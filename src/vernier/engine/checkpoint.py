@@ -26,6 +26,7 @@ class Progress:
     best_value: float | None = None
     result: dict[str, Any] | None = None
     reached_target: bool = False
+    scaler: dict[str, Any] | None = None
     spent_s: dict[str, float] = field(default_factory=dict)
 
 

@@ -1,7 +1,7 @@
 """Evaluation: every sample once, exactly, on any number of processes."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import torch
 from torch import nn
@@ -11,6 +11,7 @@ from vernier.data.order import EvalOrder
 from vernier.data.sources.base import Labels
 from vernier.data.transforms import Normalizer
 from vernier.engine.observe import Observers
+from vernier.engine.step import Autocast
 from vernier.tasks.classify import Score
 
 Forward = Callable[[torch.Tensor], torch.Tensor]
@@ -41,8 +42,9 @@ class Evaluator:
 
     def __init__(
         self, reader: EvalReader, labels: Labels, order: EvalOrder, normalize: Normalizer, device: torch.device,
-        *, workers: int, prefetch: int, flip_tta: bool = False,
+        *, workers: int, prefetch: int, flip_tta: bool = False, autocast: Autocast = nullcontext,
     ) -> None:  # fmt: skip
+        self._autocast = autocast
         self._flip_tta = flip_tta
         self._order, self._normalize, self._device = order, normalize, device
         self.bad = reader.bad
@@ -62,9 +64,10 @@ class Evaluator:
         with evaluating(model):
             for done, batch in enumerate(self._loader.batches((0, indices) for indices in batches), start=1):
                 images = self._normalize(batch.images.to(self._device, non_blocking=True))
-                logits = forward(images)
-                if self._flip_tta:
-                    logits = (logits + forward(images.flip(3))) / 2
+                with self._autocast():
+                    logits = forward(images).float()
+                    if self._flip_tta:
+                        logits = (logits + forward(images.flip(3)).float()) / 2
                 score.add(logits, batch.labels.to(self._device))
                 observers.progress("evaluate", done, len(batches))
                 check_stop()

@@ -17,6 +17,7 @@ from vernier.data.transforms import Normalizer
 from vernier.devices import Device, resolve
 from vernier.engine.evaluate import Evaluator
 from vernier.engine.initial import describe_weights, freeze, load_weights, photographs_for_check
+from vernier.engine.scaling import LossScaler
 from vernier.engine.step import TrainStep
 from vernier.errors import ConfigError
 from vernier.models import build
@@ -73,7 +74,7 @@ def prepare(config: Config, *, fresh: bool = True) -> Job:
     derived = derive(config, train_samples=len(train_source))
     model = model_for(config, train_source, place)
     notes = _initial(model, config, val_source or train_source, place, fresh)
-    optimizer = build_optimizer(model, recipe.optim, derived.lr)
+    optimizer = build_optimizer(model, recipe.optim, derived.lr, scaled=machine.precision == "fp16")
     average = WeightAverage(model, recipe.ema, derived.steps_per_epoch) if recipe.ema.decay > 0 else None
     normalize = Normalizer(recipe.data, place)
     order = TrainOrder(
@@ -89,6 +90,8 @@ def prepare(config: Config, *, fresh: bool = True) -> Job:
         model=model,
         optimizer=optimizer,
         average=average,
+        scaler=LossScaler(machine, place),
+        autocast=lambda: device.autocast(machine.precision),
         recipe=recipe,
         derived=derived,
         normalize=normalize,
@@ -116,7 +119,7 @@ def prepare_device(config: Config) -> tuple[Device, int]:
     """The device, asked whether it can do what is wanted, and its compute threads."""
     machine = config.machine
     device = resolve(machine.device)
-    if why_not := device.refuse(machine.precision, machine.mode):
+    if why_not := device.refuse(machine.precision, machine.mode, allow_slow=machine.allow_slow):
         raise ConfigError(why_not)
     if machine.procs > 1:
         raise ConfigError(f"--procs {machine.procs}: this version trains in one process. Use --procs 1.")
@@ -184,6 +187,7 @@ def build_evaluator(config: Config, source: Source, device: Device) -> Evaluator
     return Evaluator(
         EvalReader(kept, config.recipe.data), source.labels, order, Normalizer(config.recipe.data, place), place,
         workers=machine.workers, prefetch=machine.prefetch, flip_tta=config.recipe.eval.flip_tta,
+        autocast=lambda: device.autocast(machine.precision),
     )  # fmt: skip
 
 

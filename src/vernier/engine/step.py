@@ -1,8 +1,9 @@
 """One optimiser step: micro-batches forward and backward, update, moving average. Nothing else happens in the hot path."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -12,10 +13,13 @@ from vernier.config import Augment, Derived, Recipe
 from vernier.data.chance import key
 from vernier.data.loader import Batch
 from vernier.data.transforms import Normalizer
+from vernier.engine.scaling import LossScaler
 from vernier.optim.build import set_lr
 from vernier.optim.ema import WeightAverage
 from vernier.optim.schedules import learning_rate
 from vernier.tasks.classify import Mixed, cut_images, mix_images, training_loss
+
+Autocast = Callable[[], AbstractContextManager[Any]]
 
 _STREAM_STEP = 3
 _STREAM_MIX = 4
@@ -26,8 +30,10 @@ class TrainStep:
 
     def __init__(
         self, *, model: nn.Module, optimizer: torch.optim.Optimizer, average: WeightAverage | None,
-        recipe: Recipe, derived: Derived, normalize: Normalizer, device: torch.device, rank: int = 0,
+        scaler: LossScaler, autocast: Autocast, recipe: Recipe, derived: Derived, normalize: Normalizer,
+        device: torch.device, rank: int = 0,
     ) -> None:  # fmt: skip
+        self.scaler, self._autocast = scaler, autocast
         self._model, self._optimizer, self._average = model, optimizer, average
         self._recipe, self._derived, self._normalize, self._device, self._rank = (
             recipe,
@@ -44,12 +50,13 @@ class TrainStep:
             wait_s += batch.wait_s
             torch.default_generator.manual_seed(key(_STREAM_STEP, self._recipe.seed, step, micro, self._rank))
             loss = self._loss(step, micro, batch) / self._derived.accumulation
-            loss.backward()  # type: ignore[no-untyped-call]
+            self.scaler.backward(loss)
             total_loss += loss.detach()
         if self._recipe.optim.clip_norm > 0:
+            self.scaler.unscale(self._optimizer)
             torch.nn.utils.clip_grad_norm_(self._model.parameters(), self._recipe.optim.clip_norm)
         set_lr(self._optimizer, learning_rate(step, self._recipe.schedule, self._derived))
-        self._optimizer.step()
+        self.scaler.step(self._optimizer)
         self._optimizer.zero_grad(set_to_none=True)
         if self._average is not None:
             self._average.update(step + 1)
@@ -66,7 +73,9 @@ class TrainStep:
                 images, mixed = mix_images(images, labels, draw.weight, order)
             else:
                 images, mixed = cut_images(images, labels, draw.weight, draw.centre, order)
-        return training_loss(self._model(images), labels, self._recipe.loss, mixed)
+        with self._autocast():
+            logits = self._model(images)
+        return training_loss(logits, labels, self._recipe.loss, mixed)
 
 
 @dataclass(frozen=True)

@@ -134,6 +134,7 @@ class Training:
             "step", step=progress.step, epoch=progress.step / derived.steps_per_epoch, loss=sum(losses) / len(losses),
             lr=learning_rate(progress.step - 1, self.job.config.recipe.schedule, derived),
             samples=len(losses) * self.job.config.recipe.global_batch, step_s=window.step_s, wait_s=window.wait_s,
+            **self._scaling(),
         )  # fmt: skip
         window.clear()
         self._report_bad_images()
@@ -144,6 +145,10 @@ class Training:
         for bad in (b for kind in self.job.bad_images() for b in kind.untold()):
             message = f"bad image {bad.path}: {bad.reason}"
             self.observers.emit("warning", step=self.progress.step, message=message)
+
+    def _scaling(self) -> dict[str, float]:
+        scaler = self.job.step.scaler
+        return {"loss_scale": scaler.scale, "skipped_steps": scaler.skipped_steps} if scaler.enabled else {}
 
     def _diverged(self, step: int, what: str, value: str) -> str:
         kept = self.run.newest_checkpoint()
@@ -214,7 +219,7 @@ class Training:
 
     def _write_checkpoint(self) -> float:
         start, job, progress = now_s(), self.job, self.progress
-        progress.spent_s = self.watch.spent()
+        progress.spent_s, progress.scaler = self.watch.spent(), job.step.scaler.state()
         state = checkpoint_state(job, progress)
         try:
             committed = self.run.commit_checkpoint(
@@ -321,7 +326,9 @@ def _restored(job: Job, resume: ResumePoint) -> Progress:
             f"The training data has changed since {resume.run.path} was started (other files, labels or classes), "
             "so the run cannot go on exactly. Restore the data or start a new run."
         )
-    return restore(resume.checkpoint, job.model, job.optimizer, job.average)
+    progress = restore(resume.checkpoint, job.model, job.optimizer, job.average)
+    job.step.scaler.load(progress.scaler)
+    return progress
 
 
 def _announce(job: Job, run: RunDir, observers: Observers, resume: ResumePoint | None) -> None:
@@ -346,6 +353,7 @@ def _close(session: Training, status: Literal["finished", "stopped"], reference:
         "reached_target": progress.reached_target,
         "agreement": agreement(job.config, progress.result, reference) if status == "finished" else None,
         "spent_s": session.watch.spent(),
+        "skipped_steps": job.step.scaler.skipped_steps,
         "bad_images": [asdict(bad) for kind in job.bad_images() for bad in kind.found()],
         "training": summarize_training(
             run.read_events(), global_batch=job.config.recipe.global_batch, devices=job.derived.world

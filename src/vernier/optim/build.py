@@ -10,8 +10,11 @@ from vernier.optim.lamb import Lamb
 from vernier.optim.lars import Lars
 
 
-def build_optimizer(model: nn.Module, optim: Optim, lr: float) -> torch.optim.Optimizer:
-    """SGD in PyTorch's form with one fused update, LARS or LAMB; weight decay and layer-wise rates by the recipe's rule."""
+def build_optimizer(model: nn.Module, optim: Optim, lr: float, *, scaled: bool = False) -> torch.optim.Optimizer:
+    """SGD in PyTorch's form with one fused update, LARS or LAMB; weight decay and layer-wise rates by the recipe's rule.
+
+    With loss scaling SGD is not fused: the fused kernel advances the momentum even in steps that the scaler skips.
+    """
     groups = parameter_groups(model, optim)
     if not groups:
         raise ConfigError("Nothing is left to learn: model.freeze covers every weight. Leave out part of it.")
@@ -23,7 +26,7 @@ def build_optimizer(model: nn.Module, optim: Optim, lr: float) -> torch.optim.Op
         case "lamb":
             return Lamb(groups, lr=lr, beta1=optim.momentum, beta2=optim.beta2, eps=optim.eps)
         case _:
-            return torch.optim.SGD(groups, lr=lr, momentum=optim.momentum, nesterov=optim.nesterov, fused=True)
+            return torch.optim.SGD(groups, lr=lr, momentum=optim.momentum, nesterov=optim.nesterov, fused=not scaled)
 
 
 def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
