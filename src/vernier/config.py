@@ -57,6 +57,9 @@ class Data:
     val_share: float = option(
         0.1, "a folder without train/ and val/: share of every class for validation", above=0, high=0.9
     )
+    shuffle_shards: int = option(
+        0, "shards: mix the samples of this many at a time, for slow storage; 0: of all", low=0
+    )
     max_bad_images: str = option(
         "0.1%", "unreadable images a set may have, as a number or a share, before the run stops"
     )

@@ -118,6 +118,7 @@ def test_intervals_divide_the_row_and_are_near_eight() -> None:
 
 
 @given(st.binary(max_size=300))
+@settings(deadline=None)
 def test_any_bytes_are_parsed_or_refused(noise: bytes) -> None:
     for encoded in (noise, b"\xff\xd8" + noise, _jpeg(16, 16)[:200] + noise):
         try:

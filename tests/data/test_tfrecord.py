@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -120,6 +120,7 @@ def test_the_checksum_is_castagnolis_masked() -> None:
 
 
 @given(st.binary(max_size=200))
+@settings(deadline=None)
 def test_any_bytes_are_parsed_or_refused(noise: bytes) -> None:
     try:
         parse_example(noise)
@@ -128,6 +129,7 @@ def test_any_bytes_are_parsed_or_refused(noise: bytes) -> None:
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=5), st.binary(min_size=1, max_size=20))
+@settings(deadline=None)
 def test_numbers_and_bytes_survive(numbers: list[int], text: bytes) -> None:
     data = _example(numbers=numbers, text=[text])
     parsed = parse_example(data)

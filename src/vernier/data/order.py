@@ -30,7 +30,11 @@ class TrainOrder:
         per_micro = self.global_batch // self.accumulation
         per_process = per_micro // self.world
         start = step_in_epoch * self.global_batch + micro * per_micro + self.rank * per_process
-        return permuted(key(_STREAM_ORDER, self.seed, epoch), np.arange(start, start + per_process), self.samples)
+        return self.at(epoch, np.arange(start, start + per_process))
+
+    def at(self, epoch: int, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The samples at some positions of an epoch."""
+        return permuted(key(_STREAM_ORDER, self.seed, epoch), positions, self.samples)
 
 
 @dataclass(frozen=True, kw_only=True)

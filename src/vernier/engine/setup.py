@@ -12,7 +12,9 @@ from vernier.data.bad import BadImages
 from vernier.data.cache import cached
 from vernier.data.loader import EvalReader, Loader, TrainReader
 from vernier.data.order import EvalOrder, TrainOrder
-from vernier.data.sources import Source, open_split
+from vernier.data.shard_order import ShardedTrainOrder
+from vernier.data.sources import ShardSource, Source, open_split
+from vernier.data.sources.shards import shard_starts
 from vernier.data.transforms import Normalizer
 from vernier.devices import Device, resolve
 from vernier.engine.evaluate import Evaluator
@@ -69,10 +71,7 @@ def prepare(config: Config) -> Job:
     optimizer = build_optimizer(model, recipe.optim, derived.lr)
     average = WeightAverage(model, recipe.ema) if recipe.ema.decay > 0 else None
     normalize = Normalizer(recipe.data, place)
-    order = TrainOrder(
-        samples=len(train_source), seed=recipe.seed, global_batch=recipe.global_batch,
-        accumulation=derived.accumulation, world=derived.world,
-    )  # fmt: skip
+    order = train_order(config, derived, train_source)
     kept, cache = cached(train_source, machine.cache_share, derived.world)
     reader = TrainReader(kept, recipe.data, recipe.augment, recipe.seed)
     loader = Loader(
@@ -93,6 +92,23 @@ def prepare(config: Config) -> Job:
         bad=reader.bad, loading=loading_facts(train_source, cache),
         evaluator=None if val_source is None else build_evaluator(config, val_source, device),
     )  # fmt: skip
+
+
+def train_order(config: Config, derived: Derived, source: Source) -> TrainOrder:
+    """The order over the whole set, or over a few shards at a time."""
+    recipe = config.recipe
+    common: dict[str, Any] = {
+        "samples": len(source), "seed": recipe.seed, "global_batch": recipe.global_batch,
+        "accumulation": derived.accumulation, "world": derived.world,
+    }  # fmt: skip
+    if not recipe.data.shuffle_shards:
+        return TrainOrder(**common)
+    if not isinstance(source, ShardSource):
+        raise ConfigError(
+            f"data.shuffle_shards = {recipe.data.shuffle_shards}, but {recipe.data.source} is not made of shards. Use 0."
+        )
+    starts = tuple(shard_starts(source).tolist())
+    return ShardedTrainOrder(**common, starts=starts, window=recipe.data.shuffle_shards)
 
 
 def loading_facts(source: Source, cache: dict[str, Any]) -> dict[str, Any]:

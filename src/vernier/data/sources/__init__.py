@@ -52,6 +52,10 @@ def open_split(source: str, split: str, *, search: tuple[Path, ...] = (), val_sh
             f"The data set {source!r} is not in {data_home()}. Fetch it (vernier data get {source}), "
             f"or say where its files are: --data PATH."
         )
+    if "://" in source:
+        from vernier.data.remote import open_remote
+
+        return open_remote(source, split)
     root = Path(source).expanduser()
     if not root.exists():
         near = did_you_mean(source, ["shapes", "synthetic", "static", *NAMED]) if os.sep not in source else ""
