@@ -2,7 +2,7 @@
 
 import io
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from vernier.data import decode as decode_module
 from vernier.data import jpeg
 from vernier.data.decode import BadImage, SegmentedJpeg, decode, picture
 from vernier.data.jpeg import NotSliceable, find_segments, parse_header, restart_interval_for, with_restarts
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _cut_even_small_ones() -> Iterator[None]:
+    """The pictures drawn here are small; cut them as if they were worth it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decode_module, "WORTH_CUTTING", 0)
+        yield
+
 
 needs_jpegtran = pytest.mark.skipif(shutil.which("jpegtran") is None, reason="jpegtran is not installed")
 
