@@ -10,6 +10,7 @@ from torch import nn
 from vernier.config import Config, Derived, derive
 from vernier.data.bad import BadImages
 from vernier.data.cache import cached
+from vernier.data.dali import DaliTrainReader
 from vernier.data.loader import EvalReader, Loader, TrainReader
 from vernier.data.order import EvalOrder, TrainOrder
 from vernier.data.shard_order import ShardedTrainOrder
@@ -73,7 +74,7 @@ def prepare(config: Config) -> Job:
     normalize = Normalizer(recipe.data, place)
     order = train_order(config, derived, train_source)
     kept, cache = cached(train_source, machine.cache_share, derived.world)
-    reader = TrainReader(kept, recipe.data, recipe.augment, recipe.seed)
+    reader = train_reader(config, train_source, kept)
     loader = Loader(
         reader, train_source.labels, batch=derived.process_batch, workers=machine.workers, prefetch=machine.prefetch
     )
@@ -89,7 +90,7 @@ def prepare(config: Config) -> Job:
     return Job(
         config=config, derived=derived, device=device, threads=threads, train_source=train_source, val_source=val_source,
         model=model, optimizer=optimizer, average=average, step=step, order=order, loader=loader,
-        bad=reader.bad, loading=loading_facts(train_source, cache),
+        bad=reader.bad, loading=loading_facts(config, train_source, cache),
         evaluator=None if val_source is None else build_evaluator(config, val_source, device),
     )  # fmt: skip
 
@@ -111,13 +112,22 @@ def train_order(config: Config, derived: Derived, source: Source) -> TrainOrder:
     return ShardedTrainOrder(**common, starts=starts, window=recipe.data.shuffle_shards)
 
 
-def loading_facts(source: Source, cache: dict[str, Any]) -> dict[str, Any]:
+def train_reader(config: Config, source: Source, kept: Source) -> TrainReader | DaliTrainReader:
+    """What fills training batches; DALI decodes for itself and has no use for decoded images that are kept."""
+    recipe = config.recipe
+    if config.machine.backend == "dali-cpu":
+        return DaliTrainReader(source, recipe.data, recipe.augment, recipe.seed)
+    return TrainReader(kept, recipe.data, recipe.augment, recipe.seed)
+
+
+def loading_facts(config: Config, source: Source, cache: dict[str, Any]) -> dict[str, Any]:
     """The decoder and the resize kernel, which decide about pixels, and the cache, which does not."""
+    dali = config.machine.backend == "dali-cpu"
     return {
-        "backend": "native",
+        "backend": config.machine.backend,
         "source": type(source).__name__,
-        "resize": "torch antialiased bilinear, uint8",
-        **cache,
+        "resize": "DALI antialiased linear" if dali else "torch antialiased bilinear, uint8",
+        **({"cache": "off"} if dali else cache),
     }
 
 

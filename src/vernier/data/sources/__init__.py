@@ -18,7 +18,8 @@ from vernier.data.sources.tfrecord import TFRecordSource, find_tfrecords
 from vernier.errors import ConfigError, did_you_mean
 
 __all__ = [
-    "BUILT_IN", "ArraySource", "Boxes", "EncodedSource", "FolderSource", "RawSource", "ShardSource", "Source", "SyntheticSource", "TFRecordSource",
+    "BUILT_IN", "ArraySource", "Boxes", "EncodedSource", "FolderSource", "RawSource", "ShardSource", "Source", "SyntheticSource",
+    "TFRecordSource",
     "data_home", "open_boxes", "open_cifar10", "open_fashion_mnist", "open_split", "read_idx",
 ]  # fmt: skip
 
