@@ -158,3 +158,11 @@ def test_a_bomb_is_refused_before_anything_is_decoded() -> None:
     encoded[frame + 5 : frame + 9] = (60_000).to_bytes(2, "big") * 2
     with pytest.raises(BadImage, match="more than the limit"):
         picture(bytes(encoded))
+
+
+@needs_jpegtran
+def test_a_jpeg_stored_as_rgb_keeps_its_colours() -> None:
+    encoded = _jpeg(100, 60, subsampling=0, keep_rgb=True)
+    rewritten, segments = with_restarts(encoded, jpeg.find_jpegtran())
+    assert np.array_equal(decode(rewritten), decode(encoded))
+    assert np.array_equal(SegmentedJpeg(_Bytes(rewritten), segments)[7:40, 9:77], decode(encoded)[7:40, 9:77])

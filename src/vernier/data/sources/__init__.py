@@ -73,7 +73,7 @@ def _open_folder(root: Path, split: str, val_share: float) -> Source:
     if (shards := open_shards(root, split)) is not None:
         return shards
     if records := find_tfrecords(root, split):
-        return TFRecordSource(records)
+        return TFRecordSource(records, find_tfrecords(root, "val" if split == "train" else "train"))
     if any(root.glob("*-images-idx3-ubyte*")):
         return open_fashion_mnist(root, split)
     if (root / "cifar-10-batches-bin").is_dir() or any(root.glob("*_batch*.bin")):
