@@ -37,6 +37,7 @@ lint: $(READY)  ## ruff and mypy alone
 
 bench: $(READY)  ## the benchmarks in benchmarks/, side by side with what one would write instead
 	$(BIN)/python benchmarks/loop_overhead.py
+	$(BIN)/python benchmarks/loader.py
 
 clean:  ## remove the environment and caches (never runs/)
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build src/*.egg-info

@@ -66,6 +66,9 @@ class Data:
     val_share: float = option(
         0.1, "a folder without train/ and val/: share of every class for validation", above=0, high=0.9
     )
+    shuffle_shards: int = option(
+        0, "shards: mix the samples of this many at a time, for slow storage; 0: of all", low=0
+    )
     max_bad_images: str = option(
         "0.1%", "unreadable images a set may have, as a number or a share, before the run stops"
     )
@@ -214,6 +217,7 @@ class Machine:
     accumulation: int = option(1, "micro-steps per optimiser step", low=1)
     process_batch: int | None = option(None, "largest batch one process takes; accumulation follows from it", low=1)
     eval_batch: int = option(256, "images per evaluation step", low=1)
+    backend: Literal["native", "dali-cpu"] = option("native", "what decodes and resizes training images")
     workers: int = option(2, "loader threads per process", low=1, high=256)
     prefetch: int = option(3, "batches prepared ahead", low=1, high=64)
     cache_share: float = option(

@@ -2,7 +2,7 @@
 
 import io
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from vernier.data import decode as decode_module
 from vernier.data import jpeg
 from vernier.data.decode import BadImage, SegmentedJpeg, decode, picture
 from vernier.data.jpeg import NotSliceable, find_segments, parse_header, restart_interval_for, with_restarts
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _cut_even_small_ones() -> Iterator[None]:
+    """The pictures drawn here are small; cut them as if they were worth it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decode_module, "WORTH_CUTTING", 0)
+        yield
+
 
 needs_jpegtran = pytest.mark.skipif(shutil.which("jpegtran") is None, reason="jpegtran is not installed")
 
@@ -118,6 +128,7 @@ def test_intervals_divide_the_row_and_are_near_eight() -> None:
 
 
 @given(st.binary(max_size=300))
+@settings(deadline=None)
 def test_any_bytes_are_parsed_or_refused(noise: bytes) -> None:
     for encoded in (noise, b"\xff\xd8" + noise, _jpeg(16, 16)[:200] + noise):
         try:
@@ -147,3 +158,11 @@ def test_a_bomb_is_refused_before_anything_is_decoded() -> None:
     encoded[frame + 5 : frame + 9] = (60_000).to_bytes(2, "big") * 2
     with pytest.raises(BadImage, match="more than the limit"):
         picture(bytes(encoded))
+
+
+@needs_jpegtran
+def test_a_jpeg_stored_as_rgb_keeps_its_colours() -> None:
+    encoded = _jpeg(100, 60, subsampling=0, keep_rgb=True)
+    rewritten, segments = with_restarts(encoded, jpeg.find_jpegtran())
+    assert np.array_equal(decode(rewritten), decode(encoded))
+    assert np.array_equal(SegmentedJpeg(_Bytes(rewritten), segments)[7:40, 9:77], decode(encoded)[7:40, 9:77])

@@ -118,6 +118,14 @@ def test_shards_of_other_origin_are_indexed_on_first_use(tmp_path: Path) -> None
     assert len(open_split(str(tmp_path), "train")) == 16
 
 
+def test_both_splits_of_other_origin_have_the_same_classes(tmp_path: Path) -> None:
+    for split, label in (("train", b"3"), ("val", b"1")):
+        _foreign(tmp_path / f"{split}-0.tar", [("x.png", _picture(10)), ("x.cls", label)])
+    train, val = open_split(str(tmp_path), "train"), open_split(str(tmp_path), "val")
+    assert train.classes == val.classes == ("0", "1", "2", "3")
+    assert (train.all_labels().tolist(), val.all_labels().tolist()) == ([3], [1])
+
+
 @pytest.mark.parametrize(
     ("members", "message"),
     [

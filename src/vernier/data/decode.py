@@ -18,6 +18,9 @@ Image = npt.NDArray[np.uint8]
 MAX_PIXELS = 178_956_970  # Pillow's own error limit; read from the header, before memory is taken
 
 
+WORTH_CUTTING = 12_000  # bytes; a smaller JPEG is decoded whole in less time than its header is read in Python
+
+
 class BadImage(ValueError):
     """An image that cannot be decoded, with the reason."""
 
@@ -99,7 +102,7 @@ def size_of(encoded: bytes) -> tuple[int, int]:
 
 def picture(encoded: bytes) -> Croppable:
     """The image, decoded no further down than it will be sliced where the format allows that."""
-    if encoded.startswith(SOI) and encoded.endswith(EOI):
+    if len(encoded) >= WORTH_CUTTING and encoded.startswith(SOI) and encoded.endswith(EOI):
         try:
             header = parse_header(encoded)
         except NotSliceable:

@@ -35,13 +35,16 @@ class TrainOrder:
         per_micro = self.global_batch // self.accumulation
         per_process = per_micro // self.world
         start, within = step_in_epoch * self.global_batch, micro * per_micro + self.rank * per_process
-        at = key(_STREAM_ORDER, self.seed, epoch)
         if self.repeats == 1:
-            return permuted(at, np.arange(start + within, start + within + per_process), self.samples)
+            return self.at(epoch, np.arange(start + within, start + within + per_process))
         slots, copies = np.divmod(np.arange(start, start + self.global_batch), self.repeats)
         mine = np.argsort(copies, kind="stable")[within : within + per_process]
-        indices: npt.NDArray[np.int64] = permuted(at, slots[mine], self.samples) + copies[mine] * self.samples
+        indices: npt.NDArray[np.int64] = self.at(epoch, slots[mine]) + copies[mine] * self.samples
         return indices
+
+    def at(self, epoch: int, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The samples at some positions of an epoch."""
+        return permuted(key(_STREAM_ORDER, self.seed, epoch), positions, self.samples)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,6 @@
 """`vernier data verify` and `inspect`: what is in a set, whether every image can be read, and what it looks like."""
 
+import contextlib
 import hashlib
 from collections import Counter
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import numpy as np
 
 from vernier.data.decode import BadImage, Image, check, size_of
 from vernier.data.pack import in_order
-from vernier.data.sources import ArraySource, EncodedSource, ShardSource, Source, open_boxes, open_split
+from vernier.data.sources import BUILT_IN, ArraySource, EncodedSource, ShardSource, Source, open_boxes, open_split
 from vernier.data.transforms import resize
 from vernier.errors import ConfigError
 
@@ -35,12 +36,12 @@ def open_splits(path: str, val_share: float) -> dict[str, Source]:
 
 
 def _open_either(path: str, split: str, val_share: float) -> Source:
-    try:
-        boxed: Source = open_boxes(path, split)
-        # An image folder with boxes beside it, such as the embedded set, is shown with its boxes.
-        return boxed
-    except ConfigError:
-        return open_split(path, split, val_share=val_share)
+    """With boxes where there are any, also when the images lie in class folders; a built-in name is never a folder."""
+    if path not in BUILT_IN:
+        with contextlib.suppress(ConfigError):
+            boxed: Source = open_boxes(path, split)
+            return boxed
+    return open_split(path, split, val_share=val_share)
 
 
 # -------------------------------------------------------------------------------------------------------------- verify

@@ -10,9 +10,12 @@ from torch import nn
 from vernier.config import Config, Derived, derive
 from vernier.data.bad import BadImages
 from vernier.data.cache import cached
+from vernier.data.dali import DaliTrainReader
 from vernier.data.loader import EvalReader, Loader, TrainReader
 from vernier.data.order import EvalOrder, TrainOrder
-from vernier.data.sources import Source, open_split
+from vernier.data.shard_order import ShardedTrainOrder
+from vernier.data.sources import ShardSource, Source, open_split
+from vernier.data.sources.shards import shard_starts
 from vernier.data.transforms import Normalizer
 from vernier.devices import Device, resolve
 from vernier.engine.evaluate import Evaluator
@@ -77,12 +80,9 @@ def prepare(config: Config, *, fresh: bool = True) -> Job:
     optimizer = build_optimizer(model, recipe.optim, derived.lr, scaled=machine.precision == "fp16")
     average = WeightAverage(model, recipe.ema, derived.steps_per_epoch) if recipe.ema.decay > 0 else None
     normalize = Normalizer(recipe.data, place)
-    order = TrainOrder(
-        samples=len(train_source), seed=recipe.seed, global_batch=recipe.global_batch,
-        accumulation=derived.accumulation, repeats=recipe.augment.repeats, world=derived.world,
-    )  # fmt: skip
+    order = train_order(config, derived, train_source)
     kept, cache = cached(train_source, machine.cache_share, derived.world)
-    reader = TrainReader(kept, recipe.data, recipe.augment, recipe.seed)
+    reader = train_reader(config, train_source, kept)
     loader = Loader(
         reader, train_source.labels, batch=derived.process_batch, workers=machine.workers, prefetch=machine.prefetch
     )
@@ -100,18 +100,44 @@ def prepare(config: Config, *, fresh: bool = True) -> Job:
     return Job(
         config=config, derived=derived, device=device, threads=threads, train_source=train_source, val_source=val_source,
         model=model, optimizer=optimizer, average=average, step=step, order=order, loader=loader,
-        bad=reader.bad, loading=loading_facts(train_source, cache), notes=notes,
+        bad=reader.bad, loading=loading_facts(config, train_source, cache), notes=notes,
         evaluator=None if val_source is None else build_evaluator(config, val_source, device),
     )  # fmt: skip
 
 
-def loading_facts(source: Source, cache: dict[str, Any]) -> dict[str, Any]:
+def train_order(config: Config, derived: Derived, source: Source) -> TrainOrder:
+    """The order over the whole set, or over a few shards at a time."""
+    recipe = config.recipe
+    common: dict[str, Any] = {
+        "samples": len(source), "seed": recipe.seed, "global_batch": recipe.global_batch,
+        "accumulation": derived.accumulation, "repeats": recipe.augment.repeats, "world": derived.world,
+    }  # fmt: skip
+    if not recipe.data.shuffle_shards:
+        return TrainOrder(**common)
+    if not isinstance(source, ShardSource):
+        raise ConfigError(
+            f"data.shuffle_shards = {recipe.data.shuffle_shards}, but {recipe.data.source} is not made of shards. Use 0."
+        )
+    starts = tuple(shard_starts(source).tolist())
+    return ShardedTrainOrder(**common, starts=starts, window=recipe.data.shuffle_shards)
+
+
+def train_reader(config: Config, source: Source, kept: Source) -> TrainReader | DaliTrainReader:
+    """What fills training batches; DALI decodes for itself and has no use for decoded images that are kept."""
+    recipe = config.recipe
+    if config.machine.backend == "dali-cpu":
+        return DaliTrainReader(source, recipe.data, recipe.augment, recipe.seed)
+    return TrainReader(kept, recipe.data, recipe.augment, recipe.seed)
+
+
+def loading_facts(config: Config, source: Source, cache: dict[str, Any]) -> dict[str, Any]:
     """The decoder and the resize kernel, which decide about pixels, and the cache, which does not."""
+    dali = config.machine.backend == "dali-cpu"
     return {
-        "backend": "native",
+        "backend": config.machine.backend,
         "source": type(source).__name__,
-        "resize": "torch antialiased bilinear, uint8",
-        **cache,
+        "resize": "DALI antialiased linear" if dali else "torch antialiased bilinear, uint8",
+        **({"cache": "off"} if dali else cache),
     }
 
 

@@ -18,13 +18,15 @@ from vernier.data.sources.tfrecord import TFRecordSource, find_tfrecords
 from vernier.errors import ConfigError, did_you_mean
 
 __all__ = [
-    "ArraySource", "Boxes", "EncodedSource", "FolderSource", "RawSource", "ShardSource", "Source", "SyntheticSource", "TFRecordSource",
+    "BUILT_IN", "ArraySource", "Boxes", "EncodedSource", "FolderSource", "RawSource", "ShardSource", "Source", "SyntheticSource",
+    "TFRecordSource",
     "data_home", "open_boxes", "open_cifar10", "open_fashion_mnist", "open_split", "read_idx",
 ]  # fmt: skip
 
 SPLIT_FOLDERS = {"train": ("train",), "val": ("val", "validation", "test")}
 VAL_SHARE = 0.1
 NAMED: dict[str, Callable[[Path, str], ArraySource]] = {"fashion-mnist": open_fashion_mnist, "cifar10": open_cifar10}
+BUILT_IN = ("shapes", "synthetic", "static", "imagenette", *NAMED)
 KNOWN_LAYOUTS = "train/ and val/ with one folder per class, one such folder alone, tar shards, .raw, TFRecord, Fashion-MNIST or CIFAR-10"
 
 
@@ -52,9 +54,13 @@ def open_split(source: str, split: str, *, search: tuple[Path, ...] = (), val_sh
             f"The data set {source!r} is not in {data_home()}. Fetch it (vernier data get {source}), "
             f"or say where its files are: --data PATH."
         )
+    if "://" in source:
+        from vernier.data.remote import open_remote
+
+        return open_remote(source, split)
     root = Path(source).expanduser()
     if not root.exists():
-        near = did_you_mean(source, ["shapes", "synthetic", "static", *NAMED]) if os.sep not in source else ""
+        near = did_you_mean(source, BUILT_IN) if os.sep not in source else ""
         raise ConfigError(f"The data path {source} does not exist. {near}".rstrip())
     return _open_folder(root, split, val_share)
 
@@ -67,7 +73,7 @@ def _open_folder(root: Path, split: str, val_share: float) -> Source:
     if (shards := open_shards(root, split)) is not None:
         return shards
     if records := find_tfrecords(root, split):
-        return TFRecordSource(records)
+        return TFRecordSource(records, find_tfrecords(root, "val" if split == "train" else "train"))
     if any(root.glob("*-images-idx3-ubyte*")):
         return open_fashion_mnist(root, split)
     if (root / "cifar-10-batches-bin").is_dir() or any(root.glob("*_batch*.bin")):

@@ -286,7 +286,7 @@ def open_boxes(source: str, split: str) -> Any:
     if yolo := find_yolo(root, split):
         return open_yolo(root, *yolo, training=training)
     if records := find_tfrecords(root, split):
-        found = TFRecordSource(records)
+        found = TFRecordSource(records, find_tfrecords(root, "val" if training else "train"))
         if found.has_boxes:
             return found
     inside = ", ".join(sorted(p.name for p in root.iterdir())[:6]) or "nothing"

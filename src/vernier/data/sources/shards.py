@@ -336,10 +336,15 @@ def open_shards(root: Path, split: str) -> ShardSource | None:
         for shard in shards:
             _check_size(root / shard.name, shard.bytes)
         return ShardSource(LocalShards(root), shards, classes, str(root))
+    folder, names = _foreign_names(root, split)
+    return _open_foreign(root, folder, names) if names else None
+
+
+def _foreign_names(root: Path, split: str) -> tuple[Path, list[str]]:
     for folder, pattern in ((root / split, "*.tar"), (root, f"*{split}*.tar")):
         if found := sorted(folder.glob(pattern)):
-            return _open_foreign(folder, [p.name for p in found])
-    return None
+            return folder, [p.name for p in found]
+    return root, []
 
 
 def _check_size(path: Path, size: int) -> None:
@@ -349,17 +354,20 @@ def _check_size(path: Path, size: int) -> None:
         raise ConfigError(f"The shard {path} {state}; its list says {size:,} bytes. Copy it again.")
 
 
-def _open_foreign(folder: Path, names: list[str]) -> ShardSource:
+def _open_foreign(root: Path, folder: Path, names: list[str]) -> ShardSource:
     files = LocalShards(folder)
-    tables = [files.table(name) for name in names]
-    shards = [
-        Shard(name=n, samples=len(t["offset"]), bytes=(folder / n).stat().st_size)
-        for n, t in zip(names, tables, strict=True)
-    ]
-    count = 1 + max((int(t["label"].max()) for t in tables if len(t["label"])), default=-1)
+    sizes = {name: len(files.table(name)["offset"]) for name in names}
+    shards = [Shard(name=name, samples=count, bytes=(folder / name).stat().st_size) for name, count in sizes.items()]
+    # Both splits together say how many classes there are: a small one may lack the last.
+    count = 1 + max(_largest_label(*_foreign_names(root, split)) for split in ("train", "val"))
     if count == 0:
         raise ConfigError(f"{folder}: no images with a .cls or .json beside them in {', '.join(names[:3])}.")
     return ShardSource(files, shards, _foreign_classes(folder, count), str(folder))
+
+
+def _largest_label(folder: Path, names: list[str]) -> int:
+    labels = (table_beside(folder / name)["label"] for name in names)
+    return max((int(column.max()) for column in labels if len(column)), default=-1)
 
 
 def _foreign_classes(folder: Path, count: int) -> tuple[str, ...]:

@@ -241,9 +241,11 @@ class TFRecordSource(EncodedSource):
 
     labels: Indices
 
-    def __init__(self, paths: list[Path]) -> None:
+    def __init__(self, paths: list[Path], others: list[Path] | None = None) -> None:
+        """`others` are the files of the other split: together they say which classes there are."""
         self._paths = paths
         tables = [_table(p) for p in paths]
+        beside = [_table(p) for p in others or []]
         self._counts = [len(c["offset"]) for c, _ in tables]
         self._starts = np.concatenate(([0], np.cumsum(self._counts)))
         joined = {
@@ -252,25 +254,25 @@ class TFRecordSource(EncodedSource):
         self._offset, self._size, self._ids = joined["offset"], joined["size"], joined["id"]
         self._box, self._box_at = joined["box"], np.concatenate(([0], np.cumsum(joined["boxes"])))
         names: dict[str, str] = {}
-        for _, about in tables:
+        for _, about in tables + beside:
             names |= json.loads(about["names"])
         self.has_boxes = len(self._box) > 0
-        self.classes, self.labels = (
-            self._box_classes(names) if self.has_boxes else self._image_classes(joined["label"], names)
-        )
+        if self.has_boxes:
+            self._categories = np.unique(np.concatenate([c["box"][:, 4] for c, _ in tables + beside])).astype(np.int64)
+            self.classes = tuple(names.get(str(c), str(c)) for c in self._categories)
+            self.labels = np.full(len(self._offset), -1, np.int64)
+        else:
+            every = np.concatenate([c["label"] for c, _ in tables + beside])
+            self.classes, self.labels = self._image_classes(joined["label"], every, names)
         self._open: dict[int, int] = {}
 
-    def _image_classes(self, labels: Indices, names: dict[str, str]) -> tuple[tuple[str, ...], Indices]:
+    def _image_classes(self, labels: Indices, every: Indices, names: dict[str, str]) -> tuple[tuple[str, ...], Indices]:
         """TensorFlow's preparation counts from 1 and keeps 0 for a background that no image has."""
         if not len(labels) or labels.min() < 0:
             raise ConfigError(f"{self._paths[0].parent}: records without image/class/label cannot train a classifier.")
-        first = int(labels.min() >= 1)
-        count = max(int(labels.max()), *(int(k) for k in names), 0) + 1 - first
+        first = int(every.min() >= 1)
+        count = max(int(every.max()), *(int(k) for k in names), 0) + 1 - first
         return tuple(names.get(str(i + first), str(i + first)) for i in range(count)), labels.astype(np.int64) - first
-
-    def _box_classes(self, names: dict[str, str]) -> tuple[tuple[str, ...], Indices]:
-        self._categories = np.unique(self._box[:, 4]).astype(np.int64)
-        return tuple(names.get(str(c), str(c)) for c in self._categories), np.full(len(self._offset), -1, np.int64)
 
     def __len__(self) -> int:
         return len(self._offset)

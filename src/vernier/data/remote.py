@@ -1,0 +1,165 @@
+"""Shards that are somewhere else: s3://, gs://, https:// and whatever else fsspec reaches.
+
+A shard is fetched whole the first time it is touched, checked against its hash, and kept in a local cache that stays
+below a limit by giving up what was used longest ago. A shard larger than the limit is read by ranges instead.
+"""
+
+import hashlib
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from vernier.data.sources.base import data_home
+from vernier.data.sources.shards import Shard, ShardSource, manifest_name, read_manifest
+from vernier.data.tables import Columns, read_table
+from vernier.errors import ConfigError, RunFailed
+
+LIMIT_VARIABLE = "VERNIER_SHARD_CACHE_GB"
+DEFAULT_LIMIT_GB = 50.0
+_PIECE = 8 << 20
+
+
+def cache_limit_bytes() -> int:
+    """What the cache may take on disk: $VERNIER_SHARD_CACHE_GB, by default 50 GB."""
+    text = os.environ.get(LIMIT_VARIABLE, "")
+    try:
+        gigabytes = float(text) if text else DEFAULT_LIMIT_GB
+    except ValueError:
+        gigabytes = -1.0
+    if not 0 <= gigabytes < 1e9:
+        raise ConfigError(f"{LIMIT_VARIABLE}={text} is no size in GB; 0 switches the cache off.")
+    return int(gigabytes * 1e9)
+
+
+def open_remote(url: str, split: str, *, cache: Path | None = None, limit_bytes: int | None = None) -> ShardSource:
+    """The shards of a split at an address. Needs fsspec and, for each kind of address, what fsspec needs for it."""
+    files, root = _file_system(url)
+    folder = cache or data_home() / "shards" / hashlib.sha256(url.rstrip("/").encode()).hexdigest()[:16]
+    manifest = f"{root.rstrip('/')}/{manifest_name(split)}"
+    try:
+        text = files.cat_file(manifest).decode()
+    except Exception as error:  # each file system has errors of its own
+        raise ConfigError(
+            f"Cannot read {url.rstrip('/')}/{manifest_name(split)}: {error or type(error).__name__}. "
+            "An address must hold shards made by: vernier data prepare ... --format shards."
+        ) from None
+    classes, shards = read_manifest(text, manifest)
+    limit = cache_limit_bytes() if limit_bytes is None else limit_bytes
+    return ShardSource(RemoteShards(files, root, folder, shards, limit), shards, classes, url.rstrip("/"))
+
+
+def _file_system(url: str) -> tuple[Any, str]:
+    try:
+        import fsspec
+
+        files, root = fsspec.core.url_to_fs(url)
+    except ImportError as error:
+        raise ConfigError(f"Reading {url} needs more packages ({error}). pip install 'vernier[remote]'") from None
+    except ValueError as error:
+        raise ConfigError(f"Cannot read {url}: {error}.") from None
+    return files, str(root)
+
+
+class _OpenFile:
+    """An open file that is closed when the last reader lets go of it, evicted or not."""
+
+    def __init__(self, path: Path) -> None:
+        self.handle = os.open(path, os.O_RDONLY)
+
+    def __del__(self) -> None:
+        if hasattr(self, "handle"):
+            os.close(self.handle)
+
+
+class RemoteShards:
+    """Reads shards through the cache."""
+
+    def __init__(self, files: Any, root: str, cache: Path, shards: list[Shard], limit_bytes: int) -> None:
+        self._files, self._root, self._cache, self._limit = files, root.rstrip("/"), cache, limit_bytes
+        self._shards = {s.name: s for s in shards}
+        self._locks = {s.name: threading.Lock() for s in shards}
+        self._lock = threading.Lock()
+        self._open: OrderedDict[str, _OpenFile] = OrderedDict()
+
+    def read(self, shard: str, start: int, length: int) -> bytes:
+        if self._shards[shard].bytes > self._limit:
+            return bytes(
+                self._tried(
+                    lambda: self._files.cat_file(f"{self._root}/{shard}", start=start, end=start + length), shard
+                )
+            )
+        return os.pread(self._local(shard).handle, length, start)
+
+    def table(self, shard: str) -> Columns:
+        path = self._cache / f"{shard}.table"
+        with self._locks[shard]:
+            if not path.is_file():
+                self._fetch(f"{shard}.table", path, "")
+        columns, about = read_table(path)
+        if about.get("bytes") != str(self._shards[shard].bytes):
+            path.unlink()
+            raise RunFailed(f"{self._root}/{shard}.table does not belong to its shard. Prepare the shards again.")
+        return columns
+
+    def _local(self, shard: str) -> _OpenFile:
+        with self._lock:
+            if (found := self._open.get(shard)) is not None:
+                self._open.move_to_end(shard)
+                return found
+        with self._locks[shard]:
+            with self._lock:
+                if (found := self._open.get(shard)) is not None:
+                    return found
+            path, entry = self._cache / shard, self._shards[shard]
+            if not path.is_file() or path.stat().st_size != entry.bytes:
+                self._make_room(entry.bytes)
+                self._fetch(shard, path, entry.sha256)
+            opened = _OpenFile(path)
+            with self._lock:
+                self._open[shard] = opened
+        return opened
+
+    def _make_room(self, needed: int) -> None:
+        """Remove what was used longest ago: first shards no longer open here, then open ones."""
+        with self._lock:
+            there = {p.name: p.stat().st_size for p in self._cache.glob("*.tar")}
+            order = sorted(n for n in there if n not in self._open) + [n for n in self._open if n in there]
+            for name in order:
+                if sum(there.values()) + needed <= self._limit:
+                    return
+                (self._cache / name).unlink(missing_ok=True)
+                self._open.pop(name, None)
+                there.pop(name)
+
+    def _fetch(self, name: str, path: Path, sha256: str) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f".{name}.part-{os.getpid()}")
+
+        def copy() -> str:
+            total = hashlib.sha256()
+            with self._files.open(f"{self._root}/{name}", "rb", block_size=_PIECE) as source, partial.open("wb") as out:
+                while piece := source.read(_PIECE):
+                    total.update(piece)
+                    out.write(piece)
+            return total.hexdigest()
+
+        found = self._tried(copy, name)
+        if sha256 and found != sha256:
+            partial.unlink()
+            raise RunFailed(
+                f"{self._root}/{name}: the content does not match its hash. It is damaged there or was on the way."
+            )
+        partial.replace(path)
+
+    def _tried(self, what: Callable[[], Any], name: str) -> Any:
+        """Once more after a failure, then give up with a message."""
+        for attempt in (1, 2):
+            try:
+                return what()
+            except Exception as error:
+                if attempt == 2:
+                    raise RunFailed(f"Cannot read {self._root}/{name}: {error or type(error).__name__}.") from None
+        raise AssertionError

@@ -1,0 +1,119 @@
+"""Shards behind an address, served by a local server that honours ranges."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("fsspec", reason="the extra 'remote' is not installed")
+pytest.importorskip("aiohttp", reason="the extra 'remote' is not installed")
+
+from tests.data.test_fetch import Server
+from vernier.data.order import TrainOrder
+from vernier.data.pack import pack_shards
+from vernier.data.remote import LIMIT_VARIABLE, cache_limit_bytes, open_remote
+from vernier.data.shard_order import ShardedTrainOrder
+from vernier.data.sources import EncodedSource, open_split
+from vernier.errors import ConfigError, RunFailed
+
+
+@pytest.fixture
+def served(shapes: Path, tmp_path: Path) -> Iterator[tuple[Server, Path]]:
+    source = open_split(str(shapes), "train")
+    assert isinstance(source, EncodedSource)
+    pack_shards(source, tmp_path / "set", "train", shard_bytes=60_000, restarts=False, workers=1)
+    server = Server()
+    server.files = {f"set/{p.name}": p.read_bytes() for p in (tmp_path / "set").iterdir()}
+    yield server, tmp_path / "set"
+    server.close()
+
+
+def test_images_are_those_of_the_local_shards(served: tuple[Server, Path], tmp_path: Path) -> None:
+    server, folder = served
+    local = open_split(str(folder), "train")
+    remote = open_remote(f"{server.url}/set", "train", cache=tmp_path / "cache", limit_bytes=10**9)
+    assert remote.fingerprint() == local.fingerprint()
+    assert remote.all_labels().tolist() == local.all_labels().tolist()
+    for i in range(0, 160, 7):
+        assert np.array_equal(remote.image(i), local.image(i))
+    asked = len(server.ranges)
+    again = open_remote(f"{server.url}/set", "train", cache=tmp_path / "cache", limit_bytes=10**9)
+    assert np.array_equal(again.image(9), local.image(9))
+    assert len(server.ranges) == asked + 1  # the list alone; the rest is in the cache
+
+
+def test_the_cache_stays_below_its_limit(served: tuple[Server, Path], tmp_path: Path) -> None:
+    server, folder = served
+    local, cache, limit = open_split(str(folder), "train"), tmp_path / "cache", 150_000
+    remote = open_remote(f"{server.url}/set", "train", cache=cache, limit_bytes=limit)
+    assert sum(s.bytes for s in remote.shards) > 2 * limit
+    for i in [*range(0, 160, 5), *range(0, 160, 11)]:
+        assert np.array_equal(remote.image(i), local.image(i))
+        assert sum(p.stat().st_size for p in cache.glob("*.tar")) <= limit
+
+
+def test_shards_above_the_limit_are_read_by_ranges(served: tuple[Server, Path], tmp_path: Path) -> None:
+    server, folder = served
+    local = open_split(str(folder), "train")
+    remote = open_remote(f"{server.url}/set", "train", cache=tmp_path / "cache", limit_bytes=0)
+    assert np.array_equal(remote.image(5), local.image(5))
+    assert not list((tmp_path / "cache").glob("*.tar"))
+
+
+def test_damage_on_the_way_is_noticed(served: tuple[Server, Path], tmp_path: Path) -> None:
+    server, _ = served
+    name = "set/train-000000.tar"
+    server.files[name] = server.files[name][:5000] + b"!" + server.files[name][5001:]
+    remote = open_remote(f"{server.url}/set", "train", cache=tmp_path / "cache", limit_bytes=10**9)
+    with pytest.raises(RunFailed, match="does not match its hash"):
+        remote.image(0)
+
+
+def test_an_address_without_shards_says_what_would_work(served: tuple[Server, Path]) -> None:
+    server, _ = served
+    with pytest.raises(ConfigError, match="--format shards"):
+        open_split(f"{server.url}/nothing", "train")
+    with pytest.raises(ConfigError, match="Cannot read"):
+        open_split("nosuch://x/y", "train")
+
+
+def test_the_limit_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(LIMIT_VARIABLE, "2.5")
+    assert cache_limit_bytes() == 2_500_000_000
+    monkeypatch.setenv(LIMIT_VARIABLE, "much")
+    with pytest.raises(ConfigError, match="GB"):
+        cache_limit_bytes()
+
+
+@given(
+    st.lists(st.integers(1, 40), min_size=1, max_size=12), st.integers(1, 5), st.integers(1, 3), st.integers(1, 4), st.integers(0, 3)
+)  # fmt: skip
+@settings(deadline=None)
+def test_the_two_level_order_visits_every_sample_once(
+    sizes: list[int], window: int, world: int, per: int, epoch: int
+) -> None:
+    starts = (0, *np.cumsum(sizes).tolist())
+    order = ShardedTrainOrder(samples=starts[-1], seed=3, global_batch=1, starts=starts, window=window)
+    whole = order.at(epoch, np.arange(starts[-1]))
+    assert sorted(whole.tolist()) == list(range(starts[-1]))
+    batch = world * per
+    for step in range(starts[-1] // batch):
+        parts = [
+            ShardedTrainOrder(
+                samples=starts[-1], seed=3, global_batch=batch, starts=starts, window=window, rank=r, world=world
+            ).indices(epoch, step, 0)
+            for r in range(world)
+        ]
+        assert np.concatenate(parts).tolist() == whole[step * batch : (step + 1) * batch].tolist()
+
+
+def test_the_two_level_order_stays_within_its_window_and_needs_no_memory_for_samples() -> None:
+    starts = tuple(range(0, 1_000_000_001, 1_000_000))
+    order = ShardedTrainOrder(samples=10**9, seed=1, global_batch=4096, starts=starts, window=4)
+    batch = order.indices(0, 100_000, 0)
+    assert len(np.unique(batch // 1_000_000)) <= 8
+    assert len(np.unique(batch)) == 4096
+    assert TrainOrder(samples=10**9, seed=1, global_batch=4096).indices(2, 7, 0).max() < 10**9
