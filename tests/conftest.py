@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch is imported
+os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # before torch is imported
 
 import pytest
 

@@ -494,8 +494,8 @@ def main(arguments: list[str] | None = None) -> int:
 
         sys.stdout.write(f"vernier {__version__}\n")
         return EXIT_DONE
-    # Threads that spin while they wait make training many times slower when anything else uses the cores.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    # Threads that spin for long while they wait make training many times slower when anything else uses the cores.
+    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     app, rest, prog = _app(arguments)
     try:
         code: int = app.cli(
