@@ -43,7 +43,7 @@ def fashion_mnist() -> Recipe:
         ),
         augment=Augment(crop="none", flip=0.5),
         optim=Optim(lr=0.1, lr_batch=128, nesterov=True, weight_decay=5e-4),
-        schedule=Schedule(kind="cosine", epochs=12.0, warmup_epochs=1.2),
+        schedule=Schedule(kind="cosine", epochs=10.0, warmup_epochs=1.0),
         ema=Ema(decay=0.995),
         eval=Eval(every_epochs=2.0),
     )
