@@ -196,10 +196,10 @@ def _starting_config(recipe: str | None, config: str | None, resume: str | None)
     if recipe is not None and config is not None:
         raise ConfigError(f"Give a recipe ({recipe}) or --config ({config}), not both.")
     if recipe is None and config is None and resume not in (None, "auto", "never"):
-        from vernier.engine.resume import run_config
+        from vernier.engine.resume import run_config, run_of
         from vernier.store import RunDir
 
-        return run_config(RunDir.open(Path(resume)))
+        return run_config(RunDir.open(run_of(Path(resume))))
     return book.load(config or recipe or book.DEFAULT)
 
 

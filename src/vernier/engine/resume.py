@@ -33,7 +33,7 @@ def choose(config: Config, out: Path, wish: str | None, warn: Warn) -> ResumePoi
     if wish in (None, "auto"):
         run = _newest_same(out, config, unfinished_only=wish is None)
         return None if run is None else resume_point(run, config, warn)
-    run = RunDir.open(_run_of(Path(wish)))
+    run = RunDir.open(run_of(Path(wish)))
     point = resume_point(run, config, warn)
     if point is None:
         raise ConfigError(f"{run.path} has no usable checkpoint to resume from. Start a new run without --resume.")
@@ -46,7 +46,7 @@ def _changed(was: Config, now: Config) -> dict[str, tuple[Any, Any]]:
     return {name: values for name, values in changed.items() if name not in ("about", "source", "published")}
 
 
-def _run_of(path: Path) -> Path:
+def run_of(path: Path) -> Path:
     """A run directory, also when one of its checkpoints was named."""
     return path.parent.parent if path.parent.name == "checkpoints" else path
 
