@@ -19,7 +19,7 @@ def shapes_quick() -> Recipe:
         augment=Augment(crop="pad", pad_px=4),
         loss=Loss(label_smoothing=0.05),
         optim=Optim(lr=0.05, lr_batch=32, nesterov=True, weight_decay=5e-4),
-        schedule=Schedule(kind="cosine", epochs=7.0, warmup_epochs=1.0),
+        schedule=Schedule(kind="cosine", epochs=6.0, warmup_epochs=1.0),
         ema=Ema(decay=0.99),
     )
 
