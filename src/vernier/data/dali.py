@@ -11,13 +11,10 @@ import numpy as np
 
 from vernier.config import Augment, Data
 from vernier.data.bad import BadImages
-from vernier.data.chance import key, uniform
 from vernier.data.decode import BadImage, Image, size_of
 from vernier.data.sources.base import EncodedSource, Indices, Source
-from vernier.data.transforms import DRAWS, random_crop_box
+from vernier.data.transforms import augment_rows, random_crop_box
 from vernier.errors import ConfigError, RunFailed
-
-_STREAM_AUGMENT = 2  # the native reader's: the same crops
 
 
 def _modules() -> tuple[Any, Any, Any]:
@@ -94,7 +91,7 @@ class DaliTrainReader:
         return self.shape
 
     def fill(self, epoch: int, indices: Indices, out: Image) -> None:
-        rows = uniform(key(_STREAM_AUGMENT, self._seed, epoch), indices, DRAWS)
+        rows = augment_rows(self._seed, epoch, indices)
         encoded, anchors, shapes = [], [], []
         for place, index in enumerate((indices % len(self._source)).tolist()):
             try:

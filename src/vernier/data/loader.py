@@ -22,11 +22,10 @@ from vernier.data.chance import key, uniform
 from vernier.data.decode import BadImage
 from vernier.data.sources import ArraySource, Source, SyntheticSource
 from vernier.data.sources.base import Labels
-from vernier.data.transforms import DRAWS, EvalTransform, TrainTransform, pad_crop_flip_many
+from vernier.data.transforms import EvalTransform, TrainTransform, augment_rows, pad_crop_flip_many
 from vernier.errors import ConfigError, RunFailed
 from vernier.measure.clock import now_s
 
-_STREAM_AUGMENT = 2
 _STREAM_PIXELS = 5
 _CHUNK = 16
 
@@ -89,7 +88,7 @@ class TrainReader:
                 self._pixels(out[place], draws[place])
 
     def _crop_and_flip(self, epoch: int, indices: Indices, out: Pixels) -> None:
-        rows = uniform(key(_STREAM_AUGMENT, self._seed, epoch), indices, DRAWS)
+        rows = augment_rows(self._seed, epoch, indices)
         samples = indices % len(self._source)
         if self._all_at_once:
             assert isinstance(self._source, ArraySource)

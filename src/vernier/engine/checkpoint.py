@@ -1,6 +1,6 @@
 """What a checkpoint holds: tensors as safetensors, everything else as JSON. How it reaches the disk is the store's business."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -97,10 +97,6 @@ def weights_for_use(found: CheckpointDir, *, averaged: bool | None) -> tuple[Ten
         return load_file(path), use_average
     except (OSError, SafetensorError) as error:
         raise ConfigError(f"Cannot read {path}: {error}.") from None
-
-
-def progress_dict(progress: Progress) -> dict[str, Any]:
-    return asdict(progress)
 
 
 def all_finite(model: nn.Module) -> bool:

@@ -64,7 +64,7 @@ def foreign_config(model: str) -> Config:
 
 def load_foreign(path: Path, config: Config, *, averaged: bool | None = None) -> Trained:
     """A model of `config` with the weights of a file, its classes those of the data; ConfigError if they do not fit."""
-    source = open_split(config.recipe.data.source, "val")
+    source = open_split(config.recipe.data.source, "val", val_share=config.recipe.data.val_share)
     device, _ = prepare_device(config)
     place = device.torch_device(0)
     model = model_for(config, source, place)

@@ -10,7 +10,7 @@ import torch
 
 from vernier.config import Config, Recipe, digest, to_dict
 from vernier.data.loader import Batch
-from vernier.engine.checkpoint import Progress, all_finite, fill_checkpoint, progress_dict, restore
+from vernier.engine.checkpoint import Progress, all_finite, fill_checkpoint, restore
 from vernier.engine.observe import Observer, Observers
 from vernier.engine.resume import ResumePoint
 from vernier.engine.setup import Job, prepare
@@ -246,7 +246,7 @@ def checkpoint_state(job: Job, progress: Progress) -> dict[str, Any]:
     return {
         "schema": CHECKPOINT_SCHEMA,
         "step": progress.step,
-        "progress": progress_dict(progress),
+        "progress": asdict(progress),
         "classes": list(job.train_source.classes),
         "channels": job.train_source.channels,
         "data_fingerprint": job.train_source.fingerprint(),

@@ -1,15 +1,24 @@
 """What this machine can do: versions, devices, what is missing and the command that gets it."""
 
-import importlib.util
 import os
 import platform
+import shutil
 from typing import Any
 
 import psutil
 
-from vernier.measure.environment import versions
+from vernier.measure.environment import installed_version, versions
 
-EXTRAS = {"plotly": "report", "hotcoco": "detection", "onnx": "onnx"}
+EXTRAS = {"google-crc32c": "tfrecord", "aiohttp": "remote", "nvidia-dali-cuda120": "dali"}
+
+
+def missing_extras() -> list[str]:
+    """Optional parts that are not here, each with the command that gets it."""
+    absent = [(package, extra) for package, extra in EXTRAS.items() if installed_version(package) is None]
+    lines = [f"{package} is missing: pip install 'vernier[{extra}]'" for package, extra in absent]
+    if shutil.which("jpegtran") is None:
+        lines.append("jpegtran is missing (restart-indexed shards): apt-get install libjpeg-turbo-progs")
+    return lines
 
 
 def examine() -> dict[str, Any]:
@@ -18,11 +27,8 @@ def examine() -> dict[str, Any]:
 
     found = versions()
     devices = [{"device": d.name, **one} for d in usable() for one in d.identity()]
-    advice = []
-    if found["torch"] is None:
-        advice.append("torch is missing: pip install torch==2.13.0")
-    missing_nvidia = importlib.util.find_spec("torch") and not any(d["device"] != "cpu" for d in devices)
-    if missing_nvidia:
+    advice = missing_extras()
+    if all(d["device"] == "cpu" for d in devices):
         advice.append("no accelerator is visible to PyTorch: training runs on the CPU")
     return {
         "machine": {

@@ -23,12 +23,14 @@ VARIABLES = (
 def versions() -> dict[str, str | None]:
     """Installed versions; null where a package is absent."""
     found: dict[str, str | None] = {"vernier": vernier.__version__, "python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = None
-    return found
+    return found | {name: installed_version(name) for name in PACKAGES}
+
+
+def installed_version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def environment(devices: list[dict[str, Any]], device_kind: str, threads: int) -> dict[str, Any]:
