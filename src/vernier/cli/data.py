@@ -1,50 +1,28 @@
 """`vernier data ...`: one function an action, which reads its flags, calls the code that does the work, and prints."""
 
-import json as jsonlib
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
+from vernier.cli.common import JsonFlag, Whole, print_json, progress_bar
 from vernier.errors import EXIT_DONE, EXIT_FAILED, ConfigError
 
 if TYPE_CHECKING:
     from vernier.data.pack import Packed
     from vernier.data.sources import EncodedSource
 
-JsonFlag = Annotated[bool, arg(name="json", help="Print one JSON document on standard output and nothing else there.")]
 Out = Annotated[str | None, arg(metavar="DIR", help_behavior_hint="")]
-Whole = Annotated[int | None, arg(metavar="N", help_behavior_hint="")]
 Paths = Annotated[Positional[tuple[str, ...]], arg(metavar="SRC... OUT")]
 Layout = Literal["folders", "shards", "raw"]
 
 
-def _print_json(value: Any) -> None:
-    sys.stdout.write(jsonlib.dumps(value, indent=2) + "\n")
-
-
 def _cores() -> int:
     return len(os.sched_getaffinity(0))
-
-
-@contextmanager
-def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on standard error where there is a person to see it."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    with Progress(
-        TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console, transient=True,
-        disable=not console.is_terminal,
-    ) as bar:  # fmt: skip
-        task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def make(
@@ -75,7 +53,7 @@ def make(
     given = {k: v for k, v in {"train": train, "val": val, "size_px": size_px}.items() if v is not None}
     spec = shapes.ShapesSpec(kind=kind, seed=seed, **given)
     path = shapes.make(Path(out), spec) if out else shapes.cached(spec)
-    _print_json({"path": str(path)}) if json else sys.stdout.write(f"{path}\n")
+    print_json({"path": str(path)}) if json else sys.stdout.write(f"{path}\n")
     return EXIT_DONE
 
 
@@ -125,13 +103,13 @@ def prepare(
     opened = _imagenet(sources, val_labels, expect) if kind == "imagenet" else _opened(sources, val_share)
     done = []
     for split, source in opened.items():
-        with _progress(split) as progress:
+        with progress_bar(split) as progress:
             packed = prepare_split(
                 source, out, split, layout=layout, short_side_px=short_side_px, shard_mb=shard_mb, restarts=restarts,
                 workers=workers or _cores(), progress=progress,
             )  # fmt: skip
         done.append(packed)
-    _print_json([asdict(d) for d in done]) if json else sys.stdout.write("".join(_packed_line(d) for d in done))
+    print_json([asdict(d) for d in done]) if json else sys.stdout.write("".join(_packed_line(d) for d in done))
     return EXIT_DONE
 
 
@@ -167,7 +145,7 @@ def _prepare_coco(sources: list[Path], out: Path, expect: tuple[int, int, int] |
     from vernier.data.prepare import prepare_coco
 
     counts = prepare_coco(sources, out, None if expect is None else {"train": expect[1], "val": expect[2]})
-    _print_json(counts) if json else sys.stdout.write("".join(f"{k}  {v:,} images\n" for k, v in counts.items()))
+    print_json(counts) if json else sys.stdout.write("".join(f"{k}  {v:,} images\n" for k, v in counts.items()))
     return EXIT_DONE
 
 
@@ -199,10 +177,10 @@ def verify(
     from vernier.data.verify import open_splits
     from vernier.data.verify import verify as run
 
-    with _progress("verify") as progress:
+    with progress_bar("verify") as progress:
         verdict = run(open_splits(data, val_share), workers or _cores(), progress)
     if json:
-        _print_json({**asdict(verdict), "sound": verdict.sound})
+        print_json({**asdict(verdict), "sound": verdict.sound})
     else:
         for problem in verdict.bad:
             sys.stdout.write(f"bad        {problem}\n")
@@ -244,7 +222,7 @@ def inspect(
     if compare_backends:
         facts["backends"] = looking.compare_backends(first)
     if json:
-        _print_json(facts)
+        print_json(facts)
         return EXIT_DONE
     for split, about in facts["splits"].items():
         sys.stdout.write(f"{split}\n" + "".join(f"  {k.replace('_', ' '):28s} {_shown(v)}\n" for k, v in about.items()))
@@ -280,11 +258,11 @@ def get(
     """
     from vernier.data.fetch import get as fetch
 
-    with _progress(name) as progress:
+    with progress_bar(name) as progress:
         path = fetch(
             name, Path(out) if out else None, mirror=mirror, progress=lambda _, done, total: progress(done, total)
         )
-    _print_json({"path": str(path)}) if json else sys.stdout.write(f"{path}\n")
+    print_json({"path": str(path)}) if json else sys.stdout.write(f"{path}\n")
     return EXIT_DONE
 
 

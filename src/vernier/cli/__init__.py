@@ -1,0 +1,105 @@
+"""The command line: one function a command, which reads its flags, calls the code that does the work, and prints.
+
+`COMMANDS` is all there is; a command with actions of its own (`vernier data make`) is a group, with a file of its own.
+torch is imported only by commands that need it, inside the function, so that `--help` answers at once.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from importlib import import_module
+
+import tyro
+from tyro.conf import OmitArgPrefixes
+
+from vernier.cli.bench import bench
+from vernier.cli.book import doctor, models, recipes
+from vernier.cli.common import say
+from vernier.cli.train import train
+from vernier.cli.use import evaluate, export
+from vernier.errors import EXIT_DONE, EXIT_FAILED, EXIT_USAGE, ConfigError, RunFailed
+
+WELCOME = """\
+Vernier trains, evaluates, benchmarks and profiles vision models, and reports what it measured.
+
+  vernier train          train the embedded default: rendered shapes, about a minute on two cores
+  vernier recipes        what else can be trained
+  vernier doctor         what this machine can do
+
+vernier --help lists every command; vernier COMMAND --help explains one.
+"""
+
+COMMANDS: dict[str, Callable[..., int]] = {
+    "train": train,
+    "eval": evaluate,
+    "export": export,
+    "recipes": recipes,
+    "models": models,
+    "bench": bench,
+    "doctor": doctor,
+}
+GROUPS = {
+    "data": "Make, prepare, verify, inspect or fetch data sets.",
+}
+"""Commands with actions; the actions of `data` are the COMMANDS of vernier.cli.data."""
+
+
+def _app(arguments: list[str]) -> tuple[tyro.extras.SubcommandApp, list[str], str, str]:
+    """The commands that the arguments are meant for, the arguments left, what comes before them, and what they do."""
+    app = tyro.extras.SubcommandApp()
+    if arguments[0] in GROUPS and len(arguments) > 1:
+        name = arguments[0]
+        for action, function in import_module(f"vernier.cli.{name}").COMMANDS.items():
+            app.command(name=action)(function)
+        return app, arguments[1:], f"vernier {name}", GROUPS[name]
+    for name, function in {**COMMANDS, **{name: _group(name) for name in GROUPS}}.items():
+        app.command(name=name)(function)
+    return app, arguments, "vernier", "Train, evaluate and measure vision models."
+
+
+def _group(name: str) -> Callable[[], int]:
+    """What a group says when no action is given."""
+
+    def ask() -> int:
+        actions = ", ".join(import_module(f"vernier.cli.{name}").COMMANDS)
+        raise ConfigError(f"Which action? vernier {name} {actions}; vernier {name} --help explains.")
+
+    ask.__doc__ = f"{GROUPS[name]} `vernier {name} --help` lists the actions."
+    return ask
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command and turn errors meant for people into a message and an exit code."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if not arguments:
+        sys.stdout.write(WELCOME)
+        return EXIT_DONE
+    if arguments in (["--version"], ["-V"]):
+        from vernier import __version__
+
+        sys.stdout.write(f"vernier {__version__}\n")
+        return EXIT_DONE
+    # Threads that spin for long while they wait make training many times slower when anything else uses the cores.
+    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+    app, rest, prog, about = _app(arguments)
+    try:
+        code: int = app.cli(
+            args=rest,
+            prog=prog,
+            description=about,
+            config=(OmitArgPrefixes,),
+            sort_subcommands=False,
+        )
+        return code
+    except ConfigError as error:
+        say(f"vernier: {error}")
+        return EXIT_USAGE
+    except RunFailed as error:
+        say(f"vernier: {error}")
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        say("vernier: interrupted")
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return EXIT_FAILED

@@ -1,0 +1,110 @@
+"""What the commands share: kinds of flags, applying them to a recipe, printing."""
+
+import json as jsonlib
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any, Literal
+
+from tyro.conf import FlagCreatePairsOff, UseAppendAction, arg
+
+from vernier.config import Config, override, override_from_text
+from vernier.errors import ConfigError
+
+DeviceName = Literal["auto", "cpu", "cuda", "hpu", "mps", "xpu"]
+Precision = Literal["fp32", "tf32", "bf16", "fp16"]
+Mode = Literal["eager", "compile", "trace"]
+
+Text = Annotated[str | None, arg(metavar="TEXT", help_behavior_hint="")]
+Whole = Annotated[int | None, arg(metavar="N", help_behavior_hint="")]
+Number = Annotated[float | None, arg(metavar="X", help_behavior_hint="")]
+
+
+def pathlike(metavar: str) -> Any:
+    return arg(metavar=metavar, help_behavior_hint="")
+
+
+DataFlag = Annotated[str | None, pathlike("NAME|PATH")]
+JsonFlag = Annotated[bool, arg(name="json", help="Print one JSON document on standard output and nothing else there.")]
+SetFlag = Annotated[
+    UseAppendAction[tuple[str, ...]],
+    arg(
+        name="set",
+        metavar="NAME=VALUE",
+        help="Change any setting, e.g. optim.lr=0.05. Repeatable.",
+        help_behavior_hint="",
+    ),
+]
+
+
+EmaFlag = Annotated[FlagCreatePairsOff[bool], arg(help="Averaged weights; the default where there are any.")]
+NoEmaFlag = Annotated[FlagCreatePairsOff[bool], arg(help="The raw weights, not the averaged ones.")]
+FreezeFlag = Annotated[
+    UseAppendAction[tuple[str, ...]],
+    arg(
+        name="freeze",
+        metavar="PREFIX",
+        help="Layers that do not learn, e.g. layer1; backbone: train the classifier only. Repeatable.",
+        help_behavior_hint="",
+    ),
+]
+
+
+def print_json(value: Any) -> None:
+    sys.stdout.write(jsonlib.dumps(value, indent=2) + "\n")
+
+
+def wants_average(ema: bool, no_ema: bool) -> bool | None:
+    """What --ema and --no-ema ask for; None: averaged weights where there are any."""
+    if ema and no_ema:
+        raise ConfigError("Give --ema or --no-ema, not both.")
+    return True if ema else False if no_ema else None
+
+
+def say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+
+
+def apply(config: Config, flags: dict[str, Any], settings: tuple[str, ...]) -> Config:
+    """Named flags, then `--set`, over what the recipe says."""
+    for path, value in flags.items():
+        if value is not None:
+            config = override(config, path, value)
+    for assignment in settings:
+        config = override_from_text(config, assignment)
+    return config
+
+
+def print_rows(rows: list[dict[str, Any]], json: bool) -> None:
+    if json:
+        print_json(rows)
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in rows[0]:
+        numeric = all(isinstance(r[column], int | float) for r in rows)
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(
+            *(f"{v:,}" if isinstance(v, int) else f"{v:g}" if isinstance(v, float) else str(v) for v in row.values())
+        )
+    console = Console(highlight=False)
+    console.print(table) if console.is_terminal else Console(highlight=False, width=160).print(table)
+
+
+@contextmanager
+def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on standard error where there is a person to see it."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    with Progress(
+        TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console, transient=True,
+        disable=not console.is_terminal,
+    ) as bar:  # fmt: skip
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
