@@ -66,7 +66,7 @@ class BareLoop:
         self._loss = torch.nn.CrossEntropyLoss()
         mean, std = torch.tensor(job.config.recipe.data.mean), torch.tensor(job.config.recipe.data.std)
         self._mean, self._std = mean.view(1, 3, 1, 1) * 255, std.view(1, 3, 1, 1) * 255
-        self._images, self._labels = batch.images, batch.labels
+        self._images, self._labels = batch.images, batch.targets
 
     def steps(self, count: int) -> None:
         for _ in range(count):

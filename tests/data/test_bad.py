@@ -29,9 +29,9 @@ def broken(tmp_path: Path) -> Path:
 def _batches(root: Path, limit: str, workers: int) -> tuple[list[tuple[list[int], list[int]]], list[str]]:
     source = open_split(str(root), "train")
     reader = TrainReader(source, Data(image_px=8, max_bad_images=limit), Augment(), 1)
-    loader = Loader(reader, source.labels, batch=10, workers=workers, prefetch=1)
+    loader = Loader(reader, batch=10, workers=workers, prefetch=1)
     out = [
-        (b.labels.tolist(), b.images.flatten().tolist())
+        (b.targets.tolist(), b.images.flatten().tolist())
         for b in loader.batches((0, np.arange(i, i + 10)) for i in range(0, 40, 10))
     ]
     loader.close()
@@ -56,9 +56,9 @@ def test_too_many_bad_images_stop_the_run_and_name_one(broken: Path, limit: str)
 def test_an_unreadable_validation_image_is_black_and_keeps_its_label(broken: Path) -> None:
     source = open_split(str(broken), "val")
     reader = EvalReader(source, Data(eval_px=8, eval_short_side_px=8, max_bad_images="2"))
-    loader = Loader(reader, source.labels, batch=40, workers=2, prefetch=1)
+    loader = Loader(reader, batch=40, workers=2, prefetch=1)
     (batch,) = loader.batches([(0, np.arange(40))])
-    assert batch.labels.tolist() == source.all_labels().tolist()
+    assert batch.targets.tolist() == source.all_labels().tolist()
     assert batch.images.amax(dim=(1, 2, 3)).eq(0).nonzero().flatten().tolist() == [3, 20]
     loader.close()
     assert len(reader.bad.found()) == len(reader.bad.untold()) == 2

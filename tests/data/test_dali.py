@@ -34,7 +34,7 @@ def test_pixels_do_not_depend_on_workers(shapes: Path) -> None:
     source, streams = open_split(str(shapes), "train"), []
     for workers in (1, 3):
         reader = DaliTrainReader(source, Data(image_px=24), Augment(), 3)
-        loader = Loader(reader, source.labels, batch=20, workers=workers, prefetch=2)
+        loader = Loader(reader, batch=20, workers=workers, prefetch=2)
         batches = loader.batches((e, np.arange(i, i + 20)) for e in (0, 1) for i in range(0, 80, 20))
         streams.append(np.stack([b.images.numpy().copy() for b in batches]))
         loader.close()

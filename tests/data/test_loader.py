@@ -22,13 +22,13 @@ def _stream(
     source = open_split(str(shapes), "train")
     reader = TrainReader(source, Data(image_px=24), Augment(crop=crop), seed=5)  # type: ignore[arg-type]
     order = TrainOrder(samples=len(source), seed=5, global_batch=12, world=world, rank=rank)
-    loader = Loader(reader, source.labels, batch=12 // world, workers=workers, prefetch=2)
+    loader = Loader(reader, batch=12 // world, workers=workers, prefetch=2)
     steps = range(start, 2 * order.steps_per_epoch)
     requests = (
         (s // order.steps_per_epoch, order.indices(s // order.steps_per_epoch, s % order.steps_per_epoch, 0))
         for s in steps
     )
-    out = [torch.cat([b.images.flatten(1), b.labels[:, None]], dim=1).clone() for b in loader.batches(requests)]
+    out = [torch.cat([b.images.flatten(1), b.targets[:, None]], dim=1).clone() for b in loader.batches(requests)]
     loader.close()
     return out
 
@@ -87,10 +87,10 @@ def test_epochs_are_augmented_differently(shapes: Path) -> None:
 
 def test_evaluation_images_are_whole_and_in_order(shapes: Path) -> None:
     source = open_split(str(shapes), "val")
-    loader = Loader(
-        EvalReader(source, Data(eval_px=32, eval_short_side_px=32)), source.labels, batch=16, workers=2, prefetch=2
+    loader = Loader(EvalReader(source, Data(eval_px=32, eval_short_side_px=32)), batch=16, workers=2, prefetch=2)
+    labels = torch.cat(
+        [b.targets for b in loader.batches((0, np.arange(i, min(i + 16, 50))) for i in range(0, 50, 16))]
     )
-    labels = torch.cat([b.labels for b in loader.batches((0, np.arange(i, min(i + 16, 50))) for i in range(0, 50, 16))])
     assert labels.tolist() == source.labels.tolist()
 
 
@@ -100,14 +100,14 @@ def test_a_broken_image_names_its_file(tmp_path: Path, shapes: Path) -> None:
     (tmp_path / "train/a/good.jpg").write_bytes(good)
     (tmp_path / "train/a/zbad.jpg").write_bytes(b"\xff\xd8 not a picture")
     source = open_split(str(tmp_path), "train")
-    loader = Loader(TrainReader(source, Data(image_px=24), Augment(), 1), source.labels, batch=2, workers=1, prefetch=1)
+    loader = Loader(TrainReader(source, Data(image_px=24), Augment(), 1), batch=2, workers=1, prefetch=1)
     with pytest.raises(RunFailed, match=r"zbad\.jpg"):
         list(loader.batches([(0, np.array([0, 1]))]))
 
 
 def test_leaving_early_stops_the_work_and_frees_the_buffers(shapes: Path) -> None:
     source, before = open_split(str(shapes), "train"), set(threading.enumerate())
-    loader = Loader(TrainReader(source, Data(image_px=24), Augment(), 1), source.labels, batch=8, workers=2, prefetch=3)
+    loader = Loader(TrainReader(source, Data(image_px=24), Augment(), 1), batch=8, workers=2, prefetch=3)
     first = loader.batches((0, np.arange(8)) for _ in range(100))
     expected = next(first).images.clone()
     first.close()
@@ -127,7 +127,7 @@ def test_image_size_may_change_between_epochs_while_batches_are_prepared_ahead(s
     augment = Augment(start_px=16, ramp_epochs=(0, 1), policy="trivial-wide", erase=0.5, repeats=2)
     reader = TrainReader(source, Data(image_px=32), augment, seed=5)
     order = TrainOrder(samples=len(source), seed=5, global_batch=40, repeats=2)
-    loader = Loader(reader, source.labels, batch=40, workers=2, prefetch=3)
+    loader = Loader(reader, batch=40, workers=2, prefetch=3)
     requests = [(e, order.indices(e, s, 0)) for e in (0, 1) for s in range(4)]
     seen = []
     for (epoch, indices), batch in zip(requests, loader.batches(requests), strict=True):
@@ -135,7 +135,7 @@ def test_image_size_may_change_between_epochs_while_batches_are_prepared_ahead(s
         alone = np.empty((40, *reader.shape_at(epoch)), dtype=np.uint8)
         reader.fill(epoch, indices, alone)
         assert np.array_equal(batch.images.permute(0, 2, 3, 1).numpy(), alone)
-        assert batch.labels.tolist() == source.labels[indices % len(source)].tolist()
+        assert batch.targets.tolist() == source.labels[indices % len(source)].tolist()
     loader.close()
     assert seen == [(40, 3, 16, 16)] * 4 + [(40, 3, 32, 32)] * 4
 

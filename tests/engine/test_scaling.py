@@ -67,7 +67,7 @@ def test_scale_and_weights_follow_gradscaler_through_overflows_and_growth() -> N
         with torch.autocast("cpu", dtype=torch.float16):
             logits = twin(images)
         before = theirs.get_scale()
-        theirs.scale(torch.nn.functional.cross_entropy(logits.float(), batch.labels)).backward()
+        theirs.scale(torch.nn.functional.cross_entropy(logits.float(), batch.targets)).backward()
         theirs.step(optimizer)
         theirs.update()
         optimizer.zero_grad()

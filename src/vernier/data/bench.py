@@ -195,7 +195,7 @@ def _native(contender: Contender) -> Iterator[int]:
                 yield epoch, order.indices(epoch, step, 0)
             epoch += 1
 
-    loader = Loader(reader, source.labels, batch=batch, workers=contender.workers, prefetch=PREFETCH)
+    loader = Loader(reader, batch=batch, workers=contender.workers, prefetch=PREFETCH)
     return (len(b.images) for b in loader.batches(requests()))
 
 

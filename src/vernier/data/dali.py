@@ -8,10 +8,12 @@ import threading
 from typing import Any
 
 import numpy as np
+import torch
 
 from vernier.config import Augment, Data
 from vernier.data.bad import BadImages
 from vernier.data.decode import BadImage, Image, size_of
+from vernier.data.loader import class_numbers
 from vernier.data.sources.base import EncodedSource, Indices, Source
 from vernier.data.transforms import augment_rows, random_crop_box
 from vernier.errors import ConfigError, RunFailed
@@ -105,6 +107,9 @@ class DaliTrainReader:
         flips = [np.array(int(f), np.int32) for f in rows[:, -2] < self._augment.flip]
         for place, image in enumerate(self._run(indices, encoded, anchors, shapes, flips)):
             out[place] = image
+
+    def targets(self, indices: Indices, filled: list[Any]) -> torch.Tensor:
+        return class_numbers(self._source, indices)
 
     def _run(
         self, indices: Indices, encoded: list[Any], anchors: list[Any], shapes: list[Any], flips: list[Any]

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,6 @@ from vernier.data.bad import BadImages, parse_limit, substitutes
 from vernier.data.chance import key, uniform
 from vernier.data.decode import BadImage
 from vernier.data.sources import ArraySource, Source, SyntheticSource
-from vernier.data.sources.base import Labels
 from vernier.data.transforms import EvalTransform, TrainTransform, augment_rows, pad_crop_flip_many
 from vernier.errors import ConfigError, RunFailed
 from vernier.measure.clock import now_s
@@ -35,18 +34,20 @@ Pixels = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Batch:
-    """uint8 images [samples, channels, height, width] in channels-last memory, their labels, and how long they were waited for.
+    """uint8 images [samples, channels, height, width] in channels-last memory, what is to be learned of them (class
+    numbers, or boxes), and how long they were waited for.
 
     The images live in a buffer that is filled again once the next batch is asked for.
     """
 
     images: torch.Tensor
-    labels: torch.Tensor
+    targets: Any
     wait_s: float
 
 
 class Reader(Protocol):
     """Fills rows of a buffer with the images of given samples; where it took another sample, it changes the index.
+    Then makes the targets of the whole batch, whose parts any number of threads may have filled.
 
     An index past the set is another draw of index mod size.
     """
@@ -57,7 +58,18 @@ class Reader(Protocol):
         """Height, width and channels in an epoch, never more than `shape`."""
         ...
 
-    def fill(self, epoch: int, indices: Indices, out: Pixels) -> None: ...
+    def fill(self, epoch: int, indices: Indices, out: Pixels) -> Any:
+        """Gives what `targets` has to know about these images, such as where their boxes have moved to."""
+        ...
+
+    def targets(self, indices: Indices, filled: list[Any]) -> Any:
+        """The targets of a batch: its indices as `fill` left them, and what the calls of `fill` gave, in order."""
+        ...
+
+
+def class_numbers(source: Source, indices: Indices) -> torch.Tensor:
+    """A classifier's targets."""
+    return torch.from_numpy(np.asarray(source.labels[indices % len(source)], dtype=np.int64))
 
 
 class TrainReader:
@@ -86,6 +98,9 @@ class TrainReader:
             draws = uniform(key(_STREAM_PIXELS, self._seed, epoch), indices, self._pixels.draws)
             for place in range(len(indices)):
                 self._pixels(out[place], draws[place])
+
+    def targets(self, indices: Indices, filled: list[Any]) -> torch.Tensor:
+        return class_numbers(self._source, indices)
 
     def _crop_and_flip(self, epoch: int, indices: Indices, out: Pixels) -> None:
         rows = augment_rows(self._seed, epoch, indices)
@@ -140,18 +155,21 @@ class EvalReader:
                 self.bad.report(index, self._source.describe(index), str(error))
                 out[place] = 0
 
+    def targets(self, indices: Indices, filled: list[Any]) -> torch.Tensor:
+        return class_numbers(self._source, indices)
+
 
 class Loader:
     """Runs a reader ahead of the consumer, `prefetch` batches deep. Memory: (prefetch + 2) batches, whatever the workers."""
 
-    def __init__(self, reader: Reader, labels: Labels, *, batch: int, workers: int, prefetch: int) -> None:
-        self._reader, self._labels, self._prefetch = reader, labels, prefetch
+    def __init__(self, reader: Reader, *, batch: int, workers: int, prefetch: int) -> None:
+        self._reader, self._prefetch = reader, prefetch
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="vernier-loader")
         self._buffers = [torch.empty((batch, *reader.shape), dtype=torch.uint8) for _ in range(prefetch + 2)]
 
     def batches(self, requests: Iterable[tuple[int, Indices]]) -> Iterator[Batch]:
         """A batch for each (epoch, indices), in that order."""
-        waiting: deque[tuple[torch.Tensor, Indices, list[Future[None]]]] = deque()
+        waiting: deque[tuple[torch.Tensor, Indices, list[Future[Any]]]] = deque()
         source = iter(requests)
         turn = 0
         try:
@@ -163,17 +181,15 @@ class Loader:
                     return
                 buffer, indices, jobs = waiting.popleft()
                 start = now_s()
-                for job in jobs:
-                    job.result()
-                labels = torch.from_numpy(np.asarray(self._labels[indices % len(self._labels)], dtype=np.int64))
-                yield Batch(buffer.permute(0, 3, 1, 2), labels, now_s() - start)
+                targets = self._reader.targets(indices, [job.result() for job in jobs])
+                yield Batch(buffer.permute(0, 3, 1, 2), targets, now_s() - start)
         finally:
             unfinished = [job for _, _, jobs in waiting for job in jobs if not job.cancel()]
             wait(unfinished)  # the buffers are about to serve somebody else
 
     def _start(
         self, buffer: torch.Tensor, epoch: int, indices: Indices
-    ) -> tuple[torch.Tensor, Indices, list[Future[None]]]:
+    ) -> tuple[torch.Tensor, Indices, list[Future[Any]]]:
         shape = (len(indices), *self._reader.shape_at(epoch))
         target = buffer.view(-1)[: math.prod(shape)].view(shape)
         pixels = target.numpy()

@@ -8,7 +8,6 @@ from torch import nn
 
 from vernier.data.loader import EvalReader, Loader
 from vernier.data.order import EvalOrder
-from vernier.data.sources.base import Labels
 from vernier.data.transforms import Normalizer
 from vernier.engine.observe import Observers
 from vernier.engine.step import Autocast
@@ -41,14 +40,14 @@ class Evaluator:
     """A validation set, ready to be scored again and again."""
 
     def __init__(
-        self, reader: EvalReader, labels: Labels, order: EvalOrder, normalize: Normalizer, device: torch.device,
+        self, reader: EvalReader, order: EvalOrder, normalize: Normalizer, device: torch.device,
         *, workers: int, prefetch: int, flip_tta: bool = False, autocast: Autocast = nullcontext,
     ) -> None:  # fmt: skip
         self._autocast = autocast
         self._flip_tta = flip_tta
         self._order, self._normalize, self._device = order, normalize, device
         self.bad = reader.bad
-        self._loader = Loader(reader, labels, batch=order.batch, workers=workers, prefetch=prefetch)
+        self._loader = Loader(reader, batch=order.batch, workers=workers, prefetch=prefetch)
 
     def score(
         self,
@@ -68,7 +67,7 @@ class Evaluator:
                     logits = forward(images).float()
                     if self._flip_tta:
                         logits = (logits + forward(images.flip(3)).float()) / 2
-                score.add(logits, batch.labels.to(self._device))
+                score.add(logits, batch.targets.to(self._device))
                 observers.progress("evaluate", done, len(batches))
                 check_stop()
         return score

@@ -83,9 +83,7 @@ def prepare(config: Config, *, fresh: bool = True) -> Job:
     order = train_order(config, derived, train_source)
     kept, cache = cached(train_source, machine.cache_share, derived.world)
     reader = train_reader(config, train_source, kept)
-    loader = Loader(
-        reader, train_source.labels, batch=derived.process_batch, workers=machine.workers, prefetch=machine.prefetch
-    )
+    loader = Loader(reader, batch=derived.process_batch, workers=machine.workers, prefetch=machine.prefetch)
     step = TrainStep(
         model=model,
         optimizer=optimizer,
@@ -211,7 +209,7 @@ def build_evaluator(config: Config, source: Source, device: Device) -> Evaluator
     kept, _ = cached(source, machine.cache_share / 2, machine.procs)
     order = EvalOrder(samples=len(source), batch=machine.eval_batch, max_batches=config.limits.max_eval_steps)
     return Evaluator(
-        EvalReader(kept, config.recipe.data), source.labels, order, Normalizer(config.recipe.data, place), place,
+        EvalReader(kept, config.recipe.data), order, Normalizer(config.recipe.data, place), place,
         workers=machine.workers, prefetch=machine.prefetch, flip_tta=config.recipe.eval.flip_tta,
         autocast=lambda: device.autocast(machine.precision),
     )  # fmt: skip

@@ -64,7 +64,7 @@ class TrainStep:
 
     def _loss(self, step: int, micro: int, batch: Batch) -> torch.Tensor:
         images = self._normalize(batch.images.to(self._device, non_blocking=True))
-        labels = batch.labels.to(self._device, non_blocking=True)
+        labels = batch.targets.to(self._device, non_blocking=True)
         mixed: Mixed | None = None
         draw = mix_draw(self._recipe.augment, self._recipe.seed, step)
         if draw is not None:
