@@ -21,6 +21,7 @@ from vernier.engine.step import TrainStep
 from vernier.engine.train import train
 from vernier.models import build
 from vernier.optim.build import build_optimizer
+from vernier.tasks import task_of
 
 CPU = torch.device("cpu")
 
@@ -43,6 +44,7 @@ def _parts(machine: Machine) -> tuple[torch.nn.Module, TrainStep, Batch, Derived
     model = build("resnet8-small", num_classes=10, width=8)
     optimizer = build_optimizer(model, recipe.optim, derived.lr, scaled=machine.precision == "fp16")
     step = TrainStep(
+        task=task_of(recipe),
         model=model, optimizer=optimizer, average=None, scaler=LossScaler(machine, CPU), recipe=recipe, derived=derived,
         autocast=lambda: Cpu().autocast(machine.precision), normalize=Normalizer(recipe.data, CPU), device=CPU,
     )  # fmt: skip

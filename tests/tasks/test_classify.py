@@ -6,8 +6,7 @@ import torch
 from torch.nn import functional as F
 
 from vernier.config import Augment, Loss
-from vernier.engine.step import mix_draw, mix_partners
-from vernier.tasks.classify import Mixed, Score, cut_images, mix_images, training_loss
+from vernier.tasks.classify import Mixed, Score, cut_images, mix_draw, mix_images, mix_partners, training_loss
 
 
 def test_smoothing_spreads_its_mass_over_all_classes() -> None:

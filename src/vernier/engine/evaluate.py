@@ -2,18 +2,18 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from typing import Any
 
 import torch
 from torch import nn
 
-from vernier.data.loader import EvalReader, Loader
+from vernier.data.loader import Loader
 from vernier.data.order import EvalOrder
+from vernier.data.sources import Source
 from vernier.data.transforms import Normalizer
 from vernier.engine.observe import Observers
 from vernier.engine.step import Autocast
-from vernier.tasks.classify import Score
-
-Forward = Callable[[torch.Tensor], torch.Tensor]
+from vernier.tasks.base import CountingReader, Forward, Score, Task
 
 
 @contextmanager
@@ -40,11 +40,10 @@ class Evaluator:
     """A validation set, ready to be scored again and again."""
 
     def __init__(
-        self, reader: EvalReader, order: EvalOrder, normalize: Normalizer, device: torch.device,
-        *, workers: int, prefetch: int, flip_tta: bool = False, autocast: Autocast = nullcontext,
+        self, task: Task, source: Source, reader: CountingReader, order: EvalOrder, normalize: Normalizer, device: torch.device,
+        *, workers: int, prefetch: int, autocast: Autocast = nullcontext,
     ) -> None:  # fmt: skip
-        self._autocast = autocast
-        self._flip_tta = flip_tta
+        self._task, self._source, self._autocast = task, source, autocast
         self._order, self._normalize, self._device = order, normalize, device
         self.bad = reader.bad
         self._loader = Loader(reader, batch=order.batch, workers=workers, prefetch=prefetch)
@@ -57,17 +56,18 @@ class Evaluator:
         check_stop: Callable[[], None],
     ) -> Score:
         """Run the whole set through the model; `check_stop` may raise between batches."""
-        score = Score()
+        score = self._task.score(self._source)
         batches = self._order.mine()
-        forward = forward_with(model, weights)
+        plain = forward_with(model, weights)
+
+        def forward(images: torch.Tensor) -> Any:
+            with self._autocast():
+                return plain(images)
+
         with evaluating(model):
             for done, batch in enumerate(self._loader.batches((0, indices) for indices in batches), start=1):
                 images = self._normalize(batch.images.to(self._device, non_blocking=True))
-                with self._autocast():
-                    logits = forward(images).float()
-                    if self._flip_tta:
-                        logits = (logits + forward(images.flip(3)).float()) / 2
-                score.add(logits, batch.targets.to(self._device))
+                score.add(self._task.predict(forward, images), batch.targets.to(self._device))
                 observers.progress("evaluate", done, len(batches))
                 check_stop()
         return score

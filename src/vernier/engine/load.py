@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 from vernier.config import Config, Data, Model, Recipe, from_dict
-from vernier.data.sources import open_split
 from vernier.devices import Device
 from vernier.engine.checkpoint import weights_for_use
 from vernier.engine.initial import describe_weights, load_weights, photographs_for_check
@@ -19,6 +18,7 @@ from vernier.errors import ConfigError
 from vernier.measure.clock import now_s
 from vernier.models import info, weights
 from vernier.store import CheckpointDir, RunDir, open_checkpoint, read_json
+from vernier.tasks import task_of
 
 
 @dataclass
@@ -45,7 +45,9 @@ def load_trained(
     if machine:
         config = replace(config, machine=replace(config.machine, **machine))
     device, _ = prepare_device(config)
-    model = make_model(config, len(state["classes"]), state["channels"], device.torch_device(0))
+    model = make_model(
+        config, task_of(config.recipe).outputs(len(state["classes"])), state["channels"], device.torch_device(0)
+    )
     tensors, used_average = weights_for_use(found, averaged=averaged)
     model.load_state_dict(tensors)
     return Trained(model, config, tuple(state["classes"]), device, str(found.path), found.step, used_average)
@@ -64,10 +66,11 @@ def foreign_config(model: str) -> Config:
 
 def load_foreign(path: Path, config: Config, *, averaged: bool | None = None) -> Trained:
     """A model of `config` with the weights of a file, its classes those of the data; ConfigError if they do not fit."""
-    source = open_split(config.recipe.data.source, "val", val_share=config.recipe.data.val_share)
+    task = task_of(config.recipe)
+    source = task.open("val")
     device, _ = prepare_device(config)
     place = device.torch_device(0)
-    model = model_for(config, source, place)
+    model = model_for(config, task, source, place)
     if path.is_file():
         _check_classes(path, len(source.classes), config, bool(averaged))
     photographs = photographs_for_check(model, source, config.recipe.data, place)
@@ -111,12 +114,13 @@ def evaluate_trained(
     if data is not None:
         config = replace(config, recipe=replace(config.recipe, data=replace(config.recipe.data, source=data)))
     config = replace(config, limits=replace(config.limits, max_eval_steps=max_eval_steps))
-    source = open_split(config.recipe.data.source, "val", val_share=config.recipe.data.val_share)
+    task = task_of(config.recipe)
+    source = task.open("val")
     if len(source.classes) != len(trained.classes):
         raise ConfigError(
             f"The model knows {len(trained.classes)} classes, the data has {len(source.classes)}. Use data with the same classes."
         )
-    evaluator = build_evaluator(config, source, trained.device)
+    evaluator = build_evaluator(config, task, source, trained.device)
     start = now_s()
     try:
         score = evaluator.score(trained.model, None, Observers(*watchers), lambda: None)

@@ -10,11 +10,10 @@ from torch import nn
 from vernier.config import Config, Derived, derive
 from vernier.data.bad import BadImages
 from vernier.data.cache import cached
-from vernier.data.dali import DaliTrainReader
-from vernier.data.loader import EvalReader, Loader, TrainReader
+from vernier.data.loader import Loader
 from vernier.data.order import EvalOrder, TrainOrder
 from vernier.data.shard_order import ShardedTrainOrder
-from vernier.data.sources import ShardSource, Source, open_split
+from vernier.data.sources import ShardSource, Source
 from vernier.data.sources.shards import shard_starts
 from vernier.data.transforms import Normalizer
 from vernier.devices import Device, resolve
@@ -26,6 +25,8 @@ from vernier.errors import ConfigError
 from vernier.models import build
 from vernier.optim.build import build_optimizer
 from vernier.optim.ema import WeightAverage
+from vernier.tasks import task_of
+from vernier.tasks.base import Task
 
 
 @dataclass
@@ -33,6 +34,7 @@ class Job:
     """Everything a training run needs, ready to start."""
 
     config: Config
+    task: Task
     derived: Derived
     device: Device
     threads: int
@@ -69,22 +71,23 @@ def prepare(config: Config, *, fresh: bool = True) -> Job:
     recipe, machine = config.recipe, config.machine
     device, threads = prepare_device(config)
     place = device.torch_device(0)
-    train_source = open_split(recipe.data.source, "train", val_share=recipe.data.val_share)
-    wants_val = recipe.eval.every_epochs > 0
-    val_source = open_split(recipe.data.source, "val", val_share=recipe.data.val_share) if wants_val else None
+    task = task_of(recipe)
+    train_source = task.open("train")
+    val_source = task.open("val") if recipe.eval.every_epochs > 0 else None
     if val_source is not None and val_source.classes != train_source.classes:
         raise ConfigError(_class_mismatch(train_source.classes, val_source.classes))
     derived = derive(config, train_samples=len(train_source))
-    model = model_for(config, train_source, place)
+    model = model_for(config, task, train_source, place)
     notes = _initial(model, config, val_source or train_source, place, fresh)
     optimizer = build_optimizer(model, recipe.optim, derived.lr, scaled=machine.precision == "fp16")
     average = WeightAverage(model, recipe.ema, derived.steps_per_epoch) if recipe.ema.decay > 0 else None
     normalize = Normalizer(recipe.data, place)
     order = train_order(config, derived, train_source)
     kept, cache = cached(train_source, machine.cache_share, derived.world)
-    reader = train_reader(config, train_source, kept)
+    reader = task.train_reader(train_source, kept, machine)
     loader = Loader(reader, batch=derived.process_batch, workers=machine.workers, prefetch=machine.prefetch)
     step = TrainStep(
+        task=task,
         model=model,
         optimizer=optimizer,
         average=average,
@@ -96,10 +99,10 @@ def prepare(config: Config, *, fresh: bool = True) -> Job:
         device=place,
     )
     return Job(
-        config=config, derived=derived, device=device, threads=threads, train_source=train_source, val_source=val_source,
+        config=config, task=task, derived=derived, device=device, threads=threads, train_source=train_source, val_source=val_source,
         model=model, optimizer=optimizer, average=average, step=step, order=order, loader=loader,
         bad=reader.bad, loading=loading_facts(config, train_source, cache), notes=notes,
-        evaluator=None if val_source is None else build_evaluator(config, val_source, device),
+        evaluator=None if val_source is None else build_evaluator(config, task, val_source, device),
     )  # fmt: skip
 
 
@@ -118,14 +121,6 @@ def train_order(config: Config, derived: Derived, source: Source) -> TrainOrder:
         )
     starts = tuple(shard_starts(source).tolist())
     return ShardedTrainOrder(**common, starts=starts, window=recipe.data.shuffle_shards)
-
-
-def train_reader(config: Config, source: Source, kept: Source) -> TrainReader | DaliTrainReader:
-    """What fills training batches; DALI decodes for itself and has no use for decoded images that are kept."""
-    recipe = config.recipe
-    if config.machine.backend == "dali-cpu":
-        return DaliTrainReader(source, recipe.data, recipe.augment, recipe.seed)
-    return TrainReader(kept, recipe.data, recipe.augment, recipe.seed)
 
 
 def loading_facts(config: Config, source: Source, cache: dict[str, Any]) -> dict[str, Any]:
@@ -153,7 +148,7 @@ def prepare_device(config: Config) -> tuple[Device, int]:
     return device, threads
 
 
-def model_for(config: Config, source: Source, place: torch.device) -> nn.Module:
+def model_for(config: Config, task: Task, source: Source, place: torch.device) -> nn.Module:
     """The recipe's network with the data's classes and channels."""
     recipe, classes = config.recipe, len(source.classes)
     wanted = recipe.model.num_classes
@@ -167,7 +162,7 @@ def model_for(config: Config, source: Source, place: torch.device) -> nn.Module:
             f"data.mean and data.std have {len(recipe.data.mean)} and {len(recipe.data.std)} values, "
             f"but the images have {source.channels} channel(s)."
         )
-    return make_model(config, classes, source.channels, place)
+    return make_model(config, task.outputs(classes), source.channels, place)
 
 
 def _initial(model: nn.Module, config: Config, source: Source, place: torch.device, fresh: bool) -> tuple[str, ...]:
@@ -185,13 +180,13 @@ def _initial(model: nn.Module, config: Config, source: Source, place: torch.devi
     return tuple(notes)
 
 
-def make_model(config: Config, classes: int, channels: int, place: torch.device) -> nn.Module:
+def make_model(config: Config, outputs: int, channels: int, place: torch.device) -> nn.Module:
     """The recipe's network from the recipe's seed, in the machine's memory layout."""
     spec = config.recipe.model
     torch.manual_seed(config.recipe.seed)
     model = build(
         spec.name,
-        num_classes=classes + spec.unused_outputs,
+        num_classes=outputs,
         in_channels=channels,
         init=spec.init,
         zero_gamma=spec.zero_gamma,
@@ -204,14 +199,13 @@ def make_model(config: Config, classes: int, channels: int, place: torch.device)
     return model.to(device=place, memory_format=layout)  # type: ignore[call-overload, no-any-return]
 
 
-def build_evaluator(config: Config, source: Source, device: Device) -> Evaluator:
+def build_evaluator(config: Config, task: Task, source: Source, device: Device) -> Evaluator:
     machine, place = config.machine, device.torch_device(0)
     kept, _ = cached(source, machine.cache_share / 2, machine.procs)
     order = EvalOrder(samples=len(source), batch=machine.eval_batch, max_batches=config.limits.max_eval_steps)
     return Evaluator(
-        EvalReader(kept, config.recipe.data), order, Normalizer(config.recipe.data, place), place,
-        workers=machine.workers, prefetch=machine.prefetch, flip_tta=config.recipe.eval.flip_tta,
-        autocast=lambda: device.autocast(machine.precision),
+        task, source, task.eval_reader(kept), order, Normalizer(config.recipe.data, place), place,
+        workers=machine.workers, prefetch=machine.prefetch, autocast=lambda: device.autocast(machine.precision),
     )  # fmt: skip
 
 

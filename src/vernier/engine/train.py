@@ -182,7 +182,8 @@ class Training:
         with self.watch.spending("evaluation"):
             score = self.job.evaluator.score(self.job.model, weights, self.observers, self.stop.check)
         result = score.result()
-        better = progress.best_value is None or result["top1"] > progress.best_value
+        value = result[self.job.task.metric]
+        better = progress.best_value is None or value > progress.best_value
         progress.last_eval_step = progress.step
         progress.result = {
             **result,
@@ -191,9 +192,9 @@ class Training:
             "flip_tta": self.job.config.recipe.eval.flip_tta,
         }
         if better:
-            progress.best_value, progress.best_step = result["top1"], progress.step
-        target = self.job.config.recipe.eval.target_top1
-        progress.reached_target = target is not None and result["top1"] >= target
+            progress.best_value, progress.best_step = value, progress.step
+        target = self.job.task.target()
+        progress.reached_target = target is not None and value >= target
         self.observers.emit(
             "eval", step=progress.step, epoch=progress.step / self.job.derived.steps_per_epoch, best=better,
             seconds=now_s() - start, **progress.result,
@@ -252,6 +253,7 @@ def checkpoint_state(job: Job, progress: Progress) -> dict[str, Any]:
         "data_fingerprint": job.train_source.fingerprint(),
         "recipe_digest": digest(job.config.recipe),
         "config": to_dict(job.config),
+        **job.task.facts(job.train_source),
     }
 
 
@@ -349,7 +351,7 @@ def _close(session: Training, status: Literal["finished", "stopped"], reference:
         "step": progress.step,
         "epoch": progress.step / job.derived.steps_per_epoch,
         "result": progress.result,
-        "best": {"step": progress.best_step, "top1": progress.best_value} if progress.best_step else None,
+        "best": {"step": progress.best_step, job.task.metric: progress.best_value} if progress.best_step else None,
         "reached_target": progress.reached_target,
         "agreement": agreement(job.config, progress.result, reference) if status == "finished" else None,
         "spent_s": session.watch.spent(),

@@ -1,12 +1,100 @@
 """Image classification: smoothed, possibly mixed targets in training; exact top-1, top-5 and loss in evaluation."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch.nn import functional as F
 
-from vernier.config import Loss
+from vernier.config import Augment, Loss, Machine, Recipe
+from vernier.data.chance import key
+from vernier.data.dali import DaliTrainReader
+from vernier.data.loader import EvalReader, TrainReader
+from vernier.data.sources import Source, open_split
+from vernier.tasks.base import CountingReader, Forward, Moment
+
+_STREAM_MIX = 4
+
+
+class Classify:
+    """One class an image."""
+
+    name, metric = "classify", "top1"
+
+    def __init__(self, recipe: Recipe) -> None:
+        self._recipe = recipe
+
+    def open(self, split: str) -> Source:
+        return open_split(self._recipe.data.source, split, val_share=self._recipe.data.val_share)
+
+    def outputs(self, classes: int) -> int:
+        return classes + self._recipe.model.unused_outputs
+
+    def train_reader(self, source: Source, kept: Source, machine: Machine) -> CountingReader:
+        """DALI decodes for itself and has no use for decoded images that are kept."""
+        recipe = self._recipe
+        if machine.backend == "dali-cpu":
+            return DaliTrainReader(source, recipe.data, recipe.augment, recipe.seed)
+        return TrainReader(kept, recipe.data, recipe.augment, recipe.seed)
+
+    def eval_reader(self, source: Source) -> CountingReader:
+        return EvalReader(source, self._recipe.data)
+
+    def loss(self, forward: Forward, images: torch.Tensor, targets: torch.Tensor, when: Moment) -> torch.Tensor:
+        mixed: Mixed | None = None
+        seed = self._recipe.seed
+        if (draw := mix_draw(self._recipe.augment, seed, when.step)) is not None:
+            order = mix_partners(seed, when.step, when.micro, when.rank, len(targets)).to(images.device)
+            if draw.kind == "mixup":
+                images, mixed = mix_images(images, targets, draw.weight, order)
+            else:
+                images, mixed = cut_images(images, targets, draw.weight, draw.centre, order)
+        return training_loss(forward(images), targets, self._recipe.loss, mixed)
+
+    def predict(self, forward: Forward, images: torch.Tensor) -> torch.Tensor:
+        """Logits; with test-time augmentation the mean of the image's and its mirror image's."""
+        logits: torch.Tensor = forward(images).float()
+        if self._recipe.eval.flip_tta:
+            logits = (logits + forward(images.flip(3)).float()) / 2
+        return logits
+
+    def score(self, source: Source) -> "Score":
+        return Score()
+
+    def target(self) -> float | None:
+        return self._recipe.eval.target_top1
+
+    def facts(self, source: Source) -> dict[str, Any]:
+        return {}
+
+
+@dataclass(frozen=True)
+class MixDraw:
+    """What one step does to all its images: which mixing, the weight of the first image, where CutMix's box lies."""
+
+    kind: Literal["mixup", "cutmix"]
+    weight: float
+    centre: tuple[float, float]
+
+
+def mix_draw(augment: Augment, seed: int, step: int) -> MixDraw | None:
+    """The same for every process and micro-step of a step; None when nothing is mixed."""
+    if augment.mixup == 0 and augment.cutmix == 0:
+        return None
+    chance = np.random.Generator(np.random.Philox(key=key(_STREAM_MIX, seed, step)))
+    cut = augment.cutmix > 0 and (augment.mixup == 0 or bool(chance.random() < 0.5))
+    alpha = augment.cutmix if cut else augment.mixup
+    weight = float(chance.beta(alpha, alpha))
+    return MixDraw("cutmix" if cut else "mixup", weight, (float(chance.random()), float(chance.random())))
+
+
+def mix_partners(seed: int, step: int, micro: int, rank: int, count: int) -> torch.Tensor:
+    """Whom each image of this micro-batch is mixed with."""
+    chance = np.random.Generator(np.random.Philox(key=key(_STREAM_MIX, seed, step, micro, rank)))
+    return torch.from_numpy(chance.permutation(count))
 
 
 @dataclass(frozen=True)
@@ -93,7 +181,14 @@ class Score:
         self.correct5 += int(hits.sum())
         self.batch_losses.append(float(F.cross_entropy(logits, labels, reduction="none").double().sum()))
 
-    def result(self) -> dict[str, float | int]:
+    def merge(self, others: Iterable["Score"]) -> None:
+        for other in others:
+            self.samples += other.samples
+            self.correct1 += other.correct1
+            self.correct5 += other.correct5
+            self.batch_losses += other.batch_losses
+
+    def result(self) -> dict[str, Any]:
         """top1 and top5 in percent, mean loss, and over how many samples."""
         n = max(self.samples, 1)
         return {
