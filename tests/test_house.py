@@ -45,7 +45,7 @@ LAYERS = {
     "data": {"engine", "cli", "report", "tasks", "models", "recipes"},
     "models": {"engine", "cli", "report", "tasks", "data", "recipes"},
     "optim": {"engine", "cli", "report", "tasks", "data", "models", "recipes"},
-    "tasks": {"engine", "cli", "report", "models", "recipes"},
+    "tasks": {"engine", "cli", "report", "recipes"},
     "devices": {"engine", "cli", "report", "tasks", "data", "models", "recipes"},
 }
 

@@ -46,6 +46,7 @@ class Model:
     blurpool: bool = option(False, "blur before strided convolutions, as FFCV's ResNets do")
     unused_outputs: int = option(0, "outputs that no class has; TensorFlow's networks have 1", low=0, high=1000)
     weights: str = option("", "file of weights to start from: anybody's, see `vernier train --weights`")
+    backbone_weights: str = option("", "detectors: file of weights of a classifier, for the backbone alone")
     reset_head: bool = option(False, "leave the file's classifier out and start a new one")
     freeze: tuple[str, ...] = option((), "names that do not learn, by how they begin; backbone: all but the head")
 
@@ -108,6 +109,21 @@ class Loss:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Detect:
+    """Detectors: which default boxes learn which object, and which predictions become detections."""
+
+    match_iou: float = option(0.5, "overlap from which a default box stands for an object", above=0, high=1)
+    match: Literal["above", "at-least"] = option("above", "above: as MLPerf's PyTorch; at-least: as TensorFlow's")
+    negatives: float = option(
+        3.0, "background boxes that learn, the hardest ones, for each that stands for an object", low=0
+    )
+    score: float = option(0.05, "least score of a detection", low=0, high=1)
+    nms_iou: float = option(0.5, "overlap from which the weaker of two detections of a class goes", above=0, high=1)
+    per_class: int = option(200, "boxes of a class considered, by score", low=1)
+    most: int = option(200, "detections kept in an image", low=1)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Optim:
     """The optimiser."""
 
@@ -164,8 +180,10 @@ class Eval:
 
     every_epochs: float = option(1.0, "0: never (train only)", low=0)
     offset_epochs: float = option(0.0, "evaluate at offset, offset + every, ...", low=0)
+    at_epochs: tuple[float, ...] = option((), "evaluate after these epochs and at the end, instead of at regular ones")
     flip_tta: bool = option(False, "test-time augmentation: add the scores of the mirrored image; said in results")
     target_top1: float | None = option(None, "stop once reached, percent", low=0, high=100)
+    target_ap: float | None = option(None, "detectors: stop once COCO's AP is reached, 0 to 1", low=0, high=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,6 +213,7 @@ class Recipe:
     data: Data = field(default_factory=Data)
     augment: Augment = field(default_factory=Augment)
     loss: Loss = field(default_factory=Loss)
+    detect: Detect = field(default_factory=Detect)
     optim: Optim = field(default_factory=Optim)
     schedule: Schedule = field(default_factory=Schedule)
     ema: Ema = field(default_factory=Ema)

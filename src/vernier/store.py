@@ -196,6 +196,13 @@ class RunDir:
     def write_environment(self, tree: dict[str, Any]) -> None:
         write_json(self.path / "environment.json", {"schema": SCHEMA, **tree})
 
+    def write_prediction(self, name: str, document: Any) -> Path:
+        """predictions/NAME.json: what the last evaluation predicted."""
+        folder = self.path / "predictions"
+        folder.mkdir(exist_ok=True)
+        write_atomically(folder / f"{name}.json", json.dumps(document, allow_nan=False) + "\n")
+        return folder / f"{name}.json"
+
     def write_status(self, status: str, **fields: Any) -> None:
         """Replace run.json: `running`, `finished`, `stopped` (by a signal), or `failed`."""
         write_json(self.path / "run.json", {"schema": SCHEMA, "status": status, "updated": utc_stamp(), **fields})

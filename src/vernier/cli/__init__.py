@@ -16,7 +16,7 @@ from vernier.cli.bench import bench
 from vernier.cli.book import doctor, models, recipes
 from vernier.cli.common import say
 from vernier.cli.train import train
-from vernier.cli.use import evaluate, export
+from vernier.cli.use import evaluate, export, predict
 from vernier.errors import EXIT_DONE, EXIT_FAILED, EXIT_USAGE, ConfigError, RunFailed
 
 WELCOME = """\
@@ -32,6 +32,7 @@ vernier --help lists every command; vernier COMMAND --help explains one.
 COMMANDS: dict[str, Callable[..., int]] = {
     "train": train,
     "eval": evaluate,
+    "predict": predict,
     "export": export,
     "recipes": recipes,
     "models": models,

@@ -1,4 +1,4 @@
-"""`vernier eval` and `vernier export`: what is done with a trained model."""
+"""`vernier eval`, `predict` and `export`: what is done with a trained model."""
 
 import sys
 from collections.abc import Callable
@@ -18,10 +18,11 @@ from vernier.cli.common import (
     apply,
     pathlike,
     print_json,
+    progress_bar,
     wants_average,
 )
 from vernier.config import Config
-from vernier.errors import EXIT_DONE, ConfigError
+from vernier.errors import EXIT_DONE, EXIT_FAILED, ConfigError
 
 if TYPE_CHECKING:
     from vernier.engine.load import Trained
@@ -34,10 +35,12 @@ def evaluate(
     model: Text = None,
     weights: Annotated[str | None, pathlike("FILE")] = None,
     data: DataFlag = None,
-    which: Annotated[str, arg(metavar="latest|best|STEP")] = "latest",
+    split: Annotated[Literal["val", "test", "train"], pathlike("val|test|train")] = "val",
+    which: Annotated[str, arg(metavar="latest|best|STEP|all")] = "latest",
     ema: EmaFlag = False,
     no_ema: NoEmaFlag = False,
     flip_tta: bool = False,
+    out: Annotated[str | None, pathlike("DIR")] = None,
     max_eval_steps: Whole = None,
     workers: Whole = None,
     settings: SetFlag = (),
@@ -52,7 +55,9 @@ def evaluate(
         model: With --weights: which network they are of (see `vernier models`).
         weights: A file of weights instead of a run: safetensors or torch, never run as code.
         data: Another data set or folder than the run's own.
-        which: Which checkpoint of a run.
+        split: Which part of the data.
+        which: Which checkpoint of a run; all: every one, in order.
+        out: Where to write what was predicted: detections.json of a detector, in the form of COCO's results.
         flip_tta: Test-time augmentation: add the scores of the mirrored image. Said in the result.
         max_eval_steps: Evaluate on this many batches only.
         workers: Loader threads.
@@ -62,19 +67,23 @@ def evaluate(
     averaged = wants_average(ema, no_ema)
     if (path is None) == (weights is None):
         raise ConfigError("Say what to evaluate: a run or checkpoint directory, or --model NAME --weights FILE.")
+    results = []
     with ConsoleObserver() as console:
-        from vernier.engine.load import evaluate_trained
+        from vernier.engine.load import checkpoint_steps, evaluate_trained
 
         flags = {"data.source": data, "machine.workers": workers, "eval.flip_tta": flip_tta or None}
-        if weights is None:
-            trained = _trained_run(path or "", which, averaged, model, lambda config: apply(config, flags, settings))
-        else:
-            trained = _trained_by_others(weights, model, averaged, lambda config: apply(config, flags, settings))
-        result = evaluate_trained(trained, data, max_eval_steps, [console])
+        for step in checkpoint_steps(Path(path or "")) if which == "all" else [which]:
+            if weights is None:
+                trained = _trained_run(path or "", step, averaged, model, lambda config: apply(config, flags, settings))
+            else:
+                trained = _trained_by_others(weights, model, averaged, lambda config: apply(config, flags, settings))
+            folder = None if out is None else Path(out) / (f"step-{step}" if which == "all" else "")
+            result = evaluate_trained(trained, data, max_eval_steps, [console], split=split, out=folder)
+            results.append(result)
+            if not json:
+                sys.stdout.write(_evaluated(result))
     if json:
-        print_json(result)
-    else:
-        sys.stdout.write(_evaluated(result))
+        print_json(results if which == "all" else results[0])
     return EXIT_DONE
 
 
@@ -103,15 +112,68 @@ def _trained_by_others(
 
 
 def _evaluated(result: dict[str, Any]) -> str:
+    from vernier.report.console import figures
+
     part = "" if result["exact"] else "  PART of the set"
     tta = "  with flip test-time augmentation" if result["flip_tta"] else ""
     step = "" if result["step"] is None else f"weights of step {result['step']:,}, "
     notes = "".join(f"{note}\n" for note in result["notes"])
     return (
-        f"top-1 {result['top1']:.2f} %  top-5 {result['top5']:.2f} %  loss {result['loss']:.4f}  on {result['samples']:,} "
+        f"{figures(result)}  on {result['samples']:,} "
         f"images of {result['data']}{part}{tta}\n{'averaged ' if result['averaged'] else ''}{step}{result['weights']}; "
-        f"{result['images_per_s_total']:,.0f} img/s\n{notes}"
+        f"{result['images_per_s_total']:,.0f} img/s\n{notes}{_by_class(result)}"
+        + "".join(f"wrote {path}\n" for path in result["written"])
     )
+
+
+def _by_class(result: dict[str, Any], most: int = 20) -> str:
+    """AP of a detector's classes, the worst first where there are many."""
+    known = [c for c in result.get("classes", []) if c["AP"] is not None]
+    shown = sorted(known, key=lambda c: c["AP"])[:most] if len(known) > most else known
+    head = f"the {most} weakest of {len(known)} classes:\n" if len(known) > most else ""
+    return head + "".join(f"  {c['name']:<20} AP {c['AP']:.4f}  AP50 {c['AP50']:.4f}\n" for c in shown)
+
+
+def predict(
+    path: Annotated[Positional[str], arg(metavar="RUN|CHECKPOINT")],
+    images: Annotated[Positional[tuple[str, ...]], arg(metavar="IMAGE|DIR...")],
+    /,
+    *,
+    out: Annotated[str | None, pathlike("DIR")] = None,
+    min_score: float = 0.3,
+    which: Annotated[str, arg(metavar="latest|best|STEP")] = "latest",
+    ema: EmaFlag = False,
+    no_ema: NoEmaFlag = False,
+    json: JsonFlag = False,
+) -> int:
+    """Apply a trained model to images: the five most likely classes, or objects with boxes.
+
+    With --out: predictions.json, and pictures (boxes drawn on every image, or one sheet of classes with bars). Images
+    are prepared exactly as in evaluation. Ends with exit code 1 when an image could not be read; the others are done.
+
+    Args:
+        path: A run directory, or one of its checkpoints.
+        images: Image files, or folders in which to look for them.
+        out: Folder for predictions.json and pictures.
+        min_score: Least score of an object that is shown; predictions.json has all.
+        which: Which checkpoint of a run.
+    """
+    from vernier.engine.load import load_trained
+    from vernier.engine.predict import predict as run
+    from vernier.report.predictions import Predictions
+
+    trained = load_trained(Path(path), which=which, averaged=wants_average(ema, no_ema))
+    shown = Predictions(trained.classes, trained.origin, Path(out) if out else None, min_score)
+    with progress_bar("predict") as progress:
+        for prediction, done, total in run(trained, [Path(i) for i in images]):
+            shown.add(prediction.path, prediction.found, prediction.error)
+            progress(done, total)
+    shown.close()
+    if json:
+        print_json(shown.document())
+    else:
+        sys.stdout.write("\n".join(shown.lines()) + "\n")
+    return EXIT_FAILED if shown.failed else EXIT_DONE
 
 
 def export(

@@ -17,8 +17,9 @@ from vernier.engine.setup import build_evaluator, make_model, model_for, prepare
 from vernier.errors import ConfigError
 from vernier.measure.clock import now_s
 from vernier.models import info, weights
-from vernier.store import CheckpointDir, RunDir, open_checkpoint, read_json
+from vernier.store import CheckpointDir, RunDir, open_checkpoint, read_json, write_json
 from vernier.tasks import task_of
+from vernier.tasks.base import Score
 
 
 @dataclass
@@ -32,6 +33,7 @@ class Trained:
     origin: str
     step: int | None
     averaged: bool
+    channels: int
     notes: tuple[str, ...] = ()
 
 
@@ -50,7 +52,9 @@ def load_trained(
     )
     tensors, used_average = weights_for_use(found, averaged=averaged)
     model.load_state_dict(tensors)
-    return Trained(model, config, tuple(state["classes"]), device, str(found.path), found.step, used_average)
+    return Trained(
+        model, config, tuple(state["classes"]), device, str(found.path), found.step, used_average, state["channels"]
+    )
 
 
 def foreign_config(model: str) -> Config:
@@ -76,7 +80,7 @@ def load_foreign(path: Path, config: Config, *, averaged: bool | None = None) ->
     photographs = photographs_for_check(model, source, config.recipe.data, place)
     report = load_weights(model, str(path), ema=bool(averaged), photographs=photographs)
     notes = (describe_weights(str(path), report),)
-    return Trained(model, config, source.classes, device, str(path), None, bool(averaged), notes)
+    return Trained(model, config, source.classes, device, str(path), None, bool(averaged), source.channels, notes)
 
 
 def _check_classes(path: Path, classes: int, config: Config, averaged: bool) -> None:
@@ -106,16 +110,25 @@ def find_checkpoint(path: Path, which: str) -> CheckpointDir:
     return open_checkpoint(found.path)
 
 
+def checkpoint_steps(path: Path) -> list[str]:
+    """The steps at which a run has checkpoints, in order."""
+    steps = [str(c.step) for c in RunDir.open(path).checkpoints()]
+    if not steps:
+        raise ConfigError(f"{path} has no checkpoint yet.")
+    return steps
+
+
 def evaluate_trained(
-    trained: Trained, data: str | None, max_eval_steps: int | None, watchers: list[Observer]
-) -> dict[str, Any]:
-    """Score a model on the validation split of its own or of other data, exactly."""
+    trained: Trained, data: str | None, max_eval_steps: int | None, watchers: list[Observer], *,
+    split: str = "val", out: Path | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Score a model on a split of its own or of other data, exactly; what it predicted goes to `out` as JSON files."""
     config = trained.config
     if data is not None:
         config = replace(config, recipe=replace(config.recipe, data=replace(config.recipe.data, source=data)))
     config = replace(config, limits=replace(config.limits, max_eval_steps=max_eval_steps))
     task = task_of(config.recipe)
-    source = task.open("val")
+    source = task.open(split)
     if len(source.classes) != len(trained.classes):
         raise ConfigError(
             f"The model knows {len(trained.classes)} classes, the data has {len(source.classes)}. Use data with the same classes."
@@ -129,6 +142,8 @@ def evaluate_trained(
     seconds = now_s() - start
     return {
         **score.result(),
+        "split": split,
+        "written": [] if out is None else _write_documents(score, out),
         "seconds": seconds,
         "images_per_s_total": score.samples / seconds,
         "data": config.recipe.data.source,
@@ -141,6 +156,13 @@ def evaluate_trained(
         "step": trained.step,
         "threads": torch.get_num_threads(),
     }
+
+
+def _write_documents(score: Score, out: Path) -> list[str]:
+    out.mkdir(parents=True, exist_ok=True)
+    for name, document in score.documents().items():
+        write_json(out / f"{name}.json", document)
+    return [str(out / f"{name}.json") for name in score.documents()]
 
 
 EXPORTS = ("safetensors", "torchvision")

@@ -173,6 +173,9 @@ class Training:
         step, derived, policy = self.progress.step, self.job.derived, self.job.config.recipe.eval
         if self.job.evaluator is None or step == 0 or self.progress.last_eval_step == step:
             return False
+        if policy.at_epochs:
+            per = derived.steps_per_epoch
+            return step >= derived.stop_step or any(step == math.ceil(e * per - 1e-9) for e in policy.at_epochs)
         return step >= derived.stop_step or self._crossed(policy.every_epochs, policy.offset_epochs)
 
     def _evaluate(self) -> None:
@@ -199,6 +202,8 @@ class Training:
             "eval", step=progress.step, epoch=progress.step / self.job.derived.steps_per_epoch, best=better,
             seconds=now_s() - start, **progress.result,
         )  # fmt: skip
+        for name, document in score.documents().items():
+            self.run.write_prediction(name, document)
         self._report_bad_images()
         if better and self.job.config.checkpoint.keep_best:
             self.save()

@@ -25,6 +25,14 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{secs:02d}" if hours else f"{minutes}:{secs:02d}"
 
 
+def figures(result: dict[str, Any]) -> str:
+    """A result in a line: top-1, top-5 and loss of a classifier, AP, AP50 and AP75 of a detector; those it has."""
+    forms = {"top1": "top-1 {:.2f} %", "top5": "top-5 {:.2f} %", "loss": "loss {:.4f}"}
+    forms |= {name: name + " {:.4f}" for name in ("AP", "AP50", "AP75")}
+    shown = [form.format(result[k]) for k, form in forms.items() if result.get(k) is not None]
+    return "  ".join(shown) or "nothing to be found in the data"
+
+
 class ConsoleObserver:
     """Shows events as they come. Use as a context manager, so that the bar is taken down whatever happens."""
 
@@ -110,8 +118,7 @@ class ConsoleObserver:
         part = "" if e["exact"] else " [only part of the validation set]"
         part += TTA if e.get("flip_tta") else ""
         self.say(
-            f"epoch {e['epoch']:.2f}  top-1 {e['top1']:.2f} %  top-5 {e['top5']:.2f} %  loss {e['loss']:.4f}  "
-            f"on {e['samples']:,} images in {e['seconds']:.1f} s{best}{part}"
+            f"epoch {e['epoch']:.2f}  {figures(e)}  on {e['samples']:,} images in {e['seconds']:.1f} s{best}{part}"
         )
 
     def _on_warning(self, e: dict[str, Any]) -> None:
@@ -168,11 +175,10 @@ def closing_lines(summary: dict[str, Any], run: str, status: str) -> list[str]:
         part = "" if result["exact"] else ", PART of the validation set"
         part += TTA if result.get("flip_tta") else ""
         lines.append(
-            f"result     top-1 {result['top1']:.2f} %  top-5 {result['top5']:.2f} %  loss {result['loss']:.4f}  "
-            f"({weights} at step {summary['step']:,}, {result['samples']:,} images{part})"
+            f"result     {figures(result)}  ({weights} at step {summary['step']:,}, {result['samples']:,} images{part})"
         )
     if summary["best"] and result and summary["best"]["step"] != summary["step"]:
-        lines.append(f"best       top-1 {summary['best']['top1']:.2f} % at step {summary['best']['step']:,}")
+        lines.append(f"best       {figures(summary['best'])} at step {summary['best']['step']:,}")
     if summary.get("agreement"):
         lines += agreement_lines(summary["agreement"])
     if training:

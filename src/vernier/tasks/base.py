@@ -45,6 +45,10 @@ class Score(Protocol):
         """Figures by name, the task's metric among them, and `samples`."""
         ...
 
+    def documents(self) -> dict[str, Any]:
+        """What was predicted, in the forms other tools read: JSON documents by name."""
+        ...
+
 
 class Task(Protocol):
     """Classification or detection: which data it reads, what its network puts out, loss, prediction and metric."""
@@ -73,6 +77,10 @@ class Task(Protocol):
 
     def predict(self, forward: Forward, images: torch.Tensor) -> Any:
         """What a score counts."""
+        ...
+
+    def readable(self, predicted: Any, targets: Any, classes: tuple[str, ...]) -> list[list[dict[str, Any]]]:
+        """For each image, best first: `class`, `score` 0 to 1 and, where it is an object, `box` in pixels of the original."""
         ...
 
     def score(self, source: Source) -> Score:

@@ -61,6 +61,14 @@ class Classify:
             logits = (logits + forward(images.flip(3)).float()) / 2
         return logits
 
+    def readable(self, predicted: torch.Tensor, targets: Any, classes: tuple[str, ...]) -> list[list[dict[str, Any]]]:
+        """The five most likely classes; outputs that no class has are left out."""
+        best = predicted[:, : len(classes)].softmax(1).topk(min(5, len(classes)), dim=1)
+        return [
+            [{"class": classes[c], "score": s} for s, c in zip(scores, kinds, strict=True)]
+            for scores, kinds in zip(best.values.tolist(), best.indices.tolist(), strict=True)
+        ]
+
     def score(self, source: Source) -> "Score":
         return Score()
 
@@ -197,3 +205,6 @@ class Score:
             "loss": math.fsum(self.batch_losses) / n,
             "samples": self.samples,
         }
+
+    def documents(self) -> dict[str, Any]:
+        return {}

@@ -1,0 +1,70 @@
+"""Images that nobody has labelled: files and folders as they are named."""
+
+from pathlib import Path
+
+import numpy as np
+
+from vernier.data.decode import Croppable, Image, decode
+from vernier.data.sources.base import Boxes, EncodedSource, Indices, fingerprint_classes, fingerprint_of
+from vernier.data.sources.folder import IMAGE_SUFFIXES
+from vernier.errors import ConfigError
+
+
+class FilesSource(EncodedSource):
+    """Single images for a trained network, whose classes and channels they take on."""
+
+    labels: Indices
+
+    def __init__(self, paths: list[Path], classes: tuple[str, ...], channels: int) -> None:
+        self.paths, self.classes, self.channels = paths, classes, channels
+        self.labels = np.full(len(paths), -1, np.int64)
+        self.category_ids = tuple(range(1, len(classes) + 1))
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def read(self, index: int) -> bytes:
+        return self.paths[index].read_bytes()
+
+    def image(self, index: int) -> Image:
+        image = decode(self.read(index))
+        return image if self.channels == 3 else _grey(image)
+
+    def picture(self, index: int) -> Croppable:
+        return self.image(index)
+
+    def boxes(self, index: int) -> Boxes:
+        return Boxes.none()
+
+    def image_id(self, index: int) -> int:
+        return index
+
+    def describe(self, index: int) -> str:
+        return str(self.paths[index])
+
+    def fingerprint(self) -> str:
+        return fingerprint_of("\0".join(map(str, self.paths)).encode(), fingerprint_classes(self.classes))
+
+
+def _grey(image: Image) -> Image:
+    """ITU-R 601 luma, as Pillow's."""
+    weights = np.array([19595, 38470, 7471], np.uint32)
+    return ((image @ weights + 0x8000) >> 16).astype(np.uint8)[..., None]
+
+
+def find_images(named: list[Path]) -> list[Path]:
+    """The files named, and those below the folders named, in order of their names; ConfigError for what is not there."""
+    found: list[Path] = []
+    for path in named:
+        if path.is_dir():
+            inside = sorted(p for p in path.rglob("*") if p.suffix.lower() in IMAGE_SUFFIXES and p.is_file())
+            if not inside:
+                raise ConfigError(f"{path} holds no images ({', '.join(sorted(IMAGE_SUFFIXES))}).")
+            found += inside
+        elif path.is_file():
+            found.append(path)
+        else:
+            raise ConfigError(f"{path} does not exist. Give image files, or folders with images.")
+    if not found:
+        raise ConfigError("Which images? Give files, or folders with images.")
+    return list(dict.fromkeys(found))
