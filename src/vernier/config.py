@@ -190,8 +190,8 @@ class Eval:
 class Published:
     """A result that others reached with a recipe."""
 
-    mean: float = option(0.0, "percent")
-    sd: float | None = option(None, "standard deviation over runs, percentage points", low=0)
+    mean: float = option(0.0, "percent; COCO's AP: 0 to 1")
+    sd: float | None = option(None, "standard deviation over runs, in the same unit", low=0)
     n: int | None = option(None, "runs", low=1)
     metric: str = option("top1", "what was measured")
     precision: Literal["", "fp32", "tf32", "mixed"] = option("", "arithmetic, where it was said")

@@ -11,6 +11,8 @@ from vernier.config import Config, Published, Recipe, differences
 
 LEVEL = 0.95
 ASSUMED_RUNS = 3
+PERCENT = ("top1", "top5")
+"""Figures in percent; COCO's are shares."""
 _NOT_LEARNING = ("name", "about", "source", "seed", "published", "data.source", "eval.every_epochs")
 _MIXED = ("bf16", "fp16")
 
@@ -112,16 +114,18 @@ def agreement_lines(found: dict[str, Any]) -> list[str]:
     mean, sd, n = (found["published"][k] for k in ("mean", "sd", "n"))
     spread = f" +- {sd:g}" if sd is not None else ""
     runs = f" over {n} run(s)" if n else ""
-    said = f"{found['metric']} {mean:g}{spread} %{runs} ({found['where']})"
+    unit, digits = (" %", 2) if found["metric"] in PERCENT else ("", 4)
+    said = f"{found['metric']} {mean:g}{spread}{unit}{runs} ({found['where']})"
     assumed = f", taking {found['runs_assumed']} runs, which were not stated" if found["runs_assumed"] else ""
     got, wanted = found["samples"]
     verdict = {
         "not-comparable": f"not comparable: measured on {got:,} images, published on {wanted:,}",
-        "no-spread": f"no spread published: difference {found['difference']:+.2f}",
+        "no-spread": f"no spread published: difference {found['difference']:+.{digits}f}",
     }.get(found["verdict"])
     if verdict is None:
         low, high = found["interval"]
         verdict = (
-            f"{found['value']:.2f} is {found['verdict']} the 95 % prediction interval {low:.2f} to {high:.2f}{assumed}"
+            f"{found['value']:.{digits}f} is {found['verdict']} the 95 % prediction interval "
+            f"{low:.{digits}f} to {high:.{digits}f}{assumed}"
         )
     return [f"published  {said}: {verdict}", f"differs    {'; '.join(found['differs'])}"]
