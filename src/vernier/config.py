@@ -79,13 +79,21 @@ class Data:
 class Augment:
     """What is done to a training image, decided by (seed, epoch, sample) alone."""
 
-    crop: Literal["random-resized", "pad", "none"] = option("random-resized", "pad: shift within a border of zeros")
+    crop: Literal["random-resized", "pad", "none", "ssd", "ssd-tf"] = option(
+        "random-resized", "pad: shift within a border of zeros; ssd, ssd-tf: for boxes, as MLPerf's or TensorFlow's SSD"
+    )
+    crop_trials: int = option(
+        1, "ssd: windows tried before another rule is drawn; ssd-tf always tries 50", low=1, high=50
+    )
     area: tuple[float, float] = option((0.08, 1.0), "random-resized: share of the image's area")
     ratio: tuple[float, float] = option((0.75, 4 / 3), "random-resized: width over height")
     pad_px: int = option(4, "pad: width of the border", low=0, high=64)
     flip: float = option(0.5, "probability of a horizontal flip", low=0, high=1)
     mixup: float = option(0.0, "alpha of MixUp's Beta(alpha, alpha); 0: off", low=0)
     cutmix: float = option(0.0, "alpha of CutMix; with mixup too, each step tosses a coin; 0: off", low=0)
+    jitter: Literal["none", "mlperf", "tf"] = option(
+        "none", "boxes: brightness, contrast, saturation and hue, as MLPerf's or TensorFlow's SSD"
+    )
     policy: Literal["none", "trivial-wide", "rand"] = option("none", "TrivialAugmentWide, or timm's RandAugment")
     rand_ops: int = option(2, "rand: operations an image", low=1, high=8)
     rand_magnitude: float = option(7.0, "rand: mean strength of 10", low=0, high=10)

@@ -1,0 +1,114 @@
+"""Colour jitter of the SSD pipelines: brightness, contrast, saturation and hue of an RGB image, on uint8.
+
+`mlperf` is what torchvision's ColorJitter(0.125, 0.5, 0.5, 0.05) does, four changes in random order, with Pillow's
+operations; only the hue is turned exactly, where torchvision goes through 8-bit HSV. `tf` is TensorFlow's: brightness is
+added, contrast is around each channel's own mean, saturation is HSV's, and the order is fixed.
+Like everything random here, a function of a row of uniform numbers.
+"""
+
+import itertools
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image as Pillow
+from PIL import ImageEnhance
+
+Image = npt.NDArray[np.uint8]
+Row = npt.NDArray[np.float64]
+Planes = npt.NDArray[np.int16]  # [3, pixels]
+
+DRAWS = 5
+BRIGHTNESS, CONTRAST, SATURATION, HUE = 0.125, 0.5, 0.5, 0.05
+_FINE = 8  # parts of a level, so that three roundings in a row do not show; 13 x 8 x 255 still fits into 16 bits
+_ORDERS = tuple(itertools.permutations(range(4)))
+
+
+def jitter_mlperf(image: Image, row: Row) -> None:
+    """Change `image` in place; the first number of the row is the order, the others are the strengths."""
+    brightness, contrast, saturation = (
+        1 + (2 * float(u) - 1) * most for u, most in zip(row[1:4], (BRIGHTNESS, CONTRAST, SATURATION), strict=True)
+    )
+    for change in _ORDERS[int(row[0] * len(_ORDERS))]:
+        match change:
+            case 0:
+                _enhance(ImageEnhance.Brightness, image, brightness)
+            case 1:
+                _enhance(ImageEnhance.Contrast, image, contrast)
+            case 2:
+                _enhance(ImageEnhance.Color, image, saturation)
+            case _:
+                turn_hue(image, (2 * float(row[4]) - 1) * HUE)
+
+
+def _enhance(kind: type[ImageEnhance._Enhance], image: Image, factor: float) -> None:
+    image[...] = np.asarray(kind(Pillow.fromarray(image)).enhance(factor))  # type: ignore[call-arg]
+
+
+def jitter_tf(image: Image, row: Row) -> None:
+    """Change `image` in place; the first number of the row is not used."""
+    added, contrast, saturation, turn = (
+        (2 * float(u) - 1) * most for u, most in zip(row[1:5], (BRIGHTNESS, CONTRAST, SATURATION, HUE), strict=True)
+    )
+    planes = _planes(image)
+    levels = np.arange(256) + 255 * added
+    for plane in planes:
+        middle = plane.mean() + 255 * added
+        table = np.clip((levels - middle) * (1 + contrast) + middle, 0, 255)
+        fine = np.rint(_FINE * table).astype(np.int16)
+        np.take(fine, plane, out=plane, mode="clip")  # clip: only then without a buffer
+    _scale_saturation(planes, 1 + saturation)
+    _turn(planes, turn)
+    _put((planes + _FINE // 2) >> 3, image)
+
+
+def turn_hue(image: Image, share: float) -> None:
+    """Turn the hue of every pixel by a share of the full circle, -0.5 to 0.5, in place; exact but for rounding."""
+    planes = _planes(image)
+    _turn(planes, share)
+    _put(planes, image)
+
+
+def _planes(image: Image) -> Planes:
+    return image.reshape(-1, 3).T.astype(np.int16, order="C")
+
+
+def _put(planes: Planes, image: Image) -> None:
+    pixels = image.reshape(-1, 3)
+    for channel, plane in enumerate(planes):  # four times faster than all at once
+        pixels[:, channel] = plane
+
+
+def _turn(planes: Planes, share: float) -> None:
+    """HSV's hue without HSV: the largest and smallest channel keep their values, the hue is kept as hue x spread.
+
+    In sixths of the circle times the spread d, channel n of (5, 3, 1) is top - clip(min(k, 4 d - k), 0, d) at
+    k = hue + n d, modulo 6 d. All of it fits into 16 bits, which numpy does many at a time.
+    """
+    red, green, blue = planes
+    top = np.maximum(np.maximum(red, green), blue)
+    spread = top - np.minimum(np.minimum(red, green), blue)
+    by_red = top == red
+    by_green = (top == green) & ~by_red
+    hue = (green - blue) * by_red + (blue - red + 2 * spread) * by_green
+    hue += (red - green + 4 * spread) * ~(by_red | by_green)
+    hue += np.rint(spread * np.float32(6 * share)).astype(np.int16)
+    circle = 6 * spread
+    hue += circle * (hue < 0)
+    hue -= circle * (hue >= circle)
+    for plane, sixth in zip(planes, (5, 3, 1), strict=True):
+        at = hue + sixth * spread
+        at -= circle * (at >= circle)
+        np.minimum(at, 4 * spread - at, out=at)
+        np.maximum(at, 0, out=at)
+        np.minimum(at, spread, out=at)
+        np.subtract(top, at, out=plane)
+
+
+def _scale_saturation(planes: Planes, factor: float) -> None:
+    """HSV's: the largest channel stays, the others move away from it or towards it, to zero at most."""
+    red, green, blue = planes
+    top = np.maximum(np.maximum(red, green), blue)
+    spread = top - np.minimum(np.minimum(red, green), blue)
+    scale = np.minimum(np.float32(factor), top / np.maximum(spread, 1).astype(np.float32))
+    for plane in planes:
+        plane[...] = top - np.rint((top - plane) * scale).astype(np.int16)
