@@ -90,6 +90,30 @@ def test_coco_boxes_become_pixels(tmp_path: Path) -> None:
     assert [source.classes[c] for c in boxes.classes] == ["bottle", "person"]
     assert boxes.crowd.tolist() == [False, True]
     assert source.image_id(0) == 397133
+    assert source.category_ids == (1, 44)
+    assert boxes.areas.tolist() == [100, 400], "nothing else is known"
+
+
+def test_training_leaves_images_without_boxes_out_and_keeps_areas_and_sizes(tmp_path: Path) -> None:
+    boxed = _example(
+        image__encoded=[_jpeg(9)], image__source_id=[b"5"], image__width=[40], image__height=[20],
+        image__object__bbox__xmin=[0.25], image__object__bbox__xmax=[0.5], image__object__bbox__ymin=[0.5], image__object__bbox__ymax=[1.0],
+        image__object__class__label=[44], image__object__area=[61.5],
+    )  # fmt: skip
+    empty = _example(image__encoded=[_jpeg(50)], image__source_id=[b"6"])
+    for name in ("train", "val"):
+        (tmp_path / f"{name}.tfrecord").write_bytes(write_record(empty) + write_record(boxed))
+    train, val = open_boxes(str(tmp_path), "train"), open_boxes(str(tmp_path), "val")
+    assert (len(train), len(val)) == (1, 2)
+    assert (train.image_id(0), train.describe(0)[-17:], train.size(0)) == (5, "train.tfrecord[1]", (40, 20))
+    assert train.image(0).mean().round() == 9
+    assert train.boxes(0).areas.tolist() == [61.5]
+    assert train.notes == ("1 image(s) without boxes are left out of training",)
+    assert len(val.boxes(0).ltrb) == 0
+    _imagenet(tmp_path / "train.tfrecord", [1, 2])
+    (tmp_path / "val.tfrecord").unlink()
+    with pytest.raises(ConfigError, match="have no boxes"):
+        open_boxes(str(tmp_path), "train")
 
 
 @pytest.mark.parametrize("at", [2, 9, 40, -2])

@@ -11,7 +11,7 @@ import numpy as np
 import psutil
 
 from vernier.data.decode import BadImage, Croppable, Image, size_of
-from vernier.data.sources.base import EncodedSource, Source
+from vernier.data.sources.base import Boxes, BoxSource, EncodedSource, Source
 
 _SAMPLE = 200
 _OVERHEAD_BYTES = 200  # of an array and its place in the list
@@ -51,6 +51,25 @@ class CachedSource(Source):
         return self._inner.fingerprint()
 
 
+class CachedBoxSource(CachedSource, BoxSource):
+    """The same for images with boxes."""
+
+    _inner: BoxSource
+
+    def __init__(self, inner: BoxSource, limit_bytes: int) -> None:
+        super().__init__(inner, limit_bytes)
+        self.category_ids, self.notes = inner.category_ids, inner.notes
+
+    def boxes(self, index: int) -> Boxes:
+        return self._inner.boxes(index)
+
+    def image_id(self, index: int) -> int:
+        return self._inner.image_id(index)
+
+    def size(self, index: int) -> tuple[int, int] | None:
+        return self._inner.size(index)
+
+
 def decoded_bytes(source: EncodedSource) -> int:
     """What the decoded images would take, estimated from the headers of a sample."""
     chosen = np.unique(np.linspace(0, len(source) - 1, min(_SAMPLE, len(source))).astype(int)).tolist()
@@ -75,4 +94,5 @@ def cached(
     facts = {"cache_needs_bytes": needed, "cache_limit_bytes": limit}
     if not needed or needed * _CAUTION > limit:
         return source, {"cache": "does not fit", **facts}
-    return CachedSource(source, limit), {"cache": "memory", **facts}
+    kind = CachedBoxSource(source, limit) if isinstance(source, BoxSource) else CachedSource(source, limit)
+    return kind, {"cache": "memory", **facts}

@@ -15,6 +15,7 @@ import numpy as np
 from vernier.data.fetch import unpack
 from vernier.data.pack import Packed, Progress, pack_raw, pack_shards
 from vernier.data.sources import open_split
+from vernier.data.sources.annotated import AnnotatedSource
 from vernier.data.sources.base import EncodedSource, Indices, Names, fingerprint_classes, fingerprint_of
 from vernier.data.sources.boxes import open_boxes
 from vernier.errors import ConfigError, RunFailed
@@ -189,6 +190,7 @@ def prepare_coco(archives: list[Path], out: Path, expected: dict[str, int] | Non
     counts = {}
     for split, wanted in (COCO_IMAGES if expected is None else expected).items():
         source = open_boxes(str(out), split)
+        assert isinstance(source, AnnotatedSource)
         missing = [source.describe(i) for i in range(len(source)) if not Path(source.describe(i)).is_file()]
         if missing:
             raise RunFailed(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from vernier.data.sources.arrays import ArraySource, open_cifar10, open_fashion_mnist, read_idx
-from vernier.data.sources.base import Boxes, EncodedSource, Source, data_home
+from vernier.data.sources.base import VAL_SHARE, Boxes, BoxSource, EncodedSource, Source, data_home
 from vernier.data.sources.boxes import has_boxes, open_boxes
 from vernier.data.sources.folder import FolderSource, divided, has_class_folders
 from vernier.data.sources.raw import RawSource
@@ -18,13 +18,13 @@ from vernier.data.sources.tfrecord import TFRecordSource, find_tfrecords
 from vernier.errors import ConfigError, did_you_mean
 
 __all__ = [
-    "BUILT_IN", "ArraySource", "Boxes", "EncodedSource", "FolderSource", "RawSource", "ShardSource", "Source", "SyntheticSource",
+    "BUILT_IN", "ArraySource", "BoxSource", "Boxes",
+    "EncodedSource", "FolderSource", "RawSource", "ShardSource", "Source", "SyntheticSource",
     "TFRecordSource",
     "data_home", "open_boxes", "open_cifar10", "open_fashion_mnist", "open_split", "read_idx",
 ]  # fmt: skip
 
 SPLIT_FOLDERS = {"train": ("train",), "val": ("val", "validation", "test")}
-VAL_SHARE = 0.1
 NAMED: dict[str, Callable[[Path, str], ArraySource]] = {"fashion-mnist": open_fashion_mnist, "cifar10": open_cifar10}
 BUILT_IN = ("shapes", "synthetic", "static", "imagenette", *NAMED)
 KNOWN_LAYOUTS = "train/ and val/ with one folder per class, one such folder alone, tar shards, .raw, TFRecord, Fashion-MNIST or CIFAR-10"

@@ -13,6 +13,8 @@ import numpy.typing as npt
 from vernier.data.decode import Croppable, Image, decode, picture
 
 Indices = npt.NDArray[np.int64]
+VAL_SHARE = 0.1
+"""What a set without splits of its own keeps for validation."""
 
 
 class Labels(Protocol):
@@ -74,27 +76,33 @@ class EncodedSource(Source):
 
 @dataclass(frozen=True)
 class Boxes:
-    """The objects of one image: `ltrb` [objects, 4] in pixels as float32, `classes` [objects], `crowd` [objects]."""
+    """The objects of one image: boxes in pixels, classes from 0, crowds, and areas as the annotation gives them."""
 
-    ltrb: npt.NDArray[np.float32]
+    ltrb: npt.NDArray[np.float64]
     classes: Indices
     crowd: npt.NDArray[np.bool_]
-
-    @staticmethod
-    def none() -> "Boxes":
-        return Boxes(np.zeros((0, 4), np.float32), np.zeros(0, np.int64), np.zeros(0, np.bool_))
+    areas: npt.NDArray[np.float64]
+    """In pixels; of the object's outline where the annotation knows it, otherwise of the box."""
 
 
-class BoxSource(Protocol):
+class BoxSource(Source):
     """A source whose images have boxes. Classes are numbered from 0, without a background class."""
 
-    classes: tuple[str, ...]
+    category_ids: tuple[int, ...]
+    """The number that the annotations give to each class."""
+    notes: tuple[str, ...] = ()
+    """What a person should know about the annotations, in words."""
 
-    def __len__(self) -> int: ...
-    def describe(self, index: int) -> str: ...
-    def read(self, index: int) -> bytes: ...
+    @abstractmethod
     def boxes(self, index: int) -> Boxes: ...
-    def image_id(self, index: int) -> int: ...
+
+    @abstractmethod
+    def image_id(self, index: int) -> int:
+        """The image's number in the annotations; where they have none, its position."""
+
+    def size(self, index: int) -> tuple[int, int] | None:
+        """Width and height, if the annotations tell."""
+        return None
 
 
 def fingerprint_of(*parts: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Images that are no pictures: made once from a seed, for measuring everything but the loader.
+"""Images that are no pictures, with labels or boxes: made once from a seed, for measuring everything but the loader.
 
 `synthetic` gives a different batch each step out of a small pool; `static` the same batch every time. Neither is augmented:
 what a step costs is a copy.
@@ -9,11 +9,14 @@ import threading
 import numpy as np
 
 from vernier.data.decode import Croppable, Image
-from vernier.data.sources.base import Indices, Source, fingerprint_of
+from vernier.data.sources.base import Boxes, BoxSource, Indices, Source, fingerprint_of
 
 CLASSES = 1000
 SAMPLES = {"train": 12_800, "val": 1_280}
 POOL = 256
+SIDE_PX = 224
+BOX_CLASSES = 80
+MOST_BOXES = 15
 
 
 class SyntheticSource(Source):
@@ -33,8 +36,11 @@ class SyntheticSource(Source):
 
     def fill(self, indices: Indices, out: Image) -> None:
         """Copy images of the size of `out`."""
-        pool = self._pool(out.shape[1:])
-        np.take(pool, np.arange(len(out)) % POOL if self._static else indices % POOL, axis=0, out=out)
+        np.take(self._pool(out.shape[1:]), self.pooled(indices), axis=0, out=out)
+
+    def pooled(self, indices: Indices) -> Indices:
+        """Which images of the pool stand for these samples."""
+        return np.arange(len(indices)) % POOL if self._static else indices % POOL
 
     def _pool(self, shape: tuple[int, ...]) -> Image:
         with self._lock:
@@ -44,7 +50,7 @@ class SyntheticSource(Source):
         return pool
 
     def image(self, index: int) -> Image:
-        out = np.empty((1, 224, 224, 3), np.uint8)
+        out = np.empty((1, SIDE_PX, SIDE_PX, 3), np.uint8)
         self.fill(np.array([index]), out)
         image: Image = out[0]
         return image
@@ -57,3 +63,33 @@ class SyntheticSource(Source):
 
     def fingerprint(self) -> str:
         return fingerprint_of(b"synthetic", self._split.encode(), bytes([self._static]))
+
+
+class SyntheticBoxSource(SyntheticSource, BoxSource):
+    """The same pixels with boxes that mean nothing: 1 to 15 an image, of 80 classes, as many as COCO has."""
+
+    def __init__(self, split: str, *, static: bool = False) -> None:
+        super().__init__(split, static=static)
+        self.classes = tuple(f"class-{i:02d}" for i in range(BOX_CLASSES))
+        self.category_ids = tuple(range(1, BOX_CLASSES + 1))
+        self.labels = np.full(len(self.labels), -1, np.int64)
+        dice = np.random.default_rng(1)
+        self._boxes = [_random_boxes(dice) for _ in range(POOL)]
+
+    def boxes(self, index: int) -> Boxes:
+        """Of an image of SIDE_PX."""
+        return self._boxes[index % POOL]
+
+    def image_id(self, index: int) -> int:
+        return index
+
+    def size(self, index: int) -> tuple[int, int]:
+        return SIDE_PX, SIDE_PX
+
+
+def _random_boxes(dice: np.random.Generator) -> Boxes:
+    count = int(dice.integers(1, MOST_BOXES + 1))
+    sizes = dice.uniform(0.05, 0.6, (count, 2)) * SIDE_PX
+    corner = dice.uniform(0, 1, (count, 2)) * (SIDE_PX - sizes)
+    ltrb = np.concatenate([corner, corner + sizes], axis=1)
+    return Boxes(ltrb, dice.integers(0, BOX_CLASSES, count), np.zeros(count, np.bool_), sizes.prod(axis=1))

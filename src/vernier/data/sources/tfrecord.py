@@ -8,6 +8,7 @@ image is one read. ImageNet's labels 1..1000 become 0..999, and the synsets beco
 import hashlib
 import itertools
 import json
+import math
 import os
 import struct
 from collections.abc import Callable, Iterator
@@ -16,13 +17,23 @@ from typing import Any
 
 import numpy as np
 
-from vernier.data.sources.base import Boxes, EncodedSource, Indices, data_home, fingerprint_classes, fingerprint_of
+from vernier.data.decode import size_of
+from vernier.data.sources.base import (
+    Boxes,
+    BoxSource,
+    EncodedSource,
+    Indices,
+    data_home,
+    fingerprint_classes,
+    fingerprint_of,
+)
 from vernier.data.tables import Columns, read_table, write_table
 from vernier.errors import ConfigError
 
-VERSION = "1"
-SPLIT_PREFIXES = {"train": ("train",), "val": ("val", "validation")}
+VERSION = "2"
+SPLIT_PREFIXES = {"train": ("train",), "val": ("val", "validation"), "test": ("test",)}
 _MASK = 0xA282EAD8
+_COLUMNS = ("offset", "size", "label", "boxes", "id", "width", "height")
 Feature = list[Any]
 
 
@@ -186,7 +197,7 @@ def _table(path: Path) -> tuple[Columns, dict[str, str]]:
 
 def _scan(path: Path) -> tuple[Columns, dict[str, str]]:
     """Where the images are, their labels and boxes; and the name of each label or category, where one is given."""
-    rows: list[tuple[int, int, int, int, int]] = []
+    rows: list[tuple[int, ...]] = []
     boxes: list[tuple[float, ...]] = []
     names: dict[str, str] = {}
     for at, content in records(path):
@@ -201,11 +212,12 @@ def _scan(path: Path) -> tuple[Columns, dict[str, str]]:
         if label >= 0 and synset:
             names[str(label)] = synset
         number = _text(content, example, "image/source_id")
-        rows.append((at + begin, end - begin, label, len(found), int(number) if number.isdigit() else len(rows)))
+        size = (int(_first(example, f"image/{side}", 0)) for side in ("width", "height"))
+        rows.append((at + begin, end - begin, label, len(found), int(number) if number.isdigit() else len(rows), *size))
         boxes += found
-    values = np.array(rows, dtype=np.int64).reshape(-1, 5)
-    columns = {name: values[:, i].copy() for i, name in enumerate(("offset", "size", "label", "boxes", "id"))}
-    return {**columns, "box": np.array(boxes, dtype=np.float32).reshape(-1, 6)}, names
+    values = np.array(rows, dtype=np.int64).reshape(-1, len(_COLUMNS))
+    columns = {name: values[:, i].copy() for i, name in enumerate(_COLUMNS)}
+    return {**columns, "box": np.array(boxes, dtype=np.float32).reshape(-1, 7)}, names
 
 
 def _first(example: dict[str, Feature], name: str, default: Any) -> Any:
@@ -219,7 +231,7 @@ def _text(content: bytes, example: dict[str, Feature], name: str) -> str:
 
 
 def _boxes(example: dict[str, Feature], content: bytes, names: dict[str, str]) -> list[tuple[float, ...]]:
-    """left, top, right, bottom as shares of the image, category, crowd."""
+    """left, top, right, bottom as shares of the image, category, crowd, area in pixels (not a number where it is not given)."""
     edges = [example.get(f"image/object/bbox/{edge}", []) for edge in ("xmin", "ymin", "xmax", "ymax")]
     kinds = example.get("image/object/class/label", [])
     crowd = example.get("image/object/is_crowd", [])
@@ -229,29 +241,37 @@ def _boxes(example: dict[str, Feature], content: bytes, names: dict[str, str]) -
     for kind, text in zip(kinds, texts, strict=False):
         if isinstance(text, tuple):
             names[str(kind)] = content[slice(*text)].decode(errors="replace")
-    padded = itertools.chain(crowd, itertools.repeat(0))
-    return [(*box, float(kind), float(c)) for *box, kind, c in zip(*edges, kinds, padded, strict=False)]
+    crowds = itertools.chain(crowd, itertools.repeat(0))
+    areas = itertools.chain(example.get("image/object/area", []), itertools.repeat(math.nan))
+    return [
+        (*box, float(kind), float(c), float(area))
+        for *box, kind, c, area in zip(*edges, kinds, crowds, areas, strict=False)
+    ]
 
 
 # ------------------------------------------------------------------------------------------------------------- sources
 
 
-class TFRecordSource(EncodedSource):
+class TFRecordSource(EncodedSource, BoxSource):
     """The images of TFRecord files in the order of the files; a classifier's source, and a detector's where there are boxes."""
 
     labels: Indices
 
-    def __init__(self, paths: list[Path], others: list[Path] | None = None) -> None:
-        """`others` are the files of the other split: together they say which classes there are."""
+    def __init__(self, paths: list[Path], others: list[Path] | None = None, *, only_boxed: bool = False) -> None:
+        """`others` are the files of the other splits: together they say which classes there are. `only_boxed` leaves images
+        without boxes out.
+        """
         self._paths = paths
         tables = [_table(p) for p in paths]
         beside = [_table(p) for p in others or []]
         self._counts = [len(c["offset"]) for c, _ in tables]
         self._starts = np.concatenate(([0], np.cumsum(self._counts)))
-        joined = {
-            k: np.concatenate([c[k] for c, _ in tables]) for k in ("offset", "size", "label", "boxes", "id", "box")
-        }
-        self._offset, self._size, self._ids = joined["offset"], joined["size"], joined["id"]
+        joined = {k: np.concatenate([c[k] for c, _ in tables]) for k in (*_COLUMNS, "box")}
+        self._place = np.flatnonzero(joined["boxes"] > 0) if only_boxed else np.arange(len(joined["offset"]))
+        left_out = len(joined["offset"]) - len(self._place)
+        self.notes = (f"{left_out:,} image(s) without boxes are left out of training",) if left_out else ()
+        self._offset, self._size, self._ids = (joined[k][self._place] for k in ("offset", "size", "id"))
+        self._sizes = np.stack([joined["width"], joined["height"]], axis=1)[self._place]
         self._box, self._box_at = joined["box"], np.concatenate(([0], np.cumsum(joined["boxes"])))
         names: dict[str, str] = {}
         for _, about in tables + beside:
@@ -259,9 +279,11 @@ class TFRecordSource(EncodedSource):
         self.has_boxes = len(self._box) > 0
         if self.has_boxes:
             self._categories = np.unique(np.concatenate([c["box"][:, 4] for c, _ in tables + beside])).astype(np.int64)
-            self.classes = tuple(names.get(str(c), str(c)) for c in self._categories)
-            self.labels = np.full(len(self._offset), -1, np.int64)
+            self.category_ids = tuple(self._categories.tolist())
+            self.classes = tuple(names.get(str(c), str(c)) for c in self.category_ids)
+            self.labels = np.full(len(self._place), -1, np.int64)
         else:
+            self.category_ids = ()
             every = np.concatenate([c["label"] for c, _ in tables + beside])
             self.classes, self.labels = self._image_classes(joined["label"], every, names)
         self._open: dict[int, int] = {}
@@ -278,7 +300,7 @@ class TFRecordSource(EncodedSource):
         return len(self._offset)
 
     def read(self, index: int) -> bytes:
-        which = int(np.searchsorted(self._starts, index, side="right")) - 1
+        which = int(np.searchsorted(self._starts, self._place[index], side="right")) - 1
         handle = self._open.get(which)
         if handle is None:
             handle = self._open.setdefault(which, os.open(self._paths[which], os.O_RDONLY))
@@ -286,24 +308,28 @@ class TFRecordSource(EncodedSource):
 
     def boxes(self, index: int) -> Boxes:
         """In pixels; the file keeps shares of the image."""
-        from vernier.data.decode import size_of
+        place = int(self._place[index])
+        rows = self._box[self._box_at[place] : self._box_at[place + 1]].astype(np.float64)
+        rows = rows[(rows[:, 2] > rows[:, 0]) & (rows[:, 3] > rows[:, 1])]
+        if not len(rows):
+            return Boxes(np.zeros((0, 4)), np.zeros(0, np.int64), np.zeros(0, np.bool_), np.zeros(0))
+        width, height = self.size(index) or size_of(self.read(index))
+        ltrb = rows[:, :4] * np.array([width, height, width, height])
+        classes = np.searchsorted(self._categories, rows[:, 4].astype(np.int64)).astype(np.int64)
+        areas = np.where(np.isnan(rows[:, 6]), (ltrb[:, 2:] - ltrb[:, :2]).prod(axis=1), rows[:, 6])
+        return Boxes(ltrb, classes, rows[:, 5] > 0, areas)
 
-        rows = self._box[self._box_at[index] : self._box_at[index + 1]]
-        width, height = size_of(self.read(index))
-        ltrb = rows[:, :4] * np.array([width, height, width, height], dtype=np.float32)
-        classes = (
-            np.searchsorted(self._categories, rows[:, 4].astype(np.int64)).astype(np.int64)
-            if len(rows)
-            else np.zeros(0, np.int64)
-        )
-        return Boxes(ltrb.astype(np.float32), classes, rows[:, 5] > 0)
+    def size(self, index: int) -> tuple[int, int] | None:
+        width, height = self._sizes[index].tolist()
+        return (width, height) if width > 0 and height > 0 else None
 
     def image_id(self, index: int) -> int:
         return int(self._ids[index])
 
     def describe(self, index: int) -> str:
-        which = int(np.searchsorted(self._starts, index, side="right")) - 1
-        return f"{self._paths[which]}[{index - int(self._starts[which])}]"
+        place = int(self._place[index])
+        which = int(np.searchsorted(self._starts, place, side="right")) - 1
+        return f"{self._paths[which]}[{place - int(self._starts[which])}]"
 
     def fingerprint(self) -> str:
         names = "\0".join(p.name for p in self._paths).encode()
