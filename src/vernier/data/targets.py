@@ -1,12 +1,15 @@
-"""What a batch of detection images is asked for: its objects, padded so that one tensor holds them all."""
+"""What a detector is asked for: a batch's objects, padded so that one tensor holds them all, and a whole set's in COCO's form."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
+
+from vernier.data.sources.base import BoxSource
 
 PAD_MULTIPLE = 8
 """The padded length is a multiple of this, so that a device sees few different shapes."""
@@ -57,3 +60,31 @@ class BoxTargets:
 
     def __len__(self) -> int:
         return len(self.samples)
+
+
+def ground_truth(source: BoxSource) -> dict[str, Any]:
+    """Every object of a set as COCO's evaluation takes them: images and categories by their own ids, boxes as x, y, w, h.
+
+    The areas are the annotations' own, which decide what counts as small, medium or large.
+    """
+    images: list[dict[str, Any]] = []
+    annotations: list[dict[str, Any]] = []
+    for index in range(len(source)):
+        number, size, boxes = source.image_id(index), source.size(index), source.boxes(index)
+        images.append({"id": number, **({} if size is None else {"width": size[0], "height": size[1]})})
+        for ltrb, kind, crowd, area in zip(
+            boxes.ltrb.tolist(), boxes.classes.tolist(), boxes.crowd.tolist(), boxes.areas.tolist(), strict=True
+        ):
+            left, top, right, bottom = ltrb
+            annotations.append(
+                {
+                    "id": len(annotations) + 1,
+                    "image_id": number,
+                    "category_id": source.category_ids[kind],
+                    "bbox": [left, top, right - left, bottom - top],
+                    "area": area,
+                    "iscrowd": int(crowd),
+                }
+            )
+    categories = [{"id": i, "name": name} for i, name in zip(source.category_ids, source.classes, strict=True)]
+    return {"info": {}, "licenses": [], "images": images, "annotations": annotations, "categories": categories}
