@@ -108,6 +108,21 @@ class Loss:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Detect:
+    """Detectors: which default boxes learn an object, and which boxes are kept."""
+
+    match: Literal["above", "at-least"] = option(
+        "above", "a default box learns an object when they overlap above match_iou, or at least (TensorFlow's SSD)"
+    )
+    match_iou: float = option(0.5, "overlap (intersection over union)", low=0, high=1)
+    negatives: float = option(3.0, "hardest background boxes learned for each that learns an object", low=0)
+    score: float = option(0.05, "boxes kept have a score above this", low=0, high=1)
+    nms_iou: float = option(0.5, "of boxes of one class that overlap so much only the best is kept", above=0, high=1)
+    per_class: int = option(200, "best boxes of a class that are looked at", low=1)
+    most: int = option(200, "boxes kept in an image", low=1)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Optim:
     """The optimiser."""
 
