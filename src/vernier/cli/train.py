@@ -47,6 +47,7 @@ def train(
     lr: Number = None,
     seed: Whole = None,
     weights: Annotated[str | None, pathlike("FILE")] = None,
+    backbone_weights: Annotated[str | None, pathlike("FILE")] = None,
     reset_head: bool = False,
     freeze: FreezeFlag = (),
     workers: Whole = None,
@@ -79,6 +80,7 @@ def train(
         lr: Peak learning rate at the recipe's batch.
         seed: Initial weights, order and augmentation.
         weights: Start from these weights: safetensors or torch file, names as in torchvision, timm, NVIDIA's or Habana's.
+        backbone_weights: Detectors: weights of a classifier for the backbone alone.
         reset_head: Start a new classifier on top of them, for other classes.
         workers: Loader threads per process.
         max_bad_images: How many unreadable images to replace before giving up, e.g. 20 or 0.1% of the set.
@@ -98,7 +100,8 @@ def train(
         "model.name": model, "global_batch": global_batch, "schedule.epochs": epochs, "optim.lr": lr, "seed": seed,
         "machine.workers": workers, "data.max_bad_images": max_bad_images,
         "limits.max_steps": max_steps, "limits.max_eval_steps": max_eval_steps,
-        "eval.every_epochs": 0 if train_only else None, "model.weights": weights, "model.reset_head": reset_head or None,
+        "eval.every_epochs": 0 if train_only else None, "model.weights": weights, "model.backbone_weights": backbone_weights,
+        "model.reset_head": reset_head or None,
         "model.freeze": freeze or None,
     }  # fmt: skip
     start = _starting_config(recipe, config, resume)

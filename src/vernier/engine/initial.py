@@ -14,7 +14,8 @@ from vernier.data.sources import ArraySource, Source
 from vernier.data.transforms import EvalTransform, Normalizer
 from vernier.errors import ConfigError, did_you_mean
 from vernier.models import weights
-from vernier.models.resnet import ResNet
+from vernier.models.resnet import Trunk
+from vernier.models.ssd import Ssd
 from vernier.optim.groups import NORMS
 
 PHOTOGRAPHS = 16  # twice what telling v1 from v1.5 needs
@@ -28,11 +29,24 @@ def load_weights(
     model: nn.Module, path: str, *, reset_head: bool = False, ema: bool = False, photographs: torch.Tensor | None = None
 ) -> weights.Report:
     """Put a file's weights into `model`; ConfigError when there is no such file or it does not fit."""
+    return weights.load(_file(path), model, ema=ema, reset_head=reset_head, images=photographs)
+
+
+def load_backbone(model: nn.Module, path: str, source: Source, data: Data, place: torch.device) -> str:
+    """Put a classifier's weights into the backbone of a detector; what was done, in words."""
+    if not isinstance(model, Ssd):
+        raise ConfigError("model.backbone_weights is for detectors; a classifier takes --weights FILE.")
+    photographs = photographs_for_check(model.backbone, source, data, place)
+    report = weights.load_backbone(_file(path), model, images=photographs)
+    return f"backbone {describe_weights(path, report)}"
+
+
+def _file(path: str) -> Path:
     file = Path(path).expanduser()
     if not file.is_file():
         what = "is a folder, not a file of weights" if file.is_dir() else "does not exist"
         raise ConfigError(f"The weights {path} {what}. Give a .safetensors, .pth, .pt or .th file.")
-    return weights.load(file, model, ema=ema, reset_head=reset_head, images=photographs)
+    return file
 
 
 def describe_weights(path: str, report: weights.Report) -> str:
@@ -50,7 +64,7 @@ def photographs_for_check(model: nn.Module, source: Source, data: Data, place: t
     Only for bottleneck networks that have a twin, and sets of image files with at least eight large enough. Always at
     224 pixels, whatever the recipe trains at: an ImageNet v1 network looks like v1.5 on images of 64 pixels.
     """
-    if not isinstance(model, ResNet) or model.arch.block != "bottleneck" or model.arch.groups > 1:
+    if not isinstance(model, Trunk) or model.arch.block != "bottleneck" or model.arch.groups > 1:
         return None
     if isinstance(source, ArraySource) or len(source) < weights.MIN_PHOTOGRAPHS:
         return None
@@ -81,7 +95,7 @@ def freeze(model: nn.Module, spec: Model) -> int:
     names = [name for name, _ in model.named_parameters()]
     frozen: set[str] = set()
     for prefix in spec.freeze:
-        chosen = [n for n in names if (not n.startswith(HEAD) if prefix == BACKBONE else n.startswith(prefix))]
+        chosen = [n for n in names if (_in_backbone(n, model) if prefix == BACKBONE else n.startswith(prefix))]
         if not chosen:
             tops = dict.fromkeys([BACKBONE, *(n.split(".")[0] for n in names)])
             raise ConfigError(f"model.freeze = {prefix!r} names nothing in the model. {did_you_mean(prefix, tops)}")
@@ -94,3 +108,7 @@ def freeze(model: nn.Module, spec: Model) -> int:
         if isinstance(module, NORMS) and own and frozen.issuperset(own):
             module.eval()
     return len(frozen)
+
+
+def _in_backbone(name: str, model: nn.Module) -> bool:
+    return name.startswith("backbone.") if isinstance(model, Ssd) else not name.startswith(HEAD)

@@ -18,11 +18,11 @@ from vernier.data.sources.shards import shard_starts
 from vernier.data.transforms import Normalizer
 from vernier.devices import Device, resolve
 from vernier.engine.evaluate import Evaluator
-from vernier.engine.initial import describe_weights, freeze, load_weights, photographs_for_check
+from vernier.engine.initial import describe_weights, freeze, load_backbone, load_weights, photographs_for_check
 from vernier.engine.scaling import LossScaler
 from vernier.engine.step import TrainStep
 from vernier.errors import ConfigError
-from vernier.models import build
+from vernier.models import build, info
 from vernier.optim.build import build_optimizer
 from vernier.optim.ema import WeightAverage
 from vernier.tasks import task_of
@@ -172,6 +172,8 @@ def _initial(model: nn.Module, config: Config, source: Source, place: torch.devi
         photographs = photographs_for_check(model, source, config.recipe.data, place)
         report = load_weights(model, spec.weights, reset_head=spec.reset_head, photographs=photographs)
         notes.append(describe_weights(spec.weights, report))
+    if spec.backbone_weights and fresh:
+        notes.append(load_backbone(model, spec.backbone_weights, source, config.recipe.data, place))
     if spec.reset_head and not spec.weights:
         raise ConfigError("model.reset_head needs weights to leave the head out of. Give --weights FILE, or drop it.")
     if spec.freeze:
@@ -194,6 +196,7 @@ def make_model(config: Config, outputs: int, channels: int, place: torch.device)
         width=spec.width,
         drop_path=spec.drop_path,
         blurpool=spec.blurpool,
+        image_px=None if info(spec.name).ssd is None else config.recipe.data.image_px,
     )
     layout = torch.channels_last if config.machine.channels_last else torch.contiguous_format
     return model.to(device=place, memory_format=layout)  # type: ignore[call-overload, no-any-return]

@@ -1,18 +1,20 @@
 """The catalogue of networks: which there are, what they cost, and `build`, the one way to make one.
 
 Importing this module does not import torch, so a command can list the catalogue at once; `build` does.
-The networks themselves are in `resnet`, their cost is measured in `cost`, other people's weights are in `weights`.
+The networks themselves are in `resnet` and `ssd`, their cost is measured in `cost`, other people's weights are in
+`weights`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from vernier.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
     from vernier.models.resnet import ResNet
+    from vernier.models.ssd import Ssd
 
 Init = Literal["fan-out", "fan-in", "torchvision", "tf"]
 Stem = Literal["default", "imagenet", "small", "small-pool"]
@@ -41,6 +43,8 @@ class Arch:
     shortcut: Literal["projection", "pad"] = "projection"
     """How a shortcut changes shape: 1x1 convolution, or the paper's option A (subsample, pad channels with zeros)."""
     stem: Literal["imagenet", "small"] = "imagenet"
+    last_stride: Literal[1, 2] = 2
+    """Of the last stage. A detector's backbone takes 1, to keep the resolution."""
 
     @property
     def expansion(self) -> int:
@@ -53,21 +57,47 @@ class Arch:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SsdSpec:
+    """The shape of a single-shot detector, at any image size; `ssd.levels` works it out for one.
+
+    Levels after the backbone's halve the grid while it has more than five cells a side, then take two cells off, while
+    there are three: at 300 pixels 38, 19, 10, 5, 3, 1. Default boxes are shares of the image and so grow with it.
+    """
+
+    extras: tuple[tuple[int, int], ...]
+    """(1x1 channels, 3x3 channels) of each level after the backbone's, at the backbone's own width; the last repeats."""
+    extra_norm: bool = False
+    """Batch norm after the convolutions of those levels, which then have no bias (NVIDIA's SSD300 v1.1)."""
+    sizes: tuple[float, float, float] = (21 / 300, 45 / 300, 261 / 300)
+    """Default boxes of the first, the second and the last level; those between are spaced evenly."""
+    outer_ratios: tuple[int, ...] = (2,)
+    """Aspect ratios, each also lying, of the first and the last two levels."""
+    inner_ratios: tuple[int, ...] = (2, 3)
+    """The same of all levels between."""
+    most_levels: int = 8
+
+
+@dataclass(frozen=True, kw_only=True)
 class Options:
     """What may be chosen about any network of the catalogue; checked when made."""
 
     num_classes: int
+    """A detector counts the background, its class 0, as one."""
     in_channels: int = 3
+    image_px: int | None = None
+    """Detectors: side of an image, which decides their levels and default boxes; None for the catalogue's."""
     init: Init = "fan-out"
     """Convolutions: He normal by fan-out (torchvision's, the same thing by its other name) or fan-in (NVIDIA's),
-    or TensorFlow's variance scaling (truncated normal, variance 1/fan-in). Linear layers keep PyTorch's default."""
+    or TensorFlow's variance scaling (truncated normal, variance 1/fan-in). Linear layers keep PyTorch's default.
+    A detector's own layers are Xavier uniform, whatever is said here of its backbone."""
     zero_gamma: bool = False
     """Start the last batch norm of every block at zero, so that a fresh block is the identity."""
     stem: Stem = "default"
     """`imagenet`: 7x7 stride 2 and max pool. `small`: 3x3 stride 1, no pool. `small-pool`: the same and a 2x2 pool.
     `default`: the architecture's own."""
     width: int | None = None
-    """Channels of the stem and first stage; None for the architecture's own (64, or 16 for the small families)."""
+    """Channels of the stem and first stage; None for the architecture's own (64, or 16 for the small families).
+    A detector's extra levels follow in proportion."""
     drop_path: float = 0.0
     """Stochastic depth: probability that a sample skips the last block; earlier blocks linearly less."""
     blurpool: bool = False
@@ -77,6 +107,7 @@ class Options:
 
     def __post_init__(self) -> None:
         _require(self.num_classes >= 1, "num_classes", self.num_classes, "at least 1")
+        _require(self.image_px is None or self.image_px >= 1, "image_px", self.image_px, "at least 1 pixel, or None")
         _require(self.in_channels >= 1, "in_channels", self.in_channels, "at least 1")
         _require(self.init in _INITS, "init", self.init, "one of " + ", ".join(_INITS))
         _require(self.stem in _STEMS, "stem", self.stem, "one of " + ", ".join(_STEMS))
@@ -94,11 +125,14 @@ class ModelInfo:
     family: str
     summary: str
     arch: Arch
+    """Of a detector: its backbone."""
     input_px: int
     classes: int
     params: int
     macs: int
     """Multiply-accumulates of one image's forward pass, convolutions and linear layers."""
+    ssd: SsdSpec | None = None
+    """What makes it a detector; None for a classifier."""
 
     @property
     def depth(self) -> int:
@@ -126,7 +160,7 @@ def info(name: str) -> ModelInfo:
     return _CATALOGUE[name]
 
 
-def build(name: str, **options: Any) -> ResNet:
+def build(name: str, **options: Any) -> ResNet | Ssd:
     """A freshly initialised network; `options` are the fields of `Options`, of which `num_classes` is required.
 
     Initial weights come from torch's default generator. ConfigError for an unknown name, option or value.
@@ -138,9 +172,16 @@ def build(name: str, **options: Any) -> ResNet:
             raise ConfigError(f"Unknown model option {option!r}. {did_you_mean(option, known)}")
     if options.get("num_classes") is None:
         raise ConfigError(f"Model {name!r} needs num_classes: set model.num_classes, or give data that has labels.")
+    chosen = Options(**options)
+    if entry.ssd is not None:
+        from vernier.models.ssd import Ssd
+
+        return Ssd(entry.arch, entry.ssd, chosen, chosen.image_px or entry.input_px)
+    if chosen.image_px is not None:
+        raise ConfigError(f"Model option image_px is for detectors; {name} takes images of any size.")
     from vernier.models.resnet import ResNet
 
-    return ResNet(entry.arch, Options(**options))
+    return ResNet(entry.arch, chosen)
 
 
 def _require(holds: bool, option: str, given: object, wanted: str) -> None:
@@ -174,14 +215,33 @@ _FAMILIES: dict[str, tuple[int, int]] = {  # family: (input_px, classes) at whic
     "resnext": (224, 1000),
     "resnet-cifar": (32, 10),
     "resnet-small": (32, 10),
+    "ssd": (300, 81),
 }
 
 
-def _entry(name: str, family: str, arch: Arch, params: int, macs: int, summary: str) -> ModelInfo:
-    px, classes = _FAMILIES[family]
+def _entry(
+    name: str, family: str, arch: Arch, params: int, macs: int, summary: str,
+    ssd: SsdSpec | None = None, at: tuple[int, int] | None = None,
+) -> ModelInfo:  # fmt: skip
+    px, classes = at or _FAMILIES[family]
     return ModelInfo(
-        name=name, family=family, summary=summary, arch=arch, input_px=px, classes=classes, params=params, macs=macs
-    )
+        name=name, family=family, summary=summary, arch=arch, input_px=px, classes=classes, params=params, macs=macs,
+        ssd=ssd,
+    )  # fmt: skip
+
+
+def _backbone(arch: Arch) -> Arch:
+    """Three stages, of which the last keeps the resolution: SSD's cut through a ResNet."""
+    return replace(arch, blocks=arch.blocks[:3], last_stride=1)
+
+
+_EXTRAS = ((256, 512), (256, 512), (128, 256), (128, 256), (128, 256))
+_MLPERF_SSD = SsdSpec(extras=_EXTRAS)
+_NVIDIA_SSD = SsdSpec(extras=_EXTRAS, extra_norm=True)
+_NVIDIA_SSD_18 = SsdSpec(extras=(*_EXTRAS[:4], (128, 128)), extra_norm=True)
+_SMALL_SSD = SsdSpec(
+    extras=((32, 64),), extra_norm=True, sizes=(0.15, 0.24, 0.38), inner_ratios=(2,), most_levels=3
+)  # fmt: skip
 
 
 _V15 = "bottlenecks, stride in the 3x3 (v1.5: torchvision, NVIDIA, Habana)"
@@ -252,5 +312,51 @@ _CATALOGUE: dict[str, ModelInfo] = {
         _entry("resnet8-small", "resnet-small", _small(1), 78_042, 12_501_632, _SMALL),
         _entry("resnet14-small", "resnet-small", _small(2), 175_258, 26_657_408, _SMALL),
         _entry("resnet20-small", "resnet-small", _small(3), 272_474, 40_813_184, _SMALL),
+        _entry(
+            "ssd300-resnet34",
+            "ssd",
+            _backbone(_basic(3, 4, 6)),
+            19_972_534,
+            15_862_078_720,
+            "8732 default boxes (MLPerf, Google, Habana)",
+            _MLPERF_SSD,
+        ),
+        _entry(
+            "ssd300-resnet18",
+            "ssd",
+            _backbone(_basic(2, 2, 2)),
+            14_048_310,
+            7_781_466_880,
+            "8732 default boxes, batch norm in the extra levels (NVIDIA's SSD300 v1.1)",
+            _NVIDIA_SSD_18,
+        ),
+        _entry(
+            "ssd300-resnet50",
+            "ssd",
+            _backbone(_bottleneck(3, 4, 6)),
+            22_894_902,
+            20_150_906_112,
+            "8732 default boxes, batch norm in the extra levels (NVIDIA's SSD300 v1.1)",
+            _NVIDIA_SSD,
+        ),
+        _entry(
+            "ssd300-resnet50-v1",
+            "ssd",
+            _backbone(_bottleneck(3, 4, 6, stride_in="1x1")),
+            22_894_902,
+            20_013_903_104,
+            "the same on a v1 backbone, for weights of that kind",
+            _NVIDIA_SSD,
+        ),
+        _entry(
+            "ssd-small",
+            "ssd",
+            _backbone(replace(_basic(1, 1, 1), width=16)),
+            224_516,
+            46_444_544,
+            "three levels on a narrow backbone for the embedded shapes",
+            _SMALL_SSD,
+            at=(128, 11),
+        ),
     )
 }

@@ -1,6 +1,7 @@
-"""Residual networks: one `ResNet` that becomes every entry of the catalogue from an `Arch` and `Options`.
+"""Residual networks: one `ResNet` that becomes every classifier of the catalogue from an `Arch` and `Options`.
 
-Owns the layers, the forward pass and the initial weights. Which architectures exist is said in `vernier.models`.
+Owns the layers, the forward pass and the initial weights, and the `Trunk` that detectors build on. Which architectures
+exist is said in `vernier.models`.
 Parameters have torchvision's names and order (`layer1.0.conv1.weight`, `layer2.0.downsample.0.weight`, `fc.bias`), so
 weights go in and out without translation. The forward pass has no branch that depends on data: it traces and compiles
 whole.
@@ -189,8 +190,8 @@ _POOLS: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-class ResNet(nn.Module):
-    """A residual network for classification: images [N, in_channels, H, W] to logits [N, num_classes]."""
+class Trunk(nn.Module):
+    """A residual network up to its last stage: images [N, in_channels, H, W] to features; weights not yet drawn."""
 
     def __init__(self, arch: Arch, options: Options) -> None:
         super().__init__()
@@ -205,9 +206,7 @@ class ResNet(nn.Module):
         self.maxpool = _POOLS[stem]()
         for number, stage in enumerate(_stages(layers, arch, width, options.drop_path), start=1):
             self.add_module(f"layer{number}", stage)
-        self.avgpool = nn.AdaptiveAvgPool2d(1)
-        self.fc = nn.Linear(width * 2 ** (len(arch.blocks) - 1) * arch.expansion, options.num_classes)
-        initialise(self, options.init, zero_gamma=options.zero_gamma)
+        self.out_channels = width * 2 ** (len(arch.blocks) - 1) * arch.expansion
 
     @property
     def stages(self) -> list[nn.Module]:
@@ -218,7 +217,20 @@ class ResNet(nn.Module):
         x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
         for stage in self.stages:
             x = stage(x)
-        logits: Tensor = self.fc(torch.flatten(self.avgpool(x), 1))
+        return x
+
+
+class ResNet(Trunk):
+    """A residual network for classification: images [N, in_channels, H, W] to logits [N, num_classes]."""
+
+    def __init__(self, arch: Arch, options: Options) -> None:
+        super().__init__(arch, options)
+        self.avgpool = nn.AdaptiveAvgPool2d(1)
+        self.fc = nn.Linear(self.out_channels, options.num_classes)
+        initialise(self, options.init, zero_gamma=options.zero_gamma)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.fc(torch.flatten(self.avgpool(super().forward(x)), 1))
         return logits
 
 
@@ -255,6 +267,12 @@ def _initialise_conv(weight: Tensor, init: Init) -> None:
         nn.init.kaiming_normal_(weight, mode="fan_in" if init == "fan-in" else "fan_out", nonlinearity="relu")
 
 
+def _stage_stride(arch: Arch, index: int) -> int:
+    if index == 0:
+        return 1
+    return arch.last_stride if index == len(arch.blocks) - 1 else 2
+
+
 def _stages(layers: _Layers, arch: Arch, width: int, drop_path: float) -> list[nn.Sequential]:
     block = Bottleneck if arch.block == "bottleneck" else BasicBlock
     stages, channels, made = [], width, 0
@@ -262,7 +280,7 @@ def _stages(layers: _Layers, arch: Arch, width: int, drop_path: float) -> list[n
         planes, blocks = width * 2**index, []
         for position in range(count):
             made += 1
-            stride = 2 if index > 0 and position == 0 else 1
+            stride = _stage_stride(arch, index) if position == 0 else 1
             blocks.append(block(layers, arch, channels, planes, stride, drop_path * made / sum(arch.blocks)))
             channels = planes * arch.expansion
         stages.append(nn.Sequential(*blocks))

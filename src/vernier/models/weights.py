@@ -1,9 +1,9 @@
-"""Weights in and out: files of weights, other people's names for the same layers, and whether they fit.
+"""Weights in and out: files of weights, and whether they fit a network.
 
 Reads safetensors and torch files; no code in a file is ever run (torch's `weights_only` unpickler, always).
-`translate` turns foreign names into ours, which are torchvision's; `adapt` fits the result to one network, or says in
-one error why it does not; `stride_variant` tells v1 from v1.5, which have the same names and shapes, by what they do to
-photographs. The networks are in `resnet`; run checkpoints belong to `engine`.
+`adapt` fits anybody's weights to one network, or says in one error why it does not; `stride_variant` tells v1 from v1.5,
+which have the same names and shapes, by what they do to photographs. Other people's names for the same layers are in
+`naming`, the networks in `resnet` and `ssd`; run checkpoints belong to `engine`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -22,16 +22,18 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from vernier.errors import ConfigError
-from vernier.models import Arch, Options, describe, info, names
-from vernier.models.resnet import BlurConv2d, Bottleneck, ResNet, inner_channels
+from vernier.models import Options, describe, info, names
+from vernier.models.naming import Report, State, identify, listed, strip, to_torchvision, translate, translate_detector
+from vernier.models.resnet import BlurConv2d, Bottleneck, ResNet, Trunk
+from vernier.models.ssd import Ssd
 
-State = dict[str, Tensor]
+__all__ = ["Report", "State", "identify", "to_torchvision", "translate"]  # of `naming`, for users of this module
 
 _PLAIN_CONTAINERS = ("state_dict", "model_state_dict", "model")
 _EMA_CONTAINERS = ("state_dict_ema", "ema_state_dict", "model_ema")
-_WRAPPERS = ("module.", "_orig_mod.", "model.")
 _UNNEEDED = ("num_batches_tracked",)  # read by no network here: batch norm has a fixed momentum
-_HEAD = "fc."
+_HEAD, _DETECTOR_HEAD = "fc.", "conf."  # the layers that name classes
+_NOT_IN_BACKBONE = ("layer4.", "fc.")
 
 
 # ---- files ----------------------------------------------------------------------------------------------------------
@@ -45,11 +47,11 @@ def read(path: str | Path, *, ema: bool = False) -> State:
     """
     path = Path(path)
     if not _is_safetensors(path):
-        return _strip(_unwrap(_load_torch(path), ema, path))
+        return strip(_unwrap(_load_torch(path), ema, path))
     if ema:
         raise ConfigError(f"{path} is a safetensors file with one set of weights; it has no averaged ones to choose.")
     try:
-        return _strip(load_file(path))
+        return strip(load_file(path))
     except SafetensorError as error:
         raise ConfigError(f"{path} is not a readable safetensors file: {error}.") from error
 
@@ -114,193 +116,8 @@ def _unwrap(loaded: Any, ema: bool, path: Path) -> State:
     tensors = {str(name): value for name, value in loaded.items() if isinstance(value, Tensor)}
     if ema or not tensors:
         wanted = "averaged weights" if ema else "weights"
-        raise ConfigError(f"{path} has no {wanted}; it has {_listed(str(name) for name in loaded)}.")
+        raise ConfigError(f"{path} has no {wanted}; it has {listed(str(name) for name in loaded)}.")
     return tensors
-
-
-def _strip(state: Mapping[str, Tensor]) -> State:
-    """Without what DataParallel, torch.compile, averaging and wrapper modules put in front of every name."""
-    pattern = re.compile("^(?:" + "|".join(map(re.escape, _WRAPPERS)) + ")+")
-    stripped = {pattern.sub("", name): tensor for name, tensor in state.items()}
-    if len(stripped) != len(state):
-        raise ConfigError(f"The weights hold two models: {_listed(state)}. Save one of them on its own.")
-    return stripped
-
-
-# ---- names ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class Report:
-    """What was done to make weights fit."""
-
-    source: str
-    """The naming recognised: torchvision, nvidia-dle, mlperf-ssd, ...; `unknown` if none was."""
-    renamed: dict[str, str]
-    """Old name to new, where they differ."""
-    dropped: tuple[str, ...] = ()
-    """In the file and not in the network."""
-    missing: tuple[str, ...] = ()
-    """In the network and not taken from the file: these keep their fresh values."""
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Naming:
-    """One code base's names: how to recognise them, what to replace (every rule, in order), what to leave out."""
-
-    source: str
-    marker: str
-    renames: tuple[tuple[str, str], ...] = ()
-    dropped: str | None = None
-
-
-_SSD_HEADS = r"^(additional_blocks|loc|conf)\."
-
-# MLPerf's backbone is Sequential(children[:6]) and Sequential(children[6:7]) of torchvision's ResNet-34; NVIDIA's
-# Deep Learning Examples put the first seven in one. Stages come after the stem, hence the order of the rules.
-_NAMINGS = (
-    _Naming(
-        source="mlperf-ssd",
-        marker=r"^layer1\.4\.0\.conv1\.weight$",
-        renames=(
-            (r"^layer2\.0\.", "layer3."),
-            (r"^layer1\.5\.", "layer2."),
-            (r"^layer1\.0\.", "conv1."),
-            (r"^layer1\.1\.", "bn1."),
-            (r"^layer1\.4\.", "layer1."),
-        ),
-        dropped=_SSD_HEADS,
-    ),
-    _Naming(
-        source="nvidia-ssd",
-        marker=r"^feature_extractor\.feature_extractor\.4\.0\.conv1\.weight$",
-        renames=(
-            (r"^feature_extractor\.feature_extractor\.", ""),
-            (r"^0\.", "conv1."),
-            (r"^1\.", "bn1."),
-            *((rf"^{index + 3}\.", f"layer{index}.") for index in (1, 2, 3)),
-        ),
-        dropped=_SSD_HEADS,
-    ),
-    _Naming(
-        source="nvidia-dle",
-        marker=r"^layers\.0\.0\.|\.squeeze\.squeeze\.",
-        renames=(
-            *((rf"^layers\.{index}\.", f"layer{index + 1}.") for index in range(4)),
-            (r"\.squeeze\.squeeze\.", ".se.fc1."),
-            (r"\.squeeze\.expand\.", ".se.fc2."),
-        ),
-    ),
-    _Naming(
-        source="timm-legacy",
-        marker=r"^layer0\.conv1\.|^last_linear\.|\.se_module\.",
-        renames=((r"^layer0\.", ""), (r"^last_linear\.", "fc."), (r"\.se_module\.", ".se.")),
-    ),
-    _Naming(source="timm", marker=r"\.se\.fc1\."),
-    _Naming(
-        source="ffcv-blurpool",
-        marker=r"\.blur_filter$",
-        renames=((r"\.conv\.weight$", ".weight"),),
-        dropped=r"\.blur_filter$",
-    ),
-    _Naming(
-        source="akamaster-cifar",
-        marker=r"^linear\.weight$",
-        renames=((r"^linear\.", "fc."), (r"\.shortcut\.", ".downsample.")),
-    ),
-    _Naming(source="torchvision", marker=r"^layer1\.0\.conv1\.weight$"),
-)
-_UNKNOWN = _Naming(source="unknown", marker="")
-_NO_WEIGHT = r"^n_averaged$"  # the step counter of torch's AveragedModel
-
-
-def translate(state: Mapping[str, Tensor]) -> tuple[State, Report]:
-    """The same tensors under our names, and what was renamed or left out; fits nothing to any network."""
-    state = _strip(state)
-    naming = next((n for n in _NAMINGS if any(re.search(n.marker, name) for name in state)), _UNKNOWN)
-    unwanted = re.compile("|".join(filter(None, (naming.dropped, _NO_WEIGHT))))
-    kept = {name: _renamed(name, naming) for name in state if not unwanted.search(name)}
-    report = Report(
-        source=naming.source,
-        renamed={old: new for old, new in kept.items() if old != new},
-        dropped=tuple(name for name in state if name not in kept),
-    )
-    return {new: state[old] for old, new in kept.items()}, report
-
-
-def to_torchvision(state: Mapping[str, Tensor]) -> State:
-    """Ready for torchvision's `load_state_dict`: our names are its own. ConfigError for a network it lacks."""
-    plain, _ = translate(state)
-    if any(".se." in name for name in plain):
-        raise ConfigError("torchvision has no ResNeXt with squeeze-and-excitation; export to safetensors instead.")
-    return {name: tensor.detach().cpu().contiguous() for name, tensor in plain.items()}
-
-
-def identify(state: Mapping[str, Tensor]) -> str | None:
-    """The catalogue model these weights belong to, whatever their naming, class count or width; None if none does.
-
-    A backbone without its last stages is recognised too. v1 and v1.5 look the same here: the name is v1.5's.
-    """
-    state, _ = translate(state)
-    seen = _Likeness.of_state(state)
-    if seen is None:
-        return None
-    known = [(entry.name, _Likeness.of_arch(entry.arch)) for entry in describe()]
-    whole = (name for name, likeness in known if likeness == seen)
-    part = (name for name, likeness in known if likeness.cut(len(seen.blocks)) == seen)
-    return next(whole, None) or next(part, None)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Likeness:
-    """What distinguishes the architectures of the catalogue, and can be read off names and shapes."""
-
-    blocks: tuple[int, ...]
-    bottleneck: bool
-    inner: float
-    """Channels of the first 3x3 in a block, in stem widths."""
-    groups: int
-    projection: bool
-    squeeze: int
-
-    def cut(self, stages: int) -> _Likeness:
-        return dataclasses.replace(self, blocks=self.blocks[:stages])
-
-    @staticmethod
-    def of_arch(arch: Arch) -> _Likeness:
-        inner = inner_channels(arch, arch.width) if arch.block == "bottleneck" else arch.width
-        return _Likeness(
-            blocks=arch.blocks,
-            bottleneck=arch.block == "bottleneck",
-            inner=inner / arch.width,
-            groups=arch.groups,
-            projection=arch.shortcut == "projection",
-            squeeze=arch.squeeze,
-        )
-
-    @staticmethod
-    def of_state(state: Mapping[str, Tensor]) -> _Likeness | None:
-        stem, middle = state.get("conv1.weight"), state.get("layer1.0.conv2.weight")
-        if stem is None or middle is None or stem.dim() != 4 or middle.dim() != 4:
-            return None
-        places = {(int(m[1]), int(m[2])) for name in state if (m := re.match(r"layer(\d+)\.(\d+)\.", name))}
-        stages = max(stage for stage, _ in places)
-        squeeze = state.get("layer1.0.se.fc1.weight")
-        return _Likeness(
-            blocks=tuple(sum(stage == wanted for stage, _ in places) for wanted in range(1, stages + 1)),
-            bottleneck="layer1.0.conv3.weight" in state,
-            inner=middle.shape[0] / stem.shape[0],
-            groups=middle.shape[0] // middle.shape[1],
-            projection="layer2.0.downsample.0.weight" in state,
-            squeeze=0 if squeeze is None else squeeze.shape[0],
-        )
-
-
-def _renamed(name: str, naming: _Naming) -> str:
-    for pattern, replacement in naming.renames:
-        name = re.sub(pattern, replacement, name)
-    return name
 
 
 # ---- fitting --------------------------------------------------------------------------------------------------------
@@ -328,6 +145,11 @@ def load(
     return report
 
 
+def load_backbone(path: str | Path, model: Ssd, *, ema: bool = False, images: Tensor | None = None) -> Report:
+    """Read a ResNet's weights, or a detector's, and load what belongs there into the backbone of `model`."""
+    return load(path, model.backbone, ema=ema, optional=_NOT_IN_BACKBONE, images=images)
+
+
 def adapt(
     state: Mapping[str, Tensor],
     model: nn.Module,
@@ -339,19 +161,19 @@ def adapt(
 ) -> tuple[State, Report]:
     """A complete state for `model`, in its dtypes, from anybody's weights; the model is not changed.
 
-    With `reset_head` the classifier keeps the model's own values. Names that start with one of `optional` may be
-    missing or left over (a detector passes `layer4.` and `fc.`). Where v1 and v1.5 can be confused, `images` (as
+    With `reset_head` the layers that name classes keep the model's own values. Names that start with one of `optional`
+    may be missing or left over (a detector's backbone passes `layer4.` and `fc.`). Where v1 and v1.5 can be confused, `images` (as
     `stride_variant` wants them) and a file's `metadata` are held against the model.
     ConfigError says what does not fit, and which catalogue model the weights look like.
     """
-    theirs, report = translate(state)
+    theirs, report = (translate_detector if isinstance(model, Ssd) else translate)(state)
     ours = model.state_dict()
     _check_blur(report, model)
     notes = _check_stride(theirs, model, images, metadata or {})
     if not reset_head:
-        _check_classes(theirs, ours)
-    free = (*optional, _HEAD) if reset_head else tuple(optional)
-    skipped = (_HEAD,) if reset_head else ()
+        _check_classes(theirs, ours, model)
+    skipped = (_head_of(model),) if reset_head else ()
+    free = (*optional, *skipped)
     fitted, missing, problems = _fit(theirs, ours, free, skipped)
     left_over = [name for name in theirs if name not in ours]
     problems += [f"{name} is not in the model" for name in left_over if not name.startswith(free)]
@@ -386,13 +208,20 @@ def _fit(
     return fitted, missing, problems
 
 
-def _check_classes(theirs: State, ours: State) -> None:
-    given, own = theirs.get("fc.weight"), ours.get("fc.weight")
+def _head_of(model: nn.Module) -> str:
+    return _DETECTOR_HEAD if isinstance(model, Ssd) else _HEAD
+
+
+def _check_classes(theirs: State, ours: State, model: nn.Module) -> None:
+    detector = isinstance(model, Ssd)
+    name, shapes = ("conf.0.weight", len(model.levels[0].shapes)) if isinstance(model, Ssd) else ("fc.weight", 1)
+    given, own = theirs.get(name), ours.get(name)
     if given is None or own is None or given.shape[1:] != own.shape[1:] or len(given) == len(own):
         return
+    classes, what = len(given) // shapes, "classes, the background among them," if detector else "classes"
     raise ConfigError(
-        f"The weights have {len(given)} classes and the model has {len(own)}. Give --reset-head to keep the rest and "
-        f"start a new classifier, or set model.num_classes to {len(given)}."
+        f"The weights have {classes} {what} and the model has {len(own) // shapes}. Give --reset-head to keep the rest "
+        f"and start a new classifier, or set model.num_classes to {classes}."
     )
 
 
@@ -405,19 +234,16 @@ def _check_blur(report: Report, model: nn.Module) -> None:
 def _misfit(problems: Sequence[str], theirs: State, model: nn.Module) -> str:
     guess = identify(theirs)
     looks = f" They look like {guess}." if guess else ""
-    return f"The weights do not fit {_name_of(model)}: {_listed(problems, '; ')}.{looks}"
+    return f"The weights do not fit {_name_of(model)}: {listed(problems, '; ')}.{looks}"
 
 
 def _name_of(model: nn.Module) -> str:
-    if not isinstance(model, ResNet):
+    if not isinstance(model, Trunk | Ssd):
         return type(model).__name__
-    return next((entry.name for entry in describe() if entry.arch == model.arch), "this ResNet")
-
-
-def _listed(items: Iterable[str], separator: str = ", ", limit: int = 5) -> str:
-    every = list(items)
-    rest = f"{separator}and {len(every) - limit} more" if len(every) > limit else ""
-    return separator.join(every[:limit]) + rest
+    spec = model.spec if isinstance(model, Ssd) else None
+    same = (e for e in describe() if e.arch == model.arch and spec in (None, e.ssd))
+    name = next((entry.name for entry in same), f"this {type(model).__name__}")
+    return name if isinstance(model, ResNet | Ssd) else f"the backbone of {name}"
 
 
 def _shape(tensor: Tensor) -> str:
@@ -525,7 +351,7 @@ def _relative(x: Tensor, norm: nn.BatchNorm2d) -> Tensor:
 
 def _check_stride(theirs: State, model: nn.Module, images: Tensor | None, metadata: Mapping[str, str]) -> list[str]:
     """Notes for the report; ConfigError if the photographs or the file itself contradict the model."""
-    if not isinstance(model, ResNet) or model.arch.block != "bottleneck" or model.arch.groups > 1:
+    if not isinstance(model, Trunk | Ssd) or model.arch.block != "bottleneck" or model.arch.groups > 1:
         return []
     own = "v1.5" if model.arch.stride_in == "3x3" else "v1"
     declared = _declared(metadata)
@@ -556,7 +382,7 @@ def _declared(metadata: Mapping[str, str]) -> str | None:
     return None
 
 
-def _sibling(model: ResNet) -> str:
+def _sibling(model: Trunk | Ssd) -> str:
     other: Literal["3x3", "1x1"] = "1x1" if model.arch.stride_in == "3x3" else "3x3"
     wanted = dataclasses.replace(model.arch, stride_in=other)
     return next((entry.name for entry in describe() if entry.arch == wanted), "the other variant")

@@ -12,7 +12,7 @@ from typing import Any
 
 from vernier.config import Config, Recipe, load_file
 from vernier.errors import ConfigError, did_you_mean
-from vernier.recipes import embedded, habana, modern, nvidia, study
+from vernier.recipes import detection, embedded, habana, modern, nvidia, study
 
 DEFAULT = "shapes-quick"
 
@@ -22,6 +22,7 @@ SOURCES: dict[str, tuple[Callable[[], Recipe], ...]] = {
     "Habana": habana.RECIPES,
     "The variability study": study.RECIPES,
     "Modern": modern.RECIPES,
+    "Detectors": detection.RECIPES,
 }
 BUILT_IN: dict[str, Callable[[], Recipe]] = {make().name: make for group in SOURCES.values() for make in group}
 

@@ -1,10 +1,12 @@
 """What a label means: loss, prediction, metric. The only code that knows."""
 
 from vernier.config import Recipe
+from vernier.models import info
 from vernier.tasks.base import Task
 from vernier.tasks.classify import Classify
+from vernier.tasks.detect import Detect
 
 
 def task_of(recipe: Recipe) -> Task:
     """The task of a recipe's network."""
-    return Classify(recipe)
+    return Classify(recipe) if info(recipe.model.name).ssd is None else Detect(recipe)

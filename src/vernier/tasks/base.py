@@ -33,7 +33,8 @@ class Moment:
 class Score(Protocol):
     """What has been found out about evaluated samples, in any order."""
 
-    samples: int
+    @property
+    def samples(self) -> int: ...
 
     def add(self, predicted: Any, targets: Any) -> None: ...
 

@@ -1,0 +1,255 @@
+"""Other people's names for the same layers, and ours, which are torchvision's.
+
+`translate` turns anybody's names into a classifier's, `translate_detector` into a detector's, and `identify` says which
+network of the catalogue they belong to. Files and fitting are in `weights`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from vernier.errors import ConfigError
+from vernier.models import Arch, describe
+from vernier.models.resnet import inner_channels
+
+State = dict[str, Tensor]
+
+_WRAPPERS = ("module.", "_orig_mod.", "model.")
+
+
+def strip(state: Mapping[str, Tensor]) -> State:
+    """Without what DataParallel, torch.compile, averaging and wrapper modules put in front of every name."""
+    pattern = re.compile("^(?:" + "|".join(map(re.escape, _WRAPPERS)) + ")+")
+    stripped = {pattern.sub("", name): tensor for name, tensor in state.items()}
+    if len(stripped) != len(state):
+        raise ConfigError(f"The weights hold two models: {listed(state)}. Save one of them on its own.")
+    return stripped
+
+
+def listed(items: Iterable[str], separator: str = ", ", limit: int = 5) -> str:
+    every = list(items)
+    rest = f"{separator}and {len(every) - limit} more" if len(every) > limit else ""
+    return separator.join(every[:limit]) + rest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What was done to make weights fit."""
+
+    source: str
+    """The naming recognised: torchvision, nvidia-dle, mlperf-ssd, ...; `unknown` if none was."""
+    renamed: dict[str, str]
+    """Old name to new, where they differ."""
+    dropped: tuple[str, ...] = ()
+    """In the file and not in the network."""
+    missing: tuple[str, ...] = ()
+    """In the network and not taken from the file: these keep their fresh values."""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Naming:
+    """One code base's names: how to recognise them, what to replace (every rule, in order), what to leave out."""
+
+    source: str
+    marker: str
+    renames: tuple[tuple[str, str], ...] = ()
+    dropped: str | None = None
+
+    @property
+    def of_detector(self) -> bool:
+        return self.dropped == _SSD_HEADS
+
+
+_SSD_HEADS = r"^(extras|additional_blocks|loc|conf)\."
+_BACKBONE = "backbone."
+
+# MLPerf's backbone is Sequential(children[:6]) and Sequential(children[6:7]) of torchvision's ResNet-34; NVIDIA's
+# Deep Learning Examples put the first seven in one. Stages come after the stem, hence the order of the rules.
+_NAMINGS = (
+    _Naming(
+        source="mlperf-ssd",
+        marker=r"^layer1\.4\.0\.conv1\.weight$",
+        renames=(
+            (r"^layer2\.0\.", "layer3."),
+            (r"^layer1\.5\.", "layer2."),
+            (r"^layer1\.0\.", "conv1."),
+            (r"^layer1\.1\.", "bn1."),
+            (r"^layer1\.4\.", "layer1."),
+        ),
+        dropped=_SSD_HEADS,
+    ),
+    _Naming(
+        source="nvidia-ssd",
+        marker=r"^feature_extractor\.feature_extractor\.4\.0\.conv1\.weight$",
+        renames=(
+            (r"^feature_extractor\.feature_extractor\.", ""),
+            (r"^0\.", "conv1."),
+            (r"^1\.", "bn1."),
+            *((rf"^{index + 3}\.", f"layer{index}.") for index in (1, 2, 3)),
+        ),
+        dropped=_SSD_HEADS,
+    ),
+    _Naming(
+        source="vernier-ssd",
+        marker=rf"^{_BACKBONE}conv1\.weight$",
+        renames=((rf"^{_BACKBONE}", ""),),
+        dropped=_SSD_HEADS,
+    ),
+    _Naming(
+        source="nvidia-dle",
+        marker=r"^layers\.0\.0\.|\.squeeze\.squeeze\.",
+        renames=(
+            *((rf"^layers\.{index}\.", f"layer{index + 1}.") for index in range(4)),
+            (r"\.squeeze\.squeeze\.", ".se.fc1."),
+            (r"\.squeeze\.expand\.", ".se.fc2."),
+        ),
+    ),
+    _Naming(
+        source="timm-legacy",
+        marker=r"^layer0\.conv1\.|^last_linear\.|\.se_module\.",
+        renames=((r"^layer0\.", ""), (r"^last_linear\.", "fc."), (r"\.se_module\.", ".se.")),
+    ),
+    _Naming(source="timm", marker=r"\.se\.fc1\."),
+    _Naming(
+        source="ffcv-blurpool",
+        marker=r"\.blur_filter$",
+        renames=((r"\.conv\.weight$", ".weight"),),
+        dropped=r"\.blur_filter$",
+    ),
+    _Naming(
+        source="akamaster-cifar",
+        marker=r"^linear\.weight$",
+        renames=((r"^linear\.", "fc."), (r"\.shortcut\.", ".downsample.")),
+    ),
+    _Naming(source="torchvision", marker=r"^layer1\.0\.conv1\.weight$"),
+)
+_UNKNOWN = _Naming(source="unknown", marker="")
+_NO_WEIGHT = r"^n_averaged$"  # the step counter of torch's AveragedModel
+
+
+def translate(state: Mapping[str, Tensor]) -> tuple[State, Report]:
+    """The same tensors under our names, and what was renamed or left out; fits nothing to any network."""
+    state = strip(state)
+    naming = _recognised(state)
+    unwanted = re.compile("|".join(filter(None, (naming.dropped, _NO_WEIGHT))))
+    kept = {name: _renamed(name, naming) for name in state if not unwanted.search(name)}
+    report = Report(
+        source=naming.source,
+        renamed={old: new for old, new in kept.items() if old != new},
+        dropped=tuple(name for name in state if name not in kept),
+    )
+    return {new: state[old] for old, new in kept.items()}, report
+
+
+def translate_detector(state: Mapping[str, Tensor]) -> tuple[State, Report]:
+    """The same for a whole detector: its backbone, extra levels and heads, whose channels all three lay out alike.
+
+    ConfigError for weights of a classifier, which can only be a detector's backbone.
+    """
+    state = strip(state)
+    naming = _recognised(state)
+    if naming is not _UNKNOWN and not naming.of_detector:
+        raise ConfigError(
+            f"These are weights of a classifier ({naming.source} names), not of a detector: they can start its "
+            "backbone. Give them as --backbone-weights."
+        )
+    kept = {name: _renamed_detector(name, naming) for name in state if not re.search(_NO_WEIGHT, name)}
+    renamed = {old: new for old, new in kept.items() if old != new}
+    dropped = tuple(name for name in state if name not in kept)
+    return {new: state[old] for old, new in kept.items()}, Report(
+        source=naming.source, renamed=renamed, dropped=dropped
+    )
+
+
+def _recognised(state: Mapping[str, Tensor]) -> _Naming:
+    return next((n for n in _NAMINGS if any(re.search(n.marker, name) for name in state)), _UNKNOWN)
+
+
+def _renamed_detector(name: str, naming: _Naming) -> str:
+    if re.match(_SSD_HEADS, name):
+        return name.replace("additional_blocks.", "extras.", 1)
+    return _BACKBONE + _renamed(name, naming) if naming.of_detector else name
+
+
+def to_torchvision(state: Mapping[str, Tensor]) -> State:
+    """Ready for torchvision's `load_state_dict`: our names are its own. ConfigError for a network it lacks."""
+    plain, _ = translate(state)
+    if any(".se." in name for name in plain):
+        raise ConfigError("torchvision has no ResNeXt with squeeze-and-excitation; export to safetensors instead.")
+    return {name: tensor.detach().cpu().contiguous() for name, tensor in plain.items()}
+
+
+def identify(state: Mapping[str, Tensor]) -> str | None:
+    """The catalogue model these weights belong to, whatever their naming, class count or width; None if none does.
+
+    A backbone without its last stages is recognised too. v1 and v1.5 look the same here: the name is v1.5's.
+    """
+    theirs, report = translate(state)
+    seen = _Likeness.of_state(theirs)
+    if seen is None:
+        return None
+    known = [(entry.name, _Likeness.of_arch(entry.arch)) for entry in describe() if entry.ssd is None]
+    if any(name.startswith(("extras.", "additional_blocks.")) for name in report.dropped):
+        norm = any(name.endswith(".0.1.running_mean") for name in report.dropped)
+        detectors = [entry for entry in describe() if entry.ssd is not None and entry.ssd.extra_norm == norm]
+        known = [(entry.name, _Likeness.of_arch(entry.arch)) for entry in detectors] + known
+    whole = (name for name, likeness in known if likeness == seen)
+    part = (name for name, likeness in known if likeness.cut(len(seen.blocks)) == seen)
+    return next(whole, None) or next(part, None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Likeness:
+    """What distinguishes the architectures of the catalogue, and can be read off names and shapes."""
+
+    blocks: tuple[int, ...]
+    bottleneck: bool
+    inner: float
+    """Channels of the first 3x3 in a block, in stem widths."""
+    groups: int
+    projection: bool
+    squeeze: int
+
+    def cut(self, stages: int) -> _Likeness:
+        return dataclasses.replace(self, blocks=self.blocks[:stages])
+
+    @staticmethod
+    def of_arch(arch: Arch) -> _Likeness:
+        inner = inner_channels(arch, arch.width) if arch.block == "bottleneck" else arch.width
+        return _Likeness(
+            blocks=arch.blocks,
+            bottleneck=arch.block == "bottleneck",
+            inner=inner / arch.width,
+            groups=arch.groups,
+            projection=arch.shortcut == "projection",
+            squeeze=arch.squeeze,
+        )
+
+    @staticmethod
+    def of_state(state: Mapping[str, Tensor]) -> _Likeness | None:
+        stem, middle = state.get("conv1.weight"), state.get("layer1.0.conv2.weight")
+        if stem is None or middle is None or stem.dim() != 4 or middle.dim() != 4:
+            return None
+        places = {(int(m[1]), int(m[2])) for name in state if (m := re.match(r"layer(\d+)\.(\d+)\.", name))}
+        stages = max(stage for stage, _ in places)
+        squeeze = state.get("layer1.0.se.fc1.weight")
+        return _Likeness(
+            blocks=tuple(sum(stage == wanted for stage, _ in places) for wanted in range(1, stages + 1)),
+            bottleneck="layer1.0.conv3.weight" in state,
+            inner=middle.shape[0] / stem.shape[0],
+            groups=middle.shape[0] // middle.shape[1],
+            projection="layer2.0.downsample.0.weight" in state,
+            squeeze=0 if squeeze is None else squeeze.shape[0],
+        )
+
+
+def _renamed(name: str, naming: _Naming) -> str:
+    for pattern, replacement in naming.renames:
+        name = re.sub(pattern, replacement, name)
+    return name
