@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 
 from vernier.data.decode import Croppable, Image, decode
-from vernier.data.sources.base import Boxes, EncodedSource, Indices, fingerprint_classes, fingerprint_of
+from vernier.data.sources.base import Boxes, BoxSource, EncodedSource, Indices, fingerprint_classes, fingerprint_of
 from vernier.data.sources.folder import IMAGE_SUFFIXES
 from vernier.errors import ConfigError
 
 
-class FilesSource(EncodedSource):
+class FilesSource(EncodedSource, BoxSource):
     """Single images for a trained network, whose classes and channels they take on."""
 
     labels: Indices
