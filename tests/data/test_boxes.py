@@ -12,6 +12,7 @@ from PIL import Image
 from vernier.data.decode import size_of
 from vernier.data.shapes import ShapesSpec, make
 from vernier.data.sources import BoxSource, EncodedSource, boxes, data_home, open_boxes, open_split
+from vernier.data.verify import open_splits
 from vernier.errors import ConfigError
 
 
@@ -159,6 +160,28 @@ def test_a_set_without_splits_is_divided_by_name(tmp_path: Path, kind: str) -> N
     assert sum(Path(n).stem < "5" for n in val) < 5, "not simply the first ones"
     with pytest.raises(ConfigError, match="no test split"):
         open_boxes(str(tmp_path), "test")
+
+
+@pytest.mark.parametrize("kind", ["coco", "voc", "yolo"])
+def test_a_classifier_is_told_what_it_was_given(tmp_path: Path, kind: str) -> None:
+    _undivided(tmp_path, kind, 4)
+    with pytest.raises(ConfigError, match="detection set"):
+        open_split(str(tmp_path), "train")
+    assert set(open_splits(str(tmp_path), 0.3)) == {"train", "val"}
+    _spoil(tmp_path, kind)
+    with pytest.raises(ConfigError, match=r"labels/.*class 3|category 99|Cannot read the annotation"):
+        open_splits(str(tmp_path), 0.3)
+
+
+def _spoil(root: Path, kind: str) -> None:
+    if kind == "coco":
+        tree = _tree(4)
+        tree["annotations"][0]["category_id"] = 99
+        (root / "annotations.json").write_text(json.dumps(tree))
+    elif kind == "voc":
+        (root / "Annotations/1.xml").write_text("<annotation>")
+    else:
+        (root / "labels/1.txt").write_text("3 0.5 0.5 0.1 0.1")
 
 
 @pytest.mark.parametrize("kind", ["coco", "voc", "yolo"])

@@ -140,6 +140,12 @@ def test_image_size_may_change_between_epochs_while_batches_are_prepared_ahead(s
     assert seen == [(40, 3, 16, 16)] * 4 + [(40, 3, 32, 32)] * 4
 
 
+@pytest.mark.parametrize("augment", [Augment(crop="ssd"), Augment(crop="ssd-tf"), Augment(jitter="mlperf")])
+def test_what_only_a_detector_does_is_refused(shapes: Path, augment: Augment) -> None:
+    with pytest.raises(ConfigError, match=r"augment\.crop=random-resized and augment\.jitter=none"):
+        TrainReader(open_split(str(shapes), "train"), Data(), augment, seed=5)
+
+
 def test_copies_of_a_repeated_sample_look_different(shapes: Path) -> None:
     source = open_split(str(shapes), "train")
     reader = TrainReader(source, Data(image_px=24), Augment(repeats=2), seed=5)

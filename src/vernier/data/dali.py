@@ -75,6 +75,7 @@ class DaliTrainReader:
             )
         if (
             augment.policy != "none"
+            or augment.jitter != "none"
             or augment.erase > 0
             or augment.start_px is not None
             or data.interpolation != "bilinear"

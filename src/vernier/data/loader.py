@@ -76,6 +76,11 @@ class TrainReader:
     """Augmented training images."""
 
     def __init__(self, source: Source, data: Data, augment: Augment, seed: int) -> None:
+        if augment.crop in ("ssd", "ssd-tf") or augment.jitter != "none":
+            raise ConfigError(
+                f"augment.crop = {augment.crop}, augment.jitter = {augment.jitter}: ssd crops and jitter are for detectors. "
+                "For a classifier use augment.crop=random-resized and augment.jitter=none."
+            )
         self._source, self._data, self._augment, self._seed = source, data, augment, seed
         self.bad = BadImages(parse_limit(data.max_bad_images, len(source)), len(source))
         self._transform = TrainTransform(data, augment)

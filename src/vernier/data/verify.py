@@ -1,6 +1,5 @@
 """`vernier data verify` and `inspect`: what is in a set, whether every image can be read, and what it looks like."""
 
-import contextlib
 import hashlib
 from collections import Counter
 from collections.abc import Callable
@@ -13,6 +12,8 @@ import numpy as np
 from vernier.data.decode import BadImage, Image, check, size_of
 from vernier.data.pack import in_order
 from vernier.data.sources import BUILT_IN, ArraySource, EncodedSource, ShardSource, Source, open_boxes, open_split
+from vernier.data.sources.boxes import has_boxes
+from vernier.data.sources.folder import has_class_folders
 from vernier.data.transforms import resize
 from vernier.errors import ConfigError
 
@@ -38,9 +39,12 @@ def open_splits(path: str, val_share: float) -> dict[str, Source]:
 def _open_either(path: str, split: str, val_share: float) -> Source:
     """With boxes where there are any, also when the images lie in class folders; a built-in name is never a folder."""
     if path not in BUILT_IN:
-        with contextlib.suppress(ConfigError):
-            boxed: Source = open_boxes(path, split)
-            return boxed
+        try:
+            return open_boxes(path, split, val_share=val_share)
+        except ConfigError:
+            images = Path(path) / split
+            if has_boxes(Path(path)) and not (images.is_dir() and has_class_folders(images)):
+                raise  # what is wrong with its annotations is what a person has to know
     return open_split(path, split, val_share=val_share)
 
 
@@ -124,6 +128,7 @@ def _describe_split(source: Source, sample: int) -> dict[str, Any]:
         for i in range(len(source)):
             classes.update(source.boxes(i).classes.tolist())
         facts["boxes"] = classes.total()
+        facts["boxes_cut_at_the_edge"] = getattr(source, "cut_boxes", 0)
         facts["boxes_without_area_dropped"] = getattr(source, "dropped_boxes", 0)
         facts["images_without_boxes"] = getattr(source, "without_boxes", 0)
     else:

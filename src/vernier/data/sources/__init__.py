@@ -82,7 +82,8 @@ def _open_folder(root: Path, split: str, val_share: float) -> Source:
         if (root / name).is_dir():
             return FolderSource(root / name)
     has_splits = any((root / name).is_dir() for names in SPLIT_FOLDERS.values() for name in names)
-    if not has_splits and has_class_folders(root):
+    of_detector = ("images", "JPEGImages", "data") if has_boxes(root) else ()
+    if not has_splits and has_class_folders(root, apart_from=of_detector):
         return divided(root, split, val_share)
     if not has_splits and has_boxes(root):
         raise ConfigError(

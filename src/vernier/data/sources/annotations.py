@@ -5,7 +5,9 @@ All become `Annotations`: boxes as left, top, right, bottom in pixels, and class
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -45,22 +47,22 @@ def find_annotations(root: Path, split: str) -> Annotations | None:
     return None
 
 
-def find_undivided(root: Path) -> Annotations | None:
-    """Those of a set without splits: one json, one folder of xml files, or images/ and labels/ side by side."""
+def find_undivided(root: Path) -> Callable[[], Annotations] | None:
+    """What reads a set without splits: one json, one folder of xml files, or images/ and labels/ side by side."""
     for folder in (root, root / "annotations"):
         for name in _COCO_ALONE:
             if (folder / name).is_file():
-                return read_coco(folder / name, [root / "images", root / "data", root])
+                return partial(read_coco, folder / name, [root / "images", root / "data", root])
     if (xml := _voc_xml(root)) is not None:
-        names = sorted(p.stem for p in xml.glob("*.xml"))
-        return read_voc(VocFolder(xml, _voc_images(root)), names, list(xml.glob("*.xml")))
+        every = sorted(xml.glob("*.xml"))
+        return partial(read_voc, VocFolder(xml, _voc_images(root)), [p.stem for p in every], every)
     images, labels = root / "images", root / "labels"
     if images.is_dir() and labels.is_dir() and any(p.is_file() for p in images.iterdir()):
-        return read_yolo(root, images, labels)
+        return partial(read_yolo, root, images, labels)
     return None
 
 
-def has_annotations(root: Path) -> bool:
+def has_splits(root: Path) -> bool:
     """Whether a folder looks like a detection set with splits."""
     return any(find(root, split) for find in (_find_coco, _find_voc, _find_yolo) for split in SPLITS)
 

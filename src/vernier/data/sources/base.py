@@ -84,6 +84,10 @@ class Boxes:
     areas: npt.NDArray[np.float64]
     """In pixels; of the object's outline where the annotation knows it, otherwise of the box."""
 
+    @staticmethod
+    def none() -> "Boxes":
+        return Boxes(np.zeros((0, 4)), np.zeros(0, np.int64), np.zeros(0, np.bool_), np.zeros(0))
+
 
 class BoxSource(Source):
     """A source whose images have boxes. Classes are numbered from 0, without a background class."""

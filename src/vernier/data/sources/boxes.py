@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from vernier.data.sources.annotated import AnnotatedSource, divided
-from vernier.data.sources.annotations import SPLITS, Annotations, find_annotations, find_undivided, has_annotations
+from vernier.data.sources.annotations import SPLITS, Annotations, find_annotations, find_undivided, has_splits
 from vernier.data.sources.base import VAL_SHARE, BoxSource, data_home
 from vernier.data.sources.folder import has_class_folders
 from vernier.data.sources.synthetic import SyntheticBoxSource
@@ -71,10 +71,10 @@ def _open_folder(root: Path, split: str, val_share: float) -> BoxSource:
         if boxed.has_boxes:
             return boxed
         raise ConfigError(f"{root}: the TFRecord files have no boxes (image/object/bbox/...); a detector needs them.")
-    if not has_annotations(root) and (found := find_undivided(root)) is not None:
+    if not has_splits(root) and (read := find_undivided(root)) is not None:
         if split == "test":
             raise ConfigError(f"{root} is not divided into splits: it has no test split. Use train or val.")
-        return _source(_part(found, split, val_share), split)
+        return _source(_part(read(), split, val_share), split)
     raise ConfigError(_why_not(root, split))
 
 
@@ -91,7 +91,7 @@ def _part(found: Annotations, split: str, val_share: float) -> Annotations:
 
 def _why_not(root: Path, split: str) -> str:
     inside = ", ".join(sorted(p.name for p in root.iterdir())[:6]) or "nothing"
-    if has_annotations(root):
+    if has_splits(root):
         alone = " To train without validation: --train-only." if split == "val" else ""
         return f"{root} is a detection set, but it has no {split} split. It holds: {inside}.{alone}"
     images = [p for p in (root / "images", root / "JPEGImages", root / split / "images") if p.is_dir()]
@@ -107,4 +107,4 @@ def _why_not(root: Path, split: str) -> str:
 
 def has_boxes(root: Path) -> bool:
     """Whether a folder looks like a detection set."""
-    return has_annotations(root) or (root / "annotations").is_dir() or (root / "Annotations").is_dir()
+    return root.is_dir() and (has_splits(root) or find_undivided(root) is not None)

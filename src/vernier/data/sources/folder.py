@@ -58,9 +58,10 @@ class FolderSource(EncodedSource):
         return fingerprint_of(self._names.joined, self.all_labels().tobytes(), fingerprint_classes(self.classes))
 
 
-def has_class_folders(root: Path) -> bool:
+def has_class_folders(root: Path, apart_from: tuple[str, ...] = ()) -> bool:
     """Whether some folder directly below holds an image."""
-    return any(next(_images_below(folder), None) is not None for folder in _class_folders(root))
+    folders = (folder for folder in _class_folders(root) if folder.name not in apart_from)
+    return any(next(_images_below(folder), None) is not None for folder in folders)
 
 
 def divided(root: Path, split: str, val_share: float) -> FolderSource:

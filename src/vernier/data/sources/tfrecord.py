@@ -312,7 +312,7 @@ class TFRecordSource(EncodedSource, BoxSource):
         rows = self._box[self._box_at[place] : self._box_at[place + 1]].astype(np.float64)
         rows = rows[(rows[:, 2] > rows[:, 0]) & (rows[:, 3] > rows[:, 1])]
         if not len(rows):
-            return Boxes(np.zeros((0, 4)), np.zeros(0, np.int64), np.zeros(0, np.bool_), np.zeros(0))
+            return Boxes.none()
         width, height = self.size(index) or size_of(self.read(index))
         ltrb = rows[:, :4] * np.array([width, height, width, height])
         classes = np.searchsorted(self._categories, rows[:, 4].astype(np.int64)).astype(np.int64)
