@@ -14,11 +14,19 @@ from vernier.data.loader import Loader
 from vernier.data.order import EvalOrder, TrainOrder
 from vernier.data.shard_order import ShardedTrainOrder
 from vernier.data.sources import ShardSource, Source
+from vernier.data.sources.base import BoxSource
 from vernier.data.sources.shards import shard_starts
 from vernier.data.transforms import Normalizer
 from vernier.devices import Device, resolve
 from vernier.engine.evaluate import Evaluator
-from vernier.engine.initial import describe_weights, freeze, load_backbone, load_weights, photographs_for_check
+from vernier.engine.initial import (
+    describe_weights,
+    freeze,
+    from_scratch,
+    load_backbone,
+    load_weights,
+    photographs_for_check,
+)  # fmt: skip
 from vernier.engine.scaling import LossScaler
 from vernier.engine.step import TrainStep
 from vernier.errors import ConfigError
@@ -51,7 +59,9 @@ class Job:
     """How images are read: recorded with the run."""
     evaluator: Evaluator | None
     notes: tuple[str, ...] = ()
-    """What a person should know before it starts: which weights were loaded, what is frozen."""
+    """What a person should know before it starts: which weights were loaded, what is frozen, what the data is like."""
+    warnings: tuple[str, ...] = ()
+    """What a person should think about before it goes on for hours."""
 
     def bad_images(self) -> list[BadImages]:
         """Those of training, and those of validation."""
@@ -101,7 +111,8 @@ def prepare(config: Config, *, fresh: bool = True) -> Job:
     return Job(
         config=config, task=task, derived=derived, device=device, threads=threads, train_source=train_source, val_source=val_source,
         model=model, optimizer=optimizer, average=average, step=step, order=order, loader=loader,
-        bad=reader.bad, loading=loading_facts(config, train_source, cache), notes=notes,
+        bad=reader.bad, loading=loading_facts(config, train_source, cache),
+        notes=(*notes, *source_notes(train_source)), warnings=from_scratch(config) if fresh else (),
         evaluator=None if val_source is None else build_evaluator(config, task, val_source, device),
     )  # fmt: skip
 
@@ -163,6 +174,11 @@ def model_for(config: Config, task: Task, source: Source, place: torch.device) -
             f"but the images have {source.channels} channel(s)."
         )
     return make_model(config, task.outputs(classes), source.channels, place)
+
+
+def source_notes(source: Source) -> tuple[str, ...]:
+    """What annotations have to say about themselves: boxes cut, images left out."""
+    return source.notes if isinstance(source, BoxSource) else ()
 
 
 def _initial(model: nn.Module, config: Config, source: Source, place: torch.device, fresh: bool) -> tuple[str, ...]:

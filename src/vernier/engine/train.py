@@ -348,6 +348,8 @@ def _announce(job: Job, run: RunDir, observers: Observers, resume: ResumePoint |
         classes=len(job.train_source.classes), global_batch=recipe.global_batch, workers=job.config.machine.workers, loading=job.loading,
         resumed_from=resume.checkpoint.step if resume else None, notes=list(job.notes), **asdict(derived),
     )  # fmt: skip
+    for message in job.warnings:
+        observers.emit("warning", step=resume.checkpoint.step if resume else 0, message=message)
 
 
 def _close(session: Training, status: Literal["finished", "stopped"], reference: Recipe | None) -> Outcome:

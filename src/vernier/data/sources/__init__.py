@@ -79,13 +79,13 @@ def _open_folder(root: Path, split: str, val_share: float) -> Source:
     if (root / "cifar-10-batches-bin").is_dir() or any(root.glob("*_batch*.bin")):
         return open_cifar10(root, split)
     for name in SPLIT_FOLDERS[split]:
-        if (root / name).is_dir():
+        if (root / name).is_dir() and (has_class_folders(root / name) or not has_boxes(root)):
             return FolderSource(root / name)
     has_splits = any((root / name).is_dir() for names in SPLIT_FOLDERS.values() for name in names)
     of_detector = ("images", "JPEGImages", "data") if has_boxes(root) else ()
     if not has_splits and has_class_folders(root, apart_from=of_detector):
         return divided(root, split, val_share)
-    if not has_splits and has_boxes(root):
+    if has_boxes(root):
         raise ConfigError(
             f"{root} is a detection set (images with boxes); a classifier needs one class per image: {KNOWN_LAYOUTS}."
         )
