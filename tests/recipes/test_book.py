@@ -36,7 +36,7 @@ def test_no_curve_is_left_over() -> None:
 def test_a_docstring_gives_source_cost_and_the_command(name: str) -> None:
     text, recipe = recipes.notes(name), recipes.named(name)
     assert "Source: " in text
-    assert f"vernier train {name} " in text or name == recipes.DEFAULT
+    assert f"vernier train {name}" in text or name == recipes.DEFAULT
     assert recipe.source
     assert recipe.about
     assert recipe.model.name in names()
@@ -70,6 +70,31 @@ def test_peak_rates_and_steps_on_imagenet(name: str, lr: float, steps: int) -> N
     derived = derive(Config(recipe=recipes.named(name)), train_samples=recipes.IMAGENET_TRAIN)
     assert derived.lr == pytest.approx(lr)
     assert derived.steps_per_epoch == steps
+
+
+@pytest.mark.parametrize(
+    ("name", "lr", "steps"),
+    [
+        ("mlperf-ssd", 0.0025, 3664),
+        ("mlperf-ssd-1024", 0.08, 114),
+        ("habana-ssd-1", 0.012, 916),
+        ("habana-ssd-8", 0.096, 114),
+        ("nvidia-ssd-dgx1", 0.0876, 122),
+        ("nvidia-ssd300-r50", 0.0416, 229),
+    ],
+)
+def test_peak_rates_and_steps_of_detectors_on_coco(name: str, lr: float, steps: int) -> None:
+    derived = derive(Config(recipe=recipes.named(name)), train_samples=recipes.COCO_TRAIN)
+    assert derived.lr == pytest.approx(lr)
+    assert derived.steps_per_epoch == steps
+
+
+def test_the_two_lineages_of_ssd_differ_where_they_should() -> None:
+    torch_like, tf_like = recipes.named("mlperf-ssd"), recipes.named("habana-ssd-1")
+    assert (torch_like.augment.crop, torch_like.augment.jitter, torch_like.detect.match) == ("ssd", "mlperf", "above")
+    assert (tf_like.augment.crop, tf_like.augment.jitter, tf_like.detect.match) == ("ssd-tf", "tf", "at-least")
+    assert recipes.named("nvidia-ssd300-r50").optim.decay_rule == "norm-and-bias"
+    assert _rates("nvidia-ssd-dgx1", 0, 40) == pytest.approx([0.0, 0.0876])
 
 
 def _rates(name: str, *epochs: int) -> list[float]:

@@ -12,12 +12,13 @@ from typing import Any
 
 from vernier.config import Config, Recipe, load_file
 from vernier.errors import ConfigError, did_you_mean
+from vernier.models import info
 from vernier.recipes import detection, embedded, habana, modern, nvidia, study
 
 DEFAULT = "shapes-quick"
 
 SOURCES: dict[str, tuple[Callable[[], Recipe], ...]] = {
-    "Small sets": (embedded.shapes_quick, embedded.fashion_mnist, embedded.cifar10),
+    "Small sets": embedded.RECIPES,
     "NVIDIA": nvidia.RECIPES,
     "Habana": habana.RECIPES,
     "The variability study": study.RECIPES,
@@ -53,12 +54,15 @@ def reference(recipe: Recipe) -> Recipe | None:
     return named(recipe.name) if recipe.name in BUILT_IN else None
 
 
-IMAGENET_TRAIN = 1_281_167
+IMAGENET_TRAIN, COCO_TRAIN = 1_281_167, 117_266
 _TRAIN_IMAGES = {"shapes": 8_000, "fashion-mnist": 60_000, "cifar10": 50_000}
+_TRAIN_BOXED = {"shapes": 4_000, "bccd": 205}
 
 
 def train_images(recipe: Recipe) -> int:
-    """How many images the recipe was written for: ImageNet's, unless it names a set of its own."""
+    """How many images the recipe was written for: ImageNet's or COCO's with boxes, unless it names a set of its own."""
+    if info(recipe.model.name).ssd is not None:
+        return _TRAIN_BOXED.get(recipe.data.source, COCO_TRAIN)
     return _TRAIN_IMAGES.get(recipe.data.source, IMAGENET_TRAIN)
 
 
@@ -89,11 +93,12 @@ def published_text(recipe: Recipe) -> str:
 
 
 def smoke(config: Config) -> Config:
-    """The same recipe made small enough to try anywhere: two steps of eight rendered 64-pixel images, one evaluation.
+    """The same recipe made small enough to try anywhere: two steps of eight rendered images, one evaluation.
 
     Everything that can go wrong with a recipe's settings goes wrong here; what it learns means nothing.
     """
-    recipe, px = config.recipe, 64
+    recipe = config.recipe
+    px = 64 if info(recipe.model.name).ssd is None else 96
     short_side = round(px * recipe.data.eval_short_side_px / recipe.data.eval_px)
     small = replace(
         recipe,

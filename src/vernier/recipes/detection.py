@@ -5,7 +5,7 @@ training images that have boxes. The TensorFlow lineage (Habana, Google) differs
 jitter, and in that an overlap of exactly 0.5 matches; both decay every weight, which NVIDIA's ResNet-50 variant does not.
 """
 
-from vernier.config import Augment, Data, Detect, Ema, Eval, Model, Optim, Published, Recipe, Schedule
+from vernier.config import Augment, Data, Detect, Eval, Model, Optim, Published, Recipe, Schedule
 
 _LOGS = "MLPerf training v0.6 logs"
 _HABANA = "Habana Model-References TensorFlow, 1.5.0"
@@ -157,27 +157,6 @@ def nvidia_ssd300_r50() -> Recipe:
     )  # fmt: skip
 
 
-def ssd_shapes_quick() -> Recipe:
-    """The embedded detector: ten rendered shapes, one to five an image, a few minutes on two cores.
-
-    Source: Vernier's own data, made on the spot.
-    Command: vernier train ssd-shapes-quick
-    """
-    return Recipe(
-        name="ssd-shapes-quick",
-        source="Vernier",
-        about="ten rendered shapes with boxes, 128 px, a few minutes on two cores",
-        global_batch=32,
-        model=Model(name="ssd-small", width=32),
-        data=Data(source="shapes", image_px=128, eval_px=128, eval_short_side_px=128),
-        augment=Augment(crop="none"),
-        optim=Optim(lr=0.05, lr_batch=32, nesterov=True, weight_decay=5e-4),
-        schedule=Schedule(kind="cosine", epochs=10.0, warmup_epochs=1.0),
-        ema=Ema(decay=0.99),
-        eval=Eval(every_epochs=5.0),
-    )
-
-
 RECIPES = (
-    ssd_shapes_quick, mlperf_ssd, mlperf_ssd_1024, habana_ssd_1, habana_ssd_8, google_ssd_tpu32, nvidia_ssd_dgx1, nvidia_ssd300_r50
+    mlperf_ssd, mlperf_ssd_1024, habana_ssd_1, habana_ssd_8, google_ssd_tpu32, nvidia_ssd_dgx1, nvidia_ssd300_r50
 )  # fmt: skip
