@@ -50,7 +50,7 @@ def test_coding_by_hand() -> None:
     assert boxes.encode(grown, anchor)[0].tolist() == pytest.approx([0.0, 0.0, 5.0, 0.0], abs=1e-5)
 
 
-@settings(deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(seeds)
 def test_decoding_undoes_encoding(seed: int) -> None:
     dice = torch.Generator().manual_seed(seed)
@@ -88,7 +88,7 @@ def slow_match(
     return box, [int(classes[owner[a]]) if a in owner else 0 for a in range(len(anchors))]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(seeds, st.booleans(), st.sampled_from([0, 4]))
 def test_matching_is_the_slow_rule(seed: int, at_least: bool, grid: int) -> None:
     dice = torch.Generator().manual_seed(seed)
@@ -154,13 +154,14 @@ def test_empty_images_and_boxes_without_area_are_background() -> None:
 def slow_nms(ltrb: Tensor, scores: Tensor, threshold: float) -> list[int]:
     """Greedy, one box at a time."""
     kept: list[int] = []
-    for i in sorted(range(len(scores)), key=lambda i: (-float(scores[i]), i)):
-        if all(float(boxes.iou(ltrb[i][None], ltrb[k][None])) < threshold for k in kept):
+    overlaps, values = boxes.iou(ltrb, ltrb).tolist(), scores.tolist()
+    for i in sorted(range(len(values)), key=lambda i: (-values[i], i)):
+        if all(overlaps[k][i] < threshold for k in kept):
             kept.append(i)
     return kept
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(seeds, st.integers(0, 40), st.integers(1, 4), st.sampled_from([0.3, 0.5, 0.75]), st.sampled_from([0, 3]))
 def test_suppression_is_the_slow_greedy(seed: int, count: int, groups: int, threshold: float, grid: int) -> None:
     dice = torch.Generator().manual_seed(seed)
@@ -183,18 +184,17 @@ def test_suppression_goes_down_a_long_chain() -> None:
     assert kept.tolist() == [True, False] * 30
 
 
-def test_large_groups_are_worked_in_several_chunks() -> None:
+def test_groups_of_many_rounds() -> None:
     dice = torch.Generator().manual_seed(5)
-    ltrb, scores = random_boxes(dice, 1500), torch.rand(1500, generator=dice)
-    group = torch.randint(0, 6, (1500,), generator=dice) ** 2
-    assert (group == 0).sum() ** 2 * 6 > boxes._PAIRS_AT_ONCE
-    kept = boxes.nms(ltrb, scores, group, 0.5)
-    alone = torch.zeros_like(kept)
-    for g in group.unique():
-        rows = (group == g).nonzero().flatten()
-        alone[rows] = boxes.nms(ltrb[rows], scores[rows], torch.zeros_like(rows), 0.5)
-    assert torch.equal(kept, alone)
-    assert 0 < kept.sum() < 1500
+    group = torch.randint(0, 3, (600,), generator=dice) ** 2
+    ltrb, scores = random_boxes(dice, 600), torch.rand(600, generator=dice)
+    assert (group == 4).sum() > 4 * boxes._ROUND
+    for threshold in (0.5, 0.95):
+        kept = boxes.nms(ltrb, scores, group, threshold)
+        for g in (0, 1, 4):
+            rows = (group == g).nonzero().flatten()
+            wanted = rows[slow_nms(ltrb[rows], scores[rows], threshold)].tolist()
+            assert sorted(wanted) == (kept & (group == g)).nonzero().flatten().tolist()
 
 
 # ---- a whole image --------------------------------------------------------------------------------------------------

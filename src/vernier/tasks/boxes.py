@@ -15,8 +15,8 @@ from torch import Tensor
 from vernier.config import Detect
 
 CENTRE_VARIANCE, SIZE_VARIANCE = 0.1, 0.2
-_PAIRS_AT_ONCE = 2**17  # overlaps worked out together: so many stay in a core's cache
-_FIRST_LOOK = 4  # times the boxes wanted are looked at first, and then so many times more
+_ROUND = 32  # boxes of a group that settle at once which of them are kept
+_FIRST_LOOK = 4  # times the boxes wanted are looked at before all are
 _BINS = 4096  # of scores, to find the best without sorting
 
 
@@ -121,14 +121,13 @@ def detect(offsets: Tensor, logits: Tensor, anchors: Tensor, settings: Detect) -
     above[:, 0] = False
     place = above.flatten().nonzero().flatten()  # by image, class and default box
     found, image = scores.flatten()[place], place // scores[0].numel()
-    look, images = settings.most * _FIRST_LOOK, len(logits)
-    while True:
-        # Worse boxes cannot change what becomes of better ones: more are looked at only for want of kept ones.
-        best, left_out = _best(found, image, images, look)
-        kept = _suppress(place[best], found[best], offsets, anchors, settings, scores.shape[1])
-        if not bool((left_out & (kept.image.bincount(minlength=images) < settings.most)).any()):
-            return _padded(kept, images, settings.most)
-        look *= _FIRST_LOOK
+    # Worse boxes cannot change what becomes of better ones: all are looked at only for want of kept ones.
+    images = len(logits)
+    best, left_out = _best(found, image, images, settings.most * _FIRST_LOOK)
+    kept = _suppress(place[best], found[best], offsets, anchors, settings, scores.shape[1])
+    if bool((left_out & (kept.image.bincount(minlength=images) < settings.most)).any()):
+        kept = _suppress(place, found, offsets, anchors, settings, scores.shape[1])
+    return _padded(kept, images, settings.most)
 
 
 @dataclass(frozen=True)
@@ -165,30 +164,35 @@ def nms(ltrb: Tensor, scores: Tensor, groups: Tensor, threshold: float) -> Tenso
     """Greedy non-maximum suppression in every group at once: which of [C] boxes are kept, as bool [C].
 
     Best first, the first of equals first, a box is kept if its overlap with every kept one is below the threshold. Scores
-    are not negative. Exactly the greedy result: a box's fate is final once those of all better ones are, so repeating
-    "kept unless a kept one suppresses me" for all boxes together ends, and can only end, there.
+    are not negative. In rounds: the best 32 left in each group settle it among themselves, and those they keep suppress
+    what they overlap of the rest.
     """
     kept = torch.zeros_like(groups, dtype=torch.bool)
-    if len(groups) == 0:
-        return kept
-    order, rank = _ranked(groups, scores)
-    starts = (rank == 0).nonzero().flatten()
-    sizes = torch.diff(starts, append=starts.new_tensor([len(order)]))
-    sizes, largest_first = sizes.sort(descending=True)
-    starts, longest, done = starts[largest_first], sizes.tolist(), 0
-    while done < len(longest):  # groups of about one size together, as many as fit the cache
-        length = longest[done]
-        chunk = slice(done, done + max(1, _PAIRS_AT_ONCE // length**2))
-        place = torch.arange(length, device=order.device)
-        inside = place < sizes[chunk, None]
-        rows = order[(starts[chunk, None] + place).clamp_(max=len(order) - 1)]
-        kept[rows[inside]] = _greedy(ltrb[rows], inside, threshold)[inside]
-        done = chunk.stop
+    left, rank = _ranked(groups, scores)
+    while len(left):
+        begins = rank == 0
+        group = begins.cumsum(0) - 1  # from 0 on, without gaps
+        size = group.bincount()
+        inside = torch.arange(_ROUND, device=left.device) < size[:, None]
+        first = begins.nonzero() + torch.arange(_ROUND, device=left.device)
+        rows = left[first.clamp_(max=len(left) - 1)]
+        winners = _greedy(ltrb[rows], inside, threshold)
+        kept[rows[winners]] = True
+        later = rank >= _ROUND
+        left, group = left[later], group[later]
+        hidden = (iou(ltrb[left, None], ltrb[rows][group])[:, 0] >= threshold) & winners[group]
+        unhidden = ~hidden.any(1)
+        left, group = left[unhidden], group[unhidden]
+        rank = _places(group)
     return kept
 
 
 def _greedy(ltrb: Tensor, inside: Tensor, threshold: float) -> Tensor:
-    """Which of [G, R] boxes, best first, are kept."""
+    """Which of [G, R] boxes, best first, are kept.
+
+    Exactly the greedy ones: a box's fate is final once those of all better ones are, so repeating "kept unless a kept one
+    suppresses me" for all boxes together ends, and can only end, there.
+    """
     overlapping = iou(ltrb, ltrb) >= threshold
     suppresses = overlapping.triu_(1).logical_and_(inside[:, :, None]).to(ltrb.dtype)
     kept = inside
@@ -207,11 +211,17 @@ def _ranked(groups: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
     """
     bits = scores.contiguous().view(torch.int32).long()
     groups, order = ((groups << 31) + (0x7FFFFFFF - bits)).sort(stable=True)
-    groups = groups >> 31
-    place = torch.arange(len(order), device=order.device)
+    return order, _places(groups >> 31)
+
+
+def _places(groups: Tensor) -> Tensor:
+    """The place of each in its group, where groups lie together."""
+    place = torch.arange(len(groups), device=groups.device)
+    if len(groups) == 0:
+        return place
     begins = torch.ones_like(groups, dtype=torch.bool)
     begins[1:] = groups[1:] != groups[:-1]
-    return order, place - torch.where(begins, place, 0).cummax(0).values if len(order) else place
+    return place - torch.where(begins, place, 0).cummax(0).values
 
 
 def _padded(kept: _Kept, images: int, most: int) -> Detections:
