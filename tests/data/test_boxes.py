@@ -214,21 +214,20 @@ def test_original_ids_and_areas_are_kept(tmp_path: Path) -> None:
 
 
 def test_boxes_outside_are_cut_dropped_and_counted(tmp_path: Path) -> None:
-    tree = _tree(4)
-    for a, box in zip(
-        tree["annotations"], [(30, 20, 30, 5), (50, 1, 5, 5), (-0.5, 0, 40.9, 30), (1, 1, 5, 5)], strict=True
-    ):
+    tree = _tree(5)
+    given = [(30, 20, 30, 5), (50, 1, 5, 5), (-0.5, 0, 40.9, 30), (1, 1, 5, 5), (1, 1, float("nan"), 5)]
+    for a, box in zip(tree["annotations"], given, strict=True):
         a["bbox"] = list(box)
-    _images(tmp_path / "images", 4)
+    _images(tmp_path / "images", 5)
     (tmp_path / "val.json").write_text(json.dumps(tree))
     source = open_boxes(str(tmp_path), "val")
-    assert [source.boxes(i).ltrb.tolist() for i in range(4)] == [
-        [[30, 20, 40, 25]], [], [[-0.5, 0, 40.4, 30]], [[1, 1, 6, 6]]
+    assert [source.boxes(i).ltrb.tolist() for i in range(5)] == [
+        [[30, 20, 40, 25]], [], [[-0.5, 0, 40.4, 30]], [[1, 1, 6, 6]], []
     ]  # fmt: skip
     assert source.boxes(0).areas.tolist() == [50], "its own area is no longer true"
     assert source.notes == (
         "2 box(es) reached out of their image and were cut at its edge",
-        "1 box(es) without area inside their image were left out",
+        "2 box(es) without area inside their image were left out",
     )
 
 

@@ -69,6 +69,8 @@ def choose_window(ltrb: Shares, width: int, height: int, rule: CropRule, at: int
     for first in range(0, PASSES if len(ltrb) else 0, passes):
         rows = uniform(at, index * PASSES + np.arange(first, first + passes), 1 + 4 * rule.trials)
         mode = (rows[:, 0] * MODES).astype(np.intp)
+        if mode[0] == 0:
+            break
         windows, usable = _windows(rows[:, 1:].reshape(passes, rule.trials, 4), width, height, rule)
         demanded = np.array((0.0, *rule.least_iou))[mode]
         good = usable & (mode > 0)[:, None] & _fits(windows, ltrb, demanded)

@@ -88,7 +88,7 @@ def prepare(config: Config, *, fresh: bool = True) -> Job:
         raise ConfigError(_class_mismatch(train_source.classes, val_source.classes))
     derived = derive(config, train_samples=len(train_source))
     model = model_for(config, task, train_source, place)
-    notes = _initial(model, config, val_source or train_source, place, fresh)
+    notes = (*train_source.notes, *_initial(model, config, val_source or train_source, place, fresh))
     optimizer = build_optimizer(model, recipe.optim, derived.lr, scaled=machine.precision == "fp16")
     average = WeightAverage(model, recipe.ema, derived.steps_per_epoch) if recipe.ema.decay > 0 else None
     normalize = Normalizer(recipe.data, place)

@@ -11,6 +11,7 @@ import math
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,8 +21,7 @@ from vernier.errors import ConfigError
 _SLACK_PX = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """One object: edges in pixels, class from 0, crowd, and its area in pixels where the annotation has one."""
 
     left: float
@@ -34,8 +34,7 @@ class Row:
 
     @property
     def has_area(self) -> bool:
-        edges = (self.left, self.top, self.right, self.bottom)
-        return all(math.isfinite(v) for v in edges) and self.right > self.left and self.bottom > self.top
+        return 0 < self.right - self.left < math.inf and 0 < self.bottom - self.top < math.inf
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class AnnotatedSource(EncodedSource, BoxSource):
         self.cut_boxes = sum(
             a is not b for s, t in zip(samples, inside, strict=True) for a, b in zip(s.rows, t.rows, strict=True)
         )
-        kept = [replace(s, rows=tuple(r for r in s.rows if r.has_area)) for s in inside]
+        kept = [_with_area(s) for s in inside]
         self.dropped_boxes = sum(len(s.rows) for s in samples) - sum(len(s.rows) for s in kept)
         self.without_boxes = sum(not s.rows for s in kept)
         chosen = [s for s in kept if s.rows] if training else kept
@@ -138,7 +137,15 @@ def _cut(sample: Annotated) -> Annotated:
         top, bottom = (min(max(v, 0.0), height) for v in (row.top, row.bottom))
         return Row(left, top, right, bottom, row.kind, row.crowd, None)
 
+    if all(r.left >= 0 and r.top >= 0 and r.right <= width and r.bottom <= height for r in sample.rows):
+        return sample
     return replace(sample, rows=tuple(cut(r) for r in sample.rows))
+
+
+def _with_area(sample: Annotated) -> Annotated:
+    if all(r.has_area for r in sample.rows):
+        return sample
+    return replace(sample, rows=tuple(r for r in sample.rows if r.has_area))
 
 
 def divided(samples: list[Annotated], split: str, val_share: float, where: str) -> list[Annotated]:

@@ -69,7 +69,7 @@ def has_splits(root: Path) -> bool:
 
 def _inside(folder: Path, name: str) -> Path:
     """A file named by an annotation, which must not lead out of its folder."""
-    if name.startswith("/") or ".." in Path(name).parts:
+    if name.startswith("/") or ".." in name.split("/"):
         raise ConfigError(f"An annotation names a file outside its folder: {name}.")
     return folder / name
 
@@ -123,7 +123,7 @@ def _coco_rows(file: Path, annotations: list[dict[str, Any]], number: dict[int, 
                 f"{file}: an annotation of image {a['image_id']} has the category {a['category_id']}, which is not among its "
                 f"{len(number)} categories. Add it to them, or remove the annotation."
             )
-        x, y, w, h = (float(v) for v in a["bbox"])
+        x, y, w, h = map(float, a["bbox"])
         area = None if a.get("area") is None else float(a["area"])
         rows.setdefault(a["image_id"], []).append(
             Row(x, y, x + w, y + h, number[a["category_id"]], bool(a.get("iscrowd", 0)), area)

@@ -31,6 +31,8 @@ class Source(ABC):
     classes: tuple[str, ...]
     labels: Labels
     channels: int = 3
+    notes: tuple[str, ...] = ()
+    """What a person should know about the set before it is used, in words."""
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -94,8 +96,6 @@ class BoxSource(Source):
 
     category_ids: tuple[int, ...]
     """The number that the annotations give to each class."""
-    notes: tuple[str, ...] = ()
-    """What a person should know about the annotations, in words."""
 
     @abstractmethod
     def boxes(self, index: int) -> Boxes: ...
