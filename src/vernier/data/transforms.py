@@ -14,7 +14,7 @@ import torch
 
 from vernier.config import Augment, Data
 from vernier.data.chance import key, uniform
-from vernier.data.decode import Croppable
+from vernier.data.decode import Croppable, JpegPicture
 
 Image = npt.NDArray[np.uint8]
 Row = npt.NDArray[np.float64]
@@ -102,13 +102,27 @@ class TrainTransform:
         size, mode, flipped = out.shape[0], self.data.interpolation, bool(row[-2] < self.augment.flip)
         if self.augment.crop == "random-resized":
             left, top, w, h = random_crop_box(image.shape[1], image.shape[0], self.augment, row)
-            resize_into(image[top : top + h, left : left + w], out, mode, flipped=flipped)
+            resize_into(self._cropped(image, left, top, w, h, size), out, mode, flipped=flipped)
         elif self.augment.crop == "pad":
             out[...] = _shifted(resize(image[:, :], size, size, mode), self.augment.pad_px, row)
             if flipped:
                 mirror(out)
         else:
             resize_into(image[:, :], out, mode, flipped=flipped)
+
+    def _cropped(self, image: Croppable, left: int, top: int, w: int, h: int, size: int) -> Image:
+        factor = reduction(w, h, size) if self.data.scaled_decode and isinstance(image, JpegPicture) else 1
+        if factor == 1:
+            crop: Image = image[top : top + h, left : left + w]
+            return crop
+        assert isinstance(image, JpegPicture)
+        top, bottom, left, right = ((2 * at + factor) // (2 * factor) for at in (top, top + h, left, left + w))
+        return image.reduced((slice(top, bottom), slice(left, right)), factor)
+
+
+def reduction(width: int, height: int, size: int) -> int:
+    """By how much the decoder may reduce a crop that becomes a square of `size`: 8, 4, 2, or 1 where it is too small."""
+    return next((f for f in (8, 4, 2) if min(width, height) >= f * size), 1)
 
 
 def _shifted(image: Image, pad: int, row: Row) -> Image:

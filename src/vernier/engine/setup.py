@@ -83,7 +83,8 @@ def prepare(config: Config, *, fresh: bool = True) -> Job:
     average = WeightAverage(model, recipe.ema, derived.steps_per_epoch) if recipe.ema.decay > 0 else None
     normalize = Normalizer(recipe.data, place)
     order = train_order(config, derived, train_source)
-    kept, cache = cached(train_source, machine.cache_share, derived.world)
+    # Decoded images that are kept have their full size: with scaled decoding they would be others than on first sight.
+    kept, cache = cached(train_source, 0 if recipe.data.scaled_decode else machine.cache_share, derived.world)
     reader = task.train_reader(train_source, kept, machine)
     loader = Loader(reader, batch=derived.process_batch, workers=machine.workers, prefetch=machine.prefetch)
     step = TrainStep(
@@ -130,6 +131,7 @@ def loading_facts(config: Config, source: Source, cache: dict[str, Any]) -> dict
         "backend": config.machine.backend,
         "source": type(source).__name__,
         "resize": "DALI antialiased linear" if dali else "torch antialiased bilinear, uint8",
+        "scaled_decode": config.recipe.data.scaled_decode,
         **({"cache": "off"} if dali else cache),
     }
 
