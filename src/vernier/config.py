@@ -71,7 +71,8 @@ class Data:
         0, "shards: mix the samples of this many at a time, for slow storage; 0: of all", low=0
     )
     scaled_decode: bool = option(
-        False, "baseline JPEGs, training: let the decoder halve crops of at least twice image_px; changes pixels a little"
+        False,
+        "baseline JPEGs, training: let the decoder halve crops of at least twice image_px; changes pixels a little",
     )
     max_bad_images: str = option(
         "0.1%", "unreadable images a set may have, as a number or a share, before the run stops"

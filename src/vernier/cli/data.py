@@ -98,6 +98,7 @@ def prepare(
         return _prepare_coco(sources, out, expect, json)
     if kind == "folder" and layout == "folders":
         raise ConfigError("SRC is a folder already. Say what to make of it: --format shards or --format raw.")
+    from vernier.data.pack import forget_progress
     from vernier.data.prepare import prepare_split
 
     opened = _imagenet(sources, val_labels, expect) if kind == "imagenet" else _opened(sources, val_share)
@@ -109,6 +110,7 @@ def prepare(
                 workers=workers or _cores(), progress=progress,
             )  # fmt: skip
         done.append(packed)
+    forget_progress(out)
     print_json([asdict(d) for d in done]) if json else sys.stdout.write("".join(_packed_line(d) for d in done))
     return EXIT_DONE
 
@@ -154,6 +156,8 @@ def _packed_line(done: "Packed") -> str:
     if done.source_bytes:
         line += f" in {done.shards} shard(s) from {done.source_bytes / 2**20:,.1f} MiB; {done.restart_indexed:,} restart-indexed, "
         line += f"{done.kept_as_they_are:,} kept as they are"
+    if done.continued_after:
+        line += f"; {done.continued_after:,} images were there already"
     for left_out in done.left_out:
         line += f"\n  left out: {left_out}"
     return line + "\n"
