@@ -248,7 +248,9 @@ class Machine:
     accumulation: int = option(1, "micro-steps per optimiser step", low=1)
     process_batch: int | None = option(None, "largest batch one process takes; accumulation follows from it", low=1)
     eval_batch: int = option(256, "images per evaluation step", low=1)
-    backend: Literal["native", "dali-cpu"] = option("native", "what decodes and resizes training images")
+    backend: Literal["native", "dali-cpu", "dali-gpu", "gaudi-media"] = option(
+        "native", "what decodes and resizes training images"
+    )
     workers: int = option(2, "loader threads per process", low=1, high=256)
     prefetch: int = option(3, "batches prepared ahead", low=1, high=64)
     cache_share: float = option(

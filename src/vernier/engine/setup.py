@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from vernier.config import Config, Derived, derive
+from vernier.data.backends import RESIZES
 from vernier.data.bad import BadImages
 from vernier.data.cache import cached
 from vernier.data.loader import Loader
@@ -126,13 +127,13 @@ def train_order(config: Config, derived: Derived, source: Source) -> TrainOrder:
 
 def loading_facts(config: Config, source: Source, cache: dict[str, Any]) -> dict[str, Any]:
     """The decoder and the resize kernel, which decide about pixels, and the cache, which does not."""
-    dali = config.machine.backend == "dali-cpu"
+    backend = config.machine.backend
     return {
-        "backend": config.machine.backend,
+        "backend": backend,
         "source": type(source).__name__,
-        "resize": "DALI antialiased linear" if dali else "torch antialiased bilinear, uint8",
+        "resize": RESIZES[backend].format(config.recipe.data.interpolation),
         "scaled_decode": config.recipe.data.scaled_decode,
-        **({"cache": "off"} if dali else cache),
+        **(cache if backend == "native" else {"cache": "off"}),
     }
 
 
