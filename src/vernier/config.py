@@ -70,6 +70,10 @@ class Data:
     shuffle_shards: int = option(
         0, "shards: mix the samples of this many at a time, for slow storage; 0: of all", low=0
     )
+    scaled_decode: bool = option(
+        False,
+        "baseline JPEGs, training: let the decoder halve crops of at least twice image_px; changes pixels a little",
+    )
     max_bad_images: str = option(
         "0.1%", "unreadable images a set may have, as a number or a share, before the run stops"
     )
@@ -244,7 +248,9 @@ class Machine:
     accumulation: int = option(1, "micro-steps per optimiser step", low=1)
     process_batch: int | None = option(None, "largest batch one process takes; accumulation follows from it", low=1)
     eval_batch: int = option(256, "images per evaluation step", low=1)
-    backend: Literal["native", "dali-cpu"] = option("native", "what decodes and resizes training images")
+    backend: Literal["native", "dali-cpu", "dali-gpu", "gaudi-media"] = option(
+        "native", "what decodes and resizes training images"
+    )
     workers: int = option(2, "loader threads per process", low=1, high=256)
     prefetch: int = option(3, "batches prepared ahead", low=1, high=64)
     cache_share: float = option(

@@ -13,7 +13,7 @@ from PIL import Image
 
 from vernier.data import decode as decode_module
 from vernier.data import jpeg
-from vernier.data.decode import BadImage, SegmentedJpeg, decode, picture
+from vernier.data.decode import BadImage, JpegPicture, SegmentedJpeg, decode, picture
 from vernier.data.jpeg import NotSliceable, find_segments, parse_header, restart_interval_for, with_restarts
 
 
@@ -46,6 +46,13 @@ def _jpeg(width: int, height: int, *, subsampling: int = 2, mode: str = "RGB", *
     return out.getvalue()
 
 
+def _halved_chroma(path: Path) -> bytes:
+    out = io.BytesIO()
+    with Image.open(path) as image:
+        image.save(out, "JPEG", quality=90, subsampling=2)
+    return out.getvalue()
+
+
 @st.composite
 def _crops(draw: st.DrawFn) -> tuple[int, int, int, int, int, int]:
     width, height = draw(st.integers(9, 330)), draw(st.integers(9, 200))
@@ -54,7 +61,7 @@ def _crops(draw: st.DrawFn) -> tuple[int, int, int, int, int, int]:
 
 
 @given(_crops(), st.sampled_from([0, 1, 2]), st.sampled_from(["RGB", "L"]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_a_trimmed_jpeg_gives_the_pixels_of_the_whole(
     crop: tuple[int, int, int, int, int, int], subsampling: int, mode: str
 ) -> None:
@@ -66,7 +73,7 @@ def test_a_trimmed_jpeg_gives_the_pixels_of_the_whole(
 
 @needs_jpegtran
 @given(_crops(), st.sampled_from([0, 1, 2]), st.sampled_from(["RGB", "L"]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_restart_segments_give_the_pixels_of_the_whole(
     crop: tuple[int, int, int, int, int, int], subsampling: int, mode: str
 ) -> None:
@@ -79,11 +86,40 @@ def test_restart_segments_give_the_pixels_of_the_whole(
 
 
 @needs_jpegtran
+@given(_crops(), st.sampled_from([0, 1, 2]), st.sampled_from([2, 4, 8]))
+@settings(max_examples=80, deadline=None)
+def test_a_reduced_window_is_that_of_pillows_draft_mode(
+    crop: tuple[int, int, int, int, int, int], subsampling: int, factor: int
+) -> None:
+    width, height, left, top, w, h = crop
+    encoded = _jpeg(width, height, subsampling=subsampling)
+    rewritten, segments = with_restarts(encoded, jpeg.find_jpegtran())
+    with Image.open(io.BytesIO(encoded)) as image:
+        image.draft("RGB", (width // factor, height // factor))
+        assert image.size == (-(-width // factor), -(-height // factor))
+        small = np.asarray(image)
+    window = slice(top // factor, -(-(top + h) // factor)), slice(left // factor, -(-(left + w) // factor))
+    for opened in (picture(encoded), SegmentedJpeg(_Bytes(rewritten), segments)):
+        assert isinstance(opened, JpegPicture)
+        assert np.array_equal(opened.reduced(window, factor), small[window])
+
+
+@needs_jpegtran
+@pytest.mark.parametrize(("subsampling", "reach"), [(0, 0), (2, 1)])
+def test_a_cut_takes_a_neighbour_only_where_its_pixels_mix_with_the_crops(subsampling: int, reach: int) -> None:
+    _, segments = with_restarts(_jpeg(640, 480, subsampling=subsampling), jpeg.find_jpegtran())
+    mcu = segments.mcu_height
+    inside, on_the_grid = segments.cut(0, 161, 64, 62), segments.cut(0, 160, 64, 64)
+    assert (inside.top, inside.height) == (160, 64)
+    assert (on_the_grid.top, on_the_grid.height) == (160 - reach * mcu, 64 + 2 * reach * mcu)
+
+
+@needs_jpegtran
 def test_real_photographs_are_cut_without_a_changed_pixel_and_half_is_read(real_data: Callable[[str], Path]) -> None:
     dice = np.random.default_rng(1)
     read = total = crops = 0
-    for path in sorted(real_data("coco").glob("*2017/*.jpg"))[::5]:
-        encoded = path.read_bytes()
+    for number, path in enumerate(sorted(real_data("coco").glob("*2017/*.jpg"))[::5]):
+        encoded = path.read_bytes() if number % 2 else _halved_chroma(path)
         rewritten, segments = with_restarts(encoded, jpeg.find_jpegtran())
         whole, file = decode(encoded), _Bytes(rewritten)
         for _ in range(6):
@@ -122,8 +158,8 @@ def test_what_cannot_be_rewritten_says_why() -> None:
         find_segments(_jpeg(64, 64))
 
 
-def test_intervals_divide_the_row_and_are_near_eight() -> None:
-    assert [restart_interval_for(n) for n in (80, 60, 40, 47, 3, 1, 54)] == [8, 10, 8, 47, 3, 1, 9]
+def test_intervals_divide_the_row_and_are_near_four() -> None:
+    assert [restart_interval_for(n) for n in (80, 60, 40, 47, 3, 1, 54)] == [4, 4, 4, 47, 3, 1, 3]
     assert all(n % restart_interval_for(n) == 0 for n in range(1, 300))
 
 

@@ -86,6 +86,7 @@ def test_a_wrong_count_or_label_file_fails(
     wrong = _prepare(vernier_here, ilsvrc, tmp_path / "o")
     assert wrong.code == 2
     assert "another order" in wrong.err
+    assert "devkit" in wrong.err
 
 
 def test_coco_zips(vernier_here: Callable[..., Done], tmp_path: Path) -> None:

@@ -1,3 +1,6 @@
+import io
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +10,7 @@ from PIL import Image
 
 from vernier.config import Augment, Data
 from vernier.data.chance import uniform
+from vernier.data.decode import decode, picture
 from vernier.data.transforms import (
     DRAWS,
     EvalTransform,
@@ -15,6 +19,7 @@ from vernier.data.transforms import (
     mirror,
     pad_crop_flip_many,
     random_crop_box,
+    reduction,
     resize,
     resize_into,
 )
@@ -108,3 +113,32 @@ def test_resizing_into_a_buffer_is_torchs_interpolate(channels: int) -> None:
         mirrored = out.copy()
         mirror(mirrored)
         assert np.array_equal(mirrored, out[:, ::-1])
+
+
+@given(st.integers(1, 400), st.integers(1, 400), st.integers(8, 256), st.integers(0, 1000))
+@settings(max_examples=200, deadline=None)
+def test_flipping_before_or_after_resizing_gives_the_same_pixels(height: int, width: int, size: int, seed: int) -> None:
+    image = np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    once, after = (np.empty((size, size, 3), np.uint8) for _ in range(2))
+    resize_into(image, once, flipped=True)
+    resize_into(image, after)
+    assert np.array_equal(once, after[:, ::-1])
+
+
+def test_the_decoder_reduces_only_crops_of_at_least_twice_the_size() -> None:
+    assert [reduction(w, h, 224) for w, h in ((447, 900), (448, 448), (895, 2000), (896, 896), (5000, 1792))] == [1, 2, 2, 4, 8]  # fmt: skip
+
+
+def test_scaled_decoding_changes_large_crops_a_little_and_small_ones_not_at_all(shapes: Path) -> None:
+    photograph = resize(decode(min((shapes / "train").rglob("*.jpg")).read_bytes()), 640, 480, "bicubic")
+    encoded = io.BytesIO()
+    Image.fromarray(photograph).save(encoded, "JPEG", quality=95)
+    row = np.full(DRAWS, 0.5)
+    out = np.empty((2, 2, 64, 64, 3), np.uint8)
+    for i, scaled in enumerate((False, True)):
+        for j, area in enumerate((0.5, 0.01)):
+            transform = TrainTransform(Data(scaled_decode=scaled), Augment(area=(area, area)))
+            transform(picture(encoded.getvalue()), row, out[i, j])
+    large, small = np.abs(out[0].astype(int) - out[1]).mean(axis=(1, 2, 3))
+    assert 0 < large < 3
+    assert small == 0

@@ -74,14 +74,15 @@ def prepare(
 ) -> int:
     """Write a data set in the form it is trained from: vernier data prepare KIND SRC... OUT
 
-    folder and tfrecord: one SRC that --data would accept. imagenet: the tars ILSVRC2012_img_train.tar and
-    ILSVRC2012_img_val.tar, read in place. coco: the zips of images and annotations, unpacked side by side.
+    folder and tfrecord: one SRC that --data would accept. imagenet: the tars ILSVRC2012_img_train.tar,
+    ILSVRC2012_img_val.tar and ILSVRC2012_devkit_t12.tar.gz, read in place. coco: the zips of images and annotations, unpacked side by side.
 
     Args:
         kind: What SRC is.
         paths: What to read, and last where to write.
         layout: folders; shards: tar files of which crops can be cut; raw: decoded, for repeated epochs on small sets.
-        val_labels: imagenet: a line per validation image in order of file name, its synset or the synset's position.
+        val_labels: imagenet, without the devkit among SRC: a line per validation image in order of file name, its synset
+            or the synset's position; or the devkit's ILSVRC2012_validation_ground_truth.txt with meta.mat beside it.
         short_side_px: raw: images are made smaller until their short side is this.
         shard_mb: shards: size of a file, MiB.
         restarts: shards: rewrite baseline JPEGs without loss so that a crop is decoded alone; needs jpegtran.
@@ -98,6 +99,7 @@ def prepare(
         return _prepare_coco(sources, out, expect, json)
     if kind == "folder" and layout == "folders":
         raise ConfigError("SRC is a folder already. Say what to make of it: --format shards or --format raw.")
+    from vernier.data.pack import forget_progress
     from vernier.data.prepare import prepare_split
 
     opened = _imagenet(sources, val_labels, expect) if kind == "imagenet" else _opened(sources, val_share)
@@ -109,6 +111,7 @@ def prepare(
                 workers=workers or _cores(), progress=progress,
             )  # fmt: skip
         done.append(packed)
+    forget_progress(out)
     print_json([asdict(d) for d in done]) if json else sys.stdout.write("".join(_packed_line(d) for d in done))
     return EXIT_DONE
 
@@ -130,14 +133,20 @@ def _imagenet(
     classes, train_count, val_count = expect or (IMAGENET_CLASSES, IMAGENET_SAMPLES["train"], IMAGENET_SAMPLES["val"])
     train = next((p for p in sources if "train" in p.name), None)
     val = next((p for p in sources if "val" in p.name), None)
+    devkit = next((str(p) for p in sources if "devkit" in p.name), None)
+    if unknown := [str(p) for p in sources if p not in (train, val) and str(p) != devkit]:
+        raise ConfigError(f"{', '.join(unknown)}: a name with 'train', 'val' or 'devkit' in it is expected.")
+    labels = val_labels or devkit
     if train is None:
         raise ConfigError("The training tar (a name with 'train' in it) is needed: its synsets are the classes.")
-    if val is not None and val_labels is None:
-        raise ConfigError("The validation tar has no labels in it. Give them: --val-labels FILE, a synset a line.")
+    if val is not None and labels is None:
+        raise ConfigError(
+            "The validation tar has no labels in it. Give ILSVRC2012_devkit_t12.tar.gz too, or --val-labels FILE, a synset a line."
+        )
     source = imagenet_train(train, classes, train_count)
     found: dict[str, EncodedSource] = {"train": source}
-    if val is not None and val_labels is not None:
-        found["val"] = imagenet_val(val, Path(val_labels), source.classes, val_count)
+    if val is not None and labels is not None:
+        found["val"] = imagenet_val(val, Path(labels), source.classes, val_count)
     return found
 
 
@@ -154,6 +163,8 @@ def _packed_line(done: "Packed") -> str:
     if done.source_bytes:
         line += f" in {done.shards} shard(s) from {done.source_bytes / 2**20:,.1f} MiB; {done.restart_indexed:,} restart-indexed, "
         line += f"{done.kept_as_they_are:,} kept as they are"
+    if done.continued_after:
+        line += f"; {done.continued_after:,} images were there already"
     for left_out in done.left_out:
         line += f"\n  left out: {left_out}"
     return line + "\n"

@@ -6,6 +6,7 @@ complete JPEG is decoded as libjpeg recovers from it, as Pillow does. `check` is
 """
 
 import io
+from abc import ABC, abstractmethod
 from typing import Any, Protocol
 
 import numpy as np
@@ -60,8 +61,11 @@ def _decode(encoded: bytes, *, strict: bool) -> Image:
         raise BadImage(str(error)) from None
 
 
-def _pixels(encoded: bytes | bytearray, *, strict: bool) -> Image:
-    rgb: Image = simplejpeg.decode_jpeg(encoded, "RGB", fastdct=False, fastupsample=False, strict=strict)
+def _pixels(encoded: bytes | bytearray, *, strict: bool, height: int = 0, width: int = 0) -> Image:
+    """With a size given, the smallest reduction (in eighths) that is not below it."""
+    rgb: Image = simplejpeg.decode_jpeg(
+        encoded, "RGB", fastdct=False, fastupsample=False, min_height=height, min_width=width, strict=strict
+    )
     return rgb
 
 
@@ -113,22 +117,42 @@ def picture(encoded: bytes) -> Croppable:
     return decode(encoded)
 
 
-class _TrimmedJpeg:
+class JpegPicture(ABC):
+    """A JPEG that is decoded when it is sliced, whole or reduced in size by the decoder itself."""
+
+    __slots__ = ("shape",)
+
+    shape: tuple[int, int, int]
+
+    def __getitem__(self, window: tuple[slice, slice]) -> Image:
+        return self.reduced(window, 1)
+
+    @abstractmethod
+    def reduced(self, window: tuple[slice, slice], factor: int) -> Image:
+        """A window of the image at 1/factor (2, 4 or 8) of its size, counted in pixels of the small image."""
+
+
+class _TrimmedJpeg(JpegPicture):
     """A baseline JPEG, decoded from the top to the end of the crop."""
 
-    __slots__ = ("_encoded", "_header", "shape")
+    __slots__ = ("_encoded", "_header")
 
     def __init__(self, encoded: bytes, header: Header) -> None:
         self._encoded, self._header = encoded, header
         self.shape = (header.height, header.width, 3)
 
-    def __getitem__(self, window: tuple[slice, slice]) -> Image:
+    def reduced(self, window: tuple[slice, slice], factor: int) -> Image:
         rows, columns = window
-        stream = trimmed(self._encoded, self._header, rows.stop)
+        stream, height = trimmed(self._encoded, self._header, min(rows.stop * factor, self._header.height))
         try:
-            return _pixels(stream, strict=False)[rows, columns]
+            return _pixels(stream, strict=False, **_reduced_size(height, self._header.width, factor))[rows, columns]
         except ValueError:
-            return decode(self._encoded)[rows, columns]
+            whole = decode(self._encoded)
+            return whole[rows.start * factor : rows.stop * factor, columns.start * factor : columns.stop * factor]
+
+
+def _reduced_size(height: int, width: int, factor: int) -> dict[str, int]:
+    return {} if factor == 1 else {"height": -(-height // factor), "width": -(-width // factor)}
 
 
 class ByteRanges(Protocol):
@@ -137,25 +161,27 @@ class ByteRanges(Protocol):
     def read_range(self, start: int, stop: int) -> bytes: ...
 
 
-class SegmentedJpeg:
+class SegmentedJpeg(JpegPicture):
     """A JPEG with known restart segments, of which only those that the crop touches are read and decoded."""
 
-    __slots__ = ("_file", "_segments", "shape")
+    __slots__ = ("_file", "_segments")
 
     def __init__(self, file: ByteRanges, segments: Segments) -> None:
         refuse_bomb(segments.width, segments.height)
         self._file, self._segments = file, segments
         self.shape = (segments.height, segments.width, 3)
 
-    def __getitem__(self, window: tuple[slice, slice]) -> Image:
+    def reduced(self, window: tuple[slice, slice], factor: int) -> Image:
         rows, columns = window
-        top, left = rows.start, columns.start
-        cut = self._segments.cut(left, top, columns.stop - left, rows.stop - top)
+        top, left = rows.start * factor, columns.start * factor
+        bottom, right = min(rows.stop * factor, self.shape[0]), min(columns.stop * factor, self.shape[1])
+        cut = self._segments.cut(left, top, right - left, bottom - top)
         try:
-            whole = _pixels(self._stream(cut), strict=True)
+            whole = _pixels(self._stream(cut), strict=True, **_reduced_size(cut.height, cut.width, factor))
         except ValueError as error:
             raise BadImage(str(error)) from None
-        return whole[top - cut.top : rows.stop - cut.top, left - cut.left : columns.stop - cut.left]
+        y, x = cut.top // factor, cut.left // factor
+        return whole[rows.start - y : rows.stop - y, columns.start - x : columns.stop - x]
 
     def _stream(self, cut: Cut) -> bytearray:
         header = self._file.read_range(0, self._segments.scan_at)

@@ -5,7 +5,8 @@ Owns no pixels: `decode` turns bytes into images. Two cuts leave every decoded p
 - `trimmed`: any baseline JPEG, as far down as the crop reaches (the entropy-coded data cannot be entered in the middle).
 - `Segments.cut`: a JPEG with restart markers at known places, only the segments that the crop touches.
 
-A margin of one MCU is kept where chroma is subsampled, because the decoder then looks at neighbouring samples.
+Where chroma is subsampled, the decoder mixes the outermost pixels of an MCU with its neighbour's: a cut reaches one pixel
+beyond the crop.
 """
 
 import shutil
@@ -20,8 +21,8 @@ from vernier.errors import ConfigError
 
 SOI, EOI = b"\xff\xd8", b"\xff\xd9"
 SEQUENTIAL = (0xC0, 0xC1)
-TARGET_INTERVAL = 8  # MCUs between restart markers: shorter ones cost bytes, longer ones make crops coarser
-SMALLEST_INTERVAL = 4
+TARGET_INTERVAL = 4  # MCUs between restart markers: shorter ones cost bytes, longer ones make crops coarser
+SMALLEST_INTERVAL = 3
 
 
 class NotSliceable(ValueError):
@@ -38,8 +39,7 @@ class Header:
     sequential: bool
     mcu_width: int
     mcu_height: int
-    margin_x: int
-    margin_y: int
+    reach_y: int
     frame_at: int
     restart_interval: int
     scan_at: int
@@ -99,22 +99,22 @@ def _header(
     across, down = (1, 1) if len(factors) == 1 else (max(h for h, _ in factors), max(v for _, v in factors))
     return Header(
         width=width, height=height, components=len(factors), sequential=marker in SEQUENTIAL and precision == 8,
-        mcu_width=8 * across, mcu_height=8 * down, margin_x=int(across > 1), margin_y=int(down > 1),
+        mcu_width=8 * across, mcu_height=8 * down, reach_y=int(down > 1),
         frame_at=at, restart_interval=interval, scan_at=scan_at, scan_components=scanned,
     )  # fmt: skip
 
 
-def trimmed(encoded: bytes, header: Header, bottom: int) -> bytes | bytearray:
-    """The same stream with a frame that ends a little below `bottom`; the decoder then stops there.
+def trimmed(encoded: bytes, header: Header, bottom: int) -> tuple[bytes | bytearray, int]:
+    """The same stream with a frame that ends a little below `bottom`, and its height; the decoder then stops there.
 
     The bytes that are left over make the decoder warn, so it must not be strict. Unchanged where it would not help.
     """
-    rows = -(-bottom // header.mcu_height) + header.margin_y
+    rows = -(-(bottom + header.reach_y) // header.mcu_height)
     if not header.sequential or rows >= header.mcu_rows:
-        return encoded
+        return encoded, header.height
     out = bytearray(encoded)
     struct.pack_into(">H", out, header.frame_at + 5, rows * header.mcu_height)
-    return out
+    return out, rows * header.mcu_height
 
 
 # ------------------------------------------------------------------------------------------------------ restart markers
@@ -153,13 +153,13 @@ class Segments:
     within: npt.NDArray[np.uint16]
 
     def cut(self, left: int, top: int, width: int, height: int) -> Cut:
-        """The segments that a crop touches, margins included."""
+        """The segments that a crop touches, or whose neighbours mix with its edges."""
         mcu_w, mcu_h, interval = self.mcu_width, self.mcu_height, self.interval
-        margin_x, margin_y = mcu_w > 8, mcu_h > 8
-        first = max(0, left // mcu_w - margin_x) // interval
-        past = min(self.within.shape[1] - 1, -(-(-(-(left + width) // mcu_w) + margin_x) // interval))
-        first_row = max(0, top // mcu_h - margin_y)
-        past_row = min(len(self.row_starts), -(-(top + height) // mcu_h) + margin_y)
+        reach_x, reach_y = int(mcu_w > 8), int(mcu_h > 8)
+        first = max(0, left - reach_x) // mcu_w // interval
+        past = min(self.within.shape[1] - 1, -(-(left + width + reach_x) // (mcu_w * interval)))
+        first_row = max(0, top - reach_y) // mcu_h
+        past_row = min(len(self.row_starts), -(-(top + height + reach_y) // mcu_h))
         starts = self.row_starts[first_row:past_row].astype(np.int64)
         within = self.within[first_row:past_row, first : past + 1].astype(np.int64)
         x, y = first * interval * mcu_w, first_row * mcu_h
@@ -232,7 +232,7 @@ def _segment_ends(encoded: bytes, scan_at: int, expected: int) -> npt.NDArray[np
 
 
 def restart_interval_for(mcus_per_row: int) -> int:
-    """The divisor of a row nearest to 8 in ratio, not below 4; the whole row where there is none."""
+    """The divisor of a row nearest to 4 in ratio, not below 3; the whole row where there is none."""
     divisors = [n for n in range(SMALLEST_INTERVAL, mcus_per_row + 1) if mcus_per_row % n == 0] or [mcus_per_row]
     return min(divisors, key=lambda n: (max(n / TARGET_INTERVAL, TARGET_INTERVAL / n), n))
 

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -65,6 +65,13 @@ class Reader(Protocol):
     def targets(self, indices: Indices, filled: list[Any]) -> Any:
         """The targets of a batch: its indices as `fill` left them, and what the calls of `fill` gave, in order."""
         ...
+
+
+@runtime_checkable
+class DeviceReader(Protocol):
+    """A reader whose images come to be on a device: it fills tensors there, a whole batch at a time."""
+
+    place: torch.device
 
 
 def class_numbers(source: Source, indices: Indices) -> torch.Tensor:
@@ -165,12 +172,22 @@ class EvalReader:
 
 
 class Loader:
-    """Runs a reader ahead of the consumer, `prefetch` batches deep. Memory: (prefetch + 2) batches, whatever the workers."""
+    """Runs a reader ahead of the consumer, `prefetch` batches deep. Memory: (prefetch + 2) batches, whatever the workers.
 
-    def __init__(self, reader: Reader, *, batch: int, workers: int, prefetch: int) -> None:
+    `pin`: in memory that a device reads by itself, behind the consumer's back; a buffer is not filled again before it has.
+    """
+
+    def __init__(self, reader: Reader, *, batch: int, workers: int, prefetch: int, pin: bool = False) -> None:
         self._reader, self._prefetch = reader, prefetch
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="vernier-loader")
-        self._buffers = [torch.empty((batch, *reader.shape), dtype=torch.uint8) for _ in range(prefetch + 2)]
+        place = reader.place if isinstance(reader, DeviceReader) else torch.device("cpu")
+        on_cpu = place.type == "cpu"
+        self._behind = pin or not on_cpu
+        self._buffers = [
+            torch.empty((batch, *reader.shape), dtype=torch.uint8, device=place, pin_memory=pin and on_cpu)
+            for _ in range(prefetch + 2)
+        ]
+        self._read: dict[int, Any] = {}
 
     def batches(self, requests: Iterable[tuple[int, Indices]]) -> Iterator[Batch]:
         """A batch for each (epoch, indices), in that order."""
@@ -180,7 +197,10 @@ class Loader:
         try:
             while True:
                 while len(waiting) <= self._prefetch and (request := next(source, None)) is not None:
-                    waiting.append(self._start(self._buffers[turn % len(self._buffers)], *request))
+                    buffer = self._buffers[turn % len(self._buffers)]
+                    if (read := self._read.pop(buffer.data_ptr(), None)) is not None:
+                        read.synchronize()
+                    waiting.append(self._start(buffer, *request))
                     turn += 1
                 if not waiting:
                     return
@@ -188,6 +208,8 @@ class Loader:
                 start = now_s()
                 targets = self._reader.targets(indices, [job.result() for job in jobs])
                 yield Batch(buffer.permute(0, 3, 1, 2), targets, now_s() - start)
+                if self._behind:
+                    self._read[buffer.data_ptr()] = torch.accelerator.current_stream().record_event()
         finally:
             unfinished = [job for _, _, jobs in waiting for job in jobs if not job.cancel()]
             wait(unfinished)  # the buffers are about to serve somebody else
@@ -197,9 +219,10 @@ class Loader:
     ) -> tuple[torch.Tensor, Indices, list[Future[Any]]]:
         shape = (len(indices), *self._reader.shape_at(epoch))
         target = buffer.view(-1)[: math.prod(shape)].view(shape)
-        pixels = target.numpy()
+        on_cpu = target.device.type == "cpu"
+        pixels: Any = target.numpy() if on_cpu else target
         indices = np.array(indices)  # the reader may change them
-        chunk = max(1, min(_CHUNK, -(-len(indices) // 2)))
+        chunk = max(1, min(_CHUNK, -(-len(indices) // 2)) if on_cpu else len(indices))
         jobs = [
             self._pool.submit(self._reader.fill, epoch, indices[at : at + chunk], pixels[at : at + chunk])
             for at in range(0, len(indices), chunk)

@@ -1,11 +1,12 @@
 """Writes a source as tar shards or as decoded images: `vernier data prepare ... --format shards|raw`.
 
-Everything is written under a hidden name and renamed when whole; the list of shards comes last. Reading it back is up to
-`sources.shards` and `sources.raw`.
+Everything is written under a hidden name and renamed when whole; the list of shards comes last. Until then a hidden file says
+which shards are whole, so that an interrupted run goes on behind them. Reading back is up to `sources.shards` and `sources.raw`.
 """
 
 import hashlib
 import io
+import itertools
 import json
 import os
 import tarfile
@@ -20,12 +21,12 @@ import numpy as np
 
 from vernier.data.chance import key, permuted
 from vernier.data.decode import BadImage
-from vernier.data.jpeg import SOI, NotSliceable, find_jpegtran, with_restarts
+from vernier.data.jpeg import SOI, TARGET_INTERVAL, NotSliceable, find_jpegtran, with_restarts
 from vernier.data.sources.base import EncodedSource, Names, Source
 from vernier.data.sources.raw import FORMAT as RAW_FORMAT
 from vernier.data.sources.raw import VERSION as RAW_VERSION
 from vernier.data.sources.shards import FORMAT, VERSION, TableWriter, manifest_name, write_table_beside
-from vernier.data.tables import Columns, write_table
+from vernier.data.tables import Columns, table_path, write_table
 from vernier.data.transforms import Image, resize
 from vernier.errors import ConfigError
 
@@ -46,6 +47,8 @@ class Packed:
     shards: int = 0
     restart_indexed: int = 0
     kept_as_they_are: int = 0
+    continued_after: int = 0
+    """Samples that an interrupted run had written."""
     left_out: list[str] = field(default_factory=list)
 
 
@@ -77,22 +80,62 @@ def pack_order(source: Source, split: str) -> list[int]:
 # -------------------------------------------------------------------------------------------------------------- shards
 
 
-class _ShardWriter:
-    """Shards of a split, one after the other."""
+class _Progress:
+    """Which shards of a split are whole, and of what they were made: kept until every split is written."""
 
-    def __init__(self, out: Path, split: str, shard_bytes: int) -> None:
-        self._out, self._split, self._limit = out, split, shard_bytes
-        self.entries: list[dict[str, Any]] = []
-        self._count = 0
+    def __init__(self, out: Path, split: str, made_of: dict[str, Any]) -> None:
+        self._out, self._split, self._made_of = out, split, made_of
+        self._path = out / f".{split}.shards.progress"
+
+    def entries(self) -> list[dict[str, Any]]:
+        """The shards that an earlier run has finished and that are still there. Raises ConfigError when it made something else."""
+        try:
+            found = json.loads(self._path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return []
+        if found["made_of"] != self._made_of:
+            _make_room(self._out, manifest_name(self._split))
+            raise ConfigError(
+                f"{self._out} holds the beginning of shards from another source or with other settings. "
+                f"Remove it or choose another folder."
+            )
+        return list(itertools.takewhile(self._is_whole, found["entries"]))
+
+    def _is_whole(self, entry: dict[str, Any]) -> bool:
+        path = self._out / entry["name"]
+        return path.is_file() and path.stat().st_size == entry["bytes"] and table_path(path).is_file()
+
+    def keep(self, entries: list[dict[str, Any]]) -> None:
+        _replace_text(self._path, json.dumps({"made_of": self._made_of, "entries": entries}))
+
+
+def forget_progress(out: Path) -> None:
+    """To be called when all splits of a set are whole: from then on they are what is there, not what could be continued."""
+    for path in out.glob(".*.shards.progress"):
+        path.unlink()
+
+
+class _ShardWriter:
+    """Shards of a split, one after the other, behind those that are there."""
+
+    def __init__(self, out: Path, split: str, shard_bytes: int, progress: _Progress) -> None:
+        self._out, self._split, self._limit, self._progress = out, split, shard_bytes, progress
+        self.entries = progress.entries()
         self._begin()
+
+    def total(self, what: str) -> int:
+        """Samples, bytes, source_bytes or restart_indexed of the whole shards."""
+        return sum(int(entry[what]) for entry in self.entries)
 
     def _begin(self) -> None:
         self._name = f"{self._split}-{len(self.entries):06d}.tar"
         self._temporary = self._out / f".{self._name}.writing"
         self._tar = tarfile.open(self._temporary, "w", format=tarfile.USTAR_FORMAT)  # noqa: SIM115 (closed in _end)
-        self._table, self._samples = TableWriter(), 0
+        self._table, self._count = TableWriter(), self.total("samples")
+        self._samples = self._source_bytes = self._restart_indexed = 0
 
-    def add(self, name: str, label: int, encoded: bytes) -> None:
+    def add(self, name: str, label: int, original: bytes, rewritten: bytes | None) -> None:
+        encoded = original if rewritten is None else rewritten
         if self._samples and self._tar.offset + len(encoded) > self._limit:
             self._end()
             self._begin()
@@ -103,6 +146,8 @@ class _ShardWriter:
         self._table.add(name, label, offset, encoded)
         self._samples += 1
         self._count += 1
+        self._source_bytes += len(original)
+        self._restart_indexed += rewritten is not None
 
     def _member(self, name: str, content: bytes) -> int:
         info = tarfile.TarInfo(name)
@@ -118,24 +163,43 @@ class _ShardWriter:
             digest = hashlib.file_digest(f, "sha256").hexdigest()
         self._temporary.replace(final)
         write_table_beside(final, self._table.columns())
-        size = final.stat().st_size
-        self.entries.append({"name": self._name, "samples": self._samples, "bytes": size, "sha256": digest})
+        self.entries.append({
+            "name": self._name, "samples": self._samples, "bytes": final.stat().st_size, "sha256": digest,
+            "source_bytes": self._source_bytes, "restart_indexed": self._restart_indexed,
+        })  # fmt: skip
+        self._progress.keep(self.entries)
 
-    def finish(self, classes: tuple[str, ...], facts: dict[str, Any]) -> None:
-        self._end()
-        tree = {"format": FORMAT, "version": VERSION, "classes": list(classes), **facts, "shards": self.entries}
+    def finish(self, classes: tuple[str, ...]) -> None:
+        if self._samples:
+            self._end()
+        else:  # everything was there already
+            self._tar.close()
+            self._temporary.unlink()
+        tree = {
+            "format": FORMAT, "version": VERSION, "classes": list(classes),
+            "samples": self.total("samples"), "restart_indexed": self.total("restart_indexed"), "shards": self.entries,
+        }  # fmt: skip
         _replace_text(self._out / manifest_name(self._split), json.dumps(tree, indent=1) + "\n")
 
 
 def pack_shards(
     source: EncodedSource, out: Path, split: str, *, shard_bytes: int, restarts: bool, workers: int, progress: Progress | None = None
 ) -> Packed:  # fmt: skip
-    """Write a split as shards; with `restarts`, baseline JPEGs are rewritten without loss so that crops can be cut out."""
+    """Write a split as shards; with `restarts`, baseline JPEGs are rewritten without loss so that crops can be cut out.
+
+    Goes on behind the whole shards that an interrupted run left, until `forget_progress`.
+    """
     jpegtran = find_jpegtran() if restarts else ""
-    _make_room(out, manifest_name(split))
-    done = Packed(split)
-    writer = _ShardWriter(out, split, shard_bytes)
-    order = pack_order(source, split)
+    made_of = {
+        "source": source.fingerprint(),
+        "shard_bytes": shard_bytes,
+        "interval": TARGET_INTERVAL if restarts else 0,
+    }
+    kept = _Progress(out, split, made_of)
+    if not kept.entries():
+        _make_room(out, manifest_name(split))
+    writer = _ShardWriter(out, split, shard_bytes, kept)
+    order, there = pack_order(source, split), writer.total("samples")
 
     def prepared(index: int) -> tuple[int, bytes, bytes | None]:
         encoded = source.read(index)
@@ -144,17 +208,16 @@ def pack_shards(
         except NotSliceable:
             return index, encoded, None
 
-    for index, original, rewritten in in_order(prepared, order, workers):
-        writer.add(source.name(index), int(source.labels[index]), original if rewritten is None else rewritten)
-        done.samples += 1
-        done.source_bytes += len(original)
-        done.restart_indexed += rewritten is not None
+    for seen, (index, original, rewritten) in enumerate(in_order(prepared, order[there:], workers), start=there + 1):
+        writer.add(source.name(index), int(source.labels[index]), original, rewritten)
         if progress:
-            progress(done.samples, len(order))
-    done.kept_as_they_are = done.samples - done.restart_indexed
-    writer.finish(source.classes, {"samples": done.samples, "restart_indexed": done.restart_indexed})
-    done.shards, done.bytes = len(writer.entries), sum(e["bytes"] for e in writer.entries)
-    return done
+            progress(seen, len(order))
+    writer.finish(source.classes)
+    samples, indexed = writer.total("samples"), writer.total("restart_indexed")
+    return Packed(
+        split, samples=samples, bytes=writer.total("bytes"), source_bytes=writer.total("source_bytes"), shards=len(writer.entries),
+        restart_indexed=indexed, kept_as_they_are=samples - indexed, continued_after=there,
+    )  # fmt: skip
 
 
 # ----------------------------------------------------------------------------------------------------------------- raw
@@ -207,7 +270,7 @@ def _finish_raw(
         "format": RAW_FORMAT, "version": RAW_VERSION, "classes": json.dumps(classes),
         "bytes": str(temporary.stat().st_size), "short_side_px": str(short_side_px),
     }  # fmt: skip
-    write_table(final.with_name(final.name + ".table"), columns, about)
+    write_table(table_path(final), columns, about)
     temporary.replace(final)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from vernier.data.devkit import validation_synsets
 from vernier.data.fetch import unpack
 from vernier.data.pack import Packed, Progress, pack_raw, pack_shards
 from vernier.data.sources import open_split
@@ -144,11 +145,14 @@ def imagenet_train(path: Path, classes: int = IMAGENET_CLASSES, samples: int = I
 def imagenet_val(
     path: Path, truth: Path, synsets: tuple[str, ...], samples: int = IMAGENET_SAMPLES["val"]
 ) -> TarImages:
-    """ILSVRC2012_img_val.tar with its ground truth: a line an image in order of file name, a synset or its position in sorted order."""
+    """ILSVRC2012_img_val.tar with its ground truth: the devkit's, or a line an image in order of file name.
+
+    Such a line is a synset or its position in sorted order.
+    """
     with _opened(path) as tar:
         members = sorted((m for m in tar if m.isfile()), key=lambda m: m.name)
     _check_count(path, "images", len(members), samples)
-    lines = [line.split()[-1] for line in truth.read_text().splitlines() if line.strip()]
+    lines = validation_synsets(truth) or _lines(truth)
     _check_count(truth, "labels", len(lines), len(members))
     number = {name: i for i, name in enumerate(synsets)}
     try:
@@ -160,10 +164,17 @@ def imagenet_val(
     if labels.min() < 0 or labels.max() >= len(synsets):
         raise ConfigError(
             f"{truth} has labels {labels.min()} to {labels.max()}; positions in the sorted synsets run from 0 to {len(synsets) - 1}. "
-            "The devkit's own numbers 1 to 1000 are in another order: use a file of synsets."
+            "The devkit's own numbers 1 to 1000 are in another order: give the devkit itself, ILSVRC2012_devkit_t12.tar.gz."
         )
     places = [(m.offset_data, m.size) for m in members]
     return TarImages(path, places, [Path(m.name).name for m in members], labels, synsets)
+
+
+def _lines(truth: Path) -> list[str]:
+    try:
+        return [line.split()[-1] for line in truth.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"Cannot read the labels in {truth}: {error}.") from None
 
 
 def _opened(path: Path) -> tarfile.TarFile:

@@ -5,6 +5,7 @@ Resizing is torch's antialiased uint8 kernel, which agrees with Pillow's.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,7 @@ import torch
 
 from vernier.config import Augment, Data
 from vernier.data.chance import key, uniform
-from vernier.data.decode import Croppable
+from vernier.data.decode import Croppable, JpegPicture
 
 Image = npt.NDArray[np.uint8]
 Row = npt.NDArray[np.float64]
@@ -36,33 +37,40 @@ def resize(image: Image, width: int, height: int, mode: str = "bilinear") -> Ima
     return out
 
 
-_KERNELS = {
-    "bilinear": torch.ops.aten._upsample_bilinear2d_aa.out,
-    "bicubic": torch.ops.aten._upsample_bicubic2d_aa.out,
+_KERNELS: dict[str, Callable[..., torch.Tensor]] = {
+    "bilinear": torch._C._nn._upsample_bilinear2d_aa,
+    "bicubic": torch._C._nn._upsample_bicubic2d_aa,
 }
 
 
-def resize_into(image: Image, out: Image, mode: str = "bilinear") -> None:
-    """`resize` to the size of `out`, which must be contiguous.
+def resize_into(image: Image, out: Image, mode: str = "bilinear", *, flipped: bool = False) -> None:
+    """`resize` to the size of `out`, which must be contiguous; `flipped` left to right, wherever there are fewer pixels.
 
     The kernel is that of `torch.nn.functional.interpolate`, called with its output given: otherwise it answers in
-    channels-first memory, and bringing that back costs as much as the resizing.
+    channels-first memory, and bringing that back costs as much as the resizing. Every call of torch hands the
+    interpreter's lock to another thread, which is why the views are numpy's.
     """
+    before = flipped and image.size <= out.size
     if image.shape == out.shape:
         out[...] = image
-        return
-    if not image.flags.writeable:  # torch warns about memory it could write to but must not
-        image = np.array(image)
-    _KERNELS[mode](
-        torch.from_numpy(image).permute(2, 0, 1)[None], list(out.shape[:2]), False, None, None,
-        out=torch.from_numpy(out).permute(2, 0, 1)[None],
-    )  # fmt: skip
+        before = False
+    else:
+        if not image.flags.writeable:  # torch warns about memory it could write to but must not
+            image = np.array(image)
+        pixels = torch.from_numpy(image.transpose(2, 0, 1)[None])
+        if before:
+            pixels = pixels.flip(3)
+        _KERNELS[mode](
+            pixels, out.shape[:2], False, None, None, out=torch.from_numpy(out.transpose(2, 0, 1)[None])
+        )  # fmt: skip
+    if flipped and not before:
+        mirror(out)
 
 
 def mirror(image: Image) -> None:
     """Flip left to right in place; ten times faster than numpy's reversed slice."""
-    pixels = torch.from_numpy(image)
-    pixels.copy_(pixels.flip(1))
+    pixels = torch.from_numpy(image.transpose(2, 0, 1)[None])  # torch's flip is fastest for four dimensions
+    pixels.copy_(pixels.flip(3))
 
 
 def random_crop_box(width: int, height: int, augment: Augment, row: Row) -> tuple[int, int, int, int]:
@@ -91,16 +99,30 @@ class TrainTransform:
     augment: Augment
 
     def __call__(self, image: Croppable, row: Row, out: Image) -> None:
-        size, mode = out.shape[0], self.data.interpolation
+        size, mode, flipped = out.shape[0], self.data.interpolation, bool(row[-2] < self.augment.flip)
         if self.augment.crop == "random-resized":
             left, top, w, h = random_crop_box(image.shape[1], image.shape[0], self.augment, row)
-            resize_into(image[top : top + h, left : left + w], out, mode)
+            resize_into(self._cropped(image, left, top, w, h, size), out, mode, flipped=flipped)
         elif self.augment.crop == "pad":
             out[...] = _shifted(resize(image[:, :], size, size, mode), self.augment.pad_px, row)
+            if flipped:
+                mirror(out)
         else:
-            resize_into(image[:, :], out, mode)
-        if row[-2] < self.augment.flip:
-            mirror(out)
+            resize_into(image[:, :], out, mode, flipped=flipped)
+
+    def _cropped(self, image: Croppable, left: int, top: int, w: int, h: int, size: int) -> Image:
+        factor = reduction(w, h, size) if self.data.scaled_decode and isinstance(image, JpegPicture) else 1
+        if factor == 1:
+            crop: Image = image[top : top + h, left : left + w]
+            return crop
+        assert isinstance(image, JpegPicture)
+        top, bottom, left, right = ((2 * at + factor) // (2 * factor) for at in (top, top + h, left, left + w))
+        return image.reduced((slice(top, bottom), slice(left, right)), factor)
+
+
+def reduction(width: int, height: int, size: int) -> int:
+    """By how much the decoder may reduce a crop that becomes a square of `size`: 8, 4, 2, or 1 where it is too small."""
+    return next((f for f in (8, 4, 2) if min(width, height) >= f * size), 1)
 
 
 def _shifted(image: Image, pad: int, row: Row) -> Image:

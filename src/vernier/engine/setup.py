@@ -8,13 +8,13 @@ import torch
 from torch import nn
 
 from vernier.config import Config, Derived, derive
+from vernier.data.backends import RESIZES
 from vernier.data.bad import BadImages
 from vernier.data.cache import cached
 from vernier.data.loader import Loader
 from vernier.data.order import EvalOrder, TrainOrder
 from vernier.data.shard_order import ShardedTrainOrder
 from vernier.data.sources import ShardSource, Source
-from vernier.data.sources.base import BoxSource
 from vernier.data.sources.shards import shard_starts
 from vernier.data.transforms import Normalizer
 from vernier.devices import Device, resolve
@@ -93,7 +93,8 @@ def prepare(config: Config, *, fresh: bool = True) -> Job:
     average = WeightAverage(model, recipe.ema, derived.steps_per_epoch) if recipe.ema.decay > 0 else None
     normalize = Normalizer(recipe.data, place)
     order = train_order(config, derived, train_source)
-    kept, cache = cached(train_source, machine.cache_share, derived.world)
+    # Decoded images that are kept have their full size: with scaled decoding they would be others than on first sight.
+    kept, cache = cached(train_source, 0 if recipe.data.scaled_decode else machine.cache_share, derived.world)
     reader = task.train_reader(train_source, kept, machine)
     loader = Loader(reader, batch=derived.process_batch, workers=machine.workers, prefetch=machine.prefetch)
     step = TrainStep(
@@ -112,7 +113,7 @@ def prepare(config: Config, *, fresh: bool = True) -> Job:
         config=config, task=task, derived=derived, device=device, threads=threads, train_source=train_source, val_source=val_source,
         model=model, optimizer=optimizer, average=average, step=step, order=order, loader=loader,
         bad=reader.bad, loading=loading_facts(config, train_source, cache),
-        notes=(*notes, *source_notes(train_source)), warnings=from_scratch(config) if fresh else (),
+        notes=notes, warnings=from_scratch(config) if fresh else (),
         evaluator=None if val_source is None else build_evaluator(config, task, val_source, device),
     )  # fmt: skip
 
@@ -136,12 +137,13 @@ def train_order(config: Config, derived: Derived, source: Source) -> TrainOrder:
 
 def loading_facts(config: Config, source: Source, cache: dict[str, Any]) -> dict[str, Any]:
     """The decoder and the resize kernel, which decide about pixels, and the cache, which does not."""
-    dali = config.machine.backend == "dali-cpu"
+    backend = config.machine.backend
     return {
-        "backend": config.machine.backend,
+        "backend": backend,
         "source": type(source).__name__,
-        "resize": "DALI antialiased linear" if dali else "torch antialiased bilinear, uint8",
-        **({"cache": "off"} if dali else cache),
+        "resize": RESIZES[backend].format(config.recipe.data.interpolation),
+        "scaled_decode": config.recipe.data.scaled_decode,
+        **(cache if backend == "native" else {"cache": "off"}),
     }
 
 
@@ -174,11 +176,6 @@ def model_for(config: Config, task: Task, source: Source, place: torch.device) -
             f"but the images have {source.channels} channel(s)."
         )
     return make_model(config, task.outputs(classes), source.channels, place)
-
-
-def source_notes(source: Source) -> tuple[str, ...]:
-    """What annotations have to say about themselves: boxes cut, images left out."""
-    return source.notes if isinstance(source, BoxSource) else ()
 
 
 def _initial(model: nn.Module, config: Config, source: Source, place: torch.device, fresh: bool) -> tuple[str, ...]:

@@ -10,9 +10,9 @@ import torch
 from torch.nn import functional as F
 
 from vernier.config import Augment, Loss, Machine, Recipe
+from vernier.data.backends import train_reader
 from vernier.data.chance import key
-from vernier.data.dali import DaliTrainReader
-from vernier.data.loader import EvalReader, TrainReader
+from vernier.data.loader import EvalReader
 from vernier.data.sources import Source, open_split
 from vernier.tasks.base import CountingReader, Forward, Moment
 
@@ -34,11 +34,7 @@ class Classify:
         return classes + self._recipe.model.unused_outputs
 
     def train_reader(self, source: Source, kept: Source, machine: Machine) -> CountingReader:
-        """DALI decodes for itself and has no use for decoded images that are kept."""
-        recipe = self._recipe
-        if machine.backend == "dali-cpu":
-            return DaliTrainReader(source, recipe.data, recipe.augment, recipe.seed)
-        return TrainReader(kept, recipe.data, recipe.augment, recipe.seed)
+        return train_reader(source, kept, self._recipe, machine)
 
     def eval_reader(self, source: Source) -> CountingReader:
         return EvalReader(source, self._recipe.data)

@@ -11,7 +11,7 @@ import numpy as np
 
 from vernier.data.decode import Croppable, Image
 from vernier.data.sources.base import Indices, Names, Source, fingerprint_classes, fingerprint_of
-from vernier.data.tables import read_table
+from vernier.data.tables import read_table, table_path
 from vernier.errors import ConfigError
 
 FORMAT = "vernier-raw"
@@ -26,7 +26,7 @@ class RawSource(Source):
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
-            columns, about = read_table(path.with_name(path.name + ".table"))
+            columns, about = read_table(table_path(path))
         except (OSError, ValueError, KeyError) as error:
             raise ConfigError(f"{path} has no readable table beside it: {error}. Prepare it again.") from None
         if about.get("format") != FORMAT or about.get("version") != VERSION:

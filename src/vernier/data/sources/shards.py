@@ -22,7 +22,7 @@ from vernier.data.decode import BadImage, Croppable, SegmentedJpeg, size_of
 from vernier.data.jpeg import NotSliceable, Segments, find_segments
 from vernier.data.sources.base import EncodedSource, Indices, Names, data_home, fingerprint_classes, fingerprint_of
 from vernier.data.sources.folder import IMAGE_SUFFIXES
-from vernier.data.tables import Columns, read_table, write_table
+from vernier.data.tables import Columns, kept_table, table_path, write_table
 from vernier.errors import ConfigError, RunFailed
 
 FORMAT = "vernier-shards"
@@ -222,35 +222,17 @@ class TableWriter:
         }  # fmt: skip
 
 
-def table_path(shard: Path) -> Path:
-    return shard.with_name(shard.name + ".table")
-
-
 def table_beside(shard: Path) -> Columns:
     """The table of a shard: beside it, in the cache, or made now from the tar itself."""
-    stat = shard.stat()
-    stamp = {"version": str(VERSION), "bytes": str(stat.st_size)}
-    away = data_home() / "tables" / (hashlib.sha256(os.fsencode(shard.resolve())).hexdigest()[:24] + ".table")
-    for path in (table_path(shard), away):
-        try:
-            columns, about = read_table(path)
-        except (OSError, ValueError, KeyError):
-            continue
-        if all(about.get(k) == v for k, v in stamp.items()):
-            return columns
-    columns = scan_tar(shard)
-    for path in (table_path(shard), away):
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_table(path, columns, stamp)
-            break
-        except OSError:
-            continue
-    return columns
+    return kept_table(shard, data_home() / "tables", _stamp(shard), lambda: (scan_tar(shard), {}))[0]
 
 
 def write_table_beside(shard: Path, columns: Columns) -> None:
-    write_table(table_path(shard), columns, {"version": str(VERSION), "bytes": str(shard.stat().st_size)})
+    write_table(table_path(shard), columns, _stamp(shard))
+
+
+def _stamp(shard: Path) -> dict[str, str]:
+    return {"version": str(VERSION), "bytes": str(shard.stat().st_size)}
 
 
 def scan_tar(path: Path) -> Columns:

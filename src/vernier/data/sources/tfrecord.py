@@ -5,7 +5,6 @@ opened every record is checked and a table of where the images are is kept besid
 image is one read. ImageNet's labels 1..1000 become 0..999, and the synsets become the names of the classes.
 """
 
-import hashlib
 import itertools
 import json
 import math
@@ -27,7 +26,7 @@ from vernier.data.sources.base import (
     fingerprint_classes,
     fingerprint_of,
 )
-from vernier.data.tables import Columns, read_table, write_table
+from vernier.data.tables import Columns, kept_table
 from vernier.errors import ConfigError
 
 VERSION = "2"
@@ -174,25 +173,7 @@ def _signed(value: int) -> int:
 def _table(path: Path) -> tuple[Columns, dict[str, str]]:
     """The table of a file, kept or made now."""
     stamp = {"version": VERSION, "bytes": str(path.stat().st_size), "modified": str(path.stat().st_mtime_ns)}
-    away = data_home() / "tables" / (hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:24] + ".table")
-    beside = path.with_name(path.name + ".table")
-    for place in (beside, away):
-        try:
-            columns, about = read_table(place)
-        except (OSError, ValueError, KeyError):
-            continue
-        if all(about.get(k) == v for k, v in stamp.items()):
-            return columns, about
-    columns, names = _scan(path)
-    about = {**stamp, "names": json.dumps(names)}
-    for place in (beside, away):
-        try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            write_table(place, columns, about)
-            break
-        except OSError:
-            continue
-    return columns, about
+    return kept_table(path, data_home() / "tables", stamp, lambda: _scan(path))
 
 
 def _scan(path: Path) -> tuple[Columns, dict[str, str]]:
@@ -217,7 +198,7 @@ def _scan(path: Path) -> tuple[Columns, dict[str, str]]:
         boxes += found
     values = np.array(rows, dtype=np.int64).reshape(-1, len(_COLUMNS))
     columns = {name: values[:, i].copy() for i, name in enumerate(_COLUMNS)}
-    return {**columns, "box": np.array(boxes, dtype=np.float32).reshape(-1, 7)}, names
+    return {**columns, "box": np.array(boxes, dtype=np.float32).reshape(-1, 7)}, {"names": json.dumps(names)}
 
 
 def _first(example: dict[str, Feature], name: str, default: Any) -> Any:
