@@ -239,11 +239,10 @@ def quantile_estimate(samples: Sequence[float] | Floats, q: float) -> Estimate:
     row = _row(samples)
     n, value = row.size, float(np.quantile(row, q))
     below = (row <= value).astype(np.float64)
-    independent = math.sqrt(q * (1 - q) / n)
-    error, freedom = independent, math.inf
+    error, freedom = math.sqrt(q * (1 - q) / n), math.inf
     if n >= FEWEST_CORRELATED and 0 < below.sum() < n:
         found = mean_intervals(below[None])
-        error, freedom = max(independent, float(found.error[0])), float(found.freedom[0])
+        error, freedom = float(found.error[0]), float(found.freedom[0])
     half = float(t_quantiles(LEVEL, freedom)) * error
     ranks = [math.floor((q - half) * n) - 1, math.ceil((q + half) * n)]
     ordered = np.sort(row)
