@@ -117,7 +117,7 @@ def called(
     return float(np.mean([v == "slower" if slower else v != "cannot tell" for v in said]))
 
 
-def simulate(traces: int, steps: int, seed: int) -> dict[str, object]:
+def simulate(traces: int, steps: int, seed: int) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
     return {
         "traces": traces,
@@ -141,14 +141,12 @@ def simulate(traces: int, steps: int, seed: int) -> dict[str, object]:
     }
 
 
-def failures(found: dict[str, object]) -> list[str]:
-    intervals, same, power = (found[k] for k in ("intervals", "same_called_different", "slowdown_found"))
-    assert isinstance(intervals, dict)
-    assert isinstance(same, dict)
-    assert isinstance(power, dict)
-    wrong = [
-        f"{k}: covers {v['covered']:.1%}" for k, v in intervals.items() if not COVER[0] <= v["covered"] <= COVER[1]
-    ]
+def failures(found: dict[str, Any]) -> list[str]:
+    intervals, medians, same, power = (
+        found[k] for k in ("intervals", "median_covered", "same_called_different", "slowdown_found")
+    )
+    covered = {k: v["covered"] for k, v in intervals.items()} | {f"median, {k}": v for k, v in medians.items()}
+    wrong = [f"{k}: covers {v:.1%}" for k, v in covered.items() if not COVER[0] <= v <= COVER[1]]
     wrong += [f"{k}: calls a difference in {v:.1%}" for k, v in same.items() if v > FALSE_CALLS]
     return wrong + [f"{k}: finds the slowdown in {v:.1%}" for k, v in power.items() if v < POWER]
 
