@@ -15,6 +15,7 @@ from tyro.conf import OmitArgPrefixes
 from vernier.cli.bench import bench
 from vernier.cli.book import doctor, models, recipes
 from vernier.cli.common import say
+from vernier.cli.compare import compare
 from vernier.cli.train import train
 from vernier.cli.use import evaluate, export
 from vernier.errors import EXIT_DONE, EXIT_FAILED, EXIT_USAGE, ConfigError, RunFailed
@@ -36,6 +37,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "recipes": recipes,
     "models": models,
     "bench": bench,
+    "compare": compare,
     "doctor": doctor,
 }
 GROUPS = {
