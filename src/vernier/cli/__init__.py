@@ -42,6 +42,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
 }
 GROUPS = {
     "data": "Make, prepare, verify, inspect or fetch data sets.",
+    "study": "Device variability: analyse, learn a baseline, check a machine, merge.",
 }
 """Commands with actions; the actions of `data` are the COMMANDS of vernier.cli.data."""
 
