@@ -16,6 +16,7 @@ from vernier.cli.bench import bench
 from vernier.cli.book import doctor, models, recipes
 from vernier.cli.common import say
 from vernier.cli.compare import compare
+from vernier.cli.convert import convert
 from vernier.cli.train import train
 from vernier.cli.use import evaluate, export
 from vernier.errors import EXIT_DONE, EXIT_FAILED, EXIT_USAGE, ConfigError, RunFailed
@@ -38,6 +39,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "models": models,
     "bench": bench,
     "compare": compare,
+    "convert": convert,
     "doctor": doctor,
 }
 GROUPS = {

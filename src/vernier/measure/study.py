@@ -108,7 +108,7 @@ def variance_split(groups: Sequence[Floats]) -> dict[str, Any]:
     distances = np.concatenate([g - np.median(g) for g in logs if g.size > 1])
     q1, q3 = np.percentile(distances, [25, 75])
     reach = 3 * float(q3 - q1) + max(abs(float(q1)), abs(float(q3)))
-    calm = [g[np.abs(g - np.median(g)) <= reach] for g in logs]
+    calm = [kept for g in logs if (kept := g[np.abs(g - np.median(g)) <= reach]).size]
     return {
         "unit": "standard deviation, % of the value",
         "all_runs": _split_with_intervals(logs),

@@ -60,8 +60,14 @@ def read_mllog(path: Path, text: str) -> Recorded:
     ]
     return Recorded(
         format="mllog", path=path, settings=settings, steps=tuple(_epochs(records, settings)), evals=tuple(evals),
-        total_s=total, reached=status == "success", notes=(*notes, "times are those of whole epochs"),
+        total_s=total, reached=status == "success", train_samples=_count(settings, "train_samples"),
+        eval_samples=_count(settings, "eval_samples"), notes=(*notes, "times are those of whole epochs"),
     )  # fmt: skip
+
+
+def _count(settings: dict[str, Any], key: str) -> int | None:
+    value = settings.get(key)
+    return int(value) if isinstance(value, int | float) else None
 
 
 def _meta(record: dict[str, Any]) -> dict[str, Any]:
@@ -156,6 +162,7 @@ def _blocks(log: _Log, run: Recorded) -> None:
         if epoch in scored:
             name = next((n for n in ("top1", "AP", "eval_accuracy") if n in scored[epoch].values), None)
             log.begin("eval", epoch_num=epoch + 1)
+            log.now_ms += 1000 * scored[epoch].seconds
             log.end("eval", epoch_num=epoch + 1)
             if name is not None:
                 log.point("eval_accuracy", scored[epoch].values[name] / _ONE.get(name, 1.0), epoch_num=epoch + 1)

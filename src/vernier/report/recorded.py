@@ -37,11 +37,15 @@ class EvalRecord:
 
     epoch: int
     values: dict[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recorded:
-    """One run; `notes` say what a reader should know. `reached` is whether it got to the accuracy it aimed for."""
+    """One run; `notes` say what a reader should know. `reached` is whether it got to the accuracy it aimed for.
+
+    `started` is an ISO time; `train_samples` and `eval_samples` are the sizes of the sets.
+    """
 
     format: str
     path: Path
@@ -53,6 +57,9 @@ class Recorded:
     round: int | None = None
     total_s: float | None = None
     reached: bool | None = None
+    started: str | None = None
+    train_samples: int | None = None
+    eval_samples: int | None = None
     notes: tuple[str, ...] = ()
 
     @property

@@ -87,6 +87,7 @@ def record_of_run(run: RunDir) -> Recorded:
     return Recorded(
         format="vernier", path=run.path, settings=config, environment=run.read_environment(), steps=tuple(steps),
         evals=tuple(_evals(events)), devices=int(start.get("world") or 1), reached=bool(summary.get("reached_target")),
+        started=start.get("time"), train_samples=start.get("train_samples"), eval_samples=start.get("val_samples"),
         total_s=(summary.get("spent_s") or {}).get("total"), notes=tuple(_run_notes(run, status["status"], len(steps))),
     )  # fmt: skip
 
@@ -134,7 +135,8 @@ def _evals(events: list[dict[str, Any]]) -> Iterator[EvalRecord]:
                 for k, v in event.items()
                 if k not in told and isinstance(v, int | float) and not isinstance(v, bool)
             }
-            yield EvalRecord(epoch=max(0, math.ceil(event["epoch"] - 1e-9) - 1), values=numbers)
+            epoch = max(0, math.ceil(event["epoch"] - 1e-9) - 1)
+            yield EvalRecord(epoch=epoch, values=numbers, seconds=float(event.get("seconds") or 0.0))
 
 
 # -------------------------------------------------------------------------------------------------------------- bench
