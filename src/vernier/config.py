@@ -487,16 +487,17 @@ def digest(value: Any) -> str:
 
 def differences(a: Any, b: Any) -> dict[str, tuple[Any, Any]]:
     """`a.b.c` -> (in a, in b) for every setting in which two configurations differ."""
+    return tree_differences(to_dict(a), to_dict(b))
 
-    def walk(x: Any, y: Any, path: str) -> dict[str, tuple[Any, Any]]:
-        if isinstance(x, dict) and isinstance(y, dict):
-            out: dict[str, tuple[Any, Any]] = {}
-            for key in [*x, *(k for k in y if k not in x)]:
-                out |= walk(x.get(key), y.get(key), f"{path}.{key}" if path else key)
-            return out
-        return {} if x == y else {path: (x, y)}
 
-    return walk(to_dict(a), to_dict(b), "")
+def tree_differences(a: Any, b: Any, path: str = "") -> dict[str, tuple[Any, Any]]:
+    """The same for plain values, as in the JSON files of a run."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        out: dict[str, tuple[Any, Any]] = {}
+        for key in [*a, *(k for k in b if k not in a)]:
+            out |= tree_differences(a.get(key), b.get(key), f"{path}.{key}" if path else key)
+        return out
+    return {} if a == b else {path: (a, b)}
 
 
 # ---------------------------------------------------------------------------------------- what follows from the settings

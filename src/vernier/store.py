@@ -121,6 +121,20 @@ def read_events(path: Path) -> list[dict[str, Any]]:
     return events
 
 
+def broken_lines(path: Path) -> int:
+    """Lines that are not JSON: a run that was killed leaves one, a damaged file more."""
+    if not path.exists():
+        return 0
+    count = 0
+    with path.open(encoding="utf-8", errors="replace") as f:
+        for line in f:
+            try:
+                json.loads(line)
+            except json.JSONDecodeError:
+                count += bool(line.strip())
+    return count
+
+
 class EventLog:
     """Appends one JSON object a line, flushed at once. The caller gives kind and fields; time and schema are added."""
 
@@ -203,6 +217,15 @@ class RunDir:
         write_atomically(folder / f"{name}.json", json.dumps(document, allow_nan=False) + "\n")
         return folder / f"{name}.json"
 
+    def read_environment(self) -> dict[str, Any]:
+        """What the run last happened on; empty where that was lost."""
+        try:
+            tree: dict[str, Any] = read_json(self.path / "environment.json")
+        except (OSError, ValueError):
+            return {}
+        tree.pop("schema", None)
+        return tree
+
     def write_status(self, status: str, **fields: Any) -> None:
         """Replace run.json: `running`, `finished`, `stopped` (by a signal), or `failed`."""
         write_json(self.path / "run.json", {"schema": SCHEMA, "status": status, "updated": utc_stamp(), **fields})
@@ -222,6 +245,9 @@ class RunDir:
 
     def read_events(self) -> list[dict[str, Any]]:
         return read_events(self.path / "events.jsonl")
+
+    def broken_event_lines(self) -> int:
+        return broken_lines(self.path / "events.jsonl")
 
     # -- one writer at a time
 

@@ -3,7 +3,8 @@
 import pytest
 
 from vernier.config import Config, Published, Recipe, override
-from vernier.measure.agreement import agreement, agreement_lines, prediction_interval, t_quantile
+from vernier.measure.agreement import agreement, agreement_lines, prediction_interval
+from vernier.measure.statistics import t_quantile
 
 
 @pytest.mark.parametrize(

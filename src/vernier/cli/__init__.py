@@ -15,6 +15,8 @@ from tyro.conf import OmitArgPrefixes
 from vernier.cli.bench import bench
 from vernier.cli.book import doctor, models, recipes
 from vernier.cli.common import say
+from vernier.cli.compare import compare
+from vernier.cli.convert import convert
 from vernier.cli.train import train
 from vernier.cli.use import evaluate, export, predict
 from vernier.errors import EXIT_DONE, EXIT_FAILED, EXIT_USAGE, ConfigError, RunFailed
@@ -37,10 +39,13 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "recipes": recipes,
     "models": models,
     "bench": bench,
+    "compare": compare,
+    "convert": convert,
     "doctor": doctor,
 }
 GROUPS = {
     "data": "Make, prepare, verify, inspect or fetch data sets.",
+    "study": "Device variability: analyse, learn a baseline, check a machine, merge.",
 }
 """Commands with actions; the actions of `data` are the COMMANDS of vernier.cli.data."""
 

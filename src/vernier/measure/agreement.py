@@ -8,36 +8,13 @@ import math
 from typing import Any
 
 from vernier.config import Config, Published, Recipe, differences
+from vernier.measure.statistics import LEVEL, t_quantile
 
-LEVEL = 0.95
 ASSUMED_RUNS = 3
 PERCENT = ("top1", "top5")
 """Figures in percent; COCO's are shares."""
 _NOT_LEARNING = ("name", "about", "source", "seed", "published", "data.source", "eval.every_epochs")
 _MIXED = ("bf16", "fp16")
-
-
-def t_two_sided(t: float, freedom: int) -> float:
-    """Probability that Student's t with a whole number of degrees of freedom lies within +-t: a finite, exact series."""
-    angle = math.atan(t / math.sqrt(freedom))
-    cosine, sine = math.cos(angle), math.sin(angle)
-    odd = freedom % 2 == 1
-    term, total = (cosine, 0.0) if odd else (1.0, 0.0)
-    for k in range((freedom - 1) // 2 if odd else freedom // 2):
-        total += term
-        term *= cosine * cosine * ((2 * k + 2) / (2 * k + 3) if odd else (2 * k + 1) / (2 * k + 2))
-    return 2 / math.pi * (angle + sine * total) if odd else sine * total
-
-
-def t_quantile(level: float, freedom: int) -> float:
-    """The t within which a share `level` of Student's distribution lies."""
-    low, high = 0.0, 1.0
-    while t_two_sided(high, freedom) < level:
-        high *= 2
-    for _ in range(80):
-        middle = (low + high) / 2
-        low, high = (middle, high) if t_two_sided(middle, freedom) < level else (low, middle)
-    return high
 
 
 def prediction_interval(published: Published) -> tuple[float, float] | None:

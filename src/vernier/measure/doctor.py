@@ -9,7 +9,7 @@ import psutil
 
 from vernier.measure.environment import installed_version, versions
 
-EXTRAS = {"google-crc32c": "tfrecord", "aiohttp": "remote", "nvidia-dali-cuda120": "dali"}
+EXTRAS = {"google-crc32c": "tfrecord", "aiohttp": "remote", "nvidia-dali-cuda120": "dali", "tensorboard": "tensorboard"}
 
 
 def missing_extras() -> list[str]:

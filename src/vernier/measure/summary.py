@@ -1,13 +1,25 @@
 """What a run's events add up to: steady-state throughput, data wait, step times. Made from events alone."""
 
 import statistics
+from dataclasses import dataclass
 from typing import Any
 
+from vernier.measure.honesty import summarize
+from vernier.measure.statistics import METHOD, rate_estimate
 from vernier.measure.throughput import Window, warmup_steps
 
 
-def summarize_training(events: list[dict[str, Any]], *, global_batch: int, devices: int) -> dict[str, Any] | None:
-    """Throughput over the steady steps of all sessions of a run; None when no step was recorded."""
+@dataclass(frozen=True)
+class Steady:
+    """Step times and data waits, in order, without the first steps of each session; how many those were."""
+
+    step_s: tuple[float, ...]
+    wait_s: tuple[float, ...]
+    skipped: int
+
+
+def steady_steps(events: list[dict[str, Any]]) -> Steady:
+    """The steps of all sessions of a run that are past their session's warm-up."""
     step_s: list[float] = []
     wait_s: list[float] = []
     skipped = 0
@@ -18,18 +30,31 @@ def summarize_training(events: list[dict[str, Any]], *, global_batch: int, devic
         skipped += first
         step_s += times[first:]
         wait_s += waits[first:]
-    if not step_s:
+    return Steady(tuple(step_s), tuple(wait_s), skipped)
+
+
+def summarize_training(events: list[dict[str, Any]], *, global_batch: int, devices: int) -> dict[str, Any] | None:
+    """Throughput over the steady steps of all sessions of a run; None when no step was recorded."""
+    steady = steady_steps(events)
+    if not steady.step_s:
         return None
-    window = Window(samples=global_batch * len(step_s), wall_s=sum(step_s), data_wait_s=sum(wait_s), devices=devices)
+    step_s = steady.step_s
+    window = Window(
+        samples=global_batch * len(step_s), wall_s=sum(step_s), data_wait_s=sum(steady.wait_s), devices=devices
+    )
+    rate = rate_estimate(step_s, global_batch)
     return {
         "images_per_s_total": window.samples_per_s,
+        "images_per_s_total_95": [rate.low, rate.high],
         "images_per_s_per_device": window.samples_per_s_per_device,
         "compute_only_images_per_s_total": window.compute_samples_per_s,
         "data_wait_share": window.data_wait_share,
         "devices": devices,
         "step_s_median": statistics.median(step_s),
+        "step_s": summarize(step_s, unit="s", of="training step, all devices").as_dict(),
         "steps_measured": len(step_s),
-        "warmup_steps_excluded": skipped,
+        "warmup_steps_excluded": steady.skipped,
+        "method": METHOD,
     }
 
 

@@ -1,0 +1,264 @@
+"""Estimates with intervals that hold for step times as they are: correlated in time, heavy-tailed, drifting.
+
+The 95 % interval of a mean does not take samples for independent. A smooth trend (second degree) is set aside, and the
+long-run variance is the mean square of the slowest remaining cosine components, so that what neighbouring samples share
+counts in full. How many components may be averaged follows from the measured correlation time; Student's t with that many
+degrees of freedom (fewer when the tails are heavy) gives the width, and Hall's transformation corrects for skewness: a few
+slow steps push the upper end up, as they should. `benchmarks/coverage.py` shows how often such intervals hold.
+
+All functions of `Floats` work on rows, so that thousands of traces are one call. Nothing here knows units: see `honesty`.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+METHOD = "vernier-stats-1"
+LEVEL = 0.95
+FEWEST_CORRELATED = 30
+_TREND_DEGREE = 2
+_SPECTRAL_BIAS = 0.1
+
+Floats = npt.NDArray[np.float64]
+
+
+# -------------------------------------------------------------------------------------------------- Student's t
+
+
+def t_two_sided(t: float, freedom: int) -> float:
+    """Probability that Student's t with a whole number of degrees of freedom lies within +-t: a finite, exact series."""
+    angle = math.atan(t / math.sqrt(freedom))
+    cosine, sine = math.cos(angle), math.sin(angle)
+    odd = freedom % 2 == 1
+    term, total = (cosine, 0.0) if odd else (1.0, 0.0)
+    for k in range((freedom - 1) // 2 if odd else freedom // 2):
+        total += term
+        term *= cosine * cosine * ((2 * k + 2) / (2 * k + 3) if odd else (2 * k + 1) / (2 * k + 2))
+    return 2 / math.pi * (angle + sine * total) if odd else sine * total
+
+
+@lru_cache(maxsize=1024)
+def t_quantile(level: float, freedom: int) -> float:
+    """The t within which a share `level` of Student's distribution lies."""
+    low, high = 0.0, 1.0
+    while t_two_sided(high, freedom) < level:
+        high *= 2
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if t_two_sided(middle, freedom) < level else (low, middle)
+    return high
+
+
+@lru_cache(maxsize=8)
+def _t_table(level: float) -> tuple[Floats, Floats]:
+    freedoms = [10_000, 300, 120, *range(60, 0, -1)]
+    return np.array([1 / f for f in freedoms]), np.array([t_quantile(level, f) for f in freedoms])
+
+
+def t_quantiles(level: float, freedom: npt.ArrayLike) -> Floats:
+    """`t_quantile` for any degrees of freedom, not only whole ones; below 1 they count as 1."""
+    inverse, values = _t_table(level)
+    return np.interp(1 / np.maximum(np.asarray(freedom, np.float64), 1.0), inverse, values)
+
+
+# ----------------------------------------------------------------------------------------------- correlated samples
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """Of each row: the mean, its 95 % interval, its standard error, and the degrees of freedom behind them."""
+
+    mean: Floats
+    low: Floats
+    high: Floats
+    error: Floats
+    freedom: Floats
+    correlation_steps: Floats
+
+
+@lru_cache(maxsize=8)
+def _bases(n: int, count: int) -> tuple[Floats, Floats]:
+    """Orthonormal columns over n samples: the smooth trend (without the constant), and the cosines left beside it."""
+    where = (np.arange(n) + 0.5) / n
+    powers = np.vander(where - 0.5, _TREND_DEGREE + 1, increasing=True)
+    cosines = np.cos(np.pi * np.outer(where, np.arange(1, count + _TREND_DEGREE + 1)))
+    columns, _ = np.linalg.qr(np.column_stack([powers, cosines]))
+    return columns[:, 1 : _TREND_DEGREE + 1], columns[:, _TREND_DEGREE + 1 :][:, :count]
+
+
+def _series_length(n: int) -> int:
+    return max(4, int(0.4 * n ** (2 / 3)))
+
+
+def without_trend(rows: Floats) -> Floats:
+    """Rows less their mean and their smooth trend."""
+    n = rows.shape[1]
+    centred = rows - rows.mean(1, keepdims=True)
+    trend, _ = _bases(n, _series_length(n))
+    residual: Floats = centred - (centred @ trend) @ trend.T
+    return residual
+
+
+def correlation_steps(rows: Floats) -> Floats:
+    """How many successive samples tell as much as one independent one: 1 for white noise; 1 + 2 sum of autocorrelations.
+
+    The sum is cut where it no longer grows faster than its noise (Sokal's window), after the trend is taken out.
+    """
+    residual = without_trend(rows)
+    count, n = residual.shape
+    size = 1 << (2 * n - 1).bit_length()
+    spectrum = np.fft.rfft(residual, size, axis=1)
+    covariance = np.fft.irfft(spectrum * spectrum.conj(), size, axis=1)[:, : max(2, n // 2)]
+    variance = np.where(covariance[:, :1] > 0, covariance[:, :1], 1.0)
+    summed = 1 + 2 * np.cumsum(covariance[:, 1:] / variance, axis=1)
+    enough = np.arange(1, summed.shape[1] + 1) >= 5 * summed
+    cut = np.where(enough.any(1), enough.argmax(1), summed.shape[1] - 1)
+    steps: Floats = np.maximum(summed[np.arange(count), cut], 1.0)
+    steps *= 1 + 4 * steps / n  # the fitted trend hides some of the correlation
+    return steps
+
+
+def mean_intervals(rows: Floats) -> Intervals:
+    """The mean of each row of at least FEWEST_CORRELATED samples in the order in which they were taken."""
+    count, n = rows.shape
+    steps = correlation_steps(rows)
+    likeness = np.clip((steps - 1) / (steps + 1), 1e-3, 0.999)
+    longest = _series_length(n)
+    terms = np.clip((n * (1 - likeness) / np.pi * np.sqrt(_SPECTRAL_BIAS / likeness)).astype(int), 4, longest)
+    _, cosines = _bases(n, longest)
+    mean = rows.mean(1)
+    power = np.cumsum(((rows - mean[:, None]) @ cosines) ** 2, axis=1)
+    error = np.sqrt(power[np.arange(count), terms - 1] / terms / n)
+    skew, tails = _shape_of_mean(rows, steps)
+    freedom = 1 / (1 / terms + np.maximum(tails, 0) / 2)
+    width = t_quantiles(LEVEL, freedom)
+    low, high = mean - error * _hall(skew, width), mean - error * _hall(skew, -width)
+    return Intervals(mean, np.minimum(low, mean), np.maximum(high, mean), error, freedom, steps)
+
+
+def _shape_of_mean(rows: Floats, steps: Floats) -> tuple[Floats, Floats]:
+    """Skewness and excess kurtosis of each row's mean, from the means of batches twice the correlation time long."""
+    n = rows.shape[1]
+    batches = np.clip((n / np.maximum(2 * steps, 1)).astype(int), 10, n)
+    skew, tails = np.zeros(len(rows)), np.zeros(len(rows))
+    for number in np.unique(batches):
+        chosen, length = batches == number, n // number
+        values = rows[chosen][:, : length * number].reshape(-1, number, length).mean(2)
+        off = values - values.mean(1, keepdims=True)
+        variance = (off**2).mean(1)
+        safe = np.where(variance > 0, variance, 1.0)
+        skew[chosen] = (off**3).mean(1) / safe**1.5 / math.sqrt(number)
+        tails[chosen] = ((off**4).mean(1) / safe**2 - 3) / number
+    return skew, tails
+
+
+def _hall(skew: Floats, u: Floats) -> Floats:
+    """Hall's cubic transformation turned round: what Student's quantile becomes for a mean of this skewness."""
+    a = np.where(np.abs(skew) < 1e-6, 1e-6, skew)
+    turned: Floats = 3 / a * (np.cbrt(1 + a * (u - a / 6)) - 1)
+    return turned
+
+
+# ------------------------------------------------------------------------------------------------- one set of samples
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """A value with its 95 % interval. `low` and `high` are None where the samples cannot say; `basis` says how they do."""
+
+    value: float
+    low: float | None
+    high: float | None
+    error: float | None
+    freedom: float
+    n: int
+    basis: str
+
+    @property
+    def half_width_share(self) -> float | None:
+        """Half the interval as a share of the value: what a precision target is compared with."""
+        if self.low is None or self.high is None or not self.value:
+            return None
+        return (self.high - self.low) / 2 / abs(self.value)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "value": self.value,
+            "low": self.low,
+            "high": self.high,
+            "n": self.n,
+            "basis": self.basis,
+            "method": METHOD,
+        }
+
+
+def _row(samples: Sequence[float] | Floats) -> Floats:
+    row = np.asarray(samples, np.float64)
+    if row.ndim != 1 or not row.size:
+        raise ValueError("no samples")
+    if not np.isfinite(row).all():
+        raise ValueError(f"{int((~np.isfinite(row)).sum())} of {row.size} samples are not numbers")
+    return row
+
+
+def mean_estimate(samples: Sequence[float] | Floats) -> Estimate:
+    """The mean of samples in time order. Fewer than FEWEST_CORRELATED are taken for independent, and `basis` says so."""
+    row = _row(samples)
+    n, mean = row.size, float(row.mean())
+    if n == 1:
+        return Estimate(value=mean, low=None, high=None, error=None, freedom=0, n=1, basis="one sample: no interval")
+    if n < FEWEST_CORRELATED:
+        error = float(row.std(ddof=1)) / math.sqrt(n)
+        half = t_quantile(LEVEL, n - 1) * error
+        basis = f"{n} samples taken for independent"
+        return Estimate(value=mean, low=mean - half, high=mean + half, error=error, freedom=n - 1, n=n, basis=basis)
+    found = mean_intervals(row[None])
+    basis = f"correlation over {found.correlation_steps[0]:.1f} samples, heavy tails and drift counted"
+    return Estimate(
+        value=mean, low=float(found.low[0]), high=float(found.high[0]), error=float(found.error[0]),
+        freedom=float(found.freedom[0]), n=n, basis=basis,
+    )  # fmt: skip
+
+
+def rate_estimate(seconds: Sequence[float] | Floats, samples_per_step: float) -> Estimate:
+    """Samples a second over steps: samples / mean step time, never a mean of rates."""
+    time = mean_estimate(seconds)
+    low, high = (None if x is None or x <= 0 else samples_per_step / x for x in (time.high, time.low))
+    value = samples_per_step / time.value
+    error = None if time.error is None else value * time.error / time.value
+    return Estimate(value=value, low=low, high=high, error=error, freedom=time.freedom, n=time.n, basis=time.basis)
+
+
+def quantile_estimate(samples: Sequence[float] | Floats, q: float) -> Estimate:
+    """A quantile (0 to 1) of samples in time order; an end of the interval beyond the samples is None."""
+    row = _row(samples)
+    n, value = row.size, float(np.quantile(row, q))
+    below = (row <= value).astype(np.float64)
+    error, freedom = math.sqrt(q * (1 - q) / n), math.inf
+    if n >= FEWEST_CORRELATED and 0 < below.sum() < n:
+        found = mean_intervals(below[None])
+        error, freedom = float(found.error[0]), float(found.freedom[0])
+    half = float(t_quantiles(LEVEL, freedom)) * error
+    ranks = [math.floor((q - half) * n) - 1, math.ceil((q + half) * n)]
+    ordered = np.sort(row)
+    low, high = (float(ordered[r]) if 0 <= r < n else None for r in ranks)
+    basis = "order statistics, correlation counted" if n >= FEWEST_CORRELATED else f"{n} samples taken for independent"
+    return Estimate(value=value, low=low, high=high, error=None, freedom=freedom, n=n, basis=basis)
+
+
+def drift_share(samples: Sequence[float] | Floats) -> tuple[float, bool]:
+    """How much a line through the samples rises from first to last, as a share of their mean; and whether that is certain."""
+    row = _row(samples)
+    n = row.size
+    if n < FEWEST_CORRELATED:
+        return 0.0, False
+    where = (np.arange(n) - (n - 1) / 2) / n
+    slope = float(where @ row / (where @ where))
+    error = float(mean_intervals(row[None]).error[0]) * math.sqrt(n / float(where @ where))
+    rise = slope * (n - 1) / n
+    return rise / float(row.mean()), abs(rise) > float(t_quantiles(LEVEL, _series_length(n))) * error
