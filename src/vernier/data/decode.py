@@ -76,11 +76,14 @@ def refuse_bomb(width: int, height: int) -> None:
 
 def _decode_with_pillow(encoded: bytes) -> Image:
     from PIL import Image as Pillow
+    from PIL import UnidentifiedImageError
 
     try:
         with Pillow.open(io.BytesIO(encoded)) as image:
             refuse_bomb(*image.size)
             return np.asarray(image.convert("RGB"))
+    except UnidentifiedImageError:
+        raise BadImage("it is no image of a known kind" if encoded else "it is empty") from None
     except (OSError, SyntaxError, ValueError, Pillow.DecompressionBombError) as error:
         raise BadImage(str(error)) from None
 
