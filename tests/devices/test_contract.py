@@ -190,5 +190,5 @@ def test_auto_takes_an_accelerator_before_the_cpu_against_a_fake(fake_mps: Recor
 
 def test_a_device_that_is_not_here_is_named_with_those_that_are() -> None:
     absent = next(name for name, kind in KINDS.items() if not kind.available())
-    with pytest.raises(ConfigError, match="Usable: .*cpu"):
+    with pytest.raises(ConfigError, match=r"Usable: .*cpu"):
         resolve(absent)
