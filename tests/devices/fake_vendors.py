@@ -53,7 +53,6 @@ def fake_metal_library() -> RecordedCallFake:
     return RecordedCallFake(recommended_max_memory=100, current_allocated_memory=10, driver_allocated_memory=30)
 
 
-
 @contextlib.contextmanager
 def fake_habana_frameworks() -> Iterator[RecordedCallFake]:
     """Puts fake habana_frameworks modules where the real ones would be imported from."""
