@@ -162,10 +162,12 @@ class EvalReader:
 class Loader:
     """Runs a reader ahead of the consumer, `prefetch` batches deep. Memory: (prefetch + 2) batches, whatever the workers."""
 
-    def __init__(self, reader: Reader, *, batch: int, workers: int, prefetch: int) -> None:
+    def __init__(self, reader: Reader, *, batch: int, workers: int, prefetch: int, pin: bool = False) -> None:
         self._reader, self._prefetch = reader, prefetch
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="vernier-loader")
-        self._buffers = [torch.empty((batch, *reader.shape), dtype=torch.uint8) for _ in range(prefetch + 2)]
+        self._buffers = [
+            torch.empty((batch, *reader.shape), dtype=torch.uint8, pin_memory=pin) for _ in range(prefetch + 2)
+        ]
 
     def batches(self, requests: Iterable[tuple[int, Indices]]) -> Iterator[Batch]:
         """A batch for each (epoch, indices), in that order."""

@@ -55,6 +55,8 @@ class Device:
     static_shapes: ClassVar[bool] = False
     """A new batch size costs a compilation, so short batches are padded and masked."""
     compile_backend: ClassVar[str] = "inductor"
+    native_sync_bn: ClassVar[bool] = False
+    """PyTorch's own SyncBatchNorm runs here."""
 
     @classmethod
     def available(cls) -> bool:
@@ -98,6 +100,13 @@ class Device:
         if precision not in DTYPES:
             return nullcontext()
         return torch.autocast(self.name, dtype=DTYPES[precision])
+
+    def upload(self, tensor: torch.Tensor, place: torch.device) -> torch.Tensor:
+        """A copy on the device; the host's memory may be overwritten after `uploads_done`."""
+        return tensor.to(place)
+
+    def uploads_done(self) -> None:
+        """Wait until copies have left the host's memory."""
 
     def synchronize(self) -> None:
         """Wait until everything queued has been done, so that a clock read afterwards is true."""

@@ -14,6 +14,10 @@ class Cuda(Device):
     name = "cuda"
     backend = "nccl"
     pins_memory = True
+    native_sync_bn = True
+
+    def __init__(self) -> None:
+        self._copies: Any = None
 
     @classmethod
     def available(cls) -> bool:
@@ -62,6 +66,20 @@ class Cuda(Device):
         if deterministic:
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         super().prepare(precision, deterministic=deterministic)
+
+    def upload(self, tensor: torch.Tensor, place: torch.device) -> torch.Tensor:
+        """On a stream of its own, so that the copy runs while the step before still computes."""
+        if self._copies is None:
+            self._copies = torch.cuda.Stream(place)
+        with torch.cuda.stream(self._copies):
+            moved = tensor.to(place, non_blocking=True)
+        torch.cuda.current_stream(place).wait_stream(self._copies)
+        moved.record_stream(torch.cuda.current_stream(place))
+        return moved
+
+    def uploads_done(self) -> None:
+        if self._copies is not None:
+            self._copies.synchronize()
 
     def synchronize(self) -> None:
         torch.cuda.synchronize()

@@ -21,6 +21,7 @@ class Hpu(Device):
     name = "hpu"
     backend = "hccl"
     static_shapes = True
+    native_sync_bn = True
     compile_backend = "hpu_backend"
 
     @classmethod

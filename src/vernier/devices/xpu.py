@@ -10,7 +10,7 @@ from vernier.devices.base import YES, Answer, Device, Memory
 class Xpu(Device):
     name = "xpu"
     backend = "xccl"
-    pins_memory = True
+    native_sync_bn = True
 
     @classmethod
     def available(cls) -> bool:

@@ -1,18 +1,20 @@
 """Evaluation: every sample once, exactly, on any number of processes."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import nn
 
-from vernier.data.loader import Loader
+from vernier.data.loader import Batch, Loader
 from vernier.data.order import EvalOrder
 from vernier.data.sources import Source
 from vernier.data.transforms import Normalizer
+from vernier.devices import Device
+from vernier.engine.distributed import World
+from vernier.engine.modes import Execution, borrowed
 from vernier.engine.observe import Observers
-from vernier.engine.step import Autocast
 from vernier.tasks.base import CountingReader, Forward, Score, Task
 
 
@@ -29,48 +31,58 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             module.training = training
 
 
-def forward_with(model: nn.Module, weights: dict[str, torch.Tensor] | None) -> Forward:
-    """The model as it is, or with other weights in place of its own, without copying either."""
-    if weights is None:
-        return model
-    return lambda images: torch.func.functional_call(model, weights, (images,))
-
-
 class Evaluator:
     """A validation set, ready to be scored again and again."""
 
     def __init__(
-        self, task: Task, source: Source, reader: CountingReader, order: EvalOrder, normalize: Normalizer, device: torch.device,
-        *, workers: int, prefetch: int, autocast: Autocast = nullcontext,
+        self, task: Task, source: Source, reader: CountingReader, order: EvalOrder, normalize: Normalizer, device: Device, place: torch.device,
+        *, workers: int, prefetch: int, world: World,
     ) -> None:  # fmt: skip
-        self._task, self._source, self._autocast = task, source, autocast
-        self._order, self._normalize, self._device = order, normalize, device
+        self._task, self._source, self._world = task, source, world
+        self._order, self._normalize, self._device, self._place = order, normalize, device, place
         self.bad = reader.bad
-        self._loader = Loader(reader, batch=order.batch, workers=workers, prefetch=prefetch)
+        self._loader = Loader(
+            reader, batch=order.batch, workers=workers, prefetch=prefetch, pin=device.pins_memory
+        )  # fmt: skip
 
     def score(
         self,
         model: nn.Module,
+        network: Execution,
         weights: dict[str, torch.Tensor] | None,
         observers: Observers,
         check_stop: Callable[[], None],
-    ) -> Score:
-        """Run the whole set through the model; `check_stop` may raise between batches."""
+    ) -> dict[str, Any]:
+        """The result over the whole set, the same at every process; `check_stop` may raise between rounds of batches."""
         score = self._task.score(self._source)
-        batches = self._order.mine()
-        plain = forward_with(model, weights)
-
-        def forward(images: torch.Tensor) -> Any:
-            with self._autocast():
-                return plain(images)
-
-        with evaluating(model):
-            for done, batch in enumerate(self._loader.batches((0, indices) for indices in batches), start=1):
-                images = self._normalize(batch.images.to(self._device, non_blocking=True))
-                score.add(self._task.predict(forward, images), batch.targets.to(self._device))
-                observers.progress("evaluate", done, len(batches))
+        mine = self._order.mine()
+        rounds = -(-self._order.batches // self._world.size)
+        forward = network.evaluation_network(self._order.batch)
+        with borrowed(model, weights), evaluating(model):
+            batches = self._loader.batches((0, indices) for indices in mine)
+            for done in range(1, rounds + 1):
+                if done <= len(mine):
+                    self._add(score, next(batches), forward)
+                observers.progress("evaluate", done, rounds)
                 check_stop()
-        return score
+            batches.close()
+        return self._combined(score)
+
+    def _add(self, score: Score, batch: Batch, forward: Forward) -> None:
+        images = self._normalize(self._device.upload(batch.images, self._place))
+        self._device.uploads_done()
+        score.add(self._task.predict(forward, images), batch.targets.to(self._place))
+        self._device.mark_step()
+
+    def _combined(self, score: Score) -> dict[str, Any]:
+        """What all processes found, counted by the first."""
+        scores = self._world.gathered(score)
+
+        def result() -> dict[str, Any]:
+            scores[0].merge(scores[1:])
+            return scores[0].result()
+
+        return self._world.from_first(result)
 
     def close(self) -> None:
         self._loader.close()
