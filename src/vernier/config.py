@@ -251,7 +251,8 @@ class Machine:
     channels_last: bool = option(True, "memory layout of images and weights")
     bucket_mb: int = option(25, "several processes: gradients sent at a time, in MiB", low=1, high=4096)
     buffers: Literal["average", "first"] = option(
-        "average", "several processes: batch-norm statistics that are evaluated and saved: their mean, or the first one's"
+        "average",
+        "several processes: batch-norm statistics that are evaluated and saved: their mean, or the first one's",
     )
     rank_timeout_s: float = option(60.0, "several processes: one that is silent for so long ends the run", low=1)
 

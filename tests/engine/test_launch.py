@@ -98,7 +98,7 @@ def test_procs_must_not_contradict_the_launcher() -> None:
 
 def test_cores_are_shared_out_completely_and_once() -> None:
     shares = [share(list(range(7)), part, 3) for part in range(3)]
-    assert sorted(sum(shares, [])) == list(range(7))
+    assert sorted(core for mine in shares for core in mine) == list(range(7))
     assert all(len(s) in (2, 3) for s in shares)
     assert [share([4, 5], part, 3) for part in range(3)] == [[4], [5], [4]]
 

@@ -70,7 +70,7 @@ class Cuda(Device):
     def upload(self, tensor: torch.Tensor, place: torch.device) -> torch.Tensor:
         """On a stream of its own, so that the copy runs while the step before still computes."""
         if self._copies is None:
-            self._copies = torch.cuda.Stream(place)
+            self._copies = torch.cuda.Stream(place)  # type: ignore[no-untyped-call]
         with torch.cuda.stream(self._copies):
             moved = tensor.to(place, non_blocking=True)
         torch.cuda.current_stream(place).wait_stream(self._copies)

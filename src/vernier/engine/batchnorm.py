@@ -48,7 +48,7 @@ def with_span(model: nn.Module, config: Config, derived: Derived, world: World, 
         )
     group = world.group_of(span // derived.process_batch)
     if device.native_sync_bn:
-        converted: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(model, group)
+        converted: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(model, group)  # type: ignore[no-untyped-call]
         return converted
     return _replaced(model, lambda norm: JointBatchNorm(norm, group))
 
@@ -99,7 +99,7 @@ class GhostBatchNorm(_Replacement):
         self.span = span
 
     def _normalized(self, input: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        parts = input.split(self.span)
+        parts = torch.split(input, self.span)
         means = torch.zeros(len(parts), self.num_features, device=input.device)
         variances = torch.zeros_like(means)
         outputs = [

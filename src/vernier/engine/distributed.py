@@ -56,10 +56,12 @@ class World:
 
     # ------------------------------------------------------------------------------------------------- small agreement
 
-    def exchange(self, *, stop: bool, flush: bool) -> Agreed:
+    def exchange(self, step: int, *, stop: bool, flush: bool) -> Agreed:
         """Whether any process wants to stop or to report; with several processes the answer is that of the step before."""
         if self.size == 1:
             return Agreed(stop, flush)
+        if self.heart is not None:
+            self.heart.step = step
         before = self._settled()
         wishes = torch.tensor([stop, flush], dtype=torch.int32)
         self._pending = (wishes, dist.all_reduce(wishes, dist.ReduceOp.MAX, group=self._control, async_op=True))
@@ -114,7 +116,7 @@ class World:
         flat = torch.cat([t.detach().reshape(-1).double().cpu() for t in tensors])
         dist.all_reduce(flat, group=self._control)
         flat /= self.size
-        for tensor, part in zip(tensors, flat.split([t.numel() for t in tensors]), strict=True):
+        for tensor, part in zip(tensors, torch.split(flat, [t.numel() for t in tensors]), strict=True):
             tensor.copy_(part.view(tensor.shape))
 
     def share_statistics(self, model: nn.Module, averages: dict[str, torch.Tensor] | None, policy: str) -> None:
@@ -139,11 +141,11 @@ class World:
         wrapped = DistributedDataParallel(
             network,
             device_ids=None if place.index is None else [place.index],
-            broadcast_buffers=False,  # `share_statistics` decides about them
+            forward_sync_buffers=False,  # `share_statistics` decides about them
             bucket_cap_mb=machine.bucket_mb,
             gradient_as_bucket_view=True,
         )
-        wrapped.register_comm_hook(self, _reduce_and_note)  # type: ignore[arg-type]
+        wrapped.register_comm_hook(self, _reduce_and_note)
         return wrapped
 
     def group_of(self, processes: int) -> Any:
@@ -174,6 +176,34 @@ class World:
         except RuntimeError:
             return f"The meeting place at {self.where.address}:{self.where.port} is gone."
 
+    def on_loss(self, tell: Callable[[str], None]) -> None:
+        """What to do with the reason before this process is ended because another one is gone."""
+        if self.heart is not None:
+            self.heart.on_verdict = tell
+
+
+class Stragglers:
+    """Notices a process that is slower than the others by itself, not because it waits for them."""
+
+    factor, windows = 1.5, 5
+
+    def __init__(self) -> None:
+        self._slow: dict[int, int] = {}
+        self._told: set[int] = set()
+
+    def look(self, own_s: list[float]) -> str | None:
+        """A warning, once a process, when one was slower than the median by `factor` in `windows` reports in a row."""
+        if not own_s:
+            return None
+        median = sorted(own_s)[(len(own_s) - 1) // 2]
+        for rank, seconds in enumerate(own_s):
+            self._slow[rank] = self._slow.get(rank, 0) + 1 if seconds > self.factor * median else 0
+            if self._slow[rank] >= self.windows and rank not in self._told:
+                self._told.add(rank)
+                times = ", ".join(f"rank {r} {1000 * s:.0f} ms" for r, s in enumerate(own_s))
+                return f"rank {rank} is slow: {seconds / median:.1f} times the median. Its own work a step: {times}"
+        return None
+
 
 class LostPeer(RunFailed):
     """Another process of the run is gone. The run directory is sound: the same command goes on from the last checkpoint."""
@@ -185,15 +215,15 @@ def _pause(seconds: float) -> None:
     threading.Event().wait(seconds)
 
 
-def _reduce_and_note(world: World, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+def _reduce_and_note(
+    world: World,
+    bucket: dist.GradBucket,  # type: ignore[name-defined]
+) -> torch.futures.Future[torch.Tensor]:
     """PyTorch's own averaging of a bucket of gradients, and a note of when this process was done with it."""
     world.handed_over_s = now_s()
     tensor = bucket.buffer().div_(world.size)
-    return (
-        dist.all_reduce(tensor, async_op=True)  # type: ignore[union-attr]
-        .get_future()
-        .then(lambda done: done.value()[0])
-    )
+    done: torch.futures.Future[torch.Tensor] = dist.all_reduce(tensor, async_op=True).get_future()
+    return done.then(lambda finished: finished.value()[0])
 
 
 # -------------------------------------------------------------------------------------------------------- coming together

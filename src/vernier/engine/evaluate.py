@@ -1,8 +1,7 @@
 """Evaluation: every sample once, exactly, on any number of processes."""
 
+import contextlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import nn
@@ -18,7 +17,7 @@ from vernier.engine.observe import Observers
 from vernier.tasks.base import CountingReader, Forward, Score, Task
 
 
-@contextmanager
+@contextlib.contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Evaluation mode, no gradients; the mode found is put back, module by module: frozen ones stay as they are."""
     before = [(module, module.training) for module in model.modules()]
@@ -35,8 +34,8 @@ class Evaluator:
     """A validation set, ready to be scored again and again."""
 
     def __init__(
-        self, task: Task, source: Source, reader: CountingReader, order: EvalOrder, normalize: Normalizer, device: Device, place: torch.device,
-        *, workers: int, prefetch: int, world: World,
+        self, task: Task, source: Source, reader: CountingReader, order: EvalOrder, normalize: Normalizer,
+        device: Device, place: torch.device, *, workers: int, prefetch: int, world: World,
     ) -> None:  # fmt: skip
         self._task, self._source, self._world = task, source, world
         self._order, self._normalize, self._device, self._place = order, normalize, device, place
@@ -47,42 +46,35 @@ class Evaluator:
 
     def score(
         self,
-        model: nn.Module,
         network: Execution,
         weights: dict[str, torch.Tensor] | None,
         observers: Observers,
         check_stop: Callable[[], None],
-    ) -> dict[str, Any]:
-        """The result over the whole set, the same at every process; `check_stop` may raise between rounds of batches."""
+    ) -> Score:
+        """The whole set's at the first process, each one's own part elsewhere; `check_stop` may raise between batches.
+
+        Every process asks `check_stop` as often, also one with fewer batches.
+        """
         score = self._task.score(self._source)
         mine = self._order.mine()
         rounds = -(-self._order.batches // self._world.size)
         forward = network.evaluation_network(self._order.batch)
-        with borrowed(model, weights), evaluating(model):
+        with borrowed(network.model, weights), evaluating(network.model):
             batches = self._loader.batches((0, indices) for indices in mine)
-            for done in range(1, rounds + 1):
-                if done <= len(mine):
-                    self._add(score, next(batches), forward)
-                observers.progress("evaluate", done, rounds)
-                check_stop()
-            batches.close()
-        return self._combined(score)
+            with contextlib.closing(batches):
+                for done in range(1, rounds + 1):
+                    if done <= len(mine):
+                        self._add(score, next(batches), forward)
+                    observers.progress("evaluate", done, rounds)
+                    check_stop()
+        score.merge(self._world.gathered(score)[1:])
+        return score
 
     def _add(self, score: Score, batch: Batch, forward: Forward) -> None:
         images = self._normalize(self._device.upload(batch.images, self._place))
         self._device.uploads_done()
         score.add(self._task.predict(forward, images), batch.targets.to(self._place))
         self._device.mark_step()
-
-    def _combined(self, score: Score) -> dict[str, Any]:
-        """What all processes found, counted by the first."""
-        scores = self._world.gathered(score)
-
-        def result() -> dict[str, Any]:
-            scores[0].merge(scores[1:])
-            return scores[0].result()
-
-        return self._world.from_first(result)
 
     def close(self) -> None:
         self._loader.close()

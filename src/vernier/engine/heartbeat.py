@@ -16,7 +16,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from torch.distributed import PrefixStore, Store, TCPStore
+from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 
 from vernier.engine.launch import Topology, record_failure
 from vernier.errors import EXIT_FAILED
@@ -68,13 +68,14 @@ class Heartbeat:
         self._store.set(f"who/{where.rank}", json.dumps(identity()))
         self._beat()
         self._threads = [
-            threading.Thread(target=run, name=f"vernier-{run.__name__}", daemon=True) for run in (self._talk, self._guard)
+            threading.Thread(target=run, name=f"vernier-{run.__name__}", daemon=True)
+            for run in (self._talk, self._guard)
         ]
 
     def start(self) -> None:
         """Once every process has made its own: then each has beaten at least once."""
         now = now_s()
-        self._last = {rank: ("", now) for rank in self._listened_to}
+        self._last = dict.fromkeys(self._listened_to, ("", now))
         for thread in self._threads:
             thread.start()
 
@@ -96,7 +97,9 @@ class Heartbeat:
         if not gone:
             return None
         named = ", ".join(self._name(rank) for rank in gone)
-        return f"{named} {'has' if len(gone) == 1 else 'have'} not answered for {silent_s:g} s: ended, stopped or cut off"
+        return (
+            f"{named} {'has' if len(gone) == 1 else 'have'} not answered for {silent_s:g} s: ended, stopped or cut off"
+        )
 
     def behind(self) -> str | None:
         """The processes that have done the fewest steps, when not all have done as many."""
@@ -140,7 +143,9 @@ class Heartbeat:
 
     def _store_gone(self, why: str) -> str:
         keeper = "the launcher" if self._where.launcher_keeps_store else "rank 0"
-        return f"{keeper} at {self._where.address}:{self._where.port} is not reachable any more ({why.splitlines()[0]})."
+        return (
+            f"{keeper} at {self._where.address}:{self._where.port} is not reachable any more ({why.splitlines()[0]})."
+        )
 
     def _end(self, reason: str, grace_s: float) -> None:
         """Leave the process to end by itself for a moment, then end it: the main thread may be waiting for the dead."""

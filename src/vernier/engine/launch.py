@@ -4,6 +4,7 @@ The only file that reads launchers' variables. Local processes are started by Py
 command again; which group they then form is `engine.distributed`'s business, and their cores are `engine.affinity`'s.
 """
 
+import logging
 import os
 import re
 import signal
@@ -198,6 +199,8 @@ def run_local(procs: int, arguments: list[str]) -> int:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
+    for name in [n for n in logging.root.manager.loggerDict if n.startswith("torch.distributed.elastic")]:
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # `_explain` says it for people
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     logs = tempfile.TemporaryDirectory(prefix="vernier-logs-")
     redirects = {rank: Std.ALL if rank else Std.NONE for rank in range(procs)}
@@ -238,14 +241,19 @@ def _explain(failures: dict[int, Any], logs: Path) -> int:
     codes = {rank: failure.exitcode for rank, failure in failures.items()}
     if EXIT_STOPPED in codes.values():
         return EXIT_STOPPED
-    killed = [rank for rank, code in codes.items() if code < 0]
-    culprit = min(killed) if killed else min(failures, key=lambda rank: (failures[rank].timestamp, rank))
+    culprit = min(failures, key=lambda rank: (_suspicion(codes[rank]), failures[rank].timestamp, rank))
     failure = failures[culprit]
-    if culprit == 0 and failure.exitcode > 0:
+    told = failures[0].error_file_data if 0 in failures and codes[0] > 0 else None
+    if told is not None and (culprit == 0 or told == failure.error_file_data):
         return int(failure.exitcode)  # its message is on the terminal already
     said = f"ended by {failure.signal_name()}" if failure.exitcode < 0 else _last_words(failure, logs, culprit)
     sys.stderr.write(f"vernier: rank {culprit} of this run on {socket.gethostname()} {said}\n")
     return int(failure.exitcode) if failure.exitcode > 0 else EXIT_FAILED
+
+
+def _suspicion(code: int) -> int:
+    """Who is to blame, most likely first: one that was killed, one that failed, one that the launcher then ended."""
+    return 2 if code == -signal.SIGTERM else 0 if code < 0 else 1
 
 
 def _last_words(failure: Any, logs: Path, rank: int) -> str:
@@ -256,6 +264,15 @@ def _last_words(failure: Any, logs: Path, rank: int) -> str:
     written = [p.read_text(errors="replace") for p in sorted(logs.glob(f"*/attempt_*/{rank}/stderr.log"))]
     tail = "\n".join("".join(written).splitlines()[-15:])
     return f"failed with exit code {failure.exitcode}. Its last words:\n{tail}"
+
+
+def write_to(log: Path) -> None:
+    """Append what this process says from now on to a file: only the first process has the terminal."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with log.open("a", encoding="utf-8") as f:
+        os.dup2(f.fileno(), 1)
+        os.dup2(f.fileno(), 2)
 
 
 def record_failure(message: str, environ: Mapping[str, str] = os.environ) -> None:

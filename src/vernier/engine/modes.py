@@ -43,7 +43,7 @@ class Execution:
     def __init__(
         self, model: nn.Module, machine: Machine, device: Device, autocast: Autocast, *, frozen: bool = False
     ) -> None:
-        self._model, self._mode, self._device, self._autocast = model, machine.mode, device, autocast
+        self.model, self._mode, self._device, self._autocast = model, machine.mode, device, autocast
         self._layout = torch.channels_last if machine.channels_last else torch.contiguous_format
         self._frozen, self._traced = frozen, dict[bool, nn.Module]()
         self.spent = Preparation(mode=machine.mode)
@@ -56,14 +56,14 @@ class Execution:
     def training_network(self, example: torch.Tensor) -> nn.Module:
         """What is trained: shares its weights with the model. `example` has the shape of a process's batch."""
         if self._mode == "eager":
-            return self._model
+            return self.model
         if self._mode == "compile":
             return self._compiled
         return self._trace(example, training=True)
 
     def evaluation_network(self, batch: int) -> Callable[[torch.Tensor], Any]:
         """What is evaluated, in batches of at most so many images; the model must be in evaluation mode when called."""
-        network = self._model if self._mode == "eager" else self._compiled if self._mode == "compile" else None
+        network = self.model if self._mode == "eager" else self._compiled if self._mode == "compile" else None
         replayed = None if network is None else self._device.for_inference(network)
 
         def forward(images: torch.Tensor) -> Any:
@@ -77,7 +77,7 @@ class Execution:
         if training not in self._traced:
             began = now_s()
             self._traced[training] = traced(
-                self._model, example.to(memory_format=self._layout), self._autocast, training=training
+                self.model, example.to(memory_format=self._layout), self._autocast, training=training
             )
             self.spent.seconds += now_s() - began
             self.spent.graphs += 1
@@ -157,7 +157,12 @@ def traced(model: nn.Module, example: torch.Tensor, autocast: Autocast, *, train
     if not training:
         model.eval()
     try:
-        with torch.random.fork_rng(devices=[]), torch.inference_mode(False), torch.set_grad_enabled(training), autocast():
+        with (
+            torch.random.fork_rng(devices=[]),
+            torch.inference_mode(False),
+            torch.set_grad_enabled(training),
+            autocast(),
+        ):
             torch.set_autocast_cache_enabled(False)  # a cached cast would be burnt in as a constant
             try:
                 made = torch.jit.trace(model, example.detach().clone(), check_trace=False)  # type: ignore[no-untyped-call]

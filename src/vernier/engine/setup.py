@@ -158,6 +158,11 @@ def prepare_device(config: Config) -> tuple[Device, int]:
     return device, threads
 
 
+def place_of(device: Device) -> torch.device:
+    """Where this process's tensors live."""
+    return device.torch_device(topology().local_rank)
+
+
 def model_for(config: Config, task: Task, source: Source, place: torch.device) -> nn.Module:
     """The recipe's network with the data's classes and channels."""
     recipe, classes = config.recipe, len(source.classes)
