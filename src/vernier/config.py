@@ -43,6 +43,9 @@ class Model:
     # Below 8 channels, oneDNN's strided 1x1 convolution crashes in channels-last memory (torch 2.13, CPU).
     width: int | None = option(None, "channels of the first stage; left out: the model's own", low=8)
     drop_path: float = option(0.0, "stochastic depth: chance that a sample skips the last block", low=0, high=0.99)
+    bn_span: int | None = option(
+        None, "images that share batch-norm statistics; 0: all of a micro-step; left out: those of one process", low=0
+    )
     blurpool: bool = option(False, "blur before strided convolutions, as FFCV's ResNets do")
     unused_outputs: int = option(0, "outputs that no class has; TensorFlow's networks have 1", low=0, high=1000)
     weights: str = option("", "file of weights to start from: anybody's, see `vernier train --weights`")
@@ -244,7 +247,8 @@ class Machine:
     loss_scaling: Literal["dynamic", "static"] = option("dynamic", "fp16: static keeps loss_scale")
     loss_scale: float = option(65536.0, "fp16: what the loss is multiplied by at first", above=0)
     loss_scale_growth_steps: int = option(2000, "fp16, dynamic: clean steps until the scale doubles", low=1)
-    mode: Literal["eager", "compile", "trace"] = option("eager", "how the network is executed")
+    mode: Literal["eager", "compile", "trace", "graph"] = option("eager", "how the network is executed; graph: compile")
+    deterministic: bool = option(False, "repeat bit for bit, or refuse")
     accumulation: int = option(1, "micro-steps per optimiser step", low=1)
     process_batch: int | None = option(None, "largest batch one process takes; accumulation follows from it", low=1)
     eval_batch: int = option(256, "images per evaluation step", low=1)
@@ -257,7 +261,18 @@ class Machine:
         0.25, "keep decoded images when all fit into this share of free memory; 0: never", low=0, high=0.9
     )
     threads: int | None = option(None, "compute threads per process; left out: all cores shared evenly", low=1)
+    max_cpus: int | None = option(None, "most cores a process may use; left out: its even share", low=1)
     channels_last: bool = option(True, "memory layout of images and weights")
+    bucket_mb: int = option(25, "several processes: gradients sent at a time, in MiB", low=1, high=4096)
+    buffers: Literal["average", "first"] = option(
+        "average",
+        "several processes: batch-norm statistics that are evaluated and saved: their mean, or the first one's",
+    )
+    rank_timeout_s: float = option(60.0, "several processes: one that is silent for so long ends the run", low=1)
+
+    def __post_init__(self) -> None:
+        if self.mode == "graph":
+            object.__setattr__(self, "mode", "compile")
 
 
 @dataclass(frozen=True, kw_only=True)

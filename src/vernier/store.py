@@ -227,7 +227,7 @@ class RunDir:
         return tree
 
     def write_status(self, status: str, **fields: Any) -> None:
-        """Replace run.json: `running`, `finished`, `stopped` (by a signal), or `failed`."""
+        """Replace run.json: `running`, `finished`, `stopped` (by a signal), `crashed` (can go on), or `failed`."""
         write_json(self.path / "run.json", {"schema": SCHEMA, "status": status, "updated": utc_stamp(), **fields})
 
     def read_status(self) -> dict[str, Any]:
@@ -240,8 +240,16 @@ class RunDir:
             found["status"] = "crashed"
         return found
 
-    def events(self) -> EventLog:
-        return EventLog(self.path / "events.jsonl")
+    def events(self, rank: int = 0) -> EventLog:
+        """The event file of a process; the first one's is the run's."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        return EventLog(self.path / ("events.jsonl" if rank == 0 else f"events.rank{rank}.jsonl"))
+
+    def rank_log(self, rank: int) -> Path:
+        """Where a process that has no terminal writes what it says."""
+        folder = self.path / "logs"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / f"rank{rank}.log"
 
     def read_events(self) -> list[dict[str, Any]]:
         return read_events(self.path / "events.jsonl")

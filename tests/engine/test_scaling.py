@@ -15,6 +15,8 @@ from vernier.config import Config, Derived, Limits, Machine, Optim, Recipe, Sche
 from vernier.data.loader import Batch
 from vernier.data.transforms import Normalizer
 from vernier.devices.cpu import Cpu
+from vernier.engine.distributed import World
+from vernier.engine.launch import Topology
 from vernier.engine.resume import resume_point
 from vernier.engine.scaling import LossScaler
 from vernier.engine.step import TrainStep
@@ -45,8 +47,9 @@ def _parts(machine: Machine) -> tuple[torch.nn.Module, TrainStep, Batch, Derived
     optimizer = build_optimizer(model, recipe.optim, derived.lr, scaled=machine.precision == "fp16")
     step = TrainStep(
         task=task_of(recipe),
-        model=model, optimizer=optimizer, average=None, scaler=LossScaler(machine, CPU), recipe=recipe, derived=derived,
-        autocast=lambda: Cpu().autocast(machine.precision), normalize=Normalizer(recipe.data, CPU), device=CPU,
+        model=model, network=model, optimizer=optimizer, average=None, scaler=LossScaler(machine, CPU), recipe=recipe, derived=derived,
+        autocast=lambda: Cpu().autocast(machine.precision), normalize=Normalizer(recipe.data, CPU), device=Cpu(),
+        place=CPU, world=World(Topology()),
     )  # fmt: skip
     images = torch.randint(0, 256, (8, 3, 16, 16), dtype=torch.uint8)
     return model, step, Batch(images, torch.arange(8), 0.0), derived

@@ -14,11 +14,12 @@ from tyro.conf import OmitArgPrefixes
 
 from vernier.cli.bench import bench
 from vernier.cli.book import doctor, models, recipes
-from vernier.cli.common import say
+from vernier.cli.common import COMMAND_LINE, say
 from vernier.cli.compare import compare
 from vernier.cli.convert import convert
 from vernier.cli.train import train
 from vernier.cli.use import evaluate, export, predict
+from vernier.engine.launch import record_failure
 from vernier.errors import EXIT_DONE, EXIT_FAILED, EXIT_USAGE, ConfigError, RunFailed
 
 WELCOME = """\
@@ -87,6 +88,7 @@ def main(arguments: list[str] | None = None) -> int:
         return EXIT_DONE
     # Threads that spin for long while they wait make training many times slower when anything else uses the cores.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+    COMMAND_LINE[:] = arguments
     app, rest, prog, about = _app(arguments)
     try:
         code: int = app.cli(
@@ -98,9 +100,11 @@ def main(arguments: list[str] | None = None) -> int:
         )
         return code
     except ConfigError as error:
+        record_failure(str(error))
         say(f"vernier: {error}")
         return EXIT_USAGE
     except RunFailed as error:
+        record_failure(str(error))
         say(f"vernier: {error}")
         return EXIT_FAILED
     except KeyboardInterrupt:

@@ -13,7 +13,10 @@ from vernier.errors import ConfigError
 
 DeviceName = Literal["auto", "cpu", "cuda", "hpu", "mps", "xpu"]
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
-Mode = Literal["eager", "compile", "trace"]
+Mode = Literal["eager", "compile", "trace", "graph"]
+
+COMMAND_LINE: list[str] = []
+"""The arguments of this command, to run it again in other processes."""
 
 Text = Annotated[str | None, arg(metavar="TEXT", help_behavior_hint="")]
 Whole = Annotated[int | None, arg(metavar="N", help_behavior_hint="")]

@@ -21,10 +21,12 @@ from vernier.cli.common import (
     pathlike,
     print_json,
 )
+from vernier.cli.processes import console_of, joined, start_processes, with_procs
 from vernier.config import Config
 from vernier.errors import EXIT_DONE, EXIT_STOPPED, ConfigError
 
 if TYPE_CHECKING:
+    from vernier.engine.resume import ResumePoint
     from vernier.engine.train import Outcome
 
 
@@ -41,6 +43,7 @@ def train(
     precision: Annotated[Precision | None, pathlike("fp32|tf32|bf16|fp16")] = None,
     allow_slow: bool = False,
     mode: Annotated[Mode | None, pathlike("eager|compile|trace")] = None,
+    deterministic: bool = False,
     model: Text = None,
     global_batch: Whole = None,
     epochs: Number = None,
@@ -74,6 +77,7 @@ def train(
         precision: Arithmetic of the network.
         allow_slow: Run a precision this device has no hardware for.
         mode: How the network is executed.
+        deterministic: Repeat bit for bit on the same machine, or refuse.
         model: Another network than the recipe's (see `vernier models`).
         global_batch: Images per optimiser step, over all processes.
         epochs: Length of the training; the schedule follows.
@@ -92,11 +96,10 @@ def train(
         config: A run's config.json, to repeat it.
     """
     from vernier import recipes as book
-    from vernier.report.console import ConsoleObserver
 
     flags = {
         "data.source": data, "machine.device": device, "machine.procs": procs, "machine.precision": precision, "machine.mode": mode,
-        "machine.allow_slow": allow_slow or None,
+        "machine.allow_slow": allow_slow or None, "machine.deterministic": deterministic or None,
         "model.name": model, "global_batch": global_batch, "schedule.epochs": epochs, "optim.lr": lr, "seed": seed,
         "machine.workers": workers, "data.max_bad_images": max_bad_images,
         "limits.max_steps": max_steps, "limits.max_eval_steps": max_eval_steps,
@@ -106,15 +109,23 @@ def train(
     }  # fmt: skip
     start = _starting_config(recipe, config, resume)
     chosen = apply(book.smoke(start) if smoke else start, flags, settings)
-    with ConsoleObserver() as console:
+    chosen, to_start = with_procs(chosen)
+    if to_start:
+        return start_processes(to_start)
+    with joined(chosen) as world, console_of(world) as console:
         from vernier.engine import resume as resuming
         from vernier.engine.train import train as run_training
 
-        point = resuming.choose(chosen, Path(out), resume, console.warn)
-        if point is not None and resume is None:
-            console.say(f"Found {point.run.path}, cut short: going on with it (--resume never starts a new run).")
-        outcome = run_training(chosen, Path(out), point, [console], book.reference(chosen.recipe))
-    return _ended(outcome, json)
+        def choose() -> "ResumePoint | None":
+            assert console is not None
+            found = resuming.choose(chosen, Path(out), resume, console.warn)
+            if found is not None and resume is None:
+                console.say(f"Found {found.run.path}, cut short: going on with it (--resume never starts a new run).")
+            return found
+
+        point, watchers = world.from_first(choose), [console] if console else []
+        outcome = run_training(chosen, Path(out), point, [*watchers], book.reference(chosen.recipe), world)
+    return _ended(outcome, json) if world.first else EXIT_DONE
 
 
 def _ended(outcome: "Outcome", json: bool) -> int:

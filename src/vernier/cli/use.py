@@ -11,6 +11,7 @@ from vernier.cli.common import (
     DataFlag,
     EmaFlag,
     JsonFlag,
+    Mode,
     NoEmaFlag,
     SetFlag,
     Text,
@@ -21,6 +22,7 @@ from vernier.cli.common import (
     progress_bar,
     wants_average,
 )
+from vernier.cli.processes import console_of, joined, start_processes, with_procs
 from vernier.config import Config
 from vernier.errors import EXIT_DONE, EXIT_FAILED, ConfigError
 
@@ -37,6 +39,8 @@ def evaluate(
     data: DataFlag = None,
     split: Annotated[Literal["val", "test", "train"], pathlike("val|test|train")] = "val",
     which: Annotated[str, arg(metavar="latest|best|STEP|all")] = "latest",
+    procs: Whole = None,
+    mode: Annotated[Mode | None, pathlike("eager|compile|trace")] = None,
     ema: EmaFlag = False,
     no_ema: NoEmaFlag = False,
     flip_tta: bool = False,
@@ -57,32 +61,45 @@ def evaluate(
         data: Another data set or folder than the run's own.
         split: Which part of the data.
         which: Which checkpoint of a run; all: every one, in order.
+        procs: Processes, one a device; the result is the same to the last digit.
+        mode: How the network is executed; left out: as in training, and eager for weights of others.
         out: Where to write what was predicted: detections.json of a detector, in the form of COCO's results.
         flip_tta: Test-time augmentation: add the scores of the mirrored image. Said in the result.
         max_eval_steps: Evaluate on this many batches only.
         workers: Loader threads.
     """
-    from vernier.report.console import ConsoleObserver
-
     averaged = wants_average(ema, no_ema)
     if (path is None) == (weights is None):
         raise ConfigError("Say what to evaluate: a run or checkpoint directory, or --model NAME --weights FILE.")
+    asked = apply(Config(), {"machine.procs": procs}, tuple(s for s in settings if s.startswith("machine.")))
+    asked, to_start = with_procs(asked)
+    if to_start:
+        return start_processes(to_start)
+    flags = {
+        "data.source": data, "machine.workers": workers, "eval.flip_tta": flip_tta or None,
+        "machine.procs": asked.machine.procs, "machine.mode": mode,
+    }  # fmt: skip
+
+    def changed(config: Config) -> Config:
+        return apply(config, flags, settings)
+
     results = []
-    with ConsoleObserver() as console:
+    with joined(asked) as world, console_of(world) as console:
         from vernier.engine.load import checkpoint_steps, evaluate_trained
 
-        flags = {"data.source": data, "machine.workers": workers, "eval.flip_tta": flip_tta or None}
         for step in checkpoint_steps(Path(path or "")) if which == "all" else [which]:
             if weights is None:
-                trained = _trained_run(path or "", step, averaged, model, lambda config: apply(config, flags, settings))
+                trained = _trained_run(path or "", step, averaged, model, changed)
             else:
-                trained = _trained_by_others(weights, model, averaged, lambda config: apply(config, flags, settings))
+                trained = _trained_by_others(weights, model, averaged, changed)
             folder = None if out is None else Path(out) / (f"step-{step}" if which == "all" else "")
-            result = evaluate_trained(trained, data, max_eval_steps, [console], split=split, out=folder)
-            results.append(result)
-            if not json:
-                sys.stdout.write(_evaluated(result))
-    if json:
+            watchers = [console] if console else []
+            results.append(
+                evaluate_trained(trained, data, max_eval_steps, [*watchers], split=split, out=folder, world=world)
+            )
+            if not json and world.first:
+                sys.stdout.write(_evaluated(results[-1]))
+    if json and world.first:
         print_json(results if which == "all" else results[0])
     return EXIT_DONE
 
@@ -94,11 +111,7 @@ def _trained_run(
 
     if model is not None:
         raise ConfigError("--model goes with --weights FILE; a run knows its own model.")
-    trained = load_trained(Path(path), which=which, averaged=ema)
-    before, trained.config = trained.config.recipe.model, changed(trained.config)
-    if trained.config.recipe.model != before:
-        raise ConfigError("A trained model cannot be changed by --set model.*; data, eval and machine can.")
-    return trained
+    return load_trained(Path(path), which=which, averaged=ema, changed=changed)
 
 
 def _trained_by_others(

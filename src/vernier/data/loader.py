@@ -6,7 +6,7 @@ boundary. The loader keeps no state: what to load is given by index, and the wai
 
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -189,7 +189,7 @@ class Loader:
         ]
         self._read: dict[int, Any] = {}
 
-    def batches(self, requests: Iterable[tuple[int, Indices]]) -> Iterator[Batch]:
+    def batches(self, requests: Iterable[tuple[int, Indices]]) -> Generator[Batch]:
         """A batch for each (epoch, indices), in that order."""
         waiting: deque[tuple[torch.Tensor, Indices, list[Future[Any]]]] = deque()
         source = iter(requests)

@@ -1,50 +1,63 @@
 """The CPU: the embedded default."""
 
 import ctypes
+import os
 import platform
-from contextlib import AbstractContextManager, nullcontext
+import resource
+import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from vernier.devices.base import YES, Answer, Device, Memory
 
-class Cpu:
+
+class Cpu(Device):
     name = "cpu"
+    backend = "gloo"
+    asynchronous = False
 
     @classmethod
     def available(cls) -> bool:
         return True
 
-    def prepare(self) -> None:
-        keep_freed_memory()
-
     def torch_device(self, local_rank: int) -> torch.device:
         return torch.device("cpu")
 
     def identity(self) -> list[dict[str, Any]]:
-        return [{"index": 0, "name": cpu_name(), "uuid": None}]
+        return [{"index": 0, "name": cpu_name(), "uuid": machine_id()}]
 
-    def refuse(self, precision: str, mode: str, *, allow_slow: bool) -> str:
-        if mode != "eager":
-            return f"mode {mode} is not offered on cpu: use --mode eager."
+    def answer(self, precision: str, mode: str) -> Answer:
         if precision == "tf32":
-            return "precision tf32 exists on CUDA devices only: use --precision fp32."
-        hardware = _INSTRUCTIONS.get(precision)
-        if hardware and not allow_slow and not hardware & instruction_sets():
-            return (
-                f"precision {precision} has no hardware on this CPU (none of {', '.join(sorted(hardware))}) and would be many "
-                "times slower than fp32: use --precision fp32, or --allow-slow to insist."
+            return Answer("refused", "precision tf32 exists on CUDA devices only", "--precision fp32")
+        if mode == "compile" and compiler() is None:
+            return Answer(
+                "refused",
+                "mode compile needs a C++ compiler and none (g++, clang++, c++) is on the PATH",
+                "--mode eager",
             )
-        return ""
+        hardware = _INSTRUCTIONS.get(precision)
+        if hardware and not hardware & instruction_sets():
+            lacking = ", ".join(sorted(hardware))
+            why = f"precision {precision} has no hardware on this CPU (none of {lacking}) and would be many times slower than fp32"
+            return Answer("slow", why, "--precision fp32")
+        return YES
 
-    def autocast(self, precision: str) -> AbstractContextManager[Any]:
-        if precision == "fp32":
-            return nullcontext()
-        return torch.autocast("cpu", dtype={"bf16": torch.bfloat16, "fp16": torch.float16}[precision])
+    def prepare(self, precision: str = "fp32", *, deterministic: bool = False, local_rank: int = 0) -> None:
+        super().prepare(precision, deterministic=deterministic)
+        keep_freed_memory()
 
-    def synchronize(self) -> None:
-        """CPU kernels have finished when they return."""
+    def memory(self) -> Memory | None:
+        """Of the whole process: a CPU has no allocator of its own to ask. The peak is the kernel's and cannot be reset."""
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+        statm = Path("/proc/self/statm")
+        page = os.sysconf("SC_PAGE_SIZE")
+        now = int(statm.read_text().split()[1]) * page if statm.exists() else peak
+        return Memory(
+            allocated_bytes=now, peak_bytes=max(peak, now), total_bytes=os.sysconf("SC_PHYS_PAGES") * page
+        )  # fmt: skip
 
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -77,6 +90,12 @@ def instruction_sets() -> frozenset[str]:
     return frozenset(lines[0].partition(":")[2].split()) if lines else frozenset()
 
 
+def compiler() -> str | None:
+    """The C++ compiler that torch.compile would call."""
+    wanted = [os.environ["CXX"]] if os.environ.get("CXX") else ["g++", "clang++", "c++"]
+    return next((path for name in wanted if (path := shutil.which(name))), None)
+
+
 def cpu_name() -> str:
     """The processor's name as it gives it itself."""
     info = Path("/proc/cpuinfo")
@@ -85,3 +104,14 @@ def cpu_name() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
+
+
+def machine_id() -> str | None:
+    """What tells this machine from another of the same name; a processor has no number that may be read."""
+    for path in (Path("/sys/class/dmi/id/product_uuid"), Path("/etc/machine-id")):
+        try:
+            if text := path.read_text().strip():
+                return text
+        except OSError:
+            continue
+    return None

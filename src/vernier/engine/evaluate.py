@@ -1,22 +1,23 @@
 """Evaluation: every sample once, exactly, on any number of processes."""
 
+import contextlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from typing import Any
 
 import torch
 from torch import nn
 
-from vernier.data.loader import Loader
+from vernier.data.loader import Batch, Loader
 from vernier.data.order import EvalOrder
 from vernier.data.sources import Source
 from vernier.data.transforms import Normalizer
+from vernier.devices import Device
+from vernier.engine.distributed import World
+from vernier.engine.modes import Execution, borrowed
 from vernier.engine.observe import Observers
-from vernier.engine.step import Autocast
 from vernier.tasks.base import CountingReader, Forward, Score, Task
 
 
-@contextmanager
+@contextlib.contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Evaluation mode, no gradients; the mode found is put back, module by module: frozen ones stay as they are."""
     before = [(module, module.training) for module in model.modules()]
@@ -29,48 +30,51 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             module.training = training
 
 
-def forward_with(model: nn.Module, weights: dict[str, torch.Tensor] | None) -> Forward:
-    """The model as it is, or with other weights in place of its own, without copying either."""
-    if weights is None:
-        return model
-    return lambda images: torch.func.functional_call(model, weights, (images,))
-
-
 class Evaluator:
     """A validation set, ready to be scored again and again."""
 
     def __init__(
-        self, task: Task, source: Source, reader: CountingReader, order: EvalOrder, normalize: Normalizer, device: torch.device,
-        *, workers: int, prefetch: int, autocast: Autocast = nullcontext,
+        self, task: Task, source: Source, reader: CountingReader, order: EvalOrder, normalize: Normalizer,
+        device: Device, place: torch.device, *, workers: int, prefetch: int, world: World,
     ) -> None:  # fmt: skip
-        self._task, self._source, self._autocast = task, source, autocast
-        self._order, self._normalize, self._device = order, normalize, device
+        self._task, self._source, self._world = task, source, world
+        self._order, self._normalize, self._device, self._place = order, normalize, device, place
         self.bad = reader.bad
-        self._loader = Loader(reader, batch=order.batch, workers=workers, prefetch=prefetch)
+        self._loader = Loader(
+            reader, batch=order.batch, workers=workers, prefetch=prefetch, pin=device.pins_memory
+        )  # fmt: skip
 
     def score(
         self,
-        model: nn.Module,
+        network: Execution,
         weights: dict[str, torch.Tensor] | None,
         observers: Observers,
         check_stop: Callable[[], None],
     ) -> Score:
-        """Run the whole set through the model; `check_stop` may raise between batches."""
+        """The whole set's at the first process, each one's own part elsewhere; `check_stop` may raise between batches.
+
+        Every process asks `check_stop` as often, also one with fewer batches.
+        """
         score = self._task.score(self._source)
-        batches = self._order.mine()
-        plain = forward_with(model, weights)
-
-        def forward(images: torch.Tensor) -> Any:
-            with self._autocast():
-                return plain(images)
-
-        with evaluating(model):
-            for done, batch in enumerate(self._loader.batches((0, indices) for indices in batches), start=1):
-                images = self._normalize(batch.images.to(self._device, non_blocking=True))
-                score.add(self._task.predict(forward, images), batch.targets.to(self._device))
-                observers.progress("evaluate", done, len(batches))
-                check_stop()
+        mine = self._order.mine()
+        rounds = -(-self._order.batches // self._world.size)
+        forward = network.evaluation_network(self._order.batch)
+        with borrowed(network.model, weights), evaluating(network.model):
+            batches = self._loader.batches((0, indices) for indices in mine)
+            with contextlib.closing(batches):
+                for done in range(1, rounds + 1):
+                    if done <= len(mine):
+                        self._add(score, next(batches), forward)
+                    observers.progress("evaluate", done, rounds)
+                    check_stop()
+        score.merge(self._world.gathered(score)[1:])
         return score
+
+    def _add(self, score: Score, batch: Batch, forward: Forward) -> None:
+        images = self._normalize(self._device.upload(batch.images, self._place))
+        self._device.uploads_done()
+        score.add(self._task.predict(forward, images), batch.targets.to(self._place))
+        self._device.mark_step()
 
     def close(self) -> None:
         self._loader.close()

@@ -1,6 +1,7 @@
 """A trained model, ready to be used: from a run directory, a bare checkpoint, or anybody's weights file."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,12 @@ from torch import nn
 from vernier.config import Config, Data, Model, Recipe, from_dict
 from vernier.devices import Device
 from vernier.engine.checkpoint import weights_for_use
+from vernier.engine.distributed import World
 from vernier.engine.initial import describe_weights, load_weights, photographs_for_check
+from vernier.engine.launch import Topology
+from vernier.engine.modes import Execution
 from vernier.engine.observe import Observer, Observers
-from vernier.engine.setup import build_evaluator, make_model, model_for, prepare_device
+from vernier.engine.setup import build_evaluator, make_model, model_for, place_of, prepare_device
 from vernier.errors import ConfigError
 from vernier.measure.clock import now_s
 from vernier.models import info, weights
@@ -38,17 +42,27 @@ class Trained:
 
 
 def load_trained(
-    path: Path, *, which: str = "latest", averaged: bool | None = None, machine: dict[str, Any] | None = None
+    path: Path,
+    *,
+    which: str = "latest",
+    averaged: bool | None = None,
+    changed: Callable[[Config], Config] | None = None,
 ) -> Trained:
-    """The model of a run (its latest or best checkpoint, or the one of a given step) or of a checkpoint directory."""
+    """The model of a run (its latest or best checkpoint, or the one of a given step) or of a checkpoint directory.
+
+    `changed` may alter its settings, but for the model's.
+    """
     found = find_checkpoint(path, which)
     state = read_json(found.path / "state.json")
     config = from_dict(Config, state["config"])
-    if machine:
-        config = replace(config, machine=replace(config.machine, **machine))
+    config = replace(config, machine=replace(config.machine, procs=1))
+    if changed is not None:
+        before, config = config.recipe.model, changed(config)
+        if config.recipe.model != before:
+            raise ConfigError("A trained model cannot be changed by --set model.*; data, eval and machine can.")
     device, _ = prepare_device(config)
     model = make_model(
-        config, task_of(config.recipe).outputs(len(state["classes"])), state["channels"], device.torch_device(0)
+        config, task_of(config.recipe).outputs(len(state["classes"])), state["channels"], place_of(device)
     )
     tensors, used_average = weights_for_use(found, averaged=averaged)
     model.load_state_dict(tensors)
@@ -73,7 +87,7 @@ def load_foreign(path: Path, config: Config, *, averaged: bool | None = None) ->
     task = task_of(config.recipe)
     source = task.open("val")
     device, _ = prepare_device(config)
-    place = device.torch_device(0)
+    place = place_of(device)
     model = model_for(config, task, source, place)
     if path.is_file():
         _check_classes(path, len(source.classes), config, bool(averaged))
@@ -120,9 +134,13 @@ def checkpoint_steps(path: Path) -> list[str]:
 
 def evaluate_trained(
     trained: Trained, data: str | None, max_eval_steps: int | None, watchers: list[Observer], *,
-    split: str = "val", out: Path | None = None,
+    split: str = "val", out: Path | None = None, world: World | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Score a model on a split of its own or of other data, exactly; what it predicted goes to `out` as JSON files."""
+    """Score a model on a split of its own or of other data, exactly; what it predicted goes to `out` as JSON files.
+
+    With several processes the first one's answer is that of all.
+    """
+    world = world or World(Topology())
     config = trained.config
     if data is not None:
         config = replace(config, recipe=replace(config.recipe, data=replace(config.recipe.data, source=data)))
@@ -133,19 +151,25 @@ def evaluate_trained(
         raise ConfigError(
             f"The model knows {len(trained.classes)} classes, the data has {len(source.classes)}. Use data with the same classes."
         )
-    evaluator = build_evaluator(config, task, source, trained.device)
+    evaluator = build_evaluator(config, task, source, trained.device, world)
+    machine = config.machine
+    network = Execution(
+        trained.model, machine, trained.device, lambda: trained.device.autocast(machine.precision), frozen=True
+    )
     start = now_s()
     try:
-        score = evaluator.score(trained.model, None, Observers(*watchers), lambda: None)
+        score = evaluator.score(network, None, Observers(*watchers), lambda: None)
     finally:
         evaluator.close()
     seconds = now_s() - start
     return {
         **score.result(),
         "split": split,
-        "written": [] if out is None else _write_documents(score, out),
+        "written": [] if out is None or not world.first else _write_documents(score, out),
         "seconds": seconds,
         "images_per_s_total": score.samples / seconds,
+        "compilation": network.spent.facts(),
+        "procs": world.size,
         "data": config.recipe.data.source,
         "exact": max_eval_steps is None,
         "flip_tta": config.recipe.eval.flip_tta,

@@ -1,6 +1,5 @@
 """From a Config to live objects, checked, before anything is written: data, model, optimiser, loaders."""
 
-import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +17,9 @@ from vernier.data.sources import ShardSource, Source
 from vernier.data.sources.shards import shard_starts
 from vernier.data.transforms import Normalizer
 from vernier.devices import Device, resolve
+from vernier.engine.affinity import allowed, take_cores
+from vernier.engine.batchnorm import with_span
+from vernier.engine.distributed import World
 from vernier.engine.evaluate import Evaluator
 from vernier.engine.initial import (
     describe_weights,
@@ -27,6 +29,8 @@ from vernier.engine.initial import (
     load_weights,
     photographs_for_check,
 )  # fmt: skip
+from vernier.engine.launch import Topology, topology
+from vernier.engine.modes import Execution
 from vernier.engine.scaling import LossScaler
 from vernier.engine.step import TrainStep
 from vernier.errors import ConfigError
@@ -54,6 +58,8 @@ class Job:
     step: TrainStep
     order: TrainOrder
     loader: Loader
+    network: Execution
+    world: World
     bad: BadImages
     loading: dict[str, Any]
     """How images are read: recorded with the run."""
@@ -73,57 +79,55 @@ class Job:
             self.evaluator.close()
 
 
-def prepare(config: Config, *, fresh: bool = True) -> Job:
+def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -> Job:
     """Open the data, build the model, and check that everything fits together. Raises ConfigError, writes nothing.
 
     Not `fresh`: a checkpoint is about to be restored, so the weights a recipe starts from are not read again.
     """
-    recipe, machine = config.recipe, config.machine
+    recipe, machine, world = config.recipe, config.machine, world or World(Topology())
     device, threads = prepare_device(config)
-    place = device.torch_device(0)
+    place = device.torch_device(world.where.local_rank)
     task = task_of(recipe)
     train_source = task.open("train")
     val_source = task.open("val") if recipe.eval.every_epochs > 0 else None
     if val_source is not None and val_source.classes != train_source.classes:
         raise ConfigError(_class_mismatch(train_source.classes, val_source.classes))
     derived = derive(config, train_samples=len(train_source))
-    model = model_for(config, task, train_source, place)
+    model = with_span(model_for(config, task, train_source, place), config, derived, world, device)
     notes = (*train_source.notes, *_initial(model, config, val_source or train_source, place, fresh))
     optimizer = build_optimizer(model, recipe.optim, derived.lr, scaled=machine.precision == "fp16")
     average = WeightAverage(model, recipe.ema, derived.steps_per_epoch) if recipe.ema.decay > 0 else None
     normalize = Normalizer(recipe.data, place)
-    order = train_order(config, derived, train_source)
+    order = train_order(config, derived, train_source, world.rank)
     # Decoded images that are kept have their full size: with scaled decoding they would be others than on first sight.
     kept, cache = cached(train_source, 0 if recipe.data.scaled_decode else machine.cache_share, derived.world)
     reader = task.train_reader(train_source, kept, machine)
-    loader = Loader(reader, batch=derived.process_batch, workers=machine.workers, prefetch=machine.prefetch)
-    step = TrainStep(
-        task=task,
-        model=model,
-        optimizer=optimizer,
-        average=average,
-        scaler=LossScaler(machine, place),
-        autocast=lambda: device.autocast(machine.precision),
-        recipe=recipe,
-        derived=derived,
-        normalize=normalize,
-        device=place,
+    loader = Loader(
+        reader, batch=derived.process_batch, workers=machine.workers, prefetch=machine.prefetch, pin=device.pins_memory
     )
+    network = Execution(model, machine, device, lambda: device.autocast(machine.precision))
+    example = torch.zeros((derived.process_batch, len(recipe.data.mean), *reader.shape_at(0)[:2]), device=place)
+    step = TrainStep(
+        task=task, model=model, network=world.parallel(network.training_network(example), machine, place),
+        optimizer=optimizer, average=average, scaler=LossScaler(machine, place),
+        autocast=lambda: device.autocast(machine.precision), recipe=recipe, derived=derived, normalize=normalize,
+        device=device, place=place, world=world,
+    )  # fmt: skip
     return Job(
         config=config, task=task, derived=derived, device=device, threads=threads, train_source=train_source, val_source=val_source,
-        model=model, optimizer=optimizer, average=average, step=step, order=order, loader=loader,
+        model=model, optimizer=optimizer, average=average, step=step, order=order, loader=loader, network=network, world=world,
         bad=reader.bad, loading=loading_facts(config, train_source, cache),
         notes=notes, warnings=from_scratch(config) if fresh else (),
-        evaluator=None if val_source is None else build_evaluator(config, task, val_source, device),
+        evaluator=None if val_source is None else build_evaluator(config, task, val_source, device, world),
     )  # fmt: skip
 
 
-def train_order(config: Config, derived: Derived, source: Source) -> TrainOrder:
+def train_order(config: Config, derived: Derived, source: Source, rank: int = 0) -> TrainOrder:
     """The order over the whole set, or over a few shards at a time."""
     recipe = config.recipe
     common: dict[str, Any] = {
         "samples": len(source), "seed": recipe.seed, "global_batch": recipe.global_batch,
-        "accumulation": derived.accumulation, "repeats": recipe.augment.repeats, "world": derived.world,
+        "accumulation": derived.accumulation, "repeats": recipe.augment.repeats, "world": derived.world, "rank": rank,
     }  # fmt: skip
     if not recipe.data.shuffle_shards:
         return TrainOrder(**common)
@@ -149,16 +153,27 @@ def loading_facts(config: Config, source: Source, cache: dict[str, Any]) -> dict
 
 def prepare_device(config: Config) -> tuple[Device, int]:
     """The device, asked whether it can do what is wanted, and its compute threads."""
-    machine = config.machine
+    machine, where = config.machine, topology()
     device = resolve(machine.device)
     if why_not := device.refuse(machine.precision, machine.mode, allow_slow=machine.allow_slow):
         raise ConfigError(why_not)
-    if machine.procs > 1:
-        raise ConfigError(f"--procs {machine.procs}: this version trains in one process. Use --procs 1.")
-    threads = machine.threads or max(1, len(os.sched_getaffinity(0)) // machine.procs)
+    if machine.deterministic and (answer := device.deterministic()).verdict != "yes":
+        raise ConfigError(f"--deterministic: {answer.why}: use {answer.instead}.")
+    if device.name != "cpu" and where.local_world > device.count():
+        raise ConfigError(
+            f"{where.local_world} processes on {where.host}, but it has {device.count()} {device.name} device(s). "
+            "Use one process a device."
+        )
+    cores = take_cores(where, machine.max_cpus) if where.local_world > 1 or machine.max_cpus else allowed()
+    threads = machine.threads or len(cores)
     torch.set_num_threads(threads)
-    device.prepare()
+    device.prepare(machine.precision, deterministic=machine.deterministic, local_rank=where.local_rank)
     return device, threads
+
+
+def place_of(device: Device) -> torch.device:
+    """Where this process's tensors live."""
+    return device.torch_device(topology().local_rank)
 
 
 def model_for(config: Config, task: Task, source: Source, place: torch.device) -> nn.Module:
@@ -215,13 +230,20 @@ def make_model(config: Config, outputs: int, channels: int, place: torch.device)
     return model.to(device=place, memory_format=layout)  # type: ignore[call-overload, no-any-return]
 
 
-def build_evaluator(config: Config, task: Task, source: Source, device: Device) -> Evaluator:
-    machine, place = config.machine, device.torch_device(0)
-    kept, _ = cached(source, machine.cache_share / 2, machine.procs)
-    order = EvalOrder(samples=len(source), batch=machine.eval_batch, max_batches=config.limits.max_eval_steps)
+def build_evaluator(
+    config: Config, task: Task, source: Source, device: Device, world: World | None = None
+) -> Evaluator:
+    """Every process evaluates its own batches of the set."""
+    machine, world = config.machine, world or World(Topology())
+    place = device.torch_device(world.where.local_rank)
+    kept, _ = cached(source, machine.cache_share / 2, world.size)
+    order = EvalOrder(
+        samples=len(source), batch=machine.eval_batch, max_batches=config.limits.max_eval_steps,
+        rank=world.rank, world=world.size,
+    )  # fmt: skip
     return Evaluator(
-        task, source, task.eval_reader(kept), order, Normalizer(config.recipe.data, place), place,
-        workers=machine.workers, prefetch=machine.prefetch, autocast=lambda: device.autocast(machine.precision),
+        task, source, task.eval_reader(kept), order, Normalizer(config.recipe.data, place), device, place,
+        workers=machine.workers, prefetch=machine.prefetch, world=world,
     )  # fmt: skip
 
 

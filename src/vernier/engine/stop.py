@@ -33,6 +33,10 @@ class StopFlag:
             raise KeyboardInterrupt
         self.signal_name = signal.Signals(number).name
 
-    def check(self) -> None:
-        if self.signal_name is not None:
-            raise StopRequested(self.signal_name)
+    @property
+    def requested(self) -> bool:
+        return self.signal_name is not None
+
+    def obey(self) -> None:
+        """Stop as all processes have agreed, whichever of them the signal came to."""
+        raise StopRequested(self.signal_name or "a signal to another process")

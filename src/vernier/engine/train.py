@@ -1,20 +1,24 @@
 """The training run: steps, evaluations, checkpoints, until done, stopped or failed. Knows no concrete model, data set or device."""
 
 import math
+import os
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
-
 from vernier.config import Config, Recipe, digest, to_dict
 from vernier.data.loader import Batch
+from vernier.engine.affinity import allowed
 from vernier.engine.checkpoint import Progress, all_finite, fill_checkpoint, restore
+from vernier.engine.distributed import Agreed, LostPeer, Stragglers, World
+from vernier.engine.launch import write_to
 from vernier.engine.observe import Observer, Observers
 from vernier.engine.resume import ResumePoint
 from vernier.engine.setup import Job, prepare
 from vernier.engine.stop import StopFlag, StopRequested
+from vernier.engine.window import StepWindow
 from vernier.errors import ConfigError, RunFailed
 from vernier.measure.agreement import agreement
 from vernier.measure.clock import Stopwatch, now_s
@@ -23,7 +27,6 @@ from vernier.measure.summary import summarize_training
 from vernier.optim.schedules import learning_rate
 from vernier.store import EventLog, RunDir, read_json
 
-LOG_EVERY_S = 0.5
 CHECKPOINT_SCHEMA = 1
 
 
@@ -36,32 +39,6 @@ class Outcome:
     summary: dict[str, Any]
 
 
-class StepWindow:
-    """Collects steps until there is something to report. Losses stay on the device until then."""
-
-    def __init__(self, every_steps: int) -> None:
-        self._every_steps = every_steps
-        self.losses: list[torch.Tensor] = []
-        self.step_s: list[float] = []
-        self.wait_s: list[float] = []
-
-    def add(self, loss: torch.Tensor, step_s: float, wait_s: float) -> None:
-        self.losses.append(loss)
-        self.step_s.append(step_s)
-        self.wait_s.append(wait_s)
-
-    @property
-    def full(self) -> bool:
-        return len(self.step_s) >= self._every_steps if self._every_steps else sum(self.step_s) >= LOG_EVERY_S
-
-    def take_losses(self) -> list[float]:
-        values: list[float] = torch.stack(self.losses).tolist()
-        return values
-
-    def clear(self) -> None:
-        self.losses, self.step_s, self.wait_s = [], [], []
-
-
 class Training:
     """One session of one run."""
 
@@ -71,6 +48,8 @@ class Training:
         self.window = StepWindow(job.config.limits.log_every_steps)
         self.saved = (progress.step, progress.last_eval_step)  # what the newest checkpoint holds
         self._step_began_s = now_s()
+        self._agreed = Agreed(stop=False, flush=False)
+        self._stragglers = Stragglers()
 
     # ------------------------------------------------------------------------------------------------------- the loop
 
@@ -82,16 +61,18 @@ class Training:
         while progress.step < derived.stop_step and not progress.reached_target:
             self._one_step(batches)
             self._at_boundary()
-            self.stop.check()
+            if self._agreed.stop:
+                self.stop.obey()
         self.save()
 
     def _one_step(self, batches: Iterator[Batch]) -> None:
         """A step lasts until the next begins, so the cost of reporting is in it; evaluations and checkpoints are not."""
-        loss, wait_s = self.job.step(self.progress.step, batches)
+        loss, wait_s, own_s = self.job.step(self.progress.step, batches)
         self.progress.step += 1
         began_s, self._step_began_s = self._step_began_s, now_s()
-        self.window.add(loss, self._step_began_s - began_s, wait_s)
-        if self.window.full:
+        self.window.add(loss, self._step_began_s - began_s, wait_s, own_s)
+        self._agreed = self.job.world.exchange(self.progress.step, stop=self.stop.requested, flush=self.window.full)
+        if self._agreed.flush:
             self._flush_window()
 
     def _at_boundary(self) -> None:
@@ -121,7 +102,7 @@ class Training:
         if not window.step_s:
             return
         self.job.device.synchronize()
-        losses = window.take_losses()
+        losses = window.take_losses(self.job.world)
         window.step_s[-1] += now_s() - self._step_began_s
         self._step_began_s = now_s()
         first = progress.step - len(losses)
@@ -134,12 +115,21 @@ class Training:
             "step", step=progress.step, epoch=progress.step / derived.steps_per_epoch, loss=sum(losses) / len(losses),
             lr=learning_rate(progress.step - 1, self.job.config.recipe.schedule, derived),
             samples=len(losses) * self.job.config.recipe.global_batch, step_s=window.step_s, wait_s=window.wait_s,
-            **self._scaling(),
+            **self._scaling(), **self._by_process(),
         )  # fmt: skip
         window.clear()
         self._report_bad_images()
         if progress.step % derived.steps_per_epoch == 0:
             self.observers.emit("epoch", step=progress.step, epoch=progress.step // derived.steps_per_epoch)
+
+    def _by_process(self) -> dict[str, Any]:
+        """Several processes: each one's mean seconds a step without waiting for the others, and a warning about a slow one."""
+        if self.job.world.size == 1:
+            return {}
+        own_s = self.job.world.gathered(sum(self.window.own_s) / len(self.window.own_s))
+        if warning := self._stragglers.look(own_s):
+            self.observers.emit("warning", step=self.progress.step, message=warning)
+        return {"own_s_by_rank": own_s}
 
     def _report_bad_images(self) -> None:
         for bad in (b for kind in self.job.bad_images() for b in kind.untold()):
@@ -183,8 +173,9 @@ class Training:
         progress, start = self.progress, now_s()
         weights = None if self.job.average is None else self.job.average.tensors
         with self.watch.spending("evaluation"):
-            score = self.job.evaluator.score(self.job.model, weights, self.observers, self.stop.check)
-        result = score.result()
+            self._share_statistics()
+            score = self.job.evaluator.score(self.job.network, weights, self.observers, self._check_stop)
+            result = self.job.world.from_first(score.result)
         value = result[self.job.task.metric]
         better = progress.best_value is None or value > progress.best_value
         progress.last_eval_step = progress.step
@@ -202,11 +193,20 @@ class Training:
             "eval", step=progress.step, epoch=progress.step / self.job.derived.steps_per_epoch, best=better,
             seconds=now_s() - start, **progress.result,
         )  # fmt: skip
-        for name, document in score.documents().items():
-            self.run.write_prediction(name, document)
+        if self.job.world.first:
+            for name, document in score.documents().items():
+                self.run.write_prediction(name, document)
         self._report_bad_images()
         if better and self.job.config.checkpoint.keep_best:
             self.save()
+
+    def _check_stop(self) -> None:
+        if self.job.world.any(self.stop.requested):
+            self.stop.obey()
+
+    def _share_statistics(self) -> None:
+        average = None if self.job.average is None else self.job.average.tensors
+        self.job.world.share_statistics(self.job.model, average, self.job.config.machine.buffers)
 
     # ---------------------------------------------------------------------------------------------------- checkpoints
 
@@ -219,9 +219,11 @@ class Training:
         self._flush_window()
         if self.saved == (self.progress.step, self.progress.last_eval_step):
             return
+        self._share_statistics()
         if not all_finite(self.job.model):
             raise RunFailed(self._diverged(self.progress.step, "A weight", "not finite"))
-        self.watch.add("checkpoint", self._write_checkpoint())
+        self.watch.add("checkpoint", self.job.world.from_first(self._write_checkpoint))
+        self.saved = (self.progress.step, self.progress.last_eval_step)
 
     def _write_checkpoint(self) -> float:
         start, job, progress = now_s(), self.job, self.progress
@@ -235,7 +237,6 @@ class Training:
             )
         except OSError as error:
             raise RunFailed(f"The checkpoint could not be saved: {error}. Earlier checkpoints are intact.") from error
-        self.saved = (progress.step, progress.last_eval_step)
         self.run.prune_checkpoints(self._keeps)
         self.observers.emit("checkpoint", step=progress.step, path=str(committed.path.name), seconds=now_s() - start)
         return now_s() - start
@@ -266,16 +267,19 @@ def checkpoint_state(job: Job, progress: Progress) -> dict[str, Any]:
 
 
 def train(
-    config: Config, out: Path, resume: ResumePoint | None, watchers: list[Observer], reference: Recipe | None = None
-) -> Outcome:
+    config: Config, out: Path, resume: ResumePoint | None, watchers: list[Observer], reference: Recipe | None = None,
+    world: World | None = None,
+) -> Outcome:  # fmt: skip
     """Train to the end, from the start or from a checkpoint. Raises RunFailed; returns `stopped` after a signal.
 
     `reference` is the built-in recipe the run is based on: what differs from it is named beside the published result.
     """
-    job = prepare(config, fresh=resume is None)
+    job = prepare(config, fresh=resume is None, world=world)
     try:
-        run = resume.run if resume else RunDir.create(out, config.recipe.name)
-        with run.locked():
+        run = resume.run if resume else job.world.from_first(lambda: RunDir.create(out, config.recipe.name))
+        if not job.world.first:
+            write_to(run.rank_log(job.world.rank))
+        with run.locked() if job.world.first else nullcontext():
             return _train_locked(job, run, resume, Observers(*watchers), reference)
     finally:
         job.close()
@@ -284,15 +288,20 @@ def train(
 def _train_locked(
     job: Job, run: RunDir, resume: ResumePoint | None, observers: Observers, reference: Recipe | None
 ) -> Outcome:
-    log = run.events()
+    log = run.events(job.world.rank)
     observers.add(Recorder(log))
     session: Training | None = None
     try:
         progress = _restored(job, resume) if resume else Progress()
-        run.write_config(to_dict(job.config))
-        run.write_environment(environment(job.device.identity(), job.device.name, job.threads))
-        run.write_status("running")
-        _announce(job, run, observers, resume)
+        processes = job.world.gathered(_this_process(job))
+        if job.world.first:
+            job.world.on_loss(lambda reason: run.write_status("crashed", reason=reason))
+            run.write_config(to_dict(job.config))
+            run.write_environment(
+                {**environment(job.device.identity(), job.device.name, job.threads), "processes": processes}
+            )
+            run.write_status("running")
+        _announce(job, run, observers, resume, processes)
         with StopFlag() as stop:
             session = Training(job, run, observers, stop, progress)
             try:
@@ -306,11 +315,37 @@ def _train_locked(
                 status = "stopped"
         return _close(session, status, reference)
     except RunFailed as error:
-        observers.emit("warning", step=session.progress.step if session else 0, message=str(error))
-        run.write_status("failed", reason=str(error))
+        _note_failure(job, run, observers, session, error)
         raise
+    except RuntimeError as error:
+        lost = job.world.explain(error)
+        if lost is None:
+            raise
+        _note_failure(job, run, observers, session, lost)
+        raise lost from error
     finally:
         log.close()
+
+
+def _note_failure(
+    job: Job, run: RunDir, observers: Observers, session: Training | None, error: RunFailed
+) -> None:  # fmt: skip
+    observers.emit("warning", step=session.progress.step if session else 0, message=str(error))
+    if job.world.first:
+        run.write_status("crashed" if isinstance(error, LostPeer) else "failed", reason=str(error))
+
+
+def _this_process(job: Job) -> dict[str, Any]:
+    where = job.world.where
+    return {
+        "rank": where.rank,
+        "host": where.host,
+        "device": str(job.device.torch_device(where.local_rank)),
+        "cores": allowed(),
+        "threads": job.threads,
+        "pid": os.getpid(),
+        "launcher": where.launcher,
+    }
 
 
 class Recorder:
@@ -338,22 +373,31 @@ def _restored(job: Job, resume: ResumePoint) -> Progress:
     return progress
 
 
-def _announce(job: Job, run: RunDir, observers: Observers, resume: ResumePoint | None) -> None:
+def _announce(
+    job: Job, run: RunDir, observers: Observers, resume: ResumePoint | None, processes: list[dict[str, Any]]
+) -> None:
     recipe, derived = job.config.recipe, job.derived
+    notes = [*job.notes, *(_process_line(p) for p in processes if job.world.size > 1)]
     observers.emit(
         "start", run=str(run.path), recipe=recipe.name, model=recipe.model.name, data=recipe.data.source,
         parameters=sum(p.numel() for p in job.model.parameters()), device=job.device.name, threads=job.threads,
         precision=job.config.machine.precision, mode=job.config.machine.mode, seed=recipe.seed, epochs=recipe.schedule.epochs,
         train_samples=len(job.train_source), val_samples=len(job.val_source) if job.val_source is not None else 0,
         classes=len(job.train_source.classes), global_batch=recipe.global_batch, workers=job.config.machine.workers, loading=job.loading,
-        resumed_from=resume.checkpoint.step if resume else None, notes=list(job.notes), **asdict(derived),
+        resumed_from=resume.checkpoint.step if resume else None, notes=notes, processes=processes,
+        restarts=job.world.where.restarts, **asdict(derived),
     )  # fmt: skip
     for message in job.warnings:
         observers.emit("warning", step=resume.checkpoint.step if resume else 0, message=message)
 
 
+def _process_line(p: dict[str, Any]) -> str:
+    return f"rank {p['rank']}: {p['host']}, {p['device']}, cores {','.join(map(str, p['cores']))} ({p['launcher']})"
+
+
 def _close(session: Training, status: Literal["finished", "stopped"], reference: Recipe | None) -> Outcome:
     job, progress, run = session.job, session.progress, session.run
+    bad = job.world.gathered([asdict(bad) for kind in job.bad_images() for bad in kind.found()])
     summary = {
         "step": progress.step,
         "epoch": progress.step / job.derived.steps_per_epoch,
@@ -363,11 +407,13 @@ def _close(session: Training, status: Literal["finished", "stopped"], reference:
         "agreement": agreement(job.config, progress.result, reference) if status == "finished" else None,
         "spent_s": session.watch.spent(),
         "skipped_steps": job.step.scaler.skipped_steps,
-        "bad_images": [asdict(bad) for kind in job.bad_images() for bad in kind.found()],
+        "bad_images": [one for found in bad for one in found],
+        "compilation": job.network.spent.facts(),
         "training": summarize_training(
             run.read_events(), global_batch=job.config.recipe.global_batch, devices=job.derived.world
         ),
     }
     session.observers.emit("end", status=status, **summary)
-    run.write_status(status, summary=summary)
+    if job.world.first:
+        run.write_status(status, summary=summary)
     return Outcome(run=run, status=status, summary=summary)

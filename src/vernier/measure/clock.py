@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 now_s = time.perf_counter
+wall_s = time.time
+"""Seconds since 1970, for a stamp that another program compares; never used to compute a duration."""
 
 
 def utc_stamp() -> str:

@@ -1,0 +1,100 @@
+"""NVIDIA GPUs, and AMD's through ROCm, which PyTorch presents under the same name. Not run by us: see docs/devices.md."""
+
+import os
+from typing import Any
+
+import torch
+
+from vernier.devices.base import YES, Answer, Device, Memory
+
+_BF16_CAPABILITY = (8, 0)
+
+
+class Cuda(Device):
+    name = "cuda"
+    backend = "nccl"
+    pins_memory = True
+    native_sync_bn = True
+
+    def __init__(self) -> None:
+        self._copies: Any = None
+
+    @classmethod
+    def available(cls) -> bool:
+        return torch.cuda.is_available()
+
+    def count(self) -> int:
+        return torch.cuda.device_count()
+
+    def identity(self) -> list[dict[str, Any]]:
+        return [self._one(index) for index in range(self.count())]
+
+    def _one(self, index: int) -> dict[str, Any]:
+        found = torch.cuda.get_device_properties(index)
+        return {
+            "index": index,
+            "name": found.name,
+            "uuid": f"GPU-{found.uuid}" if not is_rocm() else str(found.uuid),
+            "memory_bytes": found.total_memory,
+            "capability": found.gcnArchName if is_rocm() else f"{found.major}.{found.minor}",
+        }
+
+    def answer(self, precision: str, mode: str) -> Answer:
+        if precision == "tf32" and is_rocm():
+            return Answer("refused", "precision tf32 is NVIDIA's and this is a ROCm build", "--precision bf16")
+        if (
+            precision in ("tf32", "bf16")
+            and self.available()
+            and not is_rocm()
+            and self._capability() < _BF16_CAPABILITY
+        ):
+            have = ".".join(map(str, self._capability()))
+            why = f"precision {precision} needs compute capability 8.0 (A100 or newer) and this GPU has {have}"
+            return Answer("refused", why, "--precision fp16")
+        return YES
+
+    def _capability(self) -> tuple[int, int]:
+        return min(torch.cuda.get_device_capability(index) for index in range(self.count()))
+
+    def prepare(self, precision: str = "fp32", *, deterministic: bool = False, local_rank: int = 0) -> None:
+        """TF32 only where it was asked for; cuDNN tries its algorithms out unless the run must repeat bit for bit."""
+        torch.cuda.set_device(self.torch_device(local_rank))
+        arithmetic = "tf32" if precision == "tf32" else "ieee"
+        torch.backends.cuda.matmul.fp32_precision = arithmetic
+        torch.backends.cudnn.conv.fp32_precision = arithmetic  # type: ignore[attr-defined]
+        torch.backends.cudnn.benchmark = not deterministic
+        if deterministic:
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        super().prepare(precision, deterministic=deterministic)
+
+    def upload(self, tensor: torch.Tensor, place: torch.device) -> torch.Tensor:
+        """On a stream of its own, so that the copy runs while the step before still computes."""
+        if self._copies is None:
+            self._copies = torch.cuda.Stream(place)  # type: ignore[no-untyped-call]
+        with torch.cuda.stream(self._copies):
+            moved = tensor.to(place, non_blocking=True)
+        torch.cuda.current_stream(place).wait_stream(self._copies)
+        moved.record_stream(torch.cuda.current_stream(place))
+        return moved
+
+    def uploads_done(self) -> None:
+        if self._copies is not None:
+            self._copies.synchronize()
+
+    def synchronize(self) -> None:
+        torch.cuda.synchronize()
+
+    def memory(self) -> Memory | None:
+        return Memory(
+            allocated_bytes=torch.cuda.memory_allocated(),
+            peak_bytes=torch.cuda.max_memory_allocated(),
+            total_bytes=torch.cuda.mem_get_info()[1],
+        )
+
+    def reset_peak_memory(self) -> None:
+        torch.cuda.reset_peak_memory_stats()
+
+
+def is_rocm() -> bool:
+    """Whether this PyTorch was built for AMD's GPUs."""
+    return torch.version.hip is not None

@@ -1,0 +1,106 @@
+"""Intel Gaudi through habana_frameworks. Not run by us: see docs/devices.md.
+
+Importing habana_frameworks registers the device with PyTorch, so it is imported only once the package is known to be
+there. Lazy mode (PT_HPU_LAZY_MODE=1) collects operations until `mark_step`; otherwise operations run at once, and
+--mode compile goes through Gaudi's own compiler.
+"""
+
+import importlib
+import importlib.util
+import os
+import shutil
+import subprocess
+from typing import Any
+
+import torch
+
+from vernier.devices.base import YES, Answer, Device, Memory
+
+
+class Hpu(Device):
+    name = "hpu"
+    backend = "hccl"
+    static_shapes = True
+    native_sync_bn = True
+    compile_backend = "hpu_backend"
+
+    @classmethod
+    def available(cls) -> bool:
+        return importlib.util.find_spec("habana_frameworks") is not None and bool(_hpu().is_available())
+
+    def count(self) -> int:
+        return int(_hpu().device_count())
+
+    def identity(self) -> list[dict[str, Any]]:
+        uuids = _uuids()
+        return [
+            {"index": i, "name": _hpu().get_device_name(i), "uuid": uuids[i] if i < len(uuids) else None}
+            for i in range(self.count())
+        ]
+
+    def answer(self, precision: str, mode: str) -> Answer:
+        if precision in ("tf32", "fp16"):
+            return Answer("refused", f"precision {precision} is not for training on Gaudi", "--precision bf16")
+        if mode == "trace":
+            return Answer("refused", "mode trace is no longer part of Gaudi's PyTorch", "--mode compile")
+        if mode == "compile" and lazy():
+            return Answer("refused", "mode compile does not go with PT_HPU_LAZY_MODE=1", "PT_HPU_LAZY_MODE=0")
+        return YES
+
+    def prepare(self, precision: str = "fp32", *, deterministic: bool = False, local_rank: int = 0) -> None:
+        _core()
+        importlib.import_module("habana_frameworks.torch.distributed.hccl")  # registers the backend
+        _hpu().set_device(local_rank % max(1, self.count()))
+        super().prepare(precision, deterministic=deterministic)
+
+    def torch_device(self, local_rank: int) -> torch.device:
+        _core()
+        return torch.device("hpu", local_rank % max(1, self.count()))
+
+    def synchronize(self) -> None:
+        _hpu().synchronize()
+
+    def mark_step(self) -> None:
+        if lazy():
+            _core().mark_step()
+
+    def memory(self) -> Memory | None:
+        return Memory(
+            allocated_bytes=int(_hpu().memory_allocated()),
+            peak_bytes=int(_hpu().max_memory_allocated()),
+            total_bytes=None,
+        )
+
+    def reset_peak_memory(self) -> None:
+        _hpu().reset_peak_memory_stats()
+
+    def for_inference(self, model: torch.nn.Module) -> torch.nn.Module:
+        """Record the graph of each input shape once and replay it; lazy mode only."""
+        if not lazy():
+            return model
+        wrapped: torch.nn.Module = _hpu().wrap_in_hpu_graph(model)
+        return wrapped
+
+
+def lazy() -> bool:
+    """Whether Gaudi's lazy mode was asked for; from 1.22 on it is off unless it is."""
+    return os.environ.get("PT_HPU_LAZY_MODE", "0") == "1"
+
+
+def _core() -> Any:
+    return importlib.import_module("habana_frameworks.torch.core")
+
+
+def _hpu() -> Any:
+    return importlib.import_module("habana_frameworks.torch.hpu")
+
+
+def _uuids() -> list[str]:
+    """From hl-smi, in the order of its indices; empty where it is missing or fails."""
+    tool = shutil.which("hl-smi")
+    if tool is None:
+        return []
+    query = [tool, "-Q", "index,uuid", "-f", "csv,noheader"]
+    done = subprocess.run(query, capture_output=True, text=True, timeout=30)
+    rows = [line.split(",") for line in done.stdout.splitlines() if line.count(",") == 1]
+    return [uuid.strip() for _, uuid in sorted((int(index), uuid) for index, uuid in rows)]

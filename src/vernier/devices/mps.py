@@ -1,0 +1,51 @@
+"""Apple's GPUs through Metal. Not run by us: see docs/devices.md."""
+
+import platform
+from typing import Any
+
+import torch
+
+from vernier.devices.base import YES, Answer, Device, Memory
+
+
+class Mps(Device):
+    name = "mps"
+    backend = None
+
+    @classmethod
+    def available(cls) -> bool:
+        return torch.backends.mps.is_available()
+
+    def torch_device(self, local_rank: int) -> torch.device:
+        return torch.device("mps")
+
+    def identity(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "index": 0,
+                "name": f"{platform.processor()} GPU",
+                "uuid": None,
+                "memory_bytes": torch.mps.recommended_max_memory(),
+            }
+        ]
+
+    def answer(self, precision: str, mode: str) -> Answer:
+        if precision == "tf32":
+            return Answer("refused", "precision tf32 exists on CUDA devices only", "--precision fp32")
+        if mode == "compile":
+            return Answer("refused", "torch.compile for Metal is a prototype", "--mode eager")
+        return YES
+
+    def deterministic(self) -> Answer:
+        return Answer("refused", "Metal kernels do not promise to repeat bit for bit", "--device cpu")
+
+    def synchronize(self) -> None:
+        torch.mps.synchronize()
+
+    def memory(self) -> Memory | None:
+        """Metal keeps no peak: what the driver holds now is the nearest thing."""
+        return Memory(
+            allocated_bytes=torch.mps.current_allocated_memory(),
+            peak_bytes=torch.mps.driver_allocated_memory(),
+            total_bytes=torch.mps.recommended_max_memory(),
+        )

@@ -1,0 +1,54 @@
+"""Intel GPUs. Not run by us: see docs/devices.md."""
+
+from typing import Any
+
+import torch
+
+from vernier.devices.base import YES, Answer, Device, Memory
+
+
+class Xpu(Device):
+    name = "xpu"
+    backend = "xccl"
+    native_sync_bn = True
+
+    @classmethod
+    def available(cls) -> bool:
+        return torch.xpu.is_available()
+
+    def count(self) -> int:
+        return torch.xpu.device_count()
+
+    def identity(self) -> list[dict[str, Any]]:
+        return [self._one(index) for index in range(self.count())]
+
+    def _one(self, index: int) -> dict[str, Any]:
+        found = torch.xpu.get_device_properties(index)
+        return {
+            "index": index,
+            "name": found.name,
+            "uuid": str(getattr(found, "uuid", None)),
+            "memory_bytes": found.total_memory,
+        }
+
+    def answer(self, precision: str, mode: str) -> Answer:
+        if precision == "tf32":
+            return Answer("refused", "precision tf32 is offered on CUDA devices only", "--precision bf16")
+        return YES
+
+    def prepare(self, precision: str = "fp32", *, deterministic: bool = False, local_rank: int = 0) -> None:
+        torch.xpu.set_device(self.torch_device(local_rank))
+        super().prepare(precision, deterministic=deterministic)
+
+    def synchronize(self) -> None:
+        torch.xpu.synchronize()
+
+    def memory(self) -> Memory | None:
+        return Memory(
+            allocated_bytes=torch.xpu.memory_allocated(),
+            peak_bytes=torch.xpu.max_memory_allocated(),
+            total_bytes=torch.xpu.mem_get_info()[1],
+        )
+
+    def reset_peak_memory(self) -> None:
+        torch.xpu.reset_peak_memory_stats()
