@@ -200,7 +200,8 @@ def borrowed(model: nn.Module, weights: dict[str, torch.Tensor] | None) -> Itera
     if weights is None:
         yield
         return
-    own = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    everything = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    own = {name: everything[name] for name in weights}  # buffers that no checkpoint has, such as default boxes, stay
     kept = {name: tensor.data for name, tensor in own.items()}
     try:
         for name, tensor in own.items():

@@ -94,9 +94,9 @@ def ssd_shapes_quick() -> Recipe:
         data=Data(source="shapes", image_px=128, eval_px=128, eval_short_side_px=128),
         augment=Augment(crop="none"),
         optim=Optim(lr=0.05, lr_batch=32, nesterov=True, weight_decay=5e-4),
-        schedule=Schedule(kind="cosine", epochs=10.0, warmup_epochs=1.0),
+        schedule=Schedule(kind="cosine", epochs=6.0, warmup_epochs=1.0),
         ema=Ema(decay=0.99),
-        eval=Eval(every_epochs=5.0),
+        eval=Eval(every_epochs=2.0),
     )
 
 
