@@ -1,11 +1,11 @@
 """What detection costs beside the network: matching and loss in a training step, post-processing in evaluation.
 
-Training: at the given batch, the time of matching and loss (forward and backward through them) and the time of the
-network's own forward and backward, measured apart, in turns. Evaluation: the network's forward, and `detect` on its own
-thread, for outputs like a trained network's (a dozen objects, each seen by forty default boxes, the rest background)
-and for two that are as bad as it gets: `crowded`, 17 classes above the threshold in every default box, and
-`collapsed`, the same with all boxes in one place, where nearly every candidate must be suppressed.
-Usage: python benchmarks/detection.py [--model ssd300-resnet34] [--batch 8] [--rounds 5] [--json]
+Training: at the given batch, matching and loss (forward and backward through them) and the network's own forward and
+backward, measured apart, in turns. Evaluation: the network's forward on all threads and `detect` on one, for outputs like
+a trained network's (a dozen objects, each seen by forty default boxes, the rest background) and for two that are as bad
+as it gets: `crowded`, 17 classes above the threshold in every default box, and `collapsed`, the same with all boxes in
+one place, where nearly every candidate must be suppressed. By the clock and by processor time of all threads, which
+other programs disturb less. Usage: python benchmarks/detection.py [--model ssd300-resnet34] [--batch 8] [--rounds 5] [--json]
 """
 
 import argparse
@@ -13,6 +13,7 @@ import json
 import os
 import statistics
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +30,7 @@ from vernier.models.ssd import Ssd
 from vernier.tasks.boxes import detect
 from vernier.tasks.detect_loss import detection_loss
 
+REPEATS = 5  # of post-processing in a round
 OBJECTS = (7.3, 60)  # COCO's mean number of objects in a training image, and a crowded one, to which a batch is padded
 
 
@@ -61,14 +63,23 @@ def outputs(kind: str, batch: int, anchors: torch.Tensor, classes: int) -> tuple
     return offsets.transpose(1, 2), logits.transpose(1, 2)
 
 
-def timed_ms(work: Callable[[], object]) -> float:
-    begin = now_s()
+def timed_ms(work: Callable[[], object]) -> tuple[float, float]:
+    """By the clock, and of all threads together."""
+    wall, busy = now_s(), time.process_time()
     work()
-    return 1000 * (now_s() - begin)
+    return 1000 * (now_s() - wall), 1000 * (time.process_time() - busy)
 
 
-def summary(values: list[float]) -> dict[str, Any]:
-    return {"median": statistics.median(values), "low": min(values), "high": max(values), "n": len(values)}
+def summary(pairs: list[tuple[float, float]]) -> dict[str, Any]:
+    return {
+        name: {"median": statistics.median(values), "low": min(values), "high": max(values), "n": len(values)}
+        for name, values in zip(("wall", "processor"), zip(*pairs, strict=True), strict=True)
+    }
+
+
+def shares(part: list[tuple[float, float]], whole: list[tuple[float, float]]) -> dict[str, Any]:
+    """Percent, pair by pair."""
+    return summary([(100 * p[0] / w[0], 100 * p[1] / w[1]) for p, w in zip(part, whole, strict=True)])
 
 
 def training(model: Ssd, batch: int, rounds: int) -> dict[str, Any]:
@@ -77,53 +88,58 @@ def training(model: Ssd, batch: int, rounds: int) -> dict[str, Any]:
     model, images = model.train().to(memory_format=torch.channels_last), images.to(memory_format=torch.channels_last)
     network, loss = [], []
     for _ in range(rounds + 1):  # the first is dropped
-        begin = now_s()
-        offsets, logits = model(images)
-        forward = now_s() - begin
-        leaves = offsets.detach().requires_grad_(), logits.detach().requires_grad_()
-
-        def matching_and_loss(leaves: tuple[torch.Tensor, torch.Tensor] = leaves) -> None:
-            detection_loss(*leaves, wanted, model.anchors, Detect()).backward()
-
-        loss.append(timed_ms(matching_and_loss))
+        made: list[torch.Tensor] = []
+        forward = timed_ms(lambda made=made: made.extend(model(images)))
+        leaves = [output.detach().requires_grad_() for output in made]
+        loss.append(timed_ms(lambda leaves=leaves: detection_loss(*leaves, wanted, model.anchors, Detect()).backward()))
         grads = [leaf.grad for leaf in leaves]
-        network.append(
-            1000 * forward + timed_ms(lambda o=offsets, c=logits, g=grads: torch.autograd.backward([o, c], g))
-        )
-    shares = [100 * part / whole for part, whole in zip(loss[1:], network[1:], strict=True)]
+        backward = timed_ms(lambda made=made, grads=grads: torch.autograd.backward(made, grads))
+        network.append((forward[0] + backward[0], forward[1] + backward[1]))
+        model.zero_grad()
     return {
         "network_ms": summary(network[1:]),
         "matching_and_loss_ms": summary(loss[1:]),
-        "share_percent": summary(shares),
+        "share_percent": shares(loss[1:], network[1:]),
     }
 
 
-def evaluation(model: Ssd, batch: int, rounds: int, kind: str, repeats: int) -> dict[str, Any]:
-    """Milliseconds an image: the network's forward on all threads, and `detect` on one."""
+def evaluation(model: Ssd, batch: int, rounds: int) -> dict[str, Any]:
+    """Milliseconds an image: the network's forward, and `detect` by kind of output and batch."""
     images = torch.randn(batch, 3, model.image_px, model.image_px).to(memory_format=torch.channels_last)
-    model, threads = model.eval().to(memory_format=torch.channels_last), torch.get_num_threads()
-    found = outputs(kind, batch, model.anchors, model.num_classes)
-    forward, post = [], []
+    model = model.eval().to(memory_format=torch.channels_last)
     with torch.inference_mode():
-        for _ in range(rounds + 1):
-            forward.append(timed_ms(lambda: model(images)) / batch)
-            torch.set_num_threads(1)
-            post += [timed_ms(lambda: detect(*found, model.anchors, Detect())) / batch for _ in range(repeats)]
-            torch.set_num_threads(threads)
-    forward, post = forward[1:], post[repeats:]
-    scores = found[1].softmax(-1)[..., 1:]
+        forward = summary([per_image(timed_ms(lambda: model(images)), batch) for _ in range(rounds + 1)][1:])
+        rows = [post(model, kind, n, rounds) for kind in ("trained", "crowded", "collapsed") for n in (batch, 1)]
+    for row in rows:
+        row["share_percent"] = {c: 100 * row["post_ms"][c]["median"] / forward[c]["median"] for c in forward}
+    return {"network_ms": forward, "post": rows}
+
+
+def post(model: Ssd, kind: str, batch: int, rounds: int) -> dict[str, Any]:
+    """`detect` alone, on one thread."""
+    found, threads = outputs(kind, batch, model.anchors, model.num_classes), torch.get_num_threads()
+    torch.set_num_threads(1)
+    spent = [timed_ms(lambda: detect(*found, model.anchors, Detect())) for _ in range(REPEATS * rounds + 1)][1:]
+    torch.set_num_threads(threads)
+    above = found[1].softmax(-1)[..., 1:] > Detect().score
     return {
         "outputs": kind,
         "batch": batch,
-        "candidates_per_image": int((scores > Detect().score).sum()) // batch,
-        "network_ms": summary(forward),
-        "post_ms": summary(post),
-        "share_percent": 100 * statistics.median(post) / statistics.median(forward),
+        "candidates_per_image": int(above.sum()) // batch,
+        "post_ms": summary([per_image(pair, batch) for pair in spent]),
     }
 
 
-def described(values: dict[str, Any]) -> str:
-    return f"{values['median']:.2f} ({values['low']:.2f} to {values['high']:.2f}, n = {values['n']})"
+def per_image(pair: tuple[float, float], batch: int) -> tuple[float, float]:
+    return pair[0] / batch, pair[1] / batch
+
+
+def described(both: dict[str, Any]) -> str:
+    wall, busy = both["wall"], both["processor"]
+    return (
+        f"{wall['median']:.2f} ({wall['low']:.2f} to {wall['high']:.2f}), by processor time {busy['median']:.2f} "
+        f"({busy['low']:.2f} to {busy['high']:.2f}), n = {wall['n']}"
+    )
 
 
 def main() -> None:
@@ -148,11 +164,7 @@ def main() -> None:
         "torch": found["versions"]["torch"],
         "load_average": found["cpu"]["load_average"],
         "training": training(model, given.batch, given.rounds),
-        "evaluation": [
-            evaluation(model, batch, given.rounds, kind, repeats=5)
-            for kind in ("trained", "crowded", "collapsed")
-            for batch in (given.batch, 1)
-        ],
+        "evaluation": evaluation(model, given.batch, given.rounds),
     }
     if given.json:
         json.dump(result, sys.stdout, indent=2)
@@ -162,18 +174,20 @@ def main() -> None:
 
 
 def show(result: dict[str, Any]) -> None:
-    step = result["training"]
+    step, evaluated = result["training"], result["evaluation"]
     print(
         f"{result['when']}  {result['model']}, {result['boxes']} boxes, {result['threads']} threads of {result['cores']} "
         f"cores, torch {result['torch']}, load {result['load_average']}; medians (lowest to highest)\n"
-        f"training, batch {result['batch']}: network {described(step['network_ms'])} ms, matching and loss "
-        f"{described(step['matching_and_loss_ms'])} ms: {described(step['share_percent'])} %"
+        f"training, batch {result['batch']}, ms a step: network {described(step['network_ms'])}\n"
+        f"  matching and loss {described(step['matching_and_loss_ms'])}\n"
+        f"  percent of the network's time {described(step['share_percent'])}\n"
+        f"evaluation, ms an image: network at batch {result['batch']} {described(evaluated['network_ms'])}"
     )
-    for row in result["evaluation"]:
+    for row in evaluated["post"]:
         print(
-            f"evaluation, batch {row['batch']}, {row['outputs']} ({row['candidates_per_image']} candidates an image): "
-            f"network {described(row['network_ms'])} ms an image, post-processing on one thread "
-            f"{described(row['post_ms'])} ms an image: {row['share_percent']:.1f} %"
+            f"  post-processing on one thread, {row['outputs']} ({row['candidates_per_image']} candidates an image), "
+            f"batch {row['batch']}: {described(row['post_ms'])}: {row['share_percent']['wall']:.1f} % of the network's "
+            f"time, {row['share_percent']['processor']:.1f} % by processor time"
         )
 
 

@@ -65,7 +65,7 @@ def levels(arch: Arch, spec: SsdSpec, px: int, stem: str = "default") -> tuple[L
         grids.append(math.ceil(grids[-1] / 2) if halves[-1] else grids[-1] - 2)
         cells.append(px / stride if halves[-1] else float(grids[-1]))
     if len(grids) < 2:
-        raise ConfigError(f"Images of {px} pixels are too small for a detector: its grid has {grid} cells a side.")
+        raise ConfigError(f"Images of {px} pixels are too small for this detector: use at least {2 * stride + 1}.")
     sizes = _sizes(spec, len(grids))
     return tuple(
         Level(

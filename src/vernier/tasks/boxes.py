@@ -132,6 +132,8 @@ def detect(offsets: Tensor, logits: Tensor, anchors: Tensor, settings: Detect) -
 
 @dataclass(frozen=True)
 class _Kept:
+    """What suppression left of a batch, by image and class, best first in each."""
+
     image: Tensor
     kind: Tensor
     scores: Tensor
