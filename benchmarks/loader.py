@@ -74,7 +74,10 @@ def scaling(places: dict[str, str]) -> tuple[list[Contender], list[tuple[str, st
 def threads_or_processes(places: dict[str, str]) -> tuple[list[Contender], list[tuple[str, str]]]:
     """The same reader in the loader's threads, and in the worker processes of PyTorch's DataLoader."""
     named = [
-        Contender(name=f"{name} {kind} x{workers}", kind="native" if kind == "threads" else "processes", path=path, workers=workers, lengthened=LENGTHENED[name])
+        Contender(
+            name=f"{name} {kind} x{workers}", kind="native" if kind == "threads" else "processes", path=path,
+            workers=workers, lengthened=LENGTHENED[name],
+        )
         for name, path in places.items()
         for workers in (1, 2)
         for kind in ("threads", "processes")
