@@ -1,7 +1,11 @@
 """The loader beside PyTorch's DataLoader over Pillow and beside DALI, on one folder of images.
 
 The images are laid out as a folder, as restart-indexed shards and decoded, in a temporary place; then all contenders take
-turns. Usage: python benchmarks/loader.py [IMAGES] [--workers 1] [--rounds 15] [--images 500] [--json]
+turns: beside others (peers), two workers beside one (scaling), threads beside processes (threads).
+Usage: python benchmarks/loader.py [IMAGES] [--workers 1] [--rounds 15] [--images 500] [--only peers] [--json]
+
+Ratios are of time as it passed, with the same by a clock that others on the machine do not disturb: processor time, or time
+without that for which a loader thread had no core.
 
 IMAGES is any folder with pictures below it; without it, the photographs that the tests use, where they are.
 """
@@ -13,13 +17,16 @@ import sys
 import tempfile
 from pathlib import Path
 
-from vernier.data.bench import Contender, Measured, compare, report
+from vernier.data.bench import BATCH, IMAGE_PX, PREFETCH, Clock, Contender, Measured, compare, report
 from vernier.data.pack import pack_raw, pack_shards
 from vernier.data.sources.folder import IMAGE_SUFFIXES, FolderSource
 
 TARGETS = {
     ("folder", "pillow"): 1.35, ("shards", "pillow"): 2.2, ("shards", "dali"): 2.0, ("raw", "pillow"): 20.0, ("x2", "x1"): 1.9,
 }  # fmt: skip
+
+
+LENGTHENED = {"folder": 1, "shards": 1, "raw": 10}
 
 
 def lay_out(images: Path, scratch: Path, workers: int) -> dict[str, str]:
@@ -43,7 +50,10 @@ def lay_out(images: Path, scratch: Path, workers: int) -> dict[str, str]:
 
 
 def contenders(places: dict[str, str], workers: int, dali: bool) -> tuple[list[Contender], list[tuple[str, str]]]:
-    named = [Contender(name=name, kind="native", path=path, workers=workers) for name, path in places.items()]
+    named = [
+        Contender(name=name, kind="native", path=path, workers=workers, lengthened=LENGTHENED[name])
+        for name, path in places.items()
+    ]
     named.append(Contender(name="pillow", kind="pillow", path=places["folder"], workers=workers))
     pairs = [(name, "pillow") for name in places]
     if dali:
@@ -54,29 +64,45 @@ def contenders(places: dict[str, str], workers: int, dali: bool) -> tuple[list[C
 
 def scaling(places: dict[str, str]) -> tuple[list[Contender], list[tuple[str, str]]]:
     named = [
-        Contender(name=f"{name} x{workers}", kind="native", path=path, workers=workers)
+        Contender(name=f"{name} x{workers}", kind="native", path=path, workers=workers, lengthened=LENGTHENED[name])
         for name, path in places.items()
         for workers in (1, 2)
     ]
     return named, [(f"{name} x2", f"{name} x1") for name in places]
 
 
-def show(measured: list[Measured], pairs: list[tuple[str, str]], as_json: bool) -> None:
-    found = report(measured, pairs)
+def threads_or_processes(places: dict[str, str]) -> tuple[list[Contender], list[tuple[str, str]]]:
+    """The same reader in the loader's threads, and in the worker processes of PyTorch's DataLoader."""
+    named = [
+        Contender(
+            name=f"{name} {kind} x{workers}", kind="native" if kind == "threads" else "processes", path=path,
+            workers=workers, lengthened=LENGTHENED[name],
+        )
+        for name, path in places.items()
+        for workers in (1, 2)
+        for kind in ("threads", "processes")
+    ]  # fmt: skip
+    return named, [(f"{name} threads x{w}", f"{name} processes x{w}") for name in places for w in (1, 2)]
+
+
+def show(measured: list[Measured], pairs: list[tuple[str, str]], clocks: tuple[Clock, ...], as_json: bool) -> None:
+    found = report(measured, pairs, clocks)
     if as_json:
         print(json.dumps(found, indent=1))
         return
     print(f"{found['time']}  {found['cores']} core(s), load {found['load_average']:.2f}")
     for row in found["contenders"]:
         print(
-            f"  {row['name']:10s} {row['images_per_s']:9,.1f} img/s  {row['rss_mib']:5d} MiB  ({row['workers']} worker(s))"
+            f"  {row['name']:20s} {row['images_per_s']:9,.1f} img/s {row['cpu_us_per_image']:9,.1f} us of processor an image "
+            f"{row['rss_mib']:5d} MiB, {row['grew_mib']:4d} of them for this  threads blocked {row['blocked']:.1%}"
         )
+    print(f"  the loader's buffers: {(PREFETCH + 2) * BATCH * IMAGE_PX**2 * 3 / 2**20:.0f} MiB, whatever the workers")
     for row in found["ratios"]:
         aimed = TARGETS.get((row["name"].split()[-1], row["against"].split()[-1]))
         target = f"  target {aimed:g}: {'met' if row['median'] >= aimed else 'MISSED'}" if aimed else ""
         print(
-            f"  {row['name']:10s} / {row['against']:10s} {row['median']:6.2f}  (95 % {row['low']:.2f} to {row['high']:.2f}, "
-            f"{row['rounds']} rounds){target}"
+            f"  {row['name']:20s} / {row['against']:20s} {row['clock']:11s} {row['median']:6.2f}  "
+            f"(95 % {row['low']:.2f} to {row['high']:.2f}, {row['rounds']} rounds){target}"
         )
 
 
@@ -96,17 +122,25 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--images", type=int, default=500, help="a round")
-    parser.add_argument("--only", choices=("peers", "scaling"), default=None)
+    parser.add_argument("--only", choices=("peers", "scaling", "threads"), default=None)
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         places = lay_out(given.folder, Path(scratch), 2)
-        if given.only != "scaling":
-            named, pairs = contenders(places, given.workers, has_dali())
-            show(compare(named, rounds=given.rounds, images=given.images), pairs, given.json)
-        if given.only != "peers" and len(os.sched_getaffinity(0)) > 1:
-            named, pairs = scaling(places)
-            show(compare(named, rounds=given.rounds, images=given.images), pairs, given.json)
+
+        def run(part: str, asked: tuple[list[Contender], list[tuple[str, str]]], *clocks: Clock) -> None:
+            if given.only in (None, part):
+                show(compare(asked[0], rounds=given.rounds, images=given.images), asked[1], clocks, given.json)
+
+        run(
+            "peers",
+            contenders(places, given.workers, given.only in (None, "peers") and has_dali()),
+            "passed",
+            "processor",
+        )
+        if len(os.sched_getaffinity(0)) > 1:
+            run("scaling", scaling(places), "passed", "undisturbed")
+            run("threads", threads_or_processes(places), "passed", "processor")
 
 
 if __name__ == "__main__":

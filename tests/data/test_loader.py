@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from vernier.config import Augment, Data
 from vernier.data.loader import EvalReader, Loader, TrainReader
-from vernier.data.order import TrainOrder
+from vernier.data.order import EvalOrder, TrainOrder
 from vernier.data.pack import pack_raw, pack_shards
 from vernier.data.sources import EncodedSource, open_split
 from vernier.errors import ConfigError, RunFailed
@@ -74,6 +74,52 @@ def test_any_source_gives_one_stream_for_any_workers_processes_and_start(
     alone = _stream(packed / name, workers=1)
     parts = [_stream(packed / name, workers=workers, world=world, rank=r, start=start) for r in range(world)]
     assert all(torch.equal(a, torch.cat(p)) for a, p in zip(alone[start:], zip(*parts, strict=True), strict=True))
+
+
+class _Numbered:
+    """A reader whose images are their sample's number."""
+
+    shape = (1, 1, 1)
+
+    def shape_at(self, epoch: int) -> tuple[int, int, int]:
+        return self.shape
+
+    def fill(self, epoch: int, indices: np.ndarray, out: np.ndarray) -> list[int]:
+        out[:, 0, 0, 0] = indices
+        return indices.tolist()  # type: ignore[no-any-return]
+
+    def targets(self, indices: np.ndarray, filled: list[list[int]]) -> list[int]:
+        assert np.concatenate(filled).tolist() == indices.tolist()
+        return indices.tolist()  # type: ignore[no-any-return]
+
+
+@given(
+    world=st.integers(1, 3), workers=st.integers(1, 4), process_batch=st.integers(1, 40), steps=st.integers(1, 4),
+    tail=st.integers(0, 7), epoch=st.integers(0, 3), prefetch=st.integers(1, 4),
+)  # fmt: skip
+@settings(max_examples=60, deadline=None)
+def test_an_epoch_brings_every_sample_exactly_once_for_any_processes_workers_and_batch(
+    world: int, workers: int, process_batch: int, steps: int, tail: int, epoch: int, prefetch: int
+) -> None:
+    """Training leaves out the tail that fills no batch, evaluation nothing."""
+    batch = world * process_batch
+    samples = min(255, steps * batch + tail % batch)
+    if samples < batch:
+        return
+    trained: list[int] = []
+    evaluated: list[int] = []
+    for rank in range(world):
+        train = TrainOrder(samples=samples, seed=5, global_batch=batch, world=world, rank=rank)
+        held_out = EvalOrder(samples=samples, batch=process_batch, world=world, rank=rank)
+        loader = Loader(_Numbered(), batch=process_batch, workers=workers, prefetch=prefetch)
+        requests = [(epoch, train.indices(epoch, step, 0)) for step in range(train.steps_per_epoch)]
+        for seen, asked in ((trained, requests), (evaluated, [(0, indices) for indices in held_out.mine()])):
+            for made in loader.batches(asked):
+                assert made.images[:, 0, 0, 0].tolist() == made.targets
+                seen += made.targets
+        loader.close()
+    assert sorted(evaluated) == list(range(samples))
+    assert len(set(trained)) == len(trained) == samples - samples % batch
 
 
 def test_epochs_are_augmented_differently(shapes: Path) -> None:

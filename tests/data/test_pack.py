@@ -85,6 +85,19 @@ def test_a_split_that_was_whole_is_not_written_again(
     assert "exists already" in complete.err
 
 
+@pytest.mark.parametrize("noise", ["", "[]", '{"made_of": {}}', '{"made_of": {}, "entries": [{"name": "../x"}]}'])
+def test_notes_that_make_no_sense_are_begun_anew(
+    vernier_here: Callable[..., Done], shapes: Path, tmp_path: Path, noise: str
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / ".train.shards.progress").write_text(noise)
+    done = vernier_here(
+        "data", "prepare", "folder", str(shapes), str(tmp_path / "out"), "--format", "shards", "--no-restarts"
+    )
+    assert done.code == 0, done.err
+    assert not list((tmp_path / "out").glob(".*"))
+
+
 def test_a_table_is_the_layout_of_safetensors_and_the_same_bytes_each_time(tmp_path: Path) -> None:
     from safetensors.numpy import load_file
 

@@ -18,7 +18,7 @@ import simplejpeg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vernier.data import shapes
+from vernier.data import shapes, shapes_paint
 from vernier.data.shapes import CLASSES, ShapesSpec, cached, default_root, make, render
 from vernier.data.sources import FolderSource
 from vernier.errors import ConfigError
@@ -120,11 +120,13 @@ def test_boxes_are_tight_around_what_can_be_seen(spec: ShapesSpec, monkeypatch: 
     def stamp(canvas: Any, dice: Any, body: Any, light: Any, ground: float) -> None:
         nonlocal painted
         painted += 1
-        shapes._blend(canvas, body, (body.distance <= 0).astype(np.float32), np.full((3, 1, 1), painted, np.float32))
+        shapes_paint._blend(
+            canvas, body, (body.distance <= 0).astype(np.float32), np.full((3, 1, 1), painted, np.float32)
+        )
 
-    monkeypatch.setattr(shapes, "_paint", stamp)
-    monkeypatch.setattr(shapes, "_background", lambda dice, size, luma: np.zeros((3, size, size), np.float32))
-    monkeypatch.setattr(shapes, "_expose", lambda dice, canvas, light: canvas[0])
+    monkeypatch.setattr(shapes_paint, "_paint", stamp)
+    monkeypatch.setattr(shapes_paint, "_background", lambda dice, size, luma: np.zeros((3, size, size), np.float32))
+    monkeypatch.setattr(shapes_paint, "_expose", lambda dice, canvas, light: canvas[0])
     for index in range(40):
         painted = 0
         drawn = render(spec, "train", index)

@@ -7,6 +7,7 @@ Peers: `pillow` is PyTorch's DataLoader over Pillow, as a torchvision user write
 `dali` is NVIDIA DALI's fused random-crop decoder on the CPU. Both read the image folder.
 """
 
+import itertools
 import multiprocessing
 import os
 import random
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from vernier.errors import ConfigError, RunFailed
 from vernier.measure.clock import now_s, utc_stamp
@@ -28,9 +29,12 @@ AREA, RATIO = (0.08, 1.0), (0.75, 4 / 3)
 _DRAWS = 2000
 
 
+Clock = Literal["passed", "undisturbed", "processor"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Contender:
-    """One way to make batches. `kind` is native, pillow or dali; `path` what it reads."""
+    """One way to make batches. `kind` is native, processes, pillow or dali; `path` what it reads."""
 
     name: str
     kind: str
@@ -38,25 +42,60 @@ class Contender:
     split: str = "train"
     workers: int = 1
     image_px: int = IMAGE_PX
+    lengthened: int = 1
+    """By how much more images a round takes than those of others; for what would be done in no time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """One turn: time on the clock and of processors, memory, and what the loader's threads waited for."""
+
+    seconds: float
+    cpu_s: float
+    rss_bytes: int
+    grew_bytes: int
+    """Memory of its own beyond what the process had before it opened the data."""
+    queued_s: float = 0.0
+    """How long a loader thread, on average, could have run but had no core: what others on the machine cost. 0: not known."""
+    blocked: float = 0.0
+    """Share of the time for which a loader thread waited for the interpreter's lock or for work, cores aside."""
+
+    @property
+    def undisturbed_s(self) -> float:
+        return self.seconds - self.queued_s
 
 
 @dataclass
 class Measured:
-    """What one contender did: seconds and memory by round."""
+    """What one contender did, round by round."""
 
     contender: Contender
     images: int
-    seconds: list[float] = field(default_factory=list)
-    rss_bytes: int = 0
+    rounds: list["Round"] = field(default_factory=list)
 
     @property
     def images_per_s(self) -> float:
-        return self.images / statistics.median(self.seconds)
+        return self.images / statistics.median(r.seconds for r in self.rounds)
+
+    @property
+    def cpu_us_per_image(self) -> float:
+        return statistics.median(r.cpu_s for r in self.rounds) / self.images * 1e6
+
+    @property
+    def rss_bytes(self) -> int:
+        return max(r.rss_bytes for r in self.rounds)
+
+    @property
+    def grew_bytes(self) -> int:
+        return max(r.grew_bytes for r in self.rounds)
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times faster `name` is than `against`: the median over rounds and its 95 % interval."""
+    """How many times faster `name` is than `against`: the median over rounds and its 95 % interval.
+
+    `clock` is what was compared: time as it passed, without the time that others took cores away, or processor time.
+    """
 
     name: str
     against: str
@@ -64,6 +103,7 @@ class Ratio:
     low: float
     high: float
     rounds: int
+    clock: Clock = "passed"
 
 
 def compare(
@@ -79,14 +119,12 @@ def compare(
             process = context.Process(target=_serve, args=(contender, theirs), daemon=False)
             process.start()
             theirs.close()
-            running.append((Measured(contender, images), ours, process))
+            running.append((Measured(contender, images * contender.lengthened), ours, process))
         for measured, pipe, _ in running:
-            _ask(measured.contender, pipe, images)
+            _ask(measured.contender, pipe, measured.images)
         for turn in range(rounds):
             for measured, pipe, _ in dice.sample(running, len(running)):
-                seconds, rss = _ask(measured.contender, pipe, images)
-                measured.seconds.append(seconds)
-                measured.rss_bytes = max(measured.rss_bytes, rss)
+                measured.rounds.append(_ask(measured.contender, pipe, measured.images))
             if progress:
                 progress(turn + 1, rounds)
     finally:
@@ -96,7 +134,7 @@ def compare(
     return [measured for measured, _, _ in running]
 
 
-def _ask(contender: Contender, pipe: Connection, images: int) -> tuple[float, int]:
+def _ask(contender: Contender, pipe: Connection, images: int) -> Round:
     try:
         pipe.send(images)
         answer = pipe.recv()
@@ -104,20 +142,23 @@ def _ask(contender: Contender, pipe: Connection, images: int) -> tuple[float, in
         raise RunFailed(f"The contender {contender.name} died; its message is above.") from None
     if isinstance(answer, str):
         raise ConfigError(f"{contender.name}: {answer}")
-    seconds, rss = answer
-    return float(seconds), int(rss)
+    return Round(**answer)
 
 
-def ratio(faster: Measured, slower: Measured) -> Ratio:
-    values = [b / a for a, b in zip(faster.seconds, slower.seconds, strict=True)]
+def ratio(faster: Measured, slower: Measured, clock: Clock = "passed") -> Ratio:
+    name = {"passed": "seconds", "undisturbed": "undisturbed_s", "processor": "cpu_s"}[clock]
+    more = faster.images / slower.images
+    values = [more * getattr(b, name) / getattr(a, name) for a, b in zip(faster.rounds, slower.rounds, strict=True)]
     dice = random.Random(0)
     medians = sorted(statistics.median(dice.choices(values, k=len(values))) for _ in range(_DRAWS))
     low, high = medians[int(0.025 * _DRAWS)], medians[int(0.975 * _DRAWS)]
-    return Ratio(faster.contender.name, slower.contender.name, statistics.median(values), low, high, len(values))
+    return Ratio(faster.contender.name, slower.contender.name, statistics.median(values), low, high, len(values), clock)
 
 
-def report(measured: list[Measured], pairs: list[tuple[str, str]]) -> dict[str, Any]:
-    """Everything as plain values."""
+def report(
+    measured: list[Measured], pairs: list[tuple[str, str]], clocks: tuple[Clock, ...] = ("passed",)
+) -> dict[str, Any]:
+    """Everything as plain values, with the ratio of each pair by each clock."""
     by_name = {m.contender.name: m for m in measured}
     return {
         "time": utc_stamp(),
@@ -128,11 +169,13 @@ def report(measured: list[Measured], pairs: list[tuple[str, str]]) -> dict[str, 
         "contenders": [
             {
                 "name": m.contender.name, "workers": m.contender.workers, "images_per_s": round(m.images_per_s, 1),
-                "rss_mib": round(m.rss_bytes / 2**20), "rounds": len(m.seconds), "images_a_round": m.images,
+                "cpu_us_per_image": round(m.cpu_us_per_image, 1), "blocked": round(statistics.median(r.blocked for r in m.rounds), 3),
+                "rss_mib": round(m.rss_bytes / 2**20), "grew_mib": round(m.grew_bytes / 2**20),
+                "rounds": len(m.rounds), "images_a_round": m.images,
             }
             for m in measured
         ],
-        "ratios": [asdict(ratio(by_name[a], by_name[b])) for a, b in pairs],
+        "ratios": [asdict(ratio(by_name[a], by_name[b], clock)) for a, b in pairs for clock in clocks],
     }  # fmt: skip
 
 
@@ -147,13 +190,15 @@ def _serve(contender: Contender, pipe: Connection) -> None:
     import torch
 
     torch.set_num_threads(1)
+    me = psutil.Process()
+    at_first = _own_bytes([me])
     try:
-        batches = {"native": _native, "pillow": _pillow, "dali": _dali}[contender.kind](contender)
+        kinds = {"native": _native, "processes": _processes, "pillow": _pillow, "dali": _dali}
+        batches = kinds[contender.kind](contender)
     except (ConfigError, ImportError, RuntimeError) as error:
         pipe.recv()
         pipe.send(str(error))
         return
-    me = psutil.Process()
     while True:
         try:
             images = pipe.recv()
@@ -161,42 +206,102 @@ def _serve(contender: Contender, pipe: Connection) -> None:
             return
         for _ in range((PREFETCH + 1) * contender.workers + 1):
             next(batches)  # what was prepared before the clock starts does not count
-        start, done = now_s(), 0
+        family = [me, *me.children(recursive=True)]
+        start, done, spent, before = now_s(), 0, _cpu_s(family), _loader_threads()
         while done < images:
             done += next(batches)
-        seconds = now_s() - start
-        family = [me, *me.children(recursive=True)]
+        seconds, spent, after = now_s() - start, _cpu_s(family) - spent, _loader_threads()
+        ran, queued = ([b - a for a, b in zip(x, y, strict=True)] for x, y in zip(before, after, strict=True))
+        waited = {} if not ran else {
+            "queued_s": statistics.mean(queued),
+            "blocked": 1 - statistics.mean(r / (seconds - q) for r, q in zip(ran, queued, strict=True)),
+        }  # fmt: skip
+        memory = {
+            "rss_bytes": sum(p.memory_info().rss for p in family), "grew_bytes": _own_bytes(family) - at_first
+        }  # fmt: skip
         _wait_until_idle(family)  # what is prepared ahead must not take the next contender's time
-        pipe.send((seconds, sum(p.memory_info().rss for p in family)))
+        pipe.send({"seconds": seconds, "cpu_s": spent, **memory, **waited})
+
+
+def _own_bytes(family: list[Any]) -> int:
+    """Memory that nobody else has, which files that are mapped do not count as."""
+    return sum(p.memory_full_info().uss for p in family)
+
+
+def _cpu_s(family: list[Any]) -> float:
+    return float(sum(t.user + t.system for t in (p.cpu_times() for p in family)))
+
+
+def _loader_threads() -> tuple[list[float], list[float]]:
+    """Seconds for which each thread of the loader ran, and for which it had to wait for a core; nothing where Linux does not tell."""
+    ran, queued = [], []
+    for thread in threading.enumerate():
+        if thread.name.startswith("vernier-loader"):
+            try:
+                told = Path(f"/proc/self/task/{thread.native_id}/schedstat").read_text().split()
+            except OSError:
+                return [], []
+            ran.append(int(told[0]) / 1e9)
+            queued.append(int(told[1]) / 1e9)
+    return ran, queued
 
 
 def _wait_until_idle(family: list[Any]) -> None:
     before = -1.0
-    while (spent := sum(t.user + t.system for t in (p.cpu_times() for p in family))) > before:
+    while (spent := _cpu_s(family)) > before:
         before = spent
         threading.Event().wait(0.05)
 
 
-def _native(contender: Contender) -> Iterator[int]:
+def _ours(contender: Contender) -> tuple[Any, Any]:
     from vernier.config import Augment, Data
-    from vernier.data.loader import Loader, TrainReader
+    from vernier.data.loader import TrainReader
     from vernier.data.order import TrainOrder
     from vernier.data.sources import open_split
 
     source = open_split(contender.path, contender.split)
-    batch = min(BATCH, len(source))
     reader = TrainReader(source, Data(image_px=contender.image_px), Augment(area=AREA, ratio=RATIO), 0)
-    order = TrainOrder(samples=len(source), seed=0, global_batch=batch)
+    return reader, TrainOrder(samples=len(source), seed=0, global_batch=min(BATCH, len(source)))
 
-    def requests() -> Iterator[Any]:
-        epoch = 0
-        while True:
-            for step in range(order.steps_per_epoch):
-                yield epoch, order.indices(epoch, step, 0)
-            epoch += 1
 
-    loader = Loader(reader, batch=batch, workers=contender.workers, prefetch=PREFETCH)
-    return (len(b.images) for b in loader.batches(requests()))
+def _native(contender: Contender) -> Iterator[int]:
+    from vernier.data.loader import Loader
+
+    reader, order = _ours(contender)
+    requests = ((step // order.steps_per_epoch, step % order.steps_per_epoch) for step in itertools.count())
+    loader = Loader(reader, batch=order.global_batch, workers=contender.workers, prefetch=PREFETCH)
+    return (len(b.images) for b in loader.batches((e, order.indices(e, s, 0)) for e, s in requests))
+
+
+class OursInProcesses:
+    """Our own reader the way PyTorch's DataLoader runs things: each worker process makes whole batches, which cross by shared memory."""
+
+    def __init__(self, contender: Contender) -> None:
+        self._contender = contender
+        self._made: tuple[Any, Any] | None = None
+
+    def __len__(self) -> int:
+        return 1 << 30
+
+    def __getitem__(self, step: int) -> Any:
+        import torch
+
+        if self._made is None:
+            self._made = _ours(self._contender)
+        reader, order = self._made
+        epoch, at = divmod(step, order.steps_per_epoch)
+        out = torch.empty((order.global_batch, *reader.shape), dtype=torch.uint8)
+        reader.fill(epoch, order.indices(epoch, at, 0), out.numpy())
+        return out
+
+
+def _processes(contender: Contender) -> Iterator[int]:
+    from torch.utils.data import DataLoader
+
+    loader: Any = DataLoader(
+        OursInProcesses(contender), batch_size=None, shuffle=False, num_workers=contender.workers, prefetch_factor=PREFETCH  # type: ignore[arg-type]
+    )  # fmt: skip
+    return (len(images) for images in loader)
 
 
 class PillowFolder:

@@ -34,6 +34,7 @@ Progress = Callable[[int, int], None]
 T = TypeVar("T")
 _STREAM_PACK = 4
 _AHEAD = 16
+_ENTRY = ("name", "samples", "bytes", "sha256", "source_bytes", "restart_indexed")
 
 
 @dataclass
@@ -91,15 +92,16 @@ class _Progress:
         """The shards that an earlier run has finished and that are still there. Raises ConfigError when it made something else."""
         try:
             found = json.loads(self._path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            made_of, entries = found["made_of"], [{key: e[key] for key in _ENTRY} for e in found["entries"]]
+        except (OSError, ValueError, KeyError, TypeError):
             return []
-        if found["made_of"] != self._made_of:
+        if made_of != self._made_of:
             _make_room(self._out, manifest_name(self._split))
             raise ConfigError(
                 f"{self._out} holds the beginning of shards from another source or with other settings. "
                 f"Remove it or choose another folder."
             )
-        return list(itertools.takewhile(self._is_whole, found["entries"]))
+        return list(itertools.takewhile(self._is_whole, entries))
 
     def _is_whole(self, entry: dict[str, Any]) -> bool:
         path = self._out / entry["name"]
