@@ -22,7 +22,7 @@ METHOD = "vernier-stats-1"
 LEVEL = 0.95
 FEWEST_CORRELATED = 30
 _TREND_DEGREE = 2
-_SPECTRAL_BIAS = 0.1
+_SPECTRAL_BIAS = 0.06
 
 Floats = npt.NDArray[np.float64]
 
@@ -119,7 +119,7 @@ def correlation_steps(rows: Floats) -> Floats:
     enough = np.arange(1, summed.shape[1] + 1) >= 5 * summed
     cut = np.where(enough.any(1), enough.argmax(1), summed.shape[1] - 1)
     steps: Floats = np.maximum(summed[np.arange(count), cut], 1.0)
-    steps *= 1 + 4 * steps / n  # the fitted trend hides some of the correlation
+    steps *= 1 + 12 * steps / n  # the fitted trend hides some of the correlation
     return steps
 
 
