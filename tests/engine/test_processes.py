@@ -1,0 +1,99 @@
+"""One, two and three processes learn the same: order, losses, weights, evaluations, and runs handed from one to another."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file
+
+from tests.engine import workers
+from vernier.engine.distributed import World
+from vernier.engine.launch import Topology
+
+REPO = Path(__file__).resolve().parents[2]
+
+
+def _launch(procs: int, plan: dict[str, Any], folder: Path) -> dict[str, Any]:
+    folder.mkdir()
+    plan = {**plan, "out": str(folder / "runs"), "answer": str(folder / "answer.json")}
+    (folder / "plan.json").write_text(json.dumps(plan))
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={procs}"]
+    environ = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{os.environ.get('PYTHONPATH', '')}:{REPO}"}
+    done = subprocess.run(
+        [*launcher, str(REPO / "tests/engine/workers.py"), str(folder / "plan.json")],
+        capture_output=True, text=True, timeout=300, env=environ,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    answer: dict[str, Any] = json.loads((folder / "answer.json").read_text())
+    return answer
+
+
+@pytest.fixture(scope="module")
+def answers(shapes: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, Any]]:
+    """What one process finds (here), then two, which hand a half-done run to three."""
+    folder = tmp_path_factory.mktemp("processes")
+    plan: dict[str, Any] = {"shapes": str(shapes), "out": str(folder / "one"), "trained": None, "resume": None}
+    alone = World(Topology())
+    one = workers.everything(plan, alone)
+    trained = next((folder / "one" / "sync").iterdir())
+    one["evaluated"] = workers.evaluate_trained(workers.load_trained(trained), None, None, [])
+    plan["trained"] = str(trained)
+    two = _launch(2, plan, folder / "two")
+    three = _launch(3, {**plan, "resume": two["half"]}, folder / "three")
+    return {1: one, 2: two, 3: three}
+
+
+@pytest.mark.parametrize("procs", [2, 3])
+def test_the_order_of_samples_is_the_same(answers: dict[int, dict[str, Any]], procs: int) -> None:
+    assert answers[procs]["order"] == answers[1]["order"]
+
+
+@pytest.mark.parametrize("curve", ["in sync", "groups", "plain"])
+@pytest.mark.parametrize("procs", [2, 3])
+def test_losses_agree_to_float_tolerance(answers: dict[int, dict[str, Any]], procs: int, curve: str) -> None:
+    """Batch norm over all processes, over fixed groups of four images, and without batch norm."""
+    assert len(answers[1][curve]) >= 6
+    assert answers[procs][curve] == pytest.approx(answers[1][curve], rel=2e-4)
+
+
+def test_groups_are_not_the_same_as_all_in_sync(answers: dict[int, dict[str, Any]]) -> None:
+    assert answers[1]["groups"] != pytest.approx(answers[1]["in sync"], rel=2e-4)
+
+
+@pytest.mark.parametrize("procs", [2, 3])
+def test_evaluation_is_the_same_to_the_last_digit(answers: dict[int, dict[str, Any]], procs: int) -> None:
+    figures = ("top1", "top5", "loss", "samples")
+    assert [answers[procs]["evaluated"][f] for f in figures] == [answers[1]["evaluated"][f] for f in figures]
+    assert answers[procs]["evaluated"]["procs"] == procs
+
+
+def _weights(run: str) -> dict[str, Any]:
+    newest = max((Path(run) / "checkpoints").glob("step-*"))
+    return dict(load_file(newest / "model.safetensors"))
+
+
+@pytest.mark.parametrize("procs", [2, 3])
+def test_accumulation_times_processes_gives_the_same_weights(answers: dict[int, dict[str, Any]], procs: int) -> None:
+    """SGD without batch norm: 1 x 6, 2 x 3 and 3 x 2 make the same global batch."""
+    ours, theirs = _weights(answers[1]["plain run"]), _weights(answers[procs]["plain run"])
+    assert ours.keys() == theirs.keys()
+    assert max(float((ours[k] - theirs[k]).abs().max()) for k in ours) < 1e-6
+
+
+def test_three_processes_go_on_with_what_two_began(answers: dict[int, dict[str, Any]]) -> None:
+    resumed, whole = _weights(answers[3]["resumed"]), _weights(answers[1]["plain run"])
+    assert max(float((resumed[k] - whole[k]).abs().max()) for k in whole) < 1e-6
+    assert answers[3]["resumed"] == answers[2]["half"]
+
+
+def test_every_process_writes_its_own_events(answers: dict[int, dict[str, Any]]) -> None:
+    run = Path(answers[3]["plain run"])
+    assert sorted(p.name for p in run.glob("events*")) == ["events.jsonl", "events.rank1.jsonl", "events.rank2.jsonl"]
+    ours = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+    step = next(e for e in ours if e["kind"] == "step")
+    assert len(step["own_s_by_rank"]) == 3
+    assert [p["rank"] for p in next(e for e in ours if e["kind"] == "start")["processes"]] == [0, 1, 2]

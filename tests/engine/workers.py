@@ -1,0 +1,99 @@
+"""What a process of the tests with several processes does: a few small trainings, each written down for comparison.
+
+Run as `torchrun --nproc-per-node N workers.py PLAN.json`, or called in one process. It lives in its own file because every process
+costs seconds of imports: all comparisons share them.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from vernier.config import Config, override
+from vernier.devices import resolve
+from vernier.engine import setup
+from vernier.engine.distributed import World, joined
+from vernier.engine.launch import topology
+from vernier.engine.load import evaluate_trained, load_trained
+from vernier.engine.resume import ResumePoint
+from vernier.engine.train import train
+from vernier.store import RunDir
+
+
+def config_for(shapes: str, **changes: Any) -> Config:
+    settings: dict[str, Any] = {
+        "data.source": shapes, "data.image_px": 16, "data.eval_px": 16, "data.eval_short_side_px": 16, "augment.crop": "none",
+        "model.name": "resnet8-small", "model.width": 8, "model.stem": "small", "global_batch": 24, "optim.lr": 0.05,
+        "schedule.epochs": 2.0, "limits.log_every_steps": 1, "machine.threads": 1, "machine.workers": 1, "machine.eval_batch": 7,
+        "machine.rank_timeout_s": 20.0, "eval.every_epochs": 0.0, "checkpoint.every_epochs": 0.0,
+    }  # fmt: skip
+    config = Config()
+    for name, value in {**settings, **changes}.items():
+        config = override(config, name.replace("__", "."), value)
+    return config
+
+
+def losses(run: RunDir) -> list[float]:
+    return [e["loss"] for e in run.read_events() if e["kind"] == "step"]
+
+
+def without_norm(model: nn.Module) -> nn.Module:
+    for name, child in list(model.named_children()):
+        if isinstance(child, nn.BatchNorm2d):
+            setattr(model, name, nn.Identity())
+        else:
+            without_norm(child)
+    return model
+
+
+def scenario(plan: dict[str, Any], world: World, name: str, **changes: Any) -> RunDir:
+    changes.setdefault("machine.procs", world.size)
+    config = config_for(plan["shapes"], **changes)
+    outcome = train(config, Path(plan["out"]) / name, None, [], world=world)
+    return outcome.run
+
+
+def everything(plan: dict[str, Any], world: World) -> dict[str, Any]:
+    """Loss curves, sample order, weights and evaluations with these processes."""
+    found: dict[str, Any] = {"processes": world.size}
+    found["in sync"] = losses(scenario(plan, world, "sync", **{"model.bn_span": 0, "eval.every_epochs": 1.0}))
+    found["groups"] = losses(scenario(plan, world, "groups", **{"model.bn_span": 4}))
+    trained = load_trained(Path(plan["trained"])) if plan["trained"] else None
+    if trained is not None:
+        found["evaluated"] = evaluate_trained(trained, None, None, [], world=world)
+    build = setup.build
+    setup.build = lambda *a, **k: without_norm(build(*a, **k))  # type: ignore[assignment]
+    try:
+        plain = scenario(plan, world, "plain", **{"machine.accumulation": 6 // world.size, "limits.max_steps": 6})
+        found["plain"] = losses(plain)
+        if plan["resume"]:
+            run = RunDir.open(Path(plan["resume"]))
+            point = ResumePoint(run, run.checkpoints()[0])
+            config = config_for(plan["shapes"], **{"machine.procs": world.size, "limits.max_steps": 6, "machine.accumulation": 6 // world.size})
+            found["resumed"] = str(train(config, Path(plan["out"]), point, [], world=world).run.path)
+        half = scenario(plan, world, "half", **{"machine.accumulation": 6 // world.size, "limits.max_steps": 3})
+        found["half"], found["plain run"] = str(half.path), str(plain.path)
+    finally:
+        setup.build = build  # type: ignore[assignment]
+    job = setup.prepare(config_for(plan["shapes"], **{"machine.procs": world.size}), world=world)
+    orders = world.gathered([job.order.indices(0, step, 0).tolist() for step in range(3)])
+    found["order"] = [[i for mine in orders for i in mine[step]] for step in range(3)]
+    job.close()
+    return found
+
+
+def main(path: str) -> None:
+    plan = json.loads(Path(path).read_text())
+    config = config_for(plan["shapes"])
+    torch.set_num_threads(1)
+    with joined(topology(), resolve("cpu"), config.machine) as world:
+        found = everything(plan, world)
+        if world.first:
+            Path(plan["answer"]).write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
