@@ -210,6 +210,15 @@ class RunDir:
     def write_environment(self, tree: dict[str, Any]) -> None:
         write_json(self.path / "environment.json", {"schema": SCHEMA, **tree})
 
+    def read_environment(self) -> dict[str, Any]:
+        """What the run last happened on; empty where that was lost."""
+        try:
+            tree: dict[str, Any] = read_json(self.path / "environment.json")
+        except (OSError, ValueError):
+            return {}
+        tree.pop("schema", None)
+        return tree
+
     def write_prediction(self, name: str, document: Any) -> Path:
         """predictions/NAME.json: what the last evaluation predicted."""
         folder = self.path / "predictions"
@@ -370,6 +379,12 @@ def _runs_inside(path: Path) -> str:
         return f" {path} does not exist."
     inside = find_runs(path)
     return f" It holds {len(inside)} run(s), the newest is {inside[-1].path}." if inside else ""
+
+
+def run_of_checkpoint(path: Path) -> RunDir | None:
+    """The run a checkpoint directory lies in; None when it was taken out of its run."""
+    run = path.resolve().parent.parent
+    return RunDir(run) if (run / "config.json").is_file() else None
 
 
 def find_runs(out: Path) -> list[RunDir]:
