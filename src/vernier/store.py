@@ -226,14 +226,9 @@ class RunDir:
         write_atomically(folder / f"{name}.json", json.dumps(document, allow_nan=False) + "\n")
         return folder / f"{name}.json"
 
-    def read_environment(self) -> dict[str, Any]:
-        """What the run last happened on; empty where that was lost."""
-        try:
-            tree: dict[str, Any] = read_json(self.path / "environment.json")
-        except (OSError, ValueError):
-            return {}
-        tree.pop("schema", None)
-        return tree
+    def tensorboard(self) -> Path:
+        """The folder of TensorBoard's event files."""
+        return self.path / "tensorboard"
 
     def write_status(self, status: str, **fields: Any) -> None:
         """Replace run.json: `running`, `finished`, `stopped` (by a signal), `crashed` (can go on), or `failed`."""
