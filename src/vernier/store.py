@@ -210,13 +210,6 @@ class RunDir:
     def write_environment(self, tree: dict[str, Any]) -> None:
         write_json(self.path / "environment.json", {"schema": SCHEMA, **tree})
 
-    def write_prediction(self, name: str, document: Any) -> Path:
-        """predictions/NAME.json: what the last evaluation predicted."""
-        folder = self.path / "predictions"
-        folder.mkdir(exist_ok=True)
-        write_atomically(folder / f"{name}.json", json.dumps(document, allow_nan=False) + "\n")
-        return folder / f"{name}.json"
-
     def read_environment(self) -> dict[str, Any]:
         """What the run last happened on; empty where that was lost."""
         try:
@@ -225,6 +218,17 @@ class RunDir:
             return {}
         tree.pop("schema", None)
         return tree
+
+    def write_prediction(self, name: str, document: Any) -> Path:
+        """predictions/NAME.json: what the last evaluation predicted."""
+        folder = self.path / "predictions"
+        folder.mkdir(exist_ok=True)
+        write_atomically(folder / f"{name}.json", json.dumps(document, allow_nan=False) + "\n")
+        return folder / f"{name}.json"
+
+    def tensorboard(self) -> Path:
+        """The folder of TensorBoard's event files."""
+        return self.path / "tensorboard"
 
     def write_status(self, status: str, **fields: Any) -> None:
         """Replace run.json: `running`, `finished`, `stopped` (by a signal), `crashed` (can go on), or `failed`."""
@@ -370,6 +374,12 @@ def _runs_inside(path: Path) -> str:
         return f" {path} does not exist."
     inside = find_runs(path)
     return f" It holds {len(inside)} run(s), the newest is {inside[-1].path}." if inside else ""
+
+
+def run_of_checkpoint(path: Path) -> RunDir | None:
+    """The run a checkpoint directory lies in; None when it was taken out of its run."""
+    run = path.resolve().parent.parent
+    return RunDir(run) if (run / "config.json").is_file() else None
 
 
 def find_runs(out: Path) -> list[RunDir]:

@@ -13,10 +13,11 @@ import tyro
 from tyro.conf import OmitArgPrefixes
 
 from vernier.cli.bench import bench
-from vernier.cli.book import doctor, models, recipes
+from vernier.cli.book import models, recipes
 from vernier.cli.common import COMMAND_LINE, say
 from vernier.cli.compare import compare
 from vernier.cli.convert import convert
+from vernier.cli.doctor import doctor
 from vernier.cli.train import train
 from vernier.cli.use import evaluate, export, predict
 from vernier.engine.launch import record_failure

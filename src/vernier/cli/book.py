@@ -1,4 +1,4 @@
-"""`vernier recipes`, `vernier models` and `vernier doctor`: what there is."""
+"""`vernier recipes` and `vernier models`: what there is."""
 
 import sys
 from typing import Annotated, Literal
@@ -67,20 +67,4 @@ def models(*, json: JsonFlag = False) -> int:
         for m in describe()
     ]
     print_rows(rows, json)
-    return EXIT_DONE
-
-
-def doctor(*, json: JsonFlag = False) -> int:
-    """Tell what this machine can do: versions, devices, what is missing and how to get it."""
-    from vernier.measure.doctor import examine
-
-    found = examine()
-    if json:
-        print_json(found)
-        return EXIT_DONE
-    print_rows([{"what": k, "value": str(v)} for k, v in found["machine"].items()], False)
-    print_rows([{"package": k, "version": v or "missing"} for k, v in found["versions"].items()], False)
-    print_rows(found["devices"], False)
-    for line in found["advice"]:
-        sys.stdout.write(f"- {line}\n")
     return EXIT_DONE

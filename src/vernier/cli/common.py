@@ -40,6 +40,15 @@ SetFlag = Annotated[
 ]
 
 
+TrackFlag = Annotated[
+    UseAppendAction[tuple[Literal["wandb", "mlflow"], ...]],
+    arg(
+        name="track",
+        metavar="wandb|mlflow",
+        help="Also tell Weights & Biases or MLflow. Repeatable.",
+        help_behavior_hint="",
+    ),
+]
 EmaFlag = Annotated[FlagCreatePairsOff[bool], arg(help="Averaged weights; the default where there are any.")]
 NoEmaFlag = Annotated[FlagCreatePairsOff[bool], arg(help="The raw weights, not the averaged ones.")]
 FreezeFlag = Annotated[

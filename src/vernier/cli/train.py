@@ -16,6 +16,7 @@ from vernier.cli.common import (
     Precision,
     SetFlag,
     Text,
+    TrackFlag,
     Whole,
     apply,
     pathlike,
@@ -59,6 +60,8 @@ def train(
     max_eval_steps: Whole = None,
     train_only: bool = False,
     smoke: bool = False,
+    tensorboard: bool = True,
+    track: TrackFlag = (),
     resume: Annotated[str | None, pathlike("auto|never|PATH")] = None,
     config: Annotated[str | None, pathlike("FILE")] = None,
     settings: SetFlag = (),
@@ -92,10 +95,12 @@ def train(
         max_eval_steps: Evaluate on this many batches only.
         train_only: Do not evaluate.
         smoke: Try the recipe out: two steps of eight rendered 64-pixel images in a narrow network, one evaluation.
+        tensorboard: Write TensorBoard's event files into the run directory, where the package is installed.
         resume: auto: the newest run of this recipe in --out; never: always a new run; or a run directory.
         config: A run's config.json, to repeat it.
     """
     from vernier import recipes as book
+    from vernier.report.trackers import require, trackers
 
     flags = {
         "data.source": data, "machine.device": device, "machine.procs": procs, "machine.precision": precision, "machine.mode": mode,
@@ -109,10 +114,15 @@ def train(
     }  # fmt: skip
     start = _starting_config(recipe, config, resume)
     chosen = apply(book.smoke(start) if smoke else start, flags, settings)
+    require(track)
     chosen, to_start = with_procs(chosen)
     if to_start:
         return start_processes(to_start)
-    with joined(chosen) as world, console_of(world) as console:
+    with (
+        joined(chosen) as world,
+        console_of(world) as console,
+        trackers(track, tensorboard, console.warn if console else None) as tracked,
+    ):
         from vernier.engine import resume as resuming
         from vernier.engine.train import train as run_training
 
@@ -124,7 +134,7 @@ def train(
             return found
 
         point, watchers = world.from_first(choose), [console] if console else []
-        outcome = run_training(chosen, Path(out), point, [*watchers], book.reference(chosen.recipe), world)
+        outcome = run_training(chosen, Path(out), point, [*watchers, *tracked], book.reference(chosen.recipe), world)
     return _ended(outcome, json) if world.first else EXIT_DONE
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from tyro.conf import Positional, arg
+from tyro.conf import FlagCreatePairsOff, Positional, arg
 
 from vernier.cli.common import (
     DataFlag,
@@ -20,6 +20,7 @@ from vernier.cli.common import (
     pathlike,
     print_json,
     progress_bar,
+    say,
     wants_average,
 )
 from vernier.cli.processes import console_of, joined, start_processes, with_procs
@@ -28,6 +29,8 @@ from vernier.errors import EXIT_DONE, EXIT_FAILED, ConfigError
 
 if TYPE_CHECKING:
     from vernier.engine.load import Trained
+
+NORMALISED = "The network takes images that are normalised already (float32), instead of uint8 pixels."
 
 
 def evaluate(
@@ -193,26 +196,50 @@ def export(
     path: Annotated[Positional[str], arg(metavar="RUN|CHECKPOINT")],
     /,
     *,
-    format: Literal["safetensors", "torchvision"] = "safetensors",
+    format: Literal["safetensors", "torchvision", "onnx", "torch-export"] = "safetensors",
     out: Annotated[str | None, pathlike("FILE")] = None,
     which: Annotated[str, arg(metavar="latest|best|STEP")] = "latest",
     ema: EmaFlag = False,
     no_ema: NoEmaFlag = False,
+    data: DataFlag = None,
+    normalised_input: Annotated[FlagCreatePairsOff[bool], arg(help=NORMALISED)] = False,
+    card: bool = True,
     json: JsonFlag = False,
 ) -> int:
-    """Write a run's weights to one file for use elsewhere; nothing is overwritten.
+    """Write a run's model to one file for use elsewhere, and model_card.md beside it; nothing is overwritten.
+
+    A network (onnx, torch-export) is run on real validation images and compared with PyTorch before it gets its name.
 
     Args:
         path: A run directory, or one of its checkpoints.
-        format: safetensors, with classes, normalisation and result in its metadata; or torchvision's state dict (.pth).
+        format: Weights alone: safetensors, with classes, normalisation and result in its metadata, or torchvision's state
+            dict (.pth). Networks: onnx, or torch-export (.pt2); they take uint8 pixels and any batch size.
         out: The file; left out: named after the run, in this folder.
         which: Which checkpoint of a run.
+        data: Data set or folder with the images to check a network on; left out: the run's own.
+        card: Write the model card: recipe, data, result, limits, how the file was checked.
     """
-    from vernier.engine.load import export as write
+    from dataclasses import asdict
 
-    made = write(Path(path), format, Path(out) if out else None, which=which, averaged=wants_average(ema, no_ema))
+    from vernier.engine.export import export as write
+    from vernier.report.card import checked, write_card
+
+    made = write(
+        Path(path), format, Path(out) if out else None, which=which, averaged=wants_average(ema, no_ema), data=data,
+        normalised_input=normalised_input,
+    )  # fmt: skip
+    check = asdict(made.check) if made.check else None
+    written = (
+        write_card(made.path, made.checkpoint, averaged=made.averaged, takes=made.takes, check=check) if card else None
+    )
     if json:
-        print_json({"path": str(made), "format": format})
-    else:
-        sys.stdout.write(f"{made}\n")
+        print_json(
+            {"path": str(made.path), "format": format, "card": str(written) if written else None, "check": check}
+        )
+        return EXIT_DONE
+    if check is not None:
+        say(checked(check))
+    if written is not None:
+        say(f"card: {written}")
+    sys.stdout.write(f"{made.path}\n")
     return EXIT_DONE

@@ -1,6 +1,5 @@
 """A trained model, ready to be used: from a run directory, a bare checkpoint, or anybody's weights file."""
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -187,67 +186,3 @@ def _write_documents(score: Score, out: Path) -> list[str]:
     for name, document in score.documents().items():
         write_json(out / f"{name}.json", document)
     return [str(out / f"{name}.json") for name in score.documents()]
-
-
-EXPORTS = ("safetensors", "torchvision")
-
-
-def export(path: Path, form: str, out: Path | None, *, which: str = "latest", averaged: bool | None = None) -> Path:
-    """Write a run's weights for use elsewhere: a safetensors file that says what it is, or torchvision's state dict.
-
-    `out` left out: a file in the current folder, named after the run. Nothing is overwritten.
-    """
-    found = find_checkpoint(path, which)
-    state = read_json(found.path / "state.json")
-    config = from_dict(Config, state["config"])
-    tensors, used_average = weights_for_use(found, averaged=averaged)
-    suffix = ".safetensors" if form == "safetensors" else ".pth"
-    target = out or Path(f"{config.recipe.name}-step{found.step}{suffix}")
-    if target.exists():
-        raise ConfigError(f"{target} exists already. Give another --out, or remove it.")
-    if not target.parent.is_dir():
-        raise ConfigError(f"--out {target}: the folder {target.parent} does not exist.")
-    if form == "torchvision":
-        _require_torchvision(config)
-        weights.save_torch(weights.to_torchvision(tensors), target)
-    else:
-        weights.save_safetensors(tensors, target, _about(config, state, found.step, used_average))
-    return target
-
-
-def _about(config: Config, state: dict[str, Any], step: int, averaged: bool) -> dict[str, str]:
-    """What a file of weights should say about itself: enough to use it without the run."""
-    recipe, result = config.recipe, state["progress"]["result"] or {}
-    said = {
-        "format": "pt",
-        "model": recipe.model.name,
-        "recipe": recipe.name,
-        "step": step,
-        "averaged": averaged,
-        "classes": state["classes"],
-        "mean": recipe.data.mean,
-        "std": recipe.data.std,
-        "eval_px": recipe.data.eval_px,
-        "eval_short_side_px": recipe.data.eval_short_side_px,
-        "top1": result.get("top1"),
-    }
-    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in said.items()}
-
-
-def _require_torchvision(config: Config) -> None:
-    """torchvision's ResNet is v1.5 with the ImageNet stem and plain convolutions; other networks would load and be wrong."""
-    spec = config.recipe.model
-    arch = info(spec.name).arch
-    stem = arch.stem if spec.stem == "default" else spec.stem
-    why = (
-        "its stride is in the first 1x1 (v1)" if arch.block == "bottleneck" and arch.stride_in != "3x3"
-        else "its stem is for small images" if stem != "imagenet"
-        else "its shortcuts have no weights" if arch.shortcut != "projection"
-        else "it blurs before strides" if spec.blurpool
-        else "it has squeeze-and-excitation" if arch.squeeze
-        else ""
-    )  # fmt: skip
-    if why:
-        raise ConfigError(
-            f"torchvision has no such network as this {spec.name}: {why}. Use --format safetensors instead."
-        )

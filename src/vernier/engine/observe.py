@@ -1,6 +1,7 @@
 """Who watches a run. The loop tells all observers what happened; none of them can change it."""
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
 
 
 class Observer(Protocol):
@@ -10,6 +11,15 @@ class Observer(Protocol):
 
     def progress(self, phase: str, done: int, total: int) -> None:
         """Something long is under way; never recorded."""
+        ...
+
+
+@runtime_checkable
+class Gallery(Protocol):
+    """An observer that also keeps pictures."""
+
+    def pictures(self, tag: str, images: Any) -> None:
+        """uint8 [images, height, width, channels]."""
         ...
 
 
@@ -30,3 +40,11 @@ class Observers:
     def progress(self, phase: str, done: int, total: int) -> None:
         for watcher in self._watchers:
             watcher.progress(phase, done, total)
+
+    def pictures(self, tag: str, make: Callable[[], Any]) -> None:
+        """Pictures, made only where somebody keeps them."""
+        keepers = [watcher for watcher in self._watchers if isinstance(watcher, Gallery)]
+        if keepers:
+            images = make()
+            for keeper in keepers:
+                keeper.pictures(tag, images)

@@ -16,6 +16,7 @@ from vernier.engine.distributed import Agreed, LostPeer, Stragglers, World
 from vernier.engine.launch import write_to
 from vernier.engine.observe import Observer, Observers
 from vernier.engine.resume import ResumePoint
+from vernier.engine.samples import first_images
 from vernier.engine.setup import Job, prepare
 from vernier.engine.stop import StopFlag, StopRequested
 from vernier.engine.window import StepWindow
@@ -302,6 +303,8 @@ def _train_locked(
             )
             run.write_status("running")
         _announce(job, run, observers, resume, processes)
+        if resume is None:
+            observers.pictures("train/images", lambda: first_images(job))
         with StopFlag() as stop:
             session = Training(job, run, observers, stop, progress)
             try:
@@ -384,7 +387,7 @@ def _announce(
         precision=job.config.machine.precision, mode=job.config.machine.mode, seed=recipe.seed, epochs=recipe.schedule.epochs,
         train_samples=len(job.train_source), val_samples=len(job.val_source) if job.val_source is not None else 0,
         classes=len(job.train_source.classes), global_batch=recipe.global_batch, workers=job.config.machine.workers, loading=job.loading,
-        resumed_from=resume.checkpoint.step if resume else None, notes=notes, processes=processes,
+        metric=job.task.metric, resumed_from=resume.checkpoint.step if resume else None, notes=notes, processes=processes,
         restarts=job.world.where.restarts, **asdict(derived),
     )  # fmt: skip
     for message in job.warnings:

@@ -1,44 +1,84 @@
-"""What this machine can do: versions, devices, what is missing and the command that gets it."""
+"""What this machine can do: versions, devices and what they answer, threads, what is missing and the command that gets it."""
 
 import os
 import platform
 import shutil
+from pathlib import Path
 from typing import Any
 
 import psutil
 
-from vernier.measure.environment import installed_version, versions
+from vernier.measure.environment import VARIABLES, installed_version, versions
 
-EXTRAS = {"google-crc32c": "tfrecord", "aiohttp": "remote", "nvidia-dali-cuda120": "dali", "tensorboard": "tensorboard"}
+EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
+    "onnx": (("onnx", "onnxscript", "onnxruntime"), "export to ONNX"),
+    "tensorboard": (("tensorboard",), "TensorBoard's event files of every run"),
+    "dali": (("nvidia-dali-cuda120",), "NVIDIA's loader"),
+    "remote": (("fsspec", "aiohttp"), "data from object storage"),
+    "tfrecord": (("google-crc32c",), "checksums of TFRecords"),
+    "wandb": (("wandb",), "--track wandb"),
+    "mlflow": (("mlflow-skinny|mlflow",), "--track mlflow"),
+}
+"""Optional parts by extra: their packages (a|b: either will do), and what for."""
+_THREADS = (
+    "OMP_NUM_THREADS",
+    "OMP_WAIT_POLICY",
+    "GOMP_SPINCOUNT",
+    "MKL_NUM_THREADS",
+    "GOMP_CPU_AFFINITY",
+    "KMP_AFFINITY",
+)
 
 
-def missing_extras() -> list[str]:
-    """Optional parts that are not here, each with the command that gets it."""
-    absent = [(package, extra) for package, extra in EXTRAS.items() if installed_version(package) is None]
-    lines = [f"{package} is missing: pip install 'vernier[{extra}]'" for package, extra in absent]
-    if shutil.which("jpegtran") is None:
-        lines.append("jpegtran is missing (restart-indexed shards): apt-get install libjpeg-turbo-progs")
-    return lines
+def extras() -> list[dict[str, Any]]:
+    """Every optional part: whether it is here, and the command that gets it."""
+    found = [
+        {
+            "extra": extra,
+            "for": purpose,
+            "missing": [p for p in packages if not any(installed_version(name) for name in p.split("|"))],
+            "install": f"pip install 'vernier[{extra}]'",
+        }
+        for extra, (packages, purpose) in EXTRAS.items()
+    ]
+    absent = [] if shutil.which("jpegtran") else ["jpegtran"]
+    jpegtran = {"extra": "jpegtran", "for": "restart-indexed shards", "missing": absent}
+    return [*found, {**jpegtran, "install": "apt-get install libjpeg-turbo-progs"}]
 
 
 def examine() -> dict[str, Any]:
-    """Everything `vernier doctor` shows."""
-    from vernier.devices import usable
+    """Everything `vernier doctor` shows without measuring."""
+    from vernier.devices import matrix, usable
 
-    found = versions()
+    cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
+    memory, disk = psutil.virtual_memory(), shutil.disk_usage(Path.cwd())
     devices = [{"device": d.name, **one} for d in usable() for one in d.identity()]
-    advice = missing_extras()
+    optional = extras()
+    advice = [f"{part['extra']} ({part['for']}): {part['install']}" for part in optional if part["missing"]]
     if all(d["device"] == "cpu" for d in devices):
         advice.append("no accelerator is visible to PyTorch: training runs on the CPU")
+    if load > cores / 2:
+        advice.append(
+            f"other programs are busy (load {load:.1f} on {cores} cores): whatever is measured now is too low"
+        )
+    if disk.free < 5e9:
+        advice.append(
+            f"only {disk.free / 1e9:.1f} GB are free here: give --out on another disk, or keep fewer checkpoints"
+        )
     return {
         "machine": {
             "host": platform.node(),
             "system": platform.platform(),
-            "cores": len(os.sched_getaffinity(0)),
-            "memory": f"{psutil.virtual_memory().total / 2**30:.1f} GiB",
-            "memory available": f"{psutil.virtual_memory().available / 2**30:.1f} GiB",
+            "cores": cores,
+            "load": load,
+            "memory_bytes": memory.total,
+            "memory_available_bytes": memory.available,
+            "disk_free_bytes": disk.free,
         },
-        "versions": found,
+        "threads": {"compute": cores, **{name: os.environ.get(name) for name in _THREADS if name in VARIABLES}},
+        "versions": versions(),
         "devices": devices,
+        "abilities": matrix(tuple(d.name for d in usable())),
+        "extras": optional,
         "advice": advice,
     }

@@ -1,0 +1,161 @@
+"""`vernier export`: networks that other runtimes run as PyTorch does, and the card beside them."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tests.conftest import TINY, Done, only_run
+from vernier.cli import main
+from vernier.data.sources import open_split
+from vernier.engine import export as exporting
+from vernier.errors import RunFailed
+
+Vernier = Callable[..., Done]
+
+
+@pytest.fixture(scope="module")
+def run(shapes: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A little trained classifier with two outputs that no class has, and averaged weights."""
+    out = tmp_path_factory.mktemp("runs")
+    extra = ["--set", "ema.decay=0.5", "--set", "model.unused_outputs=2", "--max-steps", "6"]
+    assert main(["train", "--data", str(shapes), "--out", str(out), *TINY, *extra]) == 0
+    return only_run(out)
+
+
+def _pixels(shapes: Path, count: int) -> np.ndarray:
+    source = open_split(str(shapes), "val")
+    return np.stack([source.image(i) for i in range(count)]).transpose(0, 3, 1, 2).copy()
+
+
+def _predicted(run: Path, shapes: Path, vernier_here: Vernier) -> list[str]:
+    done = vernier_here("predict", str(run), str(shapes / "val"), "--json")
+    return [image["found"][0]["class"] for image in done.json()["images"]]
+
+
+def test_onnx_runs_elsewhere_with_the_same_answers(
+    run: Path, shapes: Path, vernier_here: Vernier, tmp_path: Path
+) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime", reason="needs vernier[onnx]")
+    out = tmp_path / "mine.onnx"
+    done = vernier_here("export", str(run), "--format", "onnx", "--out", str(out), "--json")
+    assert done.code == 0, done.err
+    said = done.json()
+    assert said["check"]["same_top1"] == said["check"]["images"] == 50
+    assert 0 <= said["check"]["max_difference"] < 1e-3
+    session = onnxruntime.InferenceSession(out, providers=["CPUExecutionProvider"])
+    classes = json.loads(session.get_modelmeta().custom_metadata_map["classes"])
+    wanted = _predicted(run, shapes, vernier_here)
+    for count in (1, 7):
+        (logits,) = session.run(["logits"], {"images": _pixels(shapes, count)})
+        assert logits.shape == (count, 10)
+        assert [classes[c] for c in logits.argmax(1)] == wanted[:count]
+    card = (tmp_path / "model_card.md").read_text()
+    assert f"{said['check']['max_difference']:.2g}" in card
+    assert "the same class for 50 of 50" in card
+    assert list(tmp_path.glob(".*")) == []
+
+
+def test_torch_export_is_read_back_and_takes_normalised_images(
+    run: Path, shapes: Path, vernier_here: Vernier, tmp_path: Path
+) -> None:
+    out = tmp_path / "mine.pt2"
+    done = vernier_here("export", str(run), "--format", "torch-export", "--normalised-input", "--out", str(out))
+    assert done.code == 0, done.err
+    assert done.out.strip() == str(out)
+    assert "the same class for 50 of 50" in done.err
+    files = {"about.json": ""}
+    network = torch.export.load(out, extra_files=files).module()
+    about = json.loads(files["about.json"])
+    mean, std = (torch.tensor(json.loads(about[k])).view(1, 3, 1, 1) for k in ("mean", "std"))
+    images = (torch.from_numpy(_pixels(shapes, 9)) / 255 - mean) / std
+    found = [json.loads(about["classes"])[c] for c in network(images).argmax(1)]
+    assert found == _predicted(run, shapes, vernier_here)[:9]
+
+
+def test_one_card_for_the_same_weights_and_another_for_others(run: Path, vernier_here: Vernier, tmp_path: Path) -> None:
+    for arguments in (["--out", "a.safetensors"], ["--out", "b.pt2", "--format", "torch-export"]):
+        name = str(tmp_path / arguments[1])
+        assert vernier_here("export", str(run), "--out", name, *arguments[2:]).code == 0
+    card = (tmp_path / "model_card.md").read_text()
+    assert card.count("# shapes-quick: resnet8-small, 10 classes") == 1
+    assert "`a.safetensors`" in card
+    assert "`b.pt2`" in card
+    for section in ("Model", "Result", "Recipe", "Data", "Trained on", "Limits", "Files"):
+        assert f"\n## {section}\n" in card
+    assert "6 of 60 steps" in card
+    assert "on 50 validation images" in card
+    other = vernier_here("export", str(run), "--no-ema", "--out", str(tmp_path / "raw.safetensors"), "--json").json()
+    assert Path(other["card"]).name == "raw.safetensors.model_card.md"
+    assert "not exactly the weights that were evaluated" in Path(other["card"]).read_text()
+    assert (tmp_path / "model_card.md").read_text() == card
+    bare = vernier_here("export", str(run), "--no-card", "--out", str(tmp_path / "bare.safetensors"), "--json").json()
+    assert bare["card"] is None
+
+
+def test_names_from_folders_cannot_format_the_card(run: Path, vernier_here: Vernier, tmp_path: Path) -> None:
+    from vernier.report.card import _plain
+
+    assert _plain("<script>a|b\n`") == "\\<script\\>a\\|b\\`"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--format", "onnx", "--data", "/no/such/place"], "give --data PATH"),
+        (["--format", "safetensors", "--normalised-input"], "weights alone"),
+        (["--format", "onnx", "--out", "/no/such/folder/x.onnx"], "does not exist"),
+        (["--format", "onn"], "invalid choice"),
+        (["--which", "77"], "no 77 checkpoint"),
+    ],
+)
+def test_wrong_exports_say_what_to_do(
+    run: Path, vernier_here: Vernier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = vernier_here("export", str(run), *arguments)
+    assert done.code == 2, done.out
+    assert words in done.err
+    assert list(tmp_path.iterdir()) == []
+
+
+class TwoHeads(nn.Module):
+    """As a detector: boxes and scores."""
+
+    names = ("offsets", "logits")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.offsets, self.scores = nn.Conv2d(3, 4, 3), nn.Conv2d(3, 5, 3)
+
+    def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        x = images.float()
+        return self.offsets(x).flatten(2), self.scores(x).flatten(2)
+
+
+@pytest.mark.parametrize("form", ["onnx", "torch-export"])
+def test_networks_with_several_outputs_are_compared_output_by_output(form: exporting.Format, tmp_path: Path) -> None:
+    if form == "onnx":
+        pytest.importorskip("onnxruntime", reason="needs vernier[onnx]")
+    images = torch.randint(0, 256, (3, 3, 8, 8), dtype=torch.uint8)
+    network = TwoHeads().eval()
+    run, against = exporting._WRITERS[form](network, images, tmp_path / f"x{exporting.SUFFIX[form]}", {})  # type: ignore[arg-type]
+    with torch.no_grad():
+        expected = network(images)
+    check = exporting._compare(expected, run(images), against, "here")
+    assert check.same_top1 is None
+    assert check.max_difference < 1e-3
+
+
+def test_a_network_that_computes_something_else_is_refused() -> None:
+    wanted = torch.tensor([[1.0, 2.0], [2.0, 1.0]])
+    with pytest.raises(RunFailed, match="the same class for 1 of 2"):
+        exporting._compare((wanted,), (torch.tensor([[1.0, 2.0], [1.9999, 2.0]]),), "it", "here")
+    with pytest.raises(RunFailed, match=r"largest difference 0\.01"):
+        exporting._compare((wanted,), (wanted + 0.01,), "it", "here")
+    with pytest.raises(RunFailed, match="not compute what PyTorch does"):
+        exporting._compare((wanted,), (wanted * float("nan"),), "it", "here")
