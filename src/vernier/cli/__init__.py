@@ -18,6 +18,7 @@ from vernier.cli.common import COMMAND_LINE, say
 from vernier.cli.compare import compare
 from vernier.cli.convert import convert
 from vernier.cli.doctor import doctor
+from vernier.cli.plan import plan
 from vernier.cli.train import train
 from vernier.cli.use import evaluate, export, predict
 from vernier.engine.launch import record_failure
@@ -43,6 +44,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "bench": bench,
     "compare": compare,
     "convert": convert,
+    "plan": plan,
     "doctor": doctor,
 }
 GROUPS = {

@@ -57,7 +57,9 @@ def plan(
     if check:
         return _check(json)
     if recipe is None or bench is None:
-        raise ConfigError("vernier plan RECIPE --bench RUN|IMG_PER_S; vernier plan --check compares the model with published tables.")  # fmt: skip
+        raise ConfigError(
+            "Give a recipe and a speed: vernier plan RECIPE --bench RUN|IMG_PER_S; or vernier plan --check."
+        )
     counts = _counts(devices)
     changes = {"per_host": per_host, "link_gb_s": link_gb_s, "host_gb_s": host_gb_s, "host_us": host_us}
     net = _network(network, changes)
@@ -119,13 +121,12 @@ def _workload(recipe: Recipe, bench: str, batch: int) -> tuple["Workload", str]:
         run = RunDir.open(Path(bench))
         training = (run.read_status().get("summary") or {}).get("training")
         if not training:
-            raise ConfigError(f"{bench} has no measured training speed yet. Let the run finish, or give images a second.") from None  # fmt: skip
+            raise ConfigError(f"{bench} has no measured training speed yet. Let it finish, or give a number.") from None
         was = from_dict(Config, run.read_config())
-        channels = len(was.recipe.data.mean)
-        share = gmac(was.recipe.model, was.recipe.data.image_px, channels) / gmac(
-            recipe.model, recipe.data.image_px, len(recipe.data.mean)
-        )
-        rate = training["images_per_s_per_device"] * share
+        rate = training["images_per_s_per_device"]
+        if (was.recipe.model, was.recipe.data.image_px) != (recipe.model, recipe.data.image_px):
+            theirs = gmac(was.recipe.model, was.recipe.data.image_px, len(was.recipe.data.mean))
+            rate *= theirs / gmac(recipe.model, recipe.data.image_px, len(recipe.data.mean))
         batch = was.recipe.global_batch // was.machine.procs // was.machine.accumulation
         basis = f"{rate:,.1f} img/s a device, from {run.path.name} ({was.machine.procs} process(es))"
     return Workload(images_per_s=_positive("--bench", rate), measured_batch=batch, gradient_bytes=4 * parameters), basis
@@ -135,15 +136,14 @@ def _parameters(recipe: Recipe) -> int:
     import torch
 
     from vernier.models import build, info
-    from vernier.models.cost import cost
 
-    spec, px = recipe.model, recipe.data.image_px
+    spec = recipe.model
     with torch.device("meta"):
         net = build(
             spec.name, num_classes=spec.num_classes or info(spec.name).classes, in_channels=len(recipe.data.mean),
             stem=spec.stem, width=spec.width, blurpool=spec.blurpool,
         )  # fmt: skip
-    return cost(net, (len(recipe.data.mean), px, px)).params
+    return sum(p.numel() for p in net.parameters())
 
 
 def _counts(text: str) -> list[int]:
@@ -175,7 +175,7 @@ def _positive(flag: str, value: float) -> Any:
 def _check(json: bool) -> int:
     from vernier.measure.plan import PUBLISHED, compared
 
-    rows = []
+    rows: list[dict[str, Any]] = []
     for row in PUBLISHED:
         predicted, error = compared(row)
         scale = row.base / row.base_images_per_s / row.devices
@@ -187,5 +187,7 @@ def _check(json: bool) -> int:
     print_rows(rows, json)
     if not json:
         errors = sorted(abs(r["error_percent"]) for r in rows)
-        sys.stdout.write(f"median error {errors[len(errors) // 2]:.1f} %, worst {errors[-1]:.1f} %; nothing is fitted\n")
+        sys.stdout.write(
+            f"median error {errors[len(errors) // 2]:.1f} %, worst {errors[-1]:.1f} %; nothing is fitted\n"
+        )
     return EXIT_DONE

@@ -72,8 +72,8 @@ class Training:
         self.progress.step += 1
         began_s, self._step_began_s = self._step_began_s, now_s()
         self.window.add(loss, self._step_began_s - began_s, wait_s, own_s)
-        self._agreed = self.job.world.exchange(self.progress.step, stop=self.stop.requested, flush=self.window.full)
-        if self._agreed.flush:
+        self._agreed = self.job.world.exchange(self.progress.step, stop=self.stop.requested, flush=self.window.overdue)
+        if self.window.counted or self._agreed.flush:
             self._flush_window()
 
     def _at_boundary(self) -> None:

@@ -24,8 +24,14 @@ class StepWindow:
         self.own_s.append(own_s)
 
     @property
-    def full(self) -> bool:
-        return len(self.step_s) >= self._every_steps if self._every_steps else sum(self.step_s) >= LOG_EVERY_S
+    def counted(self) -> bool:
+        """Whether it has its number of steps, which every process sees at the same step."""
+        return 0 < self._every_steps <= len(self.step_s)
+
+    @property
+    def overdue(self) -> bool:
+        """Whether it is time, by this process's clock, where no number of steps is set."""
+        return not self._every_steps and sum(self.step_s) >= LOG_EVERY_S
 
     def take_losses(self, world: World) -> list[float]:
         """Of each step, the mean over processes."""
