@@ -1,0 +1,130 @@
+"""Compiled and traced networks learn what the eager one learns; what they cost is counted; nothing is left behind."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from vernier.config import Machine
+from vernier.devices.cpu import Cpu
+from vernier.engine.evaluate import evaluating
+from vernier.engine.modes import Execution, borrowed, padded, traced
+from vernier.models import build
+
+STEPS = 50
+AGREES = 1e-3
+"""Relative difference of losses over 50 steps: other kernels round otherwise, and rounding grows from step to step."""
+
+
+def _model() -> nn.Module:
+    torch.manual_seed(3)
+    return build("resnet8-small", num_classes=4, in_channels=3, width=8, stem="small")
+
+
+def _batches() -> list[tuple[torch.Tensor, torch.Tensor]]:
+    chance = torch.Generator().manual_seed(5)
+    return [
+        (torch.randn(8, 3, 16, 16, generator=chance), torch.randint(0, 4, (8,), generator=chance)) for _ in range(STEPS)
+    ]
+
+
+def _no_cast() -> Any:
+    return Cpu().autocast("fp32")
+
+
+def _curve(mode: str) -> tuple[list[float], Execution]:
+    model = _model()
+    execution = Execution(model, Machine(mode=mode, channels_last=False), Cpu(), _no_cast)  # type: ignore[arg-type]
+    batches = _batches()
+    network = execution.training_network(batches[0][0])
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
+    losses = []
+    for images, labels in batches:
+        loss = nn.functional.cross_entropy(network(images), labels)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(float(loss))
+    return losses, execution
+
+
+@pytest.fixture(scope="module")
+def eager() -> tuple[list[float], Execution]:
+    return _curve("eager")
+
+
+def _scores(execution: Execution, count: int) -> torch.Tensor:
+    images = torch.randn(count, 3, 16, 16, generator=torch.Generator().manual_seed(9))
+    forward = execution.evaluation_network(8)
+    with evaluating(execution.model):
+        scores: torch.Tensor = forward(images)
+    return scores
+
+
+def test_a_traced_network_learns_the_same(eager: tuple[list[float], Execution]) -> None:
+    losses, execution = _curve("trace")
+    assert losses == pytest.approx(eager[0], rel=AGREES)
+    assert torch.allclose(_scores(execution, 5), _scores(eager[1], 5), rtol=1e-2, atol=1e-3)
+    assert execution.spent.graphs == 2  # one in training, one in evaluation
+    assert execution.spent.seconds > 0
+
+
+def test_tracing_leaves_statistics_modes_and_chance_alone() -> None:
+    model = _model()
+    before = {name: b.clone() for name, b in model.named_buffers()}
+    seed = torch.get_rng_state()
+    traced(model, torch.zeros(2, 3, 16, 16), _no_cast, training=True)
+    traced(model, torch.zeros(2, 3, 16, 16), _no_cast, training=False)
+    assert all(torch.equal(b, before[name]) for name, b in model.named_buffers())
+    assert model.training
+    assert torch.equal(seed, torch.get_rng_state())
+
+
+def test_borrowed_weights_reach_a_traced_network_and_go_back() -> None:
+    execution = Execution(_model(), Machine(mode="trace", channels_last=False), Cpu(), _no_cast)
+    own = _scores(execution, 3)
+    others = {name: torch.zeros_like(t) for name, t in execution.model.state_dict().items()}
+    with borrowed(execution.model, others):
+        assert not _scores(execution, 3).any()
+    assert torch.equal(_scores(execution, 3), own)
+
+
+def test_a_short_batch_is_padded_and_what_was_padded_is_cut_off() -> None:
+    shapes = []
+
+    def network(images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        shapes.append(len(images))
+        return images.sum((1, 2, 3)), images
+
+    sums, same = padded(network, torch.ones(3, 1, 2, 2), 8)
+    assert shapes == [8]
+    assert sums.tolist() == [4.0, 4.0, 4.0]
+    assert len(same) == 3
+
+
+def test_a_network_that_cannot_be_traced_is_refused() -> None:
+    from vernier.errors import ConfigError
+
+    class Awkward(nn.Module):
+        def forward(self, images: torch.Tensor) -> Any:
+            return "no tensor"
+
+    with pytest.raises(ConfigError, match="--mode eager"):
+        traced(Awkward(), torch.zeros(1, 3, 4, 4), _no_cast, training=True)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
+def test_a_compiled_network_learns_the_same_and_compiles_once(
+    eager: tuple[list[float], Execution], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses, execution = _curve("compile")
+    assert losses == pytest.approx(eager[0], rel=AGREES)
+    assert torch.allclose(_scores(execution, 8), _scores(eager[1], 8), rtol=1e-2, atol=1e-3)
+    _scores(execution, 3)
+    assert execution.spent.graphs == 2
+    assert execution.spent.recompilations == 0
+    assert execution.spent.seconds > 0
