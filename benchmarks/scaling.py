@@ -46,7 +46,9 @@ class Group:
         from vernier.config import Config, Data, Eval, Machine, Model, Optim, Recipe, Schedule, to_dict
 
         self.name = f"{procs} process(es) x {threads} thread(s)"
-        data = Data(source=str(folder / "shapes"), image_px=options.px, eval_px=options.px, eval_short_side_px=options.px)
+        data = Data(
+            source=str(folder / "shapes"), image_px=options.px, eval_px=options.px, eval_short_side_px=options.px
+        )
         recipe = Recipe(
             global_batch=procs * options.batch, model=Model(name=options.model), data=data, optim=Optim(lr=1e-3),
             schedule=Schedule(epochs=1e6), eval=Eval(every_epochs=0),
@@ -61,7 +63,13 @@ class Group:
 
     @staticmethod
     def _start(rank: int, procs: int, port: int, file: Path) -> "subprocess.Popen[str]":
-        launcher = {"WORLD_SIZE": procs, "LOCAL_WORLD_SIZE": procs, "RANK": rank, "LOCAL_RANK": rank, "MASTER_PORT": port}
+        launcher = {
+            "WORLD_SIZE": procs,
+            "LOCAL_WORLD_SIZE": procs,
+            "RANK": rank,
+            "LOCAL_RANK": rank,
+            "MASTER_PORT": port,
+        }
         variables = {name: str(value) for name, value in launcher.items()} if procs > 1 else {}
         return subprocess.Popen(
             [sys.executable, __file__, "--serve", str(file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,

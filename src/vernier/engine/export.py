@@ -91,8 +91,7 @@ def export(
             path=target, format=form, checkpoint=found.path, averaged=used_average, takes="", check=None
         )  # fmt: skip
     _require(form)
-    on_cpu = {"device": "cpu", "precision": "fp32", "mode": "eager", "procs": 1, "channels_last": False}
-    trained = load_trained(found.path, averaged=averaged, machine=on_cpu)
+    trained = load_trained(found.path, averaged=averaged, changed=_on_cpu)
     network = Served(trained, normalised_input)
     images = _real_images(trained, data)
     about = {**_about(config, state, found.step, trained.averaged), "input": network.takes}
@@ -100,6 +99,11 @@ def export(
     return Exported(
         path=target, format=form, checkpoint=found.path, averaged=trained.averaged, takes=network.takes, check=check
     )  # fmt: skip
+
+
+def _on_cpu(config: Config) -> Config:
+    machine = replace(config.machine, device="cpu", precision="fp32", mode="eager", channels_last=False)
+    return replace(config, machine=machine)
 
 
 def _free_target(target: Path) -> Path:
