@@ -79,7 +79,7 @@ def test_a_killed_run_is_used_as_far_as_it_goes(tmp_path: Path, vernier_here: Ru
 
 def test_rounds_of_a_bench_are_paired(tmp_path: Path) -> None:
     rounds = [
-        {"arm": arm, "round": k, "order": 2 * k, "result": {"status": "ok", "images_per_s_total": {"value": 32 / mean},
+        {"arm": arm, "round": k, "order": 2 * k, "result": {"status": "ok", "images_per_step": 32, "figures": {"devices": 1},
          "raw": {"warmup": {"step_s": [9.0]}, "step_s": [mean] * 50}}}
         for k in range(4)
         for arm, mean in (("old", 0.1 * (1 + k / 10)), ("new", 0.103 * (1 + k / 10)))

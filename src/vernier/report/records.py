@@ -51,11 +51,15 @@ def open_records(path: Path, arm: str | None = None) -> list[Recorded]:
 
 
 def _open_folder(path: Path, arm: str | None) -> list[Recorded]:
+    inside = [run.path for run in find_runs(path)] or [path]
+    return [record for folder in inside for record in _open_run(folder, arm)]
+
+
+def _open_run(path: Path, arm: str | None) -> list[Recorded]:
     results = [p for p in sorted(path.glob("*.json")) if _is_bench(p)]
     if results:
-        return [r for p in results for r in _open_json(p, read_json(p), arm)]
-    runs = [RunDir.open(path)] if not find_runs(path) else find_runs(path)
-    return [record_of_run(run) for run in runs]
+        return [record for p in results for record in _open_json(p, read_json(p), arm)]
+    return [record_of_run(RunDir.open(path))]
 
 
 def _is_bench(path: Path) -> bool:
@@ -165,16 +169,14 @@ def _bench(path: Path, tree: dict[str, Any], arm: str | None) -> list[Recorded]:
 def _round(path: Path, tree: dict[str, Any], entry: dict[str, Any]) -> Recorded | None:
     result = entry.get("result") or {}
     times = next(_sample_lists(result, "step_s"), None)
-    rate = (result.get("figures") or result).get("images_per_s_total")
-    value = rate.get("value") if isinstance(rate, dict) else rate
-    if not times or not isinstance(value, int | float):
+    samples = result.get("images_per_step")
+    if result.get("status", "ok") != "ok" or not times or not isinstance(samples, int | float):
         return None
-    samples = value * sum(times) / len(times)
     steps = tuple(StepRecord(epoch=0, step=i, seconds=float(s), samples=samples) for i, s in enumerate(times))
-    settings = tree.get("settings") or tree.get("config") or {}
+    devices = (result.get("figures") or {}).get("devices")
     return Recorded(
-        format="bench", path=path, settings=settings, environment=tree.get("environment") or {}, steps=steps,
-        devices=int(result.get("devices") or 1), round=entry.get("round"),
+        format="bench", path=path, settings=tree.get("asked") or {}, environment=RunDir(path.parent).read_environment(),
+        steps=steps, devices=int(devices or 1), round=entry.get("round"),
     )  # fmt: skip
 
 
