@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from tests.conftest import TINY, Done, only_run
+from tests.integration.test_detect import boxes, train  # noqa: F401
 from vernier.cli import main
 from vernier.data.sources import open_split
 from vernier.engine import export as exporting
@@ -159,3 +160,20 @@ def test_a_network_that_computes_something_else_is_refused() -> None:
         exporting._compare((wanted,), (wanted + 0.01,), "it", "here")
     with pytest.raises(RunFailed, match="not compute what PyTorch does"):
         exporting._compare((wanted,), (wanted * float("nan"),), "it", "here")
+
+
+def test_a_detector_is_exported_with_both_outputs(boxes: Path, vernier_here: Vernier, tmp_path: Path) -> None:  # noqa: F811
+    assert train(vernier_here, boxes, tmp_path / "runs", "--max-steps", "2", "--train-only").code == 0
+    run, out = str(only_run(tmp_path / "runs")), tmp_path / "ssd.pt2"
+    done = vernier_here("export", run, "--format", "torch-export", "--out", str(out), "--json")
+    assert done.code == 0, done.err
+    assert done.json()["check"]["same_top1"] is None
+    assert done.json()["check"]["images"] == 10
+    network = torch.export.load(out).module()
+    offsets, logits = network(torch.zeros((3, 3, 96, 96), dtype=torch.uint8))
+    assert offsets.shape == (3, 756, 4)
+    assert logits.shape == (3, 756, 11)
+    assert "resized to 96 x 96 px" in (tmp_path / "model_card.md").read_text()
+    refused = vernier_here("export", run, "--format", "torchvision", "--out", str(tmp_path / "ssd.pth"))
+    assert refused.code == 2
+    assert "it is a detector" in refused.err

@@ -137,11 +137,11 @@ def test_tensorboard_reads_what_is_written(run: Recorded, tmp_path: Path) -> Non
     times = found.Scalars("train/step_s")
     assert [e.value for e in times] == pytest.approx([s.seconds for s in run.steps], rel=1e-6)
     assert [e.step for e in times] == list(range(1, 301))
-    assert [(e.step, e.value) for e in found.Scalars("eval/top1")] == [(100, 51.0), (200, 52.0), (300, 53.0)]
+    assert [(e.step, e.value) for e in found.Scalars("val/top1")] == [(100, 51.0), (200, 52.0), (300, 53.0)]
 
 
 def test_without_tensorboard_the_extra_is_named(run: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    monkeypatch.setitem(sys.modules, "tensorboard.summary.writer.event_file_writer", None)
     with pytest.raises(ConfigError, match=r"pip install 'vernier\[tensorboard\]'"):
         convert(run, "tensorboard", tmp_path / "tb")
 

@@ -102,8 +102,9 @@ def export(
 
 
 def _on_cpu(config: Config) -> Config:
-    machine = replace(config.machine, device="cpu", precision="fp32", mode="eager", channels_last=False)
-    return replace(config, machine=machine)
+    """Exporters trace the plain network, wherever it was trained."""
+    plain = replace(config.machine, device="cpu", precision="fp32", mode="eager", channels_last=False)
+    return replace(config, machine=plain)
 
 
 def _free_target(target: Path) -> Path:
@@ -150,7 +151,7 @@ def _about(config: Config, state: dict[str, Any], step: int, averaged: bool) -> 
         "std": recipe.data.std,
         "eval_px": recipe.data.eval_px,
         "eval_short_side_px": recipe.data.eval_short_side_px,
-        "top1": result.get("top1"),
+        **{name: result[name] for name in ("top1", "AP") if name in result},
     }
     return {key: value if isinstance(value, str) else json.dumps(value) for key, value in said.items()}
 
@@ -161,7 +162,8 @@ def _require_torchvision(config: Config) -> None:
     arch = info(spec.name).arch
     stem = arch.stem if spec.stem == "default" else spec.stem
     why = (
-        "its stride is in the first 1x1 (v1)" if arch.block == "bottleneck" and arch.stride_in != "3x3"
+        "it is a detector" if info(spec.name).ssd is not None
+        else "its stride is in the first 1x1 (v1)" if arch.block == "bottleneck" and arch.stride_in != "3x3"
         else "its stem is for small images" if stem != "imagenet"
         else "its shortcuts have no weights" if arch.shortcut != "projection"
         else "it blurs before strides" if spec.blurpool

@@ -13,7 +13,7 @@ from vernier.measure.clock import now_s
 from vernier.models import build
 
 PX = 224
-WARMUP, LEAST = 2, 3
+WARMUP, LEAST = 1, 2
 BATCH = {"cpu": 8}
 OTHER_BATCH = 64
 

@@ -83,10 +83,19 @@ def _model(config: Config, state: dict[str, Any]) -> str:
     data, spec, classes = config.recipe.data, config.recipe.model, state["classes"]
     more = f", ... ({len(classes) - _CLASSES_SHOWN} more)" if len(classes) > _CLASSES_SHOWN else ""
     named = ", ".join(f"{number} {_plain(name)}" for number, name in enumerate(classes[:_CLASSES_SHOWN]))
+    detector = info(spec.name).ssd is not None
+    sized = (
+        f"resized to {data.eval_px} x {data.eval_px} px (antialiased {data.interpolation})"
+        if detector
+        else f"short side resized to {data.eval_short_side_px} px (antialiased {data.interpolation}), "
+        f"centre {data.eval_px} x {data.eval_px} px"
+    )
+    boxes = (
+        "\n- output: offsets to the network's default boxes, and logits with class 0 for background" if detector else ""
+    )
     return (
         f"## Model\n\n- network: `{spec.name}`, {info(spec.name).summary}\n"
-        f"- input: {state['channels']} channel(s), short side resized to {data.eval_short_side_px} px "
-        f"(antialiased {data.interpolation}), centre {data.eval_px} x {data.eval_px} px, RGB\n"
+        f"- input: {state['channels']} channel(s), RGB, {sized}{boxes}\n"
         f"- normalisation: (pixel / 255 - {list(data.mean)}) / {list(data.std)}\n- classes by number: {named}{more}"
     )
 
@@ -155,9 +164,10 @@ def _machine(environment: dict[str, Any], status: dict[str, Any]) -> str:
 
 
 def _limits(recipe: Recipe, state: dict[str, Any], status: dict[str, Any], evaluations: int) -> str:
+    every = "what is in an image" if info(recipe.model.name).ssd is not None else "any image"
     lines = [
-        f"It knows these {len(state['classes'])} classes and nothing else: any image gets one of them, with a score that was "
-        "not calibrated.",
+        f"It knows these {len(state['classes'])} classes and nothing else: {every} gets one of them, with a score that was not "
+        "calibrated.",
         "The result is on validation images of the same source; other cameras, places or times were not measured, nor were "
         "robustness, fairness or bias.",
         f"Images must be prepared as above; another size than {recipe.data.eval_px} px was not measured.",

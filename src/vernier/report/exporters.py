@@ -8,9 +8,11 @@ from typing import Any
 from vernier.errors import ConfigError
 from vernier.measure.clock import utc_stamp
 from vernier.measure.study_files import Repeat, StudyDevice, StudyDir, StudyMeta
+from vernier.report import tags
 from vernier.report.dllogger import write_dllogger, write_raport
 from vernier.report.mllog import write_mllog
 from vernier.report.recorded import Recorded
+from vernier.report.tensorboard import EventFile
 from vernier.store import write_atomically
 
 
@@ -81,24 +83,21 @@ def _study(run: Recorded, out: Path) -> list[Path]:
 
 def _tensorboard(run: Recorded, out: Path) -> list[Path]:
     try:
-        from torch.utils.tensorboard import SummaryWriter
+        writer = EventFile(out)
     except ImportError:
         raise ConfigError("TensorBoard's files need its package: pip install 'vernier[tensorboard]'.") from None
     start, elapsed = _start(run).timestamp(), 0.0
     scores = {e.epoch: e for e in run.evals}
     last = {s.epoch: s for s in run.steps}
-    with SummaryWriter(log_dir=str(out)) as writer:
-        for number, step in enumerate(run.steps):
-            elapsed += step.seconds
-            values: dict[str, float | None] = {
-                "train/loss": step.loss, "train/lr": step.lr, "train/step_s": step.seconds, "train/data_wait_s": step.wait_s,
-                "train/images_per_s_total": step.samples / step.seconds,
-            }  # fmt: skip
-            if step is last[step.epoch] and step.epoch in scores:
-                values |= {f"eval/{k}": v for k, v in scores[step.epoch].values.items()}
-            for name, value in values.items():
-                if value is not None:
-                    writer.add_scalar(name, value, number + 1, walltime=start + elapsed)
+    for number, step in enumerate(run.steps, start=1):
+        elapsed += step.seconds
+        values = tags.training(
+            loss=step.loss, lr=step.lr, step_s=step.seconds, wait_s=step.wait_s, samples=step.samples
+        )  # fmt: skip
+        if step is last[step.epoch] and step.epoch in scores:
+            values |= tags.evaluation(scores[step.epoch].values)
+        writer.scalars(number, values, at_s=start + elapsed)
+    writer.close()
     return sorted(out.glob("events.out.tfevents.*"))
 
 
