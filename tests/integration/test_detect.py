@@ -187,3 +187,19 @@ def test_a_large_detector_without_a_backbone_is_warned_of(vernier_here: Vernier,
     )  # fmt: skip
     assert done.code == 0, done.err
     assert "FROM SCRATCH" in done.err
+
+
+def test_two_processes_find_what_one_finds(vernier: Vernier, boxes: Path, tmp_path: Path) -> None:
+    """Averaged weights, batch norm over all images: the same training, and figures that agree to the last digit."""
+    same = ["--epochs", "2", "--set", "model.bn_span=0", "--json"]
+    one = json.loads(train(vernier, boxes, tmp_path / "one", *same).out)
+    done = train(vernier, boxes, tmp_path / "two", *same, "--procs", "2")
+    assert done.code == 0, done.err
+    two = json.loads(done.out)
+    assert two["result"]["samples"] == one["result"]["samples"] == 10
+    assert two["step"] == one["step"]
+    run = only_run(tmp_path / "two")
+    alone = json.loads(vernier("eval", str(run), "--json").out)
+    assert {k: alone[k] for k in ("AP", "AP50", "AR100", "detections")} == {
+        k: two["result"][k] for k in ("AP", "AP50", "AR100", "detections")
+    }

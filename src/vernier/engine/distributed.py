@@ -123,7 +123,8 @@ class World:
         """Make batch-norm statistics the same everywhere: the mean over processes, or those of the first."""
         if self.size == 1:
             return
-        names = [n for n, b in model.named_buffers() if b.is_floating_point()]
+        saved = model.state_dict()  # default boxes and the like are no statistics
+        names = [n for n, b in model.named_buffers() if n in saved and b.is_floating_point()]
         live = dict(model.named_buffers())
         tensors = [live[n] for n in names] + ([averages[n] for n in names] if averages is not None else [])
         if policy == "first" and not self.first:
