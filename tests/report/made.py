@@ -28,7 +28,14 @@ def write_run(
         config = override(config, path.replace("__", "."), value)
     run = RunDir.create(out, name)
     run.write_config(to_dict(config))
-    run.write_environment({"host": host, "cpu": {"load_average": [len(step_s)]}, "versions": {"torch": "2.13.0"}})
+    run.write_environment(
+        {
+            "host": host,
+            "cpu": {"load_average": [len(step_s)]},
+            "versions": {"torch": "2.13.0"},
+            "processes": [{"rank": 0, "pid": len(name) + len(step_s)}],
+        }
+    )
     log = run.events()
     log.emit({
         "kind": "start", "world": 1, "global_batch": batch, "steps_per_epoch": steps_per_epoch, "resumed_from": None,

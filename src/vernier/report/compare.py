@@ -59,8 +59,17 @@ def _side(runs: Sequence[Recorded]) -> dict[str, Any]:
     }
 
 
+def _numbered(tree: Any) -> Any:
+    """Lists of tables as tables by position, so that what differs in them can be named; process ids are left out."""
+    if isinstance(tree, dict):
+        return {k: _numbered(v) for k, v in tree.items() if k != "pid"}
+    if isinstance(tree, list) and tree and all(isinstance(v, dict) for v in tree):
+        return {str(i): _numbered(v) for i, v in enumerate(tree)}
+    return tree
+
+
 def _differs(a: dict[str, Any], b: dict[str, Any]) -> dict[str, list[Any]]:
-    found = tree_differences(a, b)
+    found = tree_differences(_numbered(a), _numbered(b))
     return {k: list(v) for k, v in found.items() if not any(k == p or k.startswith(f"{p}.") for p in _PASSING)}
 
 

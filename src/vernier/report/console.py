@@ -166,6 +166,13 @@ def opening_lines(start: dict[str, Any]) -> list[str]:
     ]
 
 
+def _interval(ends: list[float | None] | None) -> str:
+    """Where a rate lies, when the samples can say."""
+    if ends is None or ends[0] is None or ends[1] is None:
+        return ""
+    return f", 95 % interval {ends[0]:,.0f} to {ends[1]:,.0f}"
+
+
 def closing_lines(summary: dict[str, Any], run: str, status: str) -> list[str]:
     """The summary of a run for standard output."""
     lines = []
@@ -183,7 +190,8 @@ def closing_lines(summary: dict[str, Any], run: str, status: str) -> list[str]:
         lines += agreement_lines(summary["agreement"])
     if training:
         lines.append(
-            f"speed      {training['images_per_s_total']:,.0f} img/s in all on {plural(training['devices'], 'device')}, data included; "
+            f"speed      {training['images_per_s_total']:,.0f} img/s in all on {plural(training['devices'], 'device')}, data included"
+            f"{_interval(training.get('images_per_s_total_95'))}; "
             f"data wait {100 * training['data_wait_share']:.1f} %; {plural(training['steps_measured'], 'step')}, "
             f"the first {training['warmup_steps_excluded']} left out"
         )
