@@ -72,7 +72,10 @@ def everything(plan: dict[str, Any], world: World) -> dict[str, Any]:
         if plan["resume"]:
             run = RunDir.open(Path(plan["resume"]))
             point = ResumePoint(run, run.checkpoints()[0])
-            config = config_for(plan["shapes"], **{"machine.procs": world.size, "limits.max_steps": 6, "machine.accumulation": 6 // world.size})
+            config = config_for(
+                plan["shapes"],
+                **{"machine.procs": world.size, "limits.max_steps": 6, "machine.accumulation": 6 // world.size},
+            )
             found["resumed"] = str(train(config, Path(plan["out"]), point, [], world=world).run.path)
         half = scenario(plan, world, "half", **{"machine.accumulation": 6 // world.size, "limits.max_steps": 3})
         found["half"], found["plain run"] = str(half.path), str(plain.path)

@@ -187,5 +187,7 @@ def _check(json: bool) -> int:
     print_rows(rows, json)
     if not json:
         errors = sorted(abs(r["error_percent"]) for r in rows)
-        sys.stdout.write(f"median error {errors[len(errors) // 2]:.1f} %, worst {errors[-1]:.1f} %; nothing is fitted\n")
+        sys.stdout.write(
+            f"median error {errors[len(errors) // 2]:.1f} %, worst {errors[-1]:.1f} %; nothing is fitted\n"
+        )
     return EXIT_DONE
