@@ -110,10 +110,10 @@ def test_a_broken_image_exits_1_and_is_named(
     assert victim.name in done.err
 
 
-@pytest.mark.parametrize("name", ["recipes", "models", "doctor"])
-def test_lists_are_tables_or_json(vernier_here: Callable[..., Done], name: str) -> None:
-    assert vernier_here(name).code == 0
-    assert json.loads(vernier_here(name, "--json").out)
+@pytest.mark.parametrize("name", [["recipes"], ["models"], ["doctor", "--no-probe"]])
+def test_lists_are_tables_or_json(vernier_here: Callable[..., Done], name: list[str]) -> None:
+    assert vernier_here(*name).code == 0
+    assert json.loads(vernier_here(*name, "--json").out)
 
 
 def test_the_lists_name_what_there_is(vernier_here: Callable[..., Done]) -> None:

@@ -16,13 +16,14 @@ from vernier.cli.bench import bench
 from vernier.cli.book import models, recipes
 from vernier.cli.common import COMMAND_LINE, say
 from vernier.cli.compare import compare
+from vernier.cli.completion import completion
 from vernier.cli.convert import convert
 from vernier.cli.doctor import doctor
 from vernier.cli.plan import plan
 from vernier.cli.train import train
 from vernier.cli.use import evaluate, export, predict
 from vernier.engine.launch import record_failure
-from vernier.errors import EXIT_DONE, EXIT_FAILED, EXIT_USAGE, ConfigError, RunFailed
+from vernier.errors import EXIT_DONE, EXIT_FAILED, EXIT_USAGE, ConfigError, RunFailed, did_you_mean
 
 WELCOME = """\
 Vernier trains, evaluates, benchmarks and profiles vision models, and reports what it measured.
@@ -46,6 +47,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "convert": convert,
     "plan": plan,
     "doctor": doctor,
+    "completion": completion,
 }
 GROUPS = {
     "data": "Make, prepare, verify, inspect or fetch data sets.",
@@ -57,14 +59,29 @@ GROUPS = {
 def _app(arguments: list[str]) -> tuple[tyro.extras.SubcommandApp, list[str], str, str]:
     """The commands that the arguments are meant for, the arguments left, what comes before them, and what they do."""
     app = tyro.extras.SubcommandApp()
+    _known(arguments[0], [*COMMANDS, *GROUPS], "vernier", "command")
     if arguments[0] in GROUPS and len(arguments) > 1:
         name = arguments[0]
-        for action, function in import_module(f"vernier.cli.{name}").COMMANDS.items():
+        actions = import_module(f"vernier.cli.{name}").COMMANDS
+        _known(arguments[1], list(actions), f"vernier {name}", "action")
+        for action, function in actions.items():
             app.command(name=action)(function)
         return app, arguments[1:], f"vernier {name}", GROUPS[name]
     for name, function in {**COMMANDS, **{name: _group(name) for name in GROUPS}}.items():
         app.command(name=name)(function)
     return app, arguments, "vernier", "Train, evaluate and measure vision models."
+
+
+def _colours() -> bool:
+    """Whether help and usage errors may have colours: both streams are a terminal, and NO_COLOR is not set."""
+    return not os.environ.get("NO_COLOR") and sys.stdout.isatty() and sys.stderr.isatty()
+
+
+def _known(given: str, names: list[str], within: str, what: str) -> None:
+    if not given.startswith("-") and given not in names:
+        raise ConfigError(
+            f"{within} has no {what} {given!r}. {did_you_mean(given, names)} {within} --help explains all."
+        )
 
 
 def _group(name: str) -> Callable[[], int]:
@@ -92,8 +109,9 @@ def main(arguments: list[str] | None = None) -> int:
     # Threads that spin for long while they wait make training many times slower when anything else uses the cores.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     COMMAND_LINE[:] = arguments
-    app, rest, prog, about = _app(arguments)
+    tyro._experimental_options["ansi_codes"] = _colours()
     try:
+        app, rest, prog, about = _app(arguments)
         code: int = app.cli(
             args=rest,
             prog=prog,
