@@ -115,7 +115,9 @@ def read_events(path: Path) -> list[dict[str, Any]]:
                 event = json.loads(line)
             except json.JSONDecodeError:
                 continue
-            if event.get("kind") == "start" and event.get("resumed_from") is not None:
+            if not isinstance(event, dict) or "kind" not in event:
+                continue
+            if event["kind"] == "start" and event.get("resumed_from") is not None:
                 events = [e for e in events if e["kind"] == "start" or e.get("step", 0) <= event["resumed_from"]]
             events.append(event)
     return events

@@ -128,3 +128,25 @@ def test_one_step_each_gives_no_interval(tmp_path: Path) -> None:
     found = compare_runs(a, b)
     assert found["comparison"]["low"] is None
     assert "too few steps" in " ".join(comparison_lines(found))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    ['{"kind": "step", "step": 1, "step_s": ["x"], "wait_s": [0.1], "loss": 1, "lr": 1}', '{"kind": "step", "step": 1}', '{"kind": "eval"}', "5", "[]"],
+)  # fmt: skip
+def test_damaged_events_are_left_out(tmp_path: Path, damage: str) -> None:
+    path = write_run(tmp_path, "a", step_times(1, n=50))
+    with (path / "events.jsonl").open("a") as f:
+        f.write(damage + "\n")
+    (found,) = open_records(path)
+    assert len(found.steps) == 50
+    assert damage in ("5", "[]") or "1 damaged event(s) left out" in found.notes[0]
+
+
+@pytest.mark.parametrize(
+    "rounds", ["[1]", '[{"arm": "a", "result": 5}]', '[{"arm": "a", "result": {"images_per_step": 8}}]', "[]"]
+)
+def test_damaged_bench_results_get_a_message(tmp_path: Path, rounds: str) -> None:
+    (tmp_path / "b.json").write_text(f'{{"rounds": {rounds}}}')
+    with pytest.raises(ConfigError):
+        open_records(tmp_path / "b.json")

@@ -123,9 +123,12 @@ def read_csv(path: Path) -> tuple[Row, ...]:
     except OSError as error:
         raise ConfigError(f"Cannot read {path}: {error.strerror}.") from None
     reader = csv.DictReader(io.StringIO(text))
-    if not reader.fieldnames:
-        raise ConfigError(f"{path} is empty: a CSV file needs a line with column names.")
-    return tuple({k: _cell(v) for k, v in row.items() if k is not None} for row in reader)
+    try:
+        if not reader.fieldnames:
+            raise ConfigError(f"{path} is empty: a CSV file needs a line with column names.")
+        return tuple({k: _cell(v) for k, v in row.items() if k is not None} for row in reader)
+    except csv.Error as error:
+        raise ConfigError(f"{path} is not a CSV file: {error}.") from None
 
 
 def _cell(text: Any) -> Cell:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from vernier.errors import ConfigError
-from vernier.report.recorded import EvalRecord, Recorded, StepRecord, mark_warmup
+from vernier.report.recorded import EvalRecord, Recorded, StepRecord, is_number, mark_warmup
 
 PREFIX = "DLLL "
 _UNITS = {
@@ -55,11 +55,12 @@ def read_dllogger(path: Path, text: str) -> Recorded:
 def read_raport(path: Path, tree: dict[str, Any]) -> Recorded:
     """The 2019 form: lists by metric, inner lists by epoch."""
     settings, per_iteration, per_epoch = (tree.get(k) or {} for k in ("run", "iter", "epoch"))
-    if not isinstance(per_iteration, dict) or not isinstance(per_epoch, dict):
+    if not all(isinstance(part, dict) for part in (settings, per_iteration, per_epoch)):
         raise ConfigError(f"{path} is not a raport.json: it has no `iter` and `epoch` tables.")
     metrics = {k: v for k, v in per_iteration.items() if k.startswith("train.") and isinstance(v, list)}
-    epochs = [e for e in metrics.get("train.compute_time", []) if isinstance(e, list)]
-    flat_lr = per_iteration.get("lr", [])
+    metrics = {k: [e if isinstance(e, list) else [] for e in v] for k, v in metrics.items()}
+    epochs = metrics.get("train.compute_time", [])
+    flat_lr = per_iteration["lr"] if isinstance(per_iteration.get("lr"), list) else []
     rates = iter(flat_lr[0] if flat_lr and isinstance(flat_lr[0], list) else flat_lr)
     steps = []
     for epoch, values in enumerate(epochs):
@@ -82,29 +83,31 @@ def _recorded(
         notes.append(f"{len(steps) - len(good)} step record(s) of {path.name} without usable times left out")
     return Recorded(
         format=form, path=path, settings=settings, steps=mark_warmup(good), evals=tuple(e for e in evals if e is not None),
-        devices=int(settings.get("world_size") or 1),
+        devices=int(_number(settings.get("world_size")) or 1),
         notes=(*notes, "times are those of the printed iterations, not of every step"),
     )  # fmt: skip
 
 
-def _step(epoch: int, number: int, data: dict[str, float], settings: dict[str, Any]) -> StepRecord | None:
-    wait, busy = data.get("train.data_time"), data.get("train.compute_time")
-    if not all(isinstance(x, int | float) and math.isfinite(x) for x in (wait, busy)):
+def _number(value: Any) -> float | None:
+    """A finite number, or None."""
+    return value if is_number(value) else None
+
+
+def _step(epoch: int, number: int, data: dict[str, Any], settings: dict[str, Any]) -> StepRecord | None:
+    wait, busy = _number(data.get("train.data_time")), _number(data.get("train.compute_time"))
+    if wait is None or busy is None or busy <= 0 or wait < 0:
         return None
-    assert wait is not None
-    assert busy is not None
-    if busy <= 0 or wait < 0:
-        return None
-    per_process, world = settings.get("batch_size"), settings.get("world_size")
-    samples = per_process * world if per_process and world else data.get("train.compute_ips", 0.0) * busy
+    per_process, world = _number(settings.get("batch_size")), _number(settings.get("world_size"))
+    samples = per_process * world if per_process and world else (_number(data.get("train.compute_ips")) or 0.0) * busy
     return StepRecord(
-        epoch=epoch, step=number, seconds=wait + busy, wait_s=wait, samples=float(samples), loss=data.get("train.loss"),
-        lr=data.get("lr", data.get("train.lr")),
+        epoch=epoch, step=number, seconds=wait + busy, wait_s=wait, samples=float(samples), loss=_number(data.get("train.loss")),
+        lr=_number(data.get("lr", data.get("train.lr"))),
     )  # fmt: skip
 
 
-def _eval(epoch: int, data: dict[str, float]) -> EvalRecord | None:
-    values = {k.removeprefix("val."): float(v) for k, v in data.items() if k in ("val.top1", "val.top5", "val.loss")}
+def _eval(epoch: int, data: dict[str, Any]) -> EvalRecord | None:
+    names = ("val.top1", "val.top5", "val.loss")
+    values = {k.removeprefix("val."): float(n) for k, v in data.items() if k in names and (n := _number(v)) is not None}
     return EvalRecord(epoch=epoch, values=values) if values else None
 
 

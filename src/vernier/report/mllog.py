@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vernier.errors import ConfigError
-from vernier.report.recorded import EvalRecord, Recorded, StepRecord
+from vernier.report.recorded import EvalRecord, Recorded, StepRecord, is_number
 
 PREFIX = ":::MLLOG "
 _ONE = {"top1": 100.0}  # stored in percent here, as a share there
@@ -54,9 +54,9 @@ def read_mllog(path: Path, text: str) -> Recorded:
     elif status != "success":
         notes.append(f"{path.name} ended with status {status}")
     evals = [
-        EvalRecord(epoch=int(_meta(r).get("epoch_num") or 0), values={"eval_accuracy": float(r["value"])})
+        EvalRecord(epoch=_epoch(r) or 0, values={"eval_accuracy": float(r["value"])})
         for r in records
-        if r["key"] == "eval_accuracy" and isinstance(r.get("value"), int | float)
+        if r["key"] == "eval_accuracy" and is_number(r.get("value"))
     ]
     return Recorded(
         format="mllog", path=path, settings=settings, steps=tuple(_epochs(records, settings)), evals=tuple(evals),
@@ -67,12 +67,17 @@ def read_mllog(path: Path, text: str) -> Recorded:
 
 def _count(settings: dict[str, Any], key: str) -> int | None:
     value = settings.get(key)
-    return int(value) if isinstance(value, int | float) else None
+    return int(value) if is_number(value) else None
 
 
 def _meta(record: dict[str, Any]) -> dict[str, Any]:
     found = record.get("metadata")
     return found if isinstance(found, dict) else {}
+
+
+def _epoch(record: dict[str, Any]) -> int | None:
+    number = _meta(record).get("epoch_num")
+    return int(number) if is_number(number) else None
 
 
 def _epochs(records: Sequence[dict[str, Any]], settings: dict[str, Any]) -> list[StepRecord]:
@@ -81,14 +86,14 @@ def _epochs(records: Sequence[dict[str, Any]], settings: dict[str, Any]) -> list
     began: dict[int, float] = {}
     found = []
     for record in records:
-        number = _meta(record).get("epoch_num")
+        number = _epoch(record)
         if record["key"] == "epoch_start" and number is not None:
-            began[int(number)] = record["time_ms"]
-        elif record["key"] == "epoch_stop" and number is not None and int(number) in began:
-            seconds = (record["time_ms"] - began.pop(int(number))) / 1000
+            began[number] = record["time_ms"]
+        elif record["key"] == "epoch_stop" and number is not None and number in began:
+            seconds = (record["time_ms"] - began.pop(number)) / 1000
             if seconds > 0:
-                size = float(samples) if isinstance(samples, int | float) else 0.0
-                found.append(StepRecord(epoch=int(number), step=int(number), seconds=seconds, samples=size))
+                size = float(samples) if is_number(samples) else 0.0
+                found.append(StepRecord(epoch=number, step=number, seconds=seconds, samples=size))
     return found
 
 

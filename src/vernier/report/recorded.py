@@ -4,14 +4,20 @@ The common form between readers (run directories, NVIDIA's `raport.json` and DLL
 use them: comparison, study, exporters. `seconds[i]` is the wall time of step or window i, data loading included.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from vernier.errors import ConfigError
 from vernier.measure.comparison import Trace
 from vernier.measure.throughput import warmup_steps
+
+
+def is_number(value: Any) -> TypeGuard[float]:
+    """A finite number: what a log's field must be to be used as one."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 @dataclass(frozen=True, kw_only=True)

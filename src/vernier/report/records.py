@@ -11,7 +11,7 @@ from typing import Any
 from vernier.errors import ConfigError, did_you_mean
 from vernier.measure.summary import steady_steps
 from vernier.report import dllogger, mllog
-from vernier.report.recorded import EvalRecord, Recorded, StepRecord
+from vernier.report.recorded import EvalRecord, Recorded, StepRecord, is_number
 from vernier.store import RunDir, find_runs, read_json
 
 _KINDS = "a run directory, a bench result (JSON), a raport.json, DLLogger lines or an MLPerf log"
@@ -37,7 +37,7 @@ def open_records(path: Path, arm: str | None = None) -> list[Recorded]:
         raise ConfigError(f"{path} does not exist.")
     if path.is_dir():
         return _open_folder(path, arm)
-    text = path.read_text(encoding="utf-8", errors="replace")
+    text = read_text(path)
     if text.lstrip().startswith("{"):
         try:
             return _open_json(path, json.loads(text), arm)
@@ -48,6 +48,13 @@ def open_records(path: Path, arm: str | None = None) -> list[Recorded]:
     if dllogger.PREFIX in text:
         return [dllogger.read_dllogger(path, text)]
     raise ConfigError(f"{path} is not something that records a run: give {_KINDS}.")
+
+
+def read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig", errors="replace")
+    except OSError as error:
+        raise ConfigError(f"Cannot read {path}: {error.strerror}.") from None
 
 
 def _open_folder(path: Path, arm: str | None) -> list[Recorded]:
@@ -83,7 +90,9 @@ def _open_json(path: Path, tree: Any, arm: str | None) -> list[Recorded]:
 
 def record_of_run(run: RunDir) -> Recorded:
     """A Vernier run, also one that was killed: what is there, and a note of what is not."""
-    events, config = run.read_events(), run.read_config()
+    config = run.read_config()
+    recorded = run.read_events()
+    events = [e for e in recorded if _usable(e)]
     start: dict[str, Any] = next((e for e in reversed(events) if e["kind"] == "start"), {})
     steps = list(_steps(events, start))
     status = run.read_status()
@@ -92,13 +101,28 @@ def record_of_run(run: RunDir) -> Recorded:
         format="vernier", path=run.path, settings=config, environment=run.read_environment(), steps=tuple(steps),
         evals=tuple(_evals(events)), devices=int(start.get("world") or 1), reached=bool(summary.get("reached_target")),
         started=start.get("time"), train_samples=start.get("train_samples"), eval_samples=start.get("val_samples"),
-        total_s=(summary.get("spent_s") or {}).get("total"), notes=tuple(_run_notes(run, status["status"], len(steps))),
+        total_s=(summary.get("spent_s") or {}).get("total"), 
+        notes=tuple(_run_notes(run, status["status"], len(steps), len(recorded) - len(events))),
     )  # fmt: skip
 
 
-def _run_notes(run: RunDir, status: str, steps: int) -> Iterator[str]:
+def _usable(event: dict[str, Any]) -> bool:
+    """Whether an event has what is read from it, in the form it was written in."""
+    if event["kind"] == "step":
+        times, waits = event.get("step_s"), event.get("wait_s")
+        if not isinstance(times, list) or not isinstance(waits, list) or len(times) != len(waits):
+            return False
+        return all(map(is_number, [event.get("step"), event.get("loss"), event.get("lr"), *times, *waits]))
+    if event["kind"] == "start":
+        return all(is_number(event.get(k) or 0) for k in ("steps_per_epoch", "global_batch", "world"))
+    return event["kind"] != "eval" or is_number(event.get("epoch"))
+
+
+def _run_notes(run: RunDir, status: str, steps: int, unusable: int) -> Iterator[str]:
     if status != "finished":
         yield f"{run.path.name} did not finish ({status}): its {steps} recorded steps are used"
+    if unusable:
+        yield f"{run.path.name}: {unusable} damaged event(s) left out"
     if broken := run.broken_event_lines():
         yield f"{run.path.name}: {broken} broken line(s) of its events left out"
 
@@ -120,7 +144,7 @@ def _session(events: list[dict[str, Any]], per_epoch: int, batch: float, left_ou
     seen = 0
     for event in events:
         count = len(event["step_s"])
-        samples = event["samples"] / count if event.get("samples") else batch
+        samples = event["samples"] / count if is_number(event.get("samples")) else batch
         for i, (seconds, wait) in enumerate(zip(event["step_s"], event["wait_s"], strict=True)):
             number, last = event["step"] - count + i, i == count - 1
             yield StepRecord(
@@ -148,14 +172,15 @@ def _evals(events: list[dict[str, Any]]) -> Iterator[EvalRecord]:
 
 def _bench(path: Path, tree: dict[str, Any], arm: str | None) -> list[Recorded]:
     """Every round of one arm; which arm must be said when there are several."""
-    names = list(dict.fromkeys(str(r.get("arm")) for r in tree["rounds"]))
+    rounds = [r for r in tree["rounds"] if isinstance(r, dict)]
+    names = list(dict.fromkeys(str(r.get("arm")) for r in rounds))
     if arm is None and len(names) > 1:
         raise ConfigError(f"{path} has {len(names)} arms: say which, as {path}#ARM, of {', '.join(names)}.")
     chosen = names[0] if arm is None and names else arm
     if chosen not in names:
         raise ConfigError(f"{path} has no arm {chosen!r}. {did_you_mean(str(chosen), names)}")
     found, failed = [], []
-    for entry in (r for r in tree["rounds"] if str(r.get("arm")) == chosen):
+    for entry in (r for r in rounds if str(r.get("arm")) == chosen):
         one = _round(path, tree, entry)
         found.append(one) if one is not None else failed.append(entry.get("round"))
     if not found:
@@ -167,16 +192,20 @@ def _bench(path: Path, tree: dict[str, Any], arm: str | None) -> list[Recorded]:
 
 
 def _round(path: Path, tree: dict[str, Any], entry: dict[str, Any]) -> Recorded | None:
-    result = entry.get("result") or {}
+    result = entry.get("result")
+    if not isinstance(result, dict):
+        return None
     times = next(_sample_lists(result, "step_s"), None)
     samples = result.get("images_per_step")
-    if result.get("status", "ok") != "ok" or not times or not isinstance(samples, int | float):
+    if result.get("status", "ok") != "ok" or not times or not is_number(samples):
         return None
+    asked, number = tree.get("asked"), entry.get("round")
     steps = tuple(StepRecord(epoch=0, step=i, seconds=float(s), samples=samples) for i, s in enumerate(times))
-    devices = (result.get("figures") or {}).get("devices")
+    figures = result.get("figures")
+    devices = figures.get("devices") if isinstance(figures, dict) else 1
     return Recorded(
-        format="bench", path=path, settings=tree.get("asked") or {}, environment=RunDir(path.parent).read_environment(),
-        steps=steps, devices=int(devices or 1), round=entry.get("round"),
+        format="bench", path=path, settings=asked if isinstance(asked, dict) else {}, environment=RunDir(path.parent).read_environment(),
+        steps=steps, devices=int(devices) if is_number(devices) else 1, round=number if isinstance(number, int) else None,
     )  # fmt: skip
 
 
@@ -184,7 +213,7 @@ def _sample_lists(tree: Any, name: str) -> Iterator[list[float]]:
     """Raw samples of that name, anywhere but in the warm-up."""
     if isinstance(tree, dict):
         mine = tree.get(name)
-        if isinstance(mine, list) and mine and all(isinstance(x, int | float) for x in mine):
+        if isinstance(mine, list) and mine and all(map(is_number, mine)):
             yield mine
         for key, value in tree.items():
             if key != "warmup":

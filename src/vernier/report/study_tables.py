@@ -21,7 +21,7 @@ from vernier.measure.study_files import StudyDir, csv_text, read_csv
 from vernier.report import dllogger, mllog
 from vernier.report.nvprof import looks_like_trace, read_trace
 from vernier.report.recorded import Recorded
-from vernier.report.records import open_records
+from vernier.report.records import open_records, read_text
 from vernier.store import find_runs
 
 TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60.0}
@@ -131,7 +131,7 @@ def _parts(path: Path, asked: Asked) -> list[_Part]:
 
 
 def _file(path: Path, asked: Asked) -> _Part:
-    text = path.read_text(encoding="utf-8-sig", errors="replace")
+    text = read_text(path)
     if not text.strip():
         raise ConfigError(f"{path} is empty.")
     if mllog.PREFIX in text or dllogger.PREFIX in text or text.lstrip().startswith("{"):
