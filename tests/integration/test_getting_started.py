@@ -1,0 +1,51 @@
+"""Every command of docs/getting-started.md, in order, on little data and for a few steps."""
+
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import REPO, TINY, Done, only_run
+
+PAGE = REPO / "docs" / "getting-started.md"
+SET_UP = ("git clone", "make install")  # what the CI does before any test
+FEWER = {
+    "train": ["--max-steps", "2", "--max-eval-steps", "1", *TINY],
+    "doctor": ["--no-probe"],
+}
+
+
+def commands() -> list[str]:
+    """The lines of the page's `sh` and `console` blocks."""
+    blocks = re.findall(r"^```(?:sh|console)\n(.*?)^```", PAGE.read_text(), flags=re.MULTILINE | re.DOTALL)
+    return [line.removeprefix("$ ").strip() for block in blocks for line in block.splitlines() if line.strip()]
+
+
+def test_every_command_of_the_page_runs(
+    vernier_here: Callable[..., Done], shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("onnxruntime", reason="needs vernier[onnx]")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos").symlink_to(shapes)
+    ran = []
+    for line in commands():
+        if line.startswith(SET_UP):
+            continue
+        words = shlex.split(line, comments=True)
+        assert words[0].rpartition("/")[2] == "vernier", line
+        target = Path(words[words.index(">") + 1]) if ">" in words else None
+        arguments = words[1 : words.index(">")] if target else words[1:]
+        arguments = [str(only_run(tmp_path / "runs")) if word == "runs/RUN" else word for word in arguments]
+        more = list(FEWER.get(arguments[0], []))
+        if arguments[0] == "train" and "--data" not in arguments:
+            more += ["--data", "photos"]
+        done = vernier_here(*arguments, *more)
+        assert done.code == 0, f"{line}\n{done.err}"
+        if target is not None:
+            target.write_text(done.out)
+        ran.append(arguments[0])
+    assert {"doctor", "train", "eval", "predict", "export", "recipes"} <= set(ran)
+    assert (tmp_path / "model_card.md").exists()
+    assert (tmp_path / "predicted" / "sheet.png").exists()
