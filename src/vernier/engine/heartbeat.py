@@ -28,26 +28,24 @@ _VERDICT = "verdict"
 
 
 def identity() -> dict[str, Any]:
-    """This process, and the kernel and namespace in which its number means something."""
-    boot, space = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")
+    """This process, and the kernel and namespaces (a container's, or a host's) in which its number means something."""
+    boot = Path("/proc/sys/kernel/random/boot_id")
     kernel = boot.read_text().strip() if boot.exists() else socket.gethostname()
-    return {
-        "host": socket.gethostname(),
-        "pid": os.getpid(),
-        "kernel": f"{kernel} {space.readlink() if space.exists() else ''}",
-    }
+    spaces = [str(p.readlink()) for kind in ("pid", "net") if (p := Path("/proc/self/ns") / kind).exists()]
+    return {"host": socket.gethostname(), "pid": os.getpid(), "kernel": " ".join([kernel, *spaces])}
 
 
 def open_store(where: Topology, timeout_s: float, *, serve: bool) -> Store:
-    """The meeting place of all processes; `serve` it unless the launcher does."""
+    """The meeting place of all processes; `serve` it unless the launcher does. What a group before a restart left is not seen."""
     server = serve and where.first and not where.launcher_keeps_store
-    return TCPStore(
+    store = TCPStore(
         where.address,
         where.port,
         is_master=server,
         wait_for_workers=False,
         timeout=timedelta(seconds=max(timeout_s, 30.0)),
     )
+    return PrefixStore(f"vernier/{where.restarts}", store)
 
 
 class Heartbeat:
