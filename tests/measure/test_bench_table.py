@@ -61,7 +61,8 @@ def test_weak_scaling_is_against_the_fewest_processes() -> None:
     add_scaling(rows, strong=False)
     assert [r["efficiency"] for r in rows] == pytest.approx([1.0, 0.8])
     assert rows[1]["speedup"] == pytest.approx(3.2)
-    assert "80.0 % weak" in markdown("t", rows, [])
+    assert rows[1]["efficiency_95"][0] <= 0.8 <= rows[1]["efficiency_95"][1]
+    assert "80.0 % [80, 80] weak" in markdown("t", rows, [])
 
 
 def test_what_did_not_fit_is_a_row() -> None:

@@ -141,7 +141,9 @@ def train(
             return found
 
         point, watchers = world.from_first(choose), [console] if console else []
-        outcome = run_training(chosen, Path(out), point, [*watchers, *tracked], book.reference(chosen.recipe), world, profile)
+        outcome = run_training(
+            chosen, Path(out), point, [*watchers, *tracked], book.reference(chosen.recipe), world, profile
+        )
     return _ended(outcome, json) if world.first else EXIT_DONE
 
 

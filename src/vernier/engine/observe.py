@@ -55,7 +55,6 @@ class Observers:
                 keeper.pictures(tag, images)
 
 
-
 class Telemetry:
     """The sensors of a run, sampled into its file while the context lasts. Made before the session is announced.
 
