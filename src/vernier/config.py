@@ -269,6 +269,7 @@ class Machine:
         "several processes: batch-norm statistics that are evaluated and saved: their mean, or the first one's",
     )
     rank_timeout_s: float = option(60.0, "several processes: one that is silent for so long ends the run", low=1)
+    telemetry_hz: float = option(10.0, "sensor samples a second; 0: none", low=0, high=1000)
 
     def __post_init__(self) -> None:
         if self.mode == "graph":

@@ -249,7 +249,7 @@ class RunDir:
     def events(self, rank: int = 0) -> EventLog:
         """The event file of a process; the first one's is the run's."""
         self.path.mkdir(parents=True, exist_ok=True)
-        return EventLog(self.path / ("events.jsonl" if rank == 0 else f"events.rank{rank}.jsonl"))
+        return EventLog(self.path / _of_rank("events", rank, "jsonl"))
 
     def rank_log(self, rank: int) -> Path:
         """Where a process that has no terminal writes what it says."""
@@ -262,6 +262,34 @@ class RunDir:
 
     def broken_event_lines(self) -> int:
         return broken_lines(self.path / "events.jsonl")
+
+    def telemetry(self, rank: int = 0) -> EventLog:
+        """Samples of the sensors; one file for each process that samples."""
+        return EventLog(self.path / _of_rank("telemetry", rank, "jsonl"))
+
+    def read_telemetry(self, rank: int = 0) -> list[dict[str, Any]]:
+        return read_events(self.path / _of_rank("telemetry", rank, "jsonl"))
+
+    def write_bench(self, tree: dict[str, Any], markdown: str) -> None:
+        """Replace bench.json, with every sample, and its table for people."""
+        write_json(self.path / "bench.json", {"schema": SCHEMA, **tree})
+        write_atomically(self.path / "bench.md", markdown)
+
+    def read_bench(self) -> dict[str, Any]:
+        """What a benchmark found. Raises ConfigError where this is none."""
+        try:
+            tree: dict[str, Any] = read_json(self.path / "bench.json")
+        except FileNotFoundError:
+            raise ConfigError(f"{self.path} is no benchmark: it has no bench.json.") from None
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"Cannot read the benchmark in {self.path}: {error}.") from None
+        return tree
+
+    def traces(self) -> Path:
+        """The folder for profiles, made when first asked for."""
+        folder = self.path / "traces"
+        folder.mkdir(exist_ok=True)
+        return folder
 
     # -- one writer at a time
 
@@ -360,6 +388,11 @@ class RunDir:
                 doomed = old.path.with_name(f".deleting-{old.path.name}")
                 old.path.rename(doomed)
                 shutil.rmtree(doomed, ignore_errors=True)
+
+
+def _of_rank(name: str, rank: int, suffix: str) -> str:
+    """events.jsonl, events.rank1.jsonl, ..."""
+    return f"{name}.{suffix}" if rank == 0 else f"{name}.rank{rank}.{suffix}"
 
 
 def _seal(folder: Path, step: int) -> None:

@@ -51,7 +51,7 @@ def test_a_run_leaves_a_directory_that_tells_everything(shapes: Path, tmp_path: 
     directory = RunDir.open(only_run(tmp_path))
     assert outcome.status == directory.read_status()["status"] == "finished"
     assert {p.name for p in directory.path.iterdir()} == {
-        "config.json", "environment.json", "events.jsonl", "run.json", "run.lock", "checkpoints",
+        "config.json", "environment.json", "events.jsonl", "telemetry.jsonl", "run.json", "run.lock", "checkpoints",
     }  # fmt: skip
     files = {p.name for p in directory.checkpoints()[-1].path.iterdir()}
     assert files == {"model.safetensors", "optimizer.safetensors", "ema.safetensors", "state.json", "manifest.json"}

@@ -12,7 +12,6 @@ from importlib import import_module
 import tyro
 from tyro.conf import OmitArgPrefixes
 
-from vernier.cli.bench import bench
 from vernier.cli.book import models, recipes
 from vernier.cli.common import COMMAND_LINE, say
 from vernier.cli.compare import compare
@@ -20,6 +19,7 @@ from vernier.cli.completion import completion
 from vernier.cli.convert import convert
 from vernier.cli.doctor import doctor
 from vernier.cli.plan import plan
+from vernier.cli.profile import profile
 from vernier.cli.train import train
 from vernier.cli.use import evaluate, export, predict
 from vernier.engine.launch import record_failure
@@ -42,7 +42,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "export": export,
     "recipes": recipes,
     "models": models,
-    "bench": bench,
+    "profile": profile,
     "compare": compare,
     "convert": convert,
     "plan": plan,
@@ -50,8 +50,9 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "completion": completion,
 }
 GROUPS = {
+    "bench": "Measure training, inference, scaling and loading, with intervals.",
     "data": "Make, prepare, verify, inspect or fetch data sets.",
-    "study": "Device variability: analyse, learn a baseline, check a machine, merge.",
+    "study": "Device variability: measure every device, analyse, learn a baseline, check a machine, merge.",
 }
 """Commands with actions; the actions of `data` are the COMMANDS of vernier.cli.data."""
 

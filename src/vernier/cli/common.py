@@ -1,6 +1,7 @@
 """What the commands share: kinds of flags, applying them to a recipe, printing."""
 
 import json as jsonlib
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -87,6 +88,12 @@ def apply(config: Config, flags: dict[str, Any], settings: tuple[str, ...]) -> C
     return config
 
 
+def quiet_profiler() -> None:
+    """Before torch is imported: PyTorch's profiler talks on standard error otherwise."""
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+
+
 def print_rows(rows: list[dict[str, Any]], json: bool) -> None:
     if json:
         print_json(rows)
@@ -103,8 +110,8 @@ def print_rows(rows: list[dict[str, Any]], json: bool) -> None:
         table.add_row(
             *(f"{v:,}" if isinstance(v, int) else f"{v:g}" if isinstance(v, float) else str(v) for v in row.values())
         )
-    console = Console(highlight=False)
-    console.print(table) if console.is_terminal else Console(highlight=False, width=160).print(table)
+    console = Console(highlight=False, markup=False)
+    console.print(table) if console.is_terminal else Console(highlight=False, markup=False, width=160).print(table)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
 from vernier.cli.common import JsonFlag, pathlike, print_json, print_rows
+from vernier.cli.study_run import run
 from vernier.errors import EXIT_DONE, EXIT_FAILED, ConfigError
 
 Sources = Annotated[Positional[tuple[str, ...]], arg(metavar="CSV|DIR...")]
@@ -156,6 +157,7 @@ def merge(
 
 
 COMMANDS: dict[str, Callable[..., int]] = {
+    "run": run,
     "analyze": analyze,
     "baseline": baseline,
     "check": check,

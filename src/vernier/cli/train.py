@@ -21,6 +21,7 @@ from vernier.cli.common import (
     apply,
     pathlike,
     print_json,
+    quiet_profiler,
 )
 from vernier.cli.processes import console_of, joined, start_processes, with_procs
 from vernier.config import Config
@@ -62,6 +63,7 @@ def train(
     smoke: bool = False,
     tensorboard: bool = True,
     track: TrackFlag = (),
+    profile_steps: Annotated[str | None, pathlike("A:B")] = None,
     resume: Annotated[str | None, pathlike("auto|never|PATH")] = None,
     config: Annotated[str | None, pathlike("FILE")] = None,
     settings: SetFlag = (),
@@ -96,12 +98,17 @@ def train(
         train_only: Do not evaluate.
         smoke: Try the recipe out: two steps of eight rendered 64-pixel images in a narrow network, one evaluation.
         tensorboard: Write TensorBoard's event files into the run directory, where the package is installed.
+        profile_steps: Profile these steps of the run, both ends included: kernel table, trace, memory (see `vernier profile`).
         resume: auto: the newest run of this recipe in --out; never: always a new run; or a run directory.
         config: A run's config.json, to repeat it.
     """
     from vernier import recipes as book
+    from vernier.measure.profiled import Range
     from vernier.report.trackers import require, trackers
 
+    profile = None if profile_steps is None else Range.parse(profile_steps, "--profile-steps")
+    if profile is not None:
+        quiet_profiler()
     flags = {
         "data.source": data, "machine.device": device, "machine.procs": procs, "machine.precision": precision, "machine.mode": mode,
         "machine.allow_slow": allow_slow or None, "machine.deterministic": deterministic or None,
@@ -134,7 +141,9 @@ def train(
             return found
 
         point, watchers = world.from_first(choose), [console] if console else []
-        outcome = run_training(chosen, Path(out), point, [*watchers, *tracked], book.reference(chosen.recipe), world)
+        outcome = run_training(
+            chosen, Path(out), point, [*watchers, *tracked], book.reference(chosen.recipe), world, profile
+        )
     return _ended(outcome, json) if world.first else EXIT_DONE
 
 

@@ -1,7 +1,12 @@
 """Who watches a run. The loop tells all observers what happened; none of them can change it."""
 
+import os
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
+
+from vernier.engine.launch import Topology
+from vernier.measure.telemetry import Sampler
+from vernier.store import RunDir
 
 
 class Observer(Protocol):
@@ -48,3 +53,34 @@ class Observers:
             images = make()
             for keeper in keepers:
                 keeper.pictures(tag, images)
+
+
+class Telemetry:
+    """The sensors of a run, sampled into its file while the context lasts. Made before the session is announced.
+
+    Of several processes on a host the first one samples, for all its devices.
+    """
+
+    def __init__(self, run: RunDir, device_kind: str, hz: float, where: Topology | None = None) -> None:
+        where = where or Topology()
+        hz = hz if where.local_rank == 0 else 0.0
+        self._log = run.telemetry(where.rank) if hz > 0 else None
+        session = sum(event["kind"] == "start" for event in run.read_events())
+        family = os.getppid() if where.local_world > 1 else None
+        self._sampler = Sampler(device_kind, self, hz=hz, session=session, family_of=family)
+
+    def described(self) -> dict[str, Any]:
+        """For environment.json."""
+        return self._sampler.described()
+
+    def emit(self, event: dict[str, Any]) -> None:
+        if self._log is not None:
+            self._log.emit(event)
+
+    def __enter__(self) -> None:
+        self._sampler.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self._sampler.__exit__(*error)
+        if self._log is not None:
+            self._log.close()

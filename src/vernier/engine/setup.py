@@ -1,5 +1,6 @@
 """From a Config to live objects, checked, before anything is written: data, model, optimiser, loaders."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,6 +73,13 @@ class Job:
     def bad_images(self) -> list[BadImages]:
         """Those of training, and those of validation."""
         return [self.bad] if self.evaluator is None else [self.bad, self.evaluator.bad]
+
+    def requests(self, start: int, stop: int) -> Iterator[tuple[int, Any]]:
+        """What the loader has to load for steps `start` to `stop`, in order."""
+        for step in range(start, stop):
+            epoch, within = divmod(step, self.derived.steps_per_epoch)
+            for micro in range(self.derived.accumulation):
+                yield epoch, self.order.indices(epoch, within, micro)
 
     def close(self) -> None:
         self.loader.close()

@@ -1,6 +1,6 @@
 """One optimiser step: micro-batches forward and backward, update, moving average. Nothing else happens in the hot path."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -21,7 +21,16 @@ from vernier.optim.ema import WeightAverage
 from vernier.optim.schedules import learning_rate
 from vernier.tasks.base import Moment, Task
 
+Phase = Callable[[str], AbstractContextManager[Any]]
+"""Put around each part of a step by whoever measures or profiles it: data, copy, forward, backward, optimizer."""
+
 _STREAM_STEP = 3
+_NOTHING = nullcontext()
+
+
+def unmeasured(_: str) -> AbstractContextManager[Any]:
+    """No one looks: the phases of a step are just the step."""
+    return _NOTHING
 
 
 class TrainStep:
@@ -37,6 +46,7 @@ class TrainStep:
         normalize: Normalizer, device: Device, place: torch.device, world: World,
     ) -> None:  # fmt: skip
         self.scaler, self._autocast, self._task = scaler, autocast, task
+        self.phase: Phase = unmeasured
         self._model, self._network, self._optimizer, self._average = model, network, optimizer, average
         self._recipe, self._derived, self._normalize = recipe, derived, normalize
         self._device, self._place, self._world = device, place, world
@@ -45,16 +55,19 @@ class TrainStep:
         total_loss, wait_s, began_s = torch.zeros((), device=self._place), 0.0, now_s()
         for micro in range(self._derived.accumulation):
             self._device.uploads_done()
-            batch = next(batches)
+            with self.phase("data"):
+                batch = next(batches)
             wait_s += batch.wait_s
             torch.default_generator.manual_seed(key(_STREAM_STEP, self._recipe.seed, step, micro, self._world.rank))
             with self._sharing(micro):
                 loss = self._loss(step, micro, batch) / self._derived.accumulation
-                self.scaler.backward(loss)
+                with self.phase("backward"):
+                    self.scaler.backward(loss)
             self._device.mark_step()
             total_loss += loss.detach()
         own_s = (self._world.handed_over_s or now_s()) - began_s
-        self._update(step)
+        with self.phase("optimizer"):
+            self._update(step)
         return total_loss, wait_s, own_s
 
     def _sharing(self, micro: int) -> AbstractContextManager[Any]:
@@ -80,6 +93,8 @@ class TrainStep:
             return self._network(images)
 
     def _loss(self, step: int, micro: int, batch: Batch) -> torch.Tensor:
-        images = self._normalize(self._device.upload(batch.images, self._place))
-        targets = batch.targets.to(self._place, non_blocking=True)
-        return self._task.loss(self._forward, images, targets, Moment(step, micro, self._world.rank))
+        with self.phase("copy"):
+            images = self._normalize(self._device.upload(batch.images, self._place))
+            targets = batch.targets.to(self._place, non_blocking=True)
+        with self.phase("forward"):
+            return self._task.loss(self._forward, images, targets, Moment(step, micro, self._world.rank))

@@ -14,7 +14,7 @@ from vernier.engine.affinity import allowed
 from vernier.engine.checkpoint import Progress, all_finite, fill_checkpoint, restore
 from vernier.engine.distributed import Agreed, LostPeer, Stragglers, World
 from vernier.engine.launch import write_to
-from vernier.engine.observe import Observer, Observers
+from vernier.engine.observe import Observer, Observers, Telemetry
 from vernier.engine.resume import ResumePoint
 from vernier.engine.samples import first_images
 from vernier.engine.setup import Job, prepare
@@ -24,7 +24,10 @@ from vernier.errors import ConfigError, RunFailed
 from vernier.measure.agreement import agreement
 from vernier.measure.clock import Stopwatch, now_s
 from vernier.measure.environment import environment
+from vernier.measure.profile import StepProfiler
+from vernier.measure.profiled import Range
 from vernier.measure.summary import summarize_training
+from vernier.measure.telemetry import of_devices
 from vernier.optim.schedules import learning_rate
 from vernier.store import EventLog, RunDir, read_json
 
@@ -51,12 +54,18 @@ class Training:
         self._step_began_s = now_s()
         self._agreed = Agreed(stop=False, flush=False)
         self._stragglers = Stragglers()
+        self.profiler: StepProfiler | None = None
+
+    def profile(self, steps: Range) -> None:
+        """Profile some of the steps that lie ahead."""
+        self.profiler = StepProfiler(steps, self.run.traces(), self.job.device.synchronize, self.job.world.rank)
+        self.job.step.phase = self.profiler.phase
 
     # ------------------------------------------------------------------------------------------------------- the loop
 
     def run_to_end(self) -> None:
         derived, progress = self.job.derived, self.progress
-        batches = self.job.loader.batches(self._requests(progress.step, derived.stop_step))
+        batches = self.job.loader.batches(self.job.requests(progress.step, derived.stop_step))
         self._at_boundary()
         self._step_began_s = now_s()
         while progress.step < derived.stop_step and not progress.reached_target:
@@ -68,8 +77,12 @@ class Training:
 
     def _one_step(self, batches: Iterator[Batch]) -> None:
         """A step lasts until the next begins, so the cost of reporting is in it; evaluations and checkpoints are not."""
+        if self.profiler is not None:
+            self.profiler.begin(self.progress.step + 1)
         loss, wait_s, own_s = self.job.step(self.progress.step, batches)
         self.progress.step += 1
+        if self.profiler is not None:
+            self.profiler.end(self.progress.step)
         began_s, self._step_began_s = self._step_began_s, now_s()
         self.window.add(loss, self._step_began_s - began_s, wait_s, own_s)
         self._agreed = self.job.world.exchange(self.progress.step, stop=self.stop.requested, flush=self.window.overdue)
@@ -87,13 +100,6 @@ class Training:
         if self._checkpoint_due():
             self.save()
             self._step_began_s = now_s()
-
-    def _requests(self, start: int, stop: int) -> Iterator[tuple[int, Any]]:
-        order, derived = self.job.order, self.job.derived
-        for step in range(start, stop):
-            epoch, within = divmod(step, derived.steps_per_epoch)
-            for micro in range(derived.accumulation):
-                yield epoch, order.indices(epoch, within, micro)
 
     # ------------------------------------------------------------------------------------------------------ reporting
 
@@ -116,7 +122,7 @@ class Training:
             "step", step=progress.step, epoch=progress.step / derived.steps_per_epoch, loss=sum(losses) / len(losses),
             lr=learning_rate(progress.step - 1, self.job.config.recipe.schedule, derived),
             samples=len(losses) * self.job.config.recipe.global_batch, step_s=window.step_s, wait_s=window.wait_s,
-            **self._scaling(), **self._by_process(),
+            t_s=self._step_began_s, **self._scaling(), **self._by_process(),
         )  # fmt: skip
         window.clear()
         self._report_bad_images()
@@ -269,7 +275,7 @@ def checkpoint_state(job: Job, progress: Progress) -> dict[str, Any]:
 
 def train(
     config: Config, out: Path, resume: ResumePoint | None, watchers: list[Observer], reference: Recipe | None = None,
-    world: World | None = None,
+    world: World | None = None, profile: Range | None = None,
 ) -> Outcome:  # fmt: skip
     """Train to the end, from the start or from a checkpoint. Raises RunFailed; returns `stopped` after a signal.
 
@@ -277,36 +283,42 @@ def train(
     """
     job = prepare(config, fresh=resume is None, world=world)
     try:
+        if profile is not None:
+            profile.check(resume.checkpoint.step if resume else 0, job.derived.stop_step, "--profile-steps")
         run = resume.run if resume else job.world.from_first(lambda: RunDir.create(out, config.recipe.name))
         if not job.world.first:
             write_to(run.rank_log(job.world.rank))
         with run.locked() if job.world.first else nullcontext():
-            return _train_locked(job, run, resume, Observers(*watchers), reference)
+            return _train_locked(job, run, resume, Observers(*watchers), reference, profile)
     finally:
         job.close()
 
 
 def _train_locked(
-    job: Job, run: RunDir, resume: ResumePoint | None, observers: Observers, reference: Recipe | None
-) -> Outcome:
+    job: Job, run: RunDir, resume: ResumePoint | None, observers: Observers, reference: Recipe | None, profile: Range | None
+) -> Outcome:  # fmt: skip
     log = run.events(job.world.rank)
     observers.add(Recorder(log))
     session: Training | None = None
     try:
         progress = _restored(job, resume) if resume else Progress()
         processes = job.world.gathered(_this_process(job))
+        sampler = Telemetry(run, job.device.name, job.config.machine.telemetry_hz, job.world.where)
         if job.world.first:
             job.world.on_loss(lambda reason: run.write_status("crashed", reason=reason))
             run.write_config(to_dict(job.config))
             run.write_environment(
-                {**environment(job.device.identity(), job.device.name, job.threads), "processes": processes}
+                environment(job.device.identity(), job.device.name, job.threads, sampler.described())
+                | {"processes": processes}
             )
             run.write_status("running")
         _announce(job, run, observers, resume, processes)
         if resume is None:
             observers.pictures("train/images", lambda: first_images(job))
-        with StopFlag() as stop:
+        with StopFlag() as stop, sampler:
             session = Training(job, run, observers, stop, progress)
+            if profile is not None:
+                session.profile(profile)
             try:
                 session.run_to_end()
                 status: Literal["finished", "stopped"] = "finished"
@@ -376,6 +388,13 @@ def _restored(job: Job, resume: ResumePoint) -> Progress:
     return progress
 
 
+def _telemetry(job: Job, run: RunDir) -> list[dict[str, Any]]:
+    """Samples of the devices in use; none where other hosts have devices too, which this one cannot see."""
+    where = job.world.where
+    used = [device.get("uuid") for device in job.device.identity()[: where.local_world]]
+    return of_devices(run.read_telemetry(), used) if where.local_world == where.world else []
+
+
 def _announce(
     job: Job, run: RunDir, observers: Observers, resume: ResumePoint | None, processes: list[dict[str, Any]]
 ) -> None:
@@ -411,9 +430,13 @@ def _close(session: Training, status: Literal["finished", "stopped"], reference:
         "spent_s": session.watch.spent(),
         "skipped_steps": job.step.scaler.skipped_steps,
         "bad_images": [one for found in bad for one in found],
+        "profile": session.profiler.close() if session.profiler is not None else None,
         "compilation": job.network.spent.facts(),
         "training": summarize_training(
-            run.read_events(), global_batch=job.config.recipe.global_batch, devices=job.derived.world
+            run.read_events(),
+            global_batch=job.config.recipe.global_batch,
+            devices=job.derived.world,
+            telemetry=_telemetry(job, run),
         ),
     }
     session.observers.emit("end", status=status, **summary)

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 now_s = time.perf_counter
+thread_cpu_s = time.thread_time
+process_cpu_s = time.process_time
 wall_s = time.time
 """Seconds since 1970, for a stamp that another program compares; never used to compute a duration."""
 

@@ -33,8 +33,10 @@ def installed_version(package: str) -> str | None:
         return None
 
 
-def environment(devices: list[dict[str, Any]], device_kind: str, threads: int) -> dict[str, Any]:
-    """Everything another person needs to judge or repeat a measurement."""
+def environment(
+    devices: list[dict[str, Any]], device_kind: str, threads: int, sensors: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Everything another person needs to judge or repeat a measurement; `sensors`: which are read and which are missing."""
     return {
         "host": platform.node(),
         "system": platform.platform(),
@@ -47,6 +49,7 @@ def environment(devices: list[dict[str, Any]], device_kind: str, threads: int) -
         "device_kind": device_kind,
         "devices": devices,
         "compute_threads": threads,
+        "sensors": sensors,
         "versions": versions(),
         "variables": {k: v for k, v in os.environ.items() if k in VARIABLES or k.startswith("NCCL_")},
         "command": sys.argv,

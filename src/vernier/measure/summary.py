@@ -1,11 +1,13 @@
 """What a run's events add up to: steady-state throughput, data wait, step times. Made from events alone."""
 
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from vernier.measure.honesty import summarize
 from vernier.measure.statistics import METHOD, rate_estimate
+from vernier.measure.telemetry import joules_per_image
 from vernier.measure.throughput import Window, warmup_steps
 
 
@@ -33,8 +35,14 @@ def steady_steps(events: list[dict[str, Any]]) -> Steady:
     return Steady(tuple(step_s), tuple(wait_s), skipped)
 
 
-def summarize_training(events: list[dict[str, Any]], *, global_batch: int, devices: int) -> dict[str, Any] | None:
-    """Throughput over the steady steps of all sessions of a run; None when no step was recorded."""
+def summarize_training(
+    events: list[dict[str, Any]],
+    *,
+    global_batch: int,
+    devices: int,
+    telemetry: Sequence[dict[str, Any]] = (),
+) -> dict[str, Any] | None:
+    """Throughput and energy over the steady steps of all sessions of a run; None when no step was recorded."""
     steady = steady_steps(events)
     if not steady.step_s:
         return None
@@ -55,7 +63,17 @@ def summarize_training(events: list[dict[str, Any]], *, global_batch: int, devic
         "steps_measured": len(step_s),
         "warmup_steps_excluded": steady.skipped,
         "method": METHOD,
+        "energy": _energy(events, telemetry),
     }
+
+
+def _energy(events: list[dict[str, Any]], telemetry: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """Joules an image over the step windows of the newest session, the one whose clock is that of its samples."""
+    session = sum(e["kind"] == "start" for e in events) - 1
+    samples = [r for r in telemetry if r.get("session") == session]
+    newest = _sessions(events)[-1]
+    windows = [(e["t_s"] - sum(e["step_s"]), e["t_s"]) for e in newest if "t_s" in e]
+    return joules_per_image(samples, windows, sum(e["samples"] for e in newest if "t_s" in e)) if windows else None
 
 
 def _sessions(events: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
 from vernier.measure.agreement import agreement_lines
 from vernier.measure.clock import now_s
+from vernier.measure.profiled import profile_lines
 
 PLAIN_EVERY_S = 5.0
 TTA = " with flip test-time augmentation"
@@ -204,6 +205,8 @@ def closing_lines(summary: dict[str, Any], run: str, status: str) -> list[str]:
     ]
     parts = ", ".join(f"{label} {duration(spent.get(k, 0.0))}" for label, k in named)
     lines.append(f"time       {duration(spent['total'])} = {parts}")
+    if summary.get("profile"):
+        lines += profile_lines(summary["profile"])
     if bad := summary.get("bad_images"):
         lines.append(f"bad images {len(bad)}, the first is {bad[0]['path']}")
     lines.append(f"run        {run}  ({status})")

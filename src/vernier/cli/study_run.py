@@ -1,0 +1,103 @@
+"""`vernier study run`."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from tyro.conf import arg
+
+from vernier.cli.common import DeviceName, JsonFlag, pathlike, print_json, progress_bar, quiet_profiler, say
+from vernier.errors import EXIT_DONE, ConfigError
+
+
+def run(
+    *,
+    workload: Literal["resnet50", "sgemm", "bandwidth", "shapes"] = "resnet50",
+    iterations: Annotated[int, arg(metavar="N")] = 500,
+    repeats: Annotated[int, arg(metavar="N")] = 5,
+    batch: Annotated[int, arg(metavar="N")] = 64,
+    device: Annotated[DeviceName, pathlike("auto|cpu|cuda|hpu|mps|xpu")] = "auto",
+    per: Literal["core", "socket"] = "core",
+    virtual: Annotated[int, arg(metavar="N")] = 0,
+    slow: Annotated[str | None, pathlike("INDEX=FACTOR,...")] = None,
+    pause: Annotated[float, arg(metavar="SECONDS")] = 5.0,
+    kernels: Annotated[int, arg(metavar="N")] = 3,
+    seed: Annotated[int, arg(metavar="N")] = 0,
+    out: Annotated[str | None, pathlike("DIR")] = None,
+    json: JsonFlag = False,
+) -> int:
+    """Measure every device of this machine, several times each, in random order: are they equal?
+
+    One machine a command; `vernier study merge` joins many, `vernier study analyze` says what they mean. Every repeat is a
+    process of its own, pinned to its device; in between the device cools down.
+
+    Args:
+        workload: resnet50: training steps on a fixed batch; shapes: of the embedded recipe; sgemm: matrix products;
+            bandwidth: copies in memory.
+        iterations: Iterations a repeat, each of them timed.
+        repeats: Repeats a device.
+        batch: Images an iteration, for resnet50 and shapes.
+        device: Which kind of device.
+        per: On CPUs, what counts as a device.
+        virtual: Measure so many simulated devices instead, on the real ones in turn. Labelled so everywhere.
+        slow: Which of those are how many times as slow, e.g. 3=1.08,7=1.05.
+        pause: Seconds between repeats where no sensor says when the device has cooled down.
+        kernels: Further iterations that are profiled for the kernel table; 0: none.
+        seed: Order of the repeats.
+        out: The study's directory; left out: one in runs/, named after the time and the workload.
+    """
+    from vernier.measure.clock import file_stamp
+    from vernier.measure.study_run import StudyAsk, collect, parse_slow, targets
+
+    for name, value, least in (
+        ("--iterations", iterations, 2), ("--repeats", repeats, 1), ("--batch", batch, 1), ("--virtual", virtual, 0),
+        ("--pause", pause, 0), ("--kernels", kernels, 0),
+    ):  # fmt: skip
+        if value < least:
+            raise ConfigError(f"{name} {value:g} is out of range: it must be {least} or more.")
+    quiet_profiler()
+    ask = StudyAsk(
+        workload=workload, iterations=iterations, repeats=repeats, batch=batch, device=device, per=per, virtual=virtual,
+        slow=parse_slow(slow) if slow else (), pause_s=pause, seed=seed, kernel_iterations=kernels,
+        config=_training(workload, batch, device),
+    )  # fmt: skip
+    from vernier.devices import resolve
+
+    found = resolve(device)
+    chosen = targets(ask, found.name, found.identity())
+    path = Path(out) if out else Path("runs") / f"{file_stamp()}-study-{workload}"
+    with progress_bar("study") as bar:
+
+        def tell(done: int, total: int, what: str) -> None:
+            bar(done, total)
+            if not sys.stderr.isatty():
+                say(f"{done}/{total} {what}")
+
+        study = collect(ask, chosen, found.name, path, tell)
+    said = {"study": str(study.path), "devices": len(chosen), "repeats": len(study.repeats()), "simulated": virtual > 0}
+    if json:
+        print_json(said)
+    else:
+        simulated = " (SIMULATED)" if virtual else ""
+        sys.stdout.write(
+            f"{said['devices']} devices{simulated}, {said['repeats']} repeats in {study.path}\n"
+            f"vernier study analyze {study.path} says what they mean\n"
+        )
+    return EXIT_DONE
+
+
+def _training(workload: str, batch: int, device: str) -> dict[str, Any] | None:
+    """What the workload trains: ResNet-50 on one fixed batch, so that inputs are the same everywhere, or the embedded recipe."""
+    from vernier import recipes as book
+    from vernier.config import override, to_dict
+
+    names = {"resnet50": "study-resnet50", "shapes": "shapes-quick"}
+    if workload not in names:
+        return None
+    config = book.load(names[workload])
+    settings = {"global_batch": batch, "machine.device": device, "eval.every_epochs": 0.0}
+    if workload == "resnet50":
+        settings["data.source"] = "static"
+    for name, value in settings.items():
+        config = override(config, name, value)
+    return to_dict(config)

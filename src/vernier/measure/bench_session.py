@@ -1,0 +1,243 @@
+"""A benchmark from its flags to its run directory: which arms there are, running them, what is kept and what is shown."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import product
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from vernier.config import Config, from_dict, override, to_dict
+from vernier.errors import ConfigError, RunFailed
+from vernier.measure.bench import METHOD, Plan
+from vernier.measure.bench_arms import Arm, Round, memory_limit, run_arms, version
+from vernier.measure.bench_table import add_scaling, compared, markdown, pooled, same_for_all
+from vernier.store import RunDir
+
+T = TypeVar("T")
+What = Literal["train", "infer"]
+HERE = "here"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ask:
+    """What is to be measured: every combination of the lists is an arm. Batches are images a device."""
+
+    what: What
+    config: Config
+    batches: tuple[int, ...] = ()
+    precisions: tuple[str, ...] = ()
+    modes: tuple[str, ...] = ()
+    procs: tuple[int, ...] = ()
+    scenarios: tuple[str, ...] = ()
+    loads: tuple[float, ...] = ()
+    rate_per_s: float | None = None
+    weights_of: str | None = None
+    plan: Plan = field(default_factory=Plan)
+    repeats: int = 3
+    seed: int = 0
+    scaling: Literal["", "weak", "strong"] = ""
+    against: str | None = None
+    tolerance: float = 0.01
+    memory_limit_bytes: int | None = None
+
+
+def parsed(text: str, convert: Callable[[str], T], flag: str) -> tuple[T, ...]:
+    """`1,2,4` as values, none twice."""
+    try:
+        values = tuple(convert(part.strip()) for part in text.split(",") if part.strip())
+    except ConfigError as error:
+        raise ConfigError(f"{flag} {text}: {error}") from None
+    except ValueError:
+        raise ConfigError(f"{flag} takes values separated by commas, such as 1,2,4; not {text!r}.") from None
+    if not values:
+        raise ConfigError(f"{flag} {text!r} names nothing.")
+    return tuple(dict.fromkeys(values))
+
+
+def positive(text: str) -> int:
+    """A whole number of at least one."""
+    value = int(text)
+    if value < 1:
+        raise ConfigError(f"{value} is out of range: it must be 1 or more.")
+    return value
+
+
+def share(text: str) -> float:
+    """`1%` or `0.01`, as a share between 0 and 1."""
+    try:
+        value = float(text[:-1]) / 100 if text.strip().endswith("%") else float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < 1:
+        raise ConfigError(f"{text!r} is no share: write 1% or 0.01.")
+    return value
+
+
+# ---------------------------------------------------------------------------------------------------------------- arms
+
+
+def arms_of(ask: Ask, side: str | None = None, source: Path | None = None) -> list[Arm]:
+    """Every combination that was asked for."""
+    machine = ask.config.machine
+    own = machine.eval_batch if ask.what == "infer" else max(1, ask.config.recipe.global_batch // machine.procs)
+    lists: dict[str, tuple[Any, ...]] = {
+        "batch": ask.batches or (own,), "precision": ask.precisions or (machine.precision,), "mode": ask.modes or (machine.mode,),
+        "procs": ask.procs or (machine.procs,),
+    }  # fmt: skip
+    if ask.what == "infer":
+        lists["scenario"] = ask.scenarios or ("offline",)
+    made = []
+    for values in product(*lists.values()):
+        labels = dict(zip(lists, values, strict=True))
+        for load in ask.loads if labels.get("scenario") == "server" and ask.rate_per_s is None else (None,):
+            extra = {} if load is None else {"load": load}
+            made.append(_arm(ask, {**labels, **extra, **({"side": side} if side else {})}, source))
+    return _named(made)
+
+
+def _named(arms: list[Arm]) -> list[Arm]:
+    """Names of what tells the arms apart; the batch is always in them."""
+    varying = [k for k in arms[0].labels if k in ("batch", "side") or len({str(a.labels.get(k)) for a in arms}) > 1]
+    return [replace(a, name=" ".join(f"{k}={a.labels[k]}" for k in varying if k in a.labels)) for a in arms]
+
+
+def _arm(ask: Ask, labels: dict[str, Any], source: Path | None) -> Arm:
+    config = ask.config
+    settings = {
+        "machine.precision": labels["precision"],
+        "machine.mode": labels["mode"],
+        "machine.procs": labels["procs"],
+    }
+    if ask.what == "infer":
+        settings["machine.eval_batch"] = labels["batch"]
+    elif ask.scaling != "strong":
+        settings |= {
+            "global_batch": labels["batch"] * labels["procs"],
+            "machine.accumulation": 1,
+            "machine.process_batch": None,
+        }
+    for name, value in settings.items():
+        config = override(config, name, value)
+    spec = {
+        "what": ask.what, "config": to_dict(config), "plan": asdict(ask.plan), "run": ask.weights_of, "seed": ask.seed,
+        "scenario": labels.get("scenario"), "load_share": labels.get("load"), "rate_per_s": ask.rate_per_s,
+        "memory_limit_bytes": ask.memory_limit_bytes or memory_limit(config.machine.device),
+    }  # fmt: skip
+    return Arm(name="", labels=labels, spec=spec, source=source)
+
+
+@contextlib.contextmanager
+def both_sides(ask: Ask) -> Iterator[tuple[list[Arm], list[str]]]:
+    """The arms, with those of the other side where one is asked for; and what a reader should know about the sides."""
+    if ask.against is None:
+        yield arms_of(ask), []
+        return
+    path = Path(ask.against)
+    if (path / ".").is_dir():
+        theirs, reference = _asked_by(ask, path)
+    else:
+        theirs, reference = ask, ask.against
+    with version(reference) as (source, commit):
+        ours = arms_of(ask, HERE)
+        others = arms_of(theirs, f"{ask.against}", source)
+        yield ours + others, [f"against {ask.against}: its code is commit {commit[:12]}"]
+
+
+def _asked_by(ask: Ask, path: Path) -> tuple[Ask, str]:
+    """What an earlier benchmark measured, and the commit it ran."""
+    run = RunDir.open(path)
+    earlier = run.read_bench()["asked"]
+    commit = run.read_environment().get("git_commit") or ""
+    if not commit or commit.endswith("-dirty"):
+        raise ConfigError(
+            f"--against {path}: that benchmark ran {'a changed working copy' if commit else 'an unknown version'} "
+            f"({commit or 'no commit recorded'}), which cannot be run again. Give a git reference instead."
+        )
+    theirs = replace(
+        ask, config=from_dict(Config, earlier["config"]), batches=tuple(earlier["batches"]), procs=tuple(earlier["procs"]),
+        precisions=tuple(earlier["precisions"]), modes=tuple(earlier["modes"]), scenarios=tuple(earlier["scenarios"]),
+        loads=tuple(earlier["loads"]),
+    )  # fmt: skip
+    return theirs, commit
+
+
+# ------------------------------------------------------------------------------------------------------------- running
+
+
+def run_bench(ask: Ask, out: Path, progress: Callable[[int, int], None]) -> tuple[RunDir, dict[str, Any]]:
+    """Measure everything that was asked for; the run directory holds every sample from the first result on."""
+    with both_sides(ask) as (arms, facts):
+        name = f"bench-{'scaling' if ask.scaling else ask.what}-{ask.config.recipe.name}"
+        run = RunDir.create(out, name)
+        with run.locked():
+            run.write_config(to_dict(override(ask.config, "name", name)))
+            run.write_status("running")
+            asked = {**asdict(ask), "config": to_dict(ask.config)}
+
+            def keep(rounds: list[Round], total: int) -> None:
+                run.write_bench(*_kept(ask, asked, arms, rounds, facts, name))
+                progress(len(rounds), total)
+
+            rounds = run_arms(arms, repeats=ask.repeats, seed=ask.seed, tell=keep)
+            found, text = _kept(ask, asked, arms, rounds, facts, name)
+            good = next((r.result for r in rounds if r.result["status"] == "ok"), None)
+            if good is None:
+                reason = f"{found['rows'][0]['status']}: {found['rows'][0]['why']}"
+                run.write_status("failed", reason=reason)
+                refused = all(r.result["status"] == "refused" for r in rounds)
+                raise (ConfigError if refused else RunFailed)(f"Nothing could be measured: {reason}")
+            run.write_environment({k: v for k, v in good["environment"].items() if k != "schema"})
+            run.write_bench(found, text)
+            run.write_status("finished", summary={"rows": found["rows"], "compared": found["compared"]})
+    return run, found
+
+
+def _kept(
+    ask: Ask, asked: dict[str, Any], arms: Sequence[Arm], rounds: Sequence[Round], facts: list[str], title: str
+) -> tuple[dict[str, Any], str]:
+    done = {r.arm for r in rounds}
+    rows = [pooled(a.name, a.labels, rounds) for a in arms if a.name in done]
+    if ask.scaling:
+        add_scaling(rows, strong=ask.scaling == "strong")
+    pairs = _pairs(arms) if ask.against else []
+    compare = [
+        {"arm": a.name, "against": b.name, **found}
+        for a, b in pairs
+        if (found := compared(rounds, a.name, b.name, ask.tolerance)) is not None
+    ]
+    facts = [*facts, *same_for_all(rows)]
+    tree = {
+        "method": METHOD, "config": asked["config"], "asked": asked, "rows": rows, "compared": compare, "facts": facts,
+        "rounds": [asdict(r) for r in rounds],
+    }  # fmt: skip
+    return tree, markdown(title, rows, [*facts, *map(comparison_line, compare)])
+
+
+def _pairs(arms: Sequence[Arm]) -> list[tuple[Arm, Arm]]:
+    """Our arm with theirs of the same labels; where their labels differ, in order."""
+    ours = [a for a in arms if a.labels.get("side") == HERE]
+    theirs = [a for a in arms if a.labels.get("side") != HERE]
+
+    def plain(arm: Arm) -> dict[str, Any]:
+        return {k: v for k, v in arm.labels.items() if k != "side"}
+
+    return [
+        (a, next((b for b in theirs if plain(b) == plain(a)), theirs[min(i, len(theirs) - 1)]))
+        for i, a in enumerate(ours)
+    ]
+
+
+def comparison_line(found: dict[str, Any]) -> str:
+    """1.023 [1.001, 1.045] times the speed of ...: faster"""
+    low, high = found["low"], found["high"]
+    known = f" [{low:.4f}, {high:.4f}]" if low is not None else " [no interval]"
+    return (
+        f"{found['arm']}: {found['ratio']:.4f}{known} times the speed of {found['against']}: {found['verdict']} "
+        f"(tolerance {100 * found['tolerance']:g} %, {found['basis']})"
+    )
+
+
+def regressed(found: dict[str, Any]) -> bool:
+    """Whether any arm is surely slower than what it was compared with."""
+    return any(c["verdict"] == "slower" for c in found["compared"])

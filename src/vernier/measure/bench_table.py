@@ -1,0 +1,272 @@
+"""What a benchmark's rounds come to: one row an arm, for the terminal, for Markdown, and for whoever reads the JSON.
+
+With several rounds the process is the unit: the interval is that of the rounds' mean step times, so what differs from process to
+process counts. With one round it is the interval within that process, and the row says so.
+"""
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from vernier.measure.bench import divided, verdict
+from vernier.measure.bench_arms import Round
+from vernier.measure.comparison import Trace, compare
+from vernier.measure.honesty import summarize
+from vernier.measure.serving import latency_figures
+from vernier.measure.statistics import mean_estimate, rate_estimate
+from vernier.measure.telemetry import noise_words, worst
+from vernier.measure.throughput import Window
+
+ARM_COLUMNS = ("batch", "precision", "mode", "procs", "scenario", "load", "side")
+
+
+def pooled(name: str, labels: Mapping[str, Any], rounds: Sequence[Round]) -> dict[str, Any]:
+    """One arm over its rounds, as plain values with units in their names."""
+    good = [r.result for r in rounds if r.arm == name and r.result["status"] == "ok"]
+    row: dict[str, Any] = {"arm": name, **labels, "status": "ok", "rounds": len(good)}
+    if not good:
+        last = next(r.result for r in reversed(rounds) if r.arm == name)
+        return {**row, "status": last["status"], "why": last.get("why")}
+    row |= _served(good) if "queries" in good[0]["figures"] else _stepped(good)
+    disturbed = worst([g["noise"] for g in good if g.get("noise")])
+    known = [g["peak_memory_bytes"] for g in good if g["peak_memory_bytes"] is not None]
+    return {
+        **row, "noise": noise_words(disturbed) if disturbed else [], "disturbed": disturbed, "method": good[0]["method"],
+        "peak_memory_bytes": max(known, default=None),
+    }  # fmt: skip
+
+
+def _stepped(good: list[dict[str, Any]]) -> dict[str, Any]:
+    images, devices = good[0]["images_per_step"], good[0]["figures"]["devices"]
+    every = [s for g in good for s in g["raw"]["step_s"]]
+    waits = [w for g in good for w in g["raw"]["wait_s"]]
+    window = Window(samples=images * len(every), wall_s=sum(every), data_wait_s=sum(waits), devices=devices)
+    total = _rate(good, images)
+    found: dict[str, Any] = {
+        "images_per_s_total": total,
+        "images_per_s_per_device": {**total, **divided(total, devices)},
+        "devices": devices,
+        "compute_only_images_per_s_total": window.compute_samples_per_s,
+        "data_wait_share": window.data_wait_share,
+        "verdict": verdict(window.data_wait_share),
+        "step_s": summarize(every, unit="s", of="step, all devices").as_dict(),
+        "phases": good[0]["figures"]["phases"],
+        "warmup": [g["figures"]["warmup"] for g in good],
+        "steady": all(g["figures"]["warmup"]["steady"] for g in good),
+        "reached_precision": _all_or_none([g["figures"]["reached_precision"] for g in good]),
+        "flops": good[0].get("flops"),
+        "joules_per_image": _joules(good),
+        "compile_s": _compile(good),
+    }
+    if "latency_s" in good[0]["figures"]:
+        found["latency_s"] = latency_figures(every, of=good[0]["figures"]["latency_s"]["of"])
+    return found
+
+
+def _rate(good: list[dict[str, Any]], images: int) -> dict[str, Any]:
+    """All images over all time; the interval is that of the processes' mean step times where there are several."""
+    each = [g["raw"]["step_s"] for g in good]
+    if len(each) == 1:
+        alone = rate_estimate(each[0], images)
+        return {
+            "value": alone.value,
+            "low": alone.low,
+            "high": alone.high,
+            "n": 1,
+            "basis": f"one process: {alone.basis}",
+        }
+    value = images * sum(map(len, each)) / sum(map(sum, each))
+    logs = mean_estimate([math.log(statistics.fmean(steps)) for steps in each])
+    assert logs.high is not None
+    factor = math.exp(logs.high - logs.value)
+    return {
+        "value": value,
+        "low": value / factor,
+        "high": value * factor,
+        "n": len(each),
+        "basis": f"{len(each)} processes",
+    }
+
+
+def _served(good: list[dict[str, Any]]) -> dict[str, Any]:
+    first = good[0]["figures"]
+    every = [s for g in good for s in g["raw"]["latency_s"]]
+    return {
+        "latency_s": latency_figures(every, of=first["latency_s"]["of"]),
+        "offered_per_s": first["offered_per_s"],
+        "served_per_s": _mean(good, "served_per_s"),
+        "capacity_per_s": first["capacity_per_s"],
+        "mean_batch": _mean(good, "mean_batch"),
+        "kept_up": all(g["figures"]["kept_up"] for g in good),
+    }
+
+
+def _mean(good: list[dict[str, Any]], name: str) -> float:
+    return statistics.fmean(g["figures"][name] for g in good)
+
+
+def _all_or_none(values: list[bool | None]) -> bool | None:
+    return None if None in values else all(values)
+
+
+def _joules(good: list[dict[str, Any]]) -> float | None:
+    known = [g["energy"]["joules_per_image"] for g in good if g["energy"]]
+    return statistics.fmean(known) if len(known) == len(good) else None
+
+
+def _compile(good: list[dict[str, Any]]) -> float | None:
+    """Seconds spent compiling or tracing the network; None where it runs as it is."""
+    if good[0].get("execution", "eager") == "eager":
+        return None
+    return statistics.fmean(g["compilation"]["seconds"] for g in good)
+
+
+def add_scaling(rows: list[dict[str, Any]], *, strong: bool) -> None:
+    """Efficiency against the arm with the fewest processes: rate over as many times its rate."""
+    known = [r for r in rows if r["status"] == "ok"]
+    if not known:
+        return
+    base = min(known, key=lambda r: int(r["procs"]))
+    for row in known:
+        times = row["procs"] / base["procs"]
+        speedup = row["images_per_s_total"]["value"] / base["images_per_s_total"]["value"]
+        half = math.hypot(_log_half(base), _log_half(row)) if row is not base else 0.0
+        row |= {
+            "speedup": speedup, "efficiency": speedup / times, "scaling": "strong" if strong else "weak",
+            "efficiency_95": [speedup / times * math.exp(-half), speedup / times * math.exp(half)],
+        }  # fmt: skip
+
+
+def _log_half(row: Mapping[str, Any]) -> float:
+    """Half the interval of a rate, as a logarithm; infinite where there is none."""
+    rate = row["images_per_s_total"]
+    return math.log(rate["high"] / rate["low"]) / 2 if rate["low"] and rate["high"] else math.inf
+
+
+def compared(rounds: Sequence[Round], arm: str, against: str, tolerance: float) -> dict[str, Any] | None:
+    """The arm's speed over that of the one it is measured against, round by round; None where one of them has no result."""
+
+    def side(name: str) -> list[Trace]:
+        return [
+            Trace(step_s=tuple(r.result["raw"]["step_s"]), samples_per_step=r.result["images_per_step"], round=r.round)
+            for r in rounds
+            if r.arm == name and r.result["status"] == "ok" and "step_s" in r.result["raw"]
+        ]
+
+    ours, theirs = side(arm), side(against)
+    return compare(theirs, ours, tolerance).as_dict() if ours and theirs else None
+
+
+# ------------------------------------------------------------------------------------------------------------ for people
+
+
+def same_for_all(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What need not be a column: labels in which no two rows differ."""
+    shared = [name for name in ARM_COLUMNS if name != "batch" and len({str(r.get(name)) for r in rows}) == 1]
+    said = ", ".join(f"{name} {rows[0][name]}" for name in shared if rows[0].get(name) is not None)
+    return [f"all rows: {said}"] if said else []
+
+
+def tables(rows: Sequence[Mapping[str, Any]]) -> list[list[dict[str, str]]]:
+    """One table a scenario: rows as short texts, units in the headings; labels that all rows share are left out."""
+    varying = [n for n in ARM_COLUMNS if n == "batch" or len({str(r.get(n)) for r in rows}) > 1]
+    found = []
+    for scenario in dict.fromkeys(row.get("scenario") for row in rows):
+        shown = [_cells(row, varying) for row in rows if row.get("scenario") == scenario]
+        columns = list(dict.fromkeys(name for row in shown for name in row))
+        found.append([{c: row.get(c, "") for c in columns} for row in shown])
+    return found
+
+
+def _cells(row: Mapping[str, Any], labels: Sequence[str]) -> dict[str, str]:
+    out = {name: str(row[name]) for name in labels if row.get(name) is not None}
+    if row["status"] != "ok":
+        return {**out, "img/s total": row["status"]}
+    if "latency_s" in row:
+        return out | _latency_cells(row)
+    return out | _rate_cells(row)
+
+
+def _rate_cells(row: Mapping[str, Any]) -> dict[str, str]:
+    step, flops, joules = row["step_s"], row["flops"], row["joules_per_image"]
+    out = {
+        "img/s total": interval(row["images_per_s_total"]),
+        "per device": f"{row['images_per_s_per_device']['value']:,.1f}",
+        "compute only": f"{row['compute_only_images_per_s_total']:,.1f}",
+        "data wait": f"{100 * row['data_wait_share']:.1f} %",
+        "verdict": row["verdict"],
+        "step ms p5/median/p95/p99": "/".join(f"{1000 * step[k]:.1f}" for k in ("p5", "median", "p95", "p99")),
+        "CV": f"{100 * (step['cv'] or 0):.1f} %",
+        "memory": _mib(row),
+        "GFLOP/s": f"{flops['gflop_per_s_per_device']:.1f} ({100 * flops['share_of_matmul']:.0f} % of matmul)"
+        if flops
+        else "",
+        "J/img": "unknown" if joules is None else f"{joules:.3g}",
+    }
+    if row["compile_s"] is not None:
+        out["compile s"] = f"{row['compile_s']:.1f}"
+    if "efficiency" in row:
+        low, high = (f"{100 * share:.0f}" for share in row["efficiency_95"])
+        out["efficiency"] = f"{100 * row['efficiency']:.1f} % [{low}, {high}] {row['scaling']}"
+    return out
+
+
+def _latency_cells(row: Mapping[str, Any]) -> dict[str, str]:
+    latency = row["latency_s"]
+    shown = {f"{name} ms": f"{1000 * e['value']:.2f}" for name, e in latency["percentiles"].items()}
+    out = {"latency ms mean": f"{1000 * latency['mean']:.2f}", **shown, "n": str(latency["n"])}
+    if "images_per_s_total" in row:
+        out |= {"img/s total": interval(row["images_per_s_total"]), "memory": _mib(row)}
+    if "served_per_s" in row:
+        asked = f"{row['served_per_s']:.1f} of {row['offered_per_s']:.1f}"
+        out |= {
+            "served/s": asked,
+            "kept up": "yes" if row["kept_up"] else "NO",
+            "mean batch": f"{row['mean_batch']:.2f}",
+        }
+    return out
+
+
+def _mib(row: Mapping[str, Any]) -> str:
+    peak = row["peak_memory_bytes"]
+    return "unknown" if peak is None else f"{peak / 2**20:,.0f} MiB"
+
+
+def interval(found: Mapping[str, Any]) -> str:
+    """123.4 [120.1, 126.9]"""
+    if found["low"] is None or found["high"] is None:
+        return f"{found['value']:,.1f} [no interval: {found['basis']}]"
+    return f"{found['value']:,.1f} [{found['low']:,.1f}, {found['high']:,.1f}]"
+
+
+def notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What must stand beside the figures: noise, what was not steady or not precise enough, on what intervals rest."""
+    found = []
+    for row in rows:
+        if row["status"] != "ok":
+            found.append(f"{row['arm']}: {row['status']}: {row.get('why')}")
+            continue
+        if row["noise"]:
+            found.append(f"{row['arm']}: NOISY: {'; '.join(row['noise'])}")
+        if row.get("steady") is False:
+            found.append(f"{row['arm']}: not steady when measuring began")
+        if row.get("reached_precision") is False:
+            found.append(f"{row['arm']}: the asked precision was not reached in the time given")
+        if row.get("phases"):
+            split = ", ".join(f"{name} {100 * share:.0f} %" for name, share in row["phases"]["share"].items())
+            found.append(
+                f"{row['arm']}: of a step: {split} ({row['phases']['steps']} steps, synchronised at every phase)"
+            )
+    bases = {row["images_per_s_total"]["basis"] for row in rows if "images_per_s_total" in row}
+    return found + [f"95 % intervals: {basis}" for basis in sorted(bases)]
+
+
+def markdown(title: str, rows: Sequence[Mapping[str, Any]], facts: Sequence[str]) -> str:
+    """The table as Markdown, with its notes below."""
+    lines = [f"# {title}", ""]
+    for shown in tables(rows):
+        columns = list(shown[0])
+        lines += [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
+        lines += [*(f"| {' | '.join(row.values())} |" for row in shown), ""]
+    return "\n".join([*lines, *(f"- {line}" for line in [*notes(rows), *facts]), ""])

@@ -1,0 +1,145 @@
+"""Benchmarks, profiles and studies as a person starts them."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import REPO, TINY, Done, only_run
+from vernier.errors import ConfigError
+from vernier.measure.bench_arms import version
+from vernier.store import RunDir
+
+SMALL = [a for a in TINY if a not in ("--global-batch", "16")]
+
+
+@pytest.mark.slow
+def test_a_batch_that_does_not_fit_is_a_row_and_not_a_crash(
+    vernier_here: Callable[..., Done], shapes: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "runs"
+    done = vernier_here(
+        "bench", "train", "--data", "synthetic", "--model", "resnet18", "--set", "data.image_px=224", "--batches", "1,1024", "--steps", "2",
+        "--repeats", "1", "--memory-limit", "3", "--set", "machine.threads=1", "--set", "machine.telemetry_hz=50", "--out", str(out), "--json",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    small, large = done.json()["rows"]
+    assert (small["status"], large["status"]) == ("ok", "out-of-memory")
+    assert small["images_per_s_total"]["value"] > 0
+    run = RunDir.open(only_run(out))
+    found = run.read_bench()
+    assert len(found["rounds"]) == 2
+    assert len(next(r for r in found["rounds"] if r["result"]["status"] == "ok")["result"]["raw"]["step_s"]) == 2
+    assert "out-of-memory" in (run.path / "bench.md").read_text()
+    assert run.read_status()["status"] == "finished"
+
+
+@pytest.mark.slow
+def test_a_version_against_itself_is_measured_in_turns(
+    vernier_here: Callable[..., Done], shapes: Path, tmp_path: Path
+) -> None:
+    if not (REPO / ".git").exists():
+        pytest.skip("this is no git clone")
+    done = vernier_here(
+        "bench", "train", "--data", str(shapes), *SMALL, "--batches", "4", "--steps", "5", "--repeats", "1", "--against", "HEAD",
+        "--tolerance", "99%", "--out", str(tmp_path), "--json",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    (found,) = done.json()["compared"]
+    assert found["ratio"] > 0
+    assert found["steps"] == [5, 5]
+    assert any("commit" in fact for fact in done.json()["facts"])
+
+
+def test_another_version_is_checked_out_beside_this_one_and_gone_afterwards() -> None:
+    if not (REPO / ".git").exists():
+        pytest.skip("this is no git clone")
+    with version("HEAD") as (source, commit):
+        assert (source / "vernier" / "__init__.py").is_file()
+        assert len(commit) == 40
+    assert not source.exists()
+    with pytest.raises(ConfigError, match="neither a run directory nor a git reference"), version("no-such-thing"):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["bench", "train", "--batches", "8,x"], "separated by commas"),
+        (["bench", "train", "--batches", "0"], "1 or more"),
+        (["bench", "train", "--precision-target", "200%"], "no share"),
+        (["bench", "train", "--precisions", "fp31"], "known are fp32"),
+        (["bench", "train", "--repeats", "0"], "out of range"),
+        (["bench", "train", "no-such-recipe"], "no-such-recipe"),
+        (["bench", "train", "--against", "no-such-ref"], "neither a run directory nor a git reference"),
+        (["bench", "infer", "--scenarios", "online"], "known are offline"),
+        (["bench", "infer", "--run", "nowhere"], "does not exist"),
+        (["bench", "infer", "shapes-quick", "--run", "x"], "leave RECIPE"),
+        (["bench", "arm", "nothing", "nowhere"], "Cannot read"),
+        (["profile", "--steps", "5:2"], "1 <= A <= B"),
+        (["study", "run", "--iterations", "1"], "2 or more"),
+        (["study", "run", "--virtual", "2", "--slow", "7=1.1"], "has 0 to 1"),
+        (["study", "run", "--slow", "1=1.1"], "--virtual"),
+    ],
+)
+def test_wrong_input_is_told_in_words(
+    vernier_here: Callable[..., Done], arguments: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = vernier_here(*arguments)
+    assert done.code == 2
+    assert words in done.err
+    assert "Traceback" not in done.err
+    assert not list(tmp_path.glob("runs/*"))
+
+
+def test_a_profile_leaves_its_files(vernier_here: Callable[..., Done], shapes: Path, tmp_path: Path) -> None:
+    done = vernier_here(
+        "profile", "--data", str(shapes), *SMALL, "--batch", "4", "--steps", "2:3", "--out", str(tmp_path), "--json"
+    )
+    assert done.code == 0, done.err
+    found = done.json()
+    shares = found["where_the_time_goes"]["share"]
+    assert set(shares) == {"data", "copy", "forward", "backward", "optimizer", "idle"}
+    assert sum(shares.values()) == pytest.approx(1.0)
+    assert found["overhead"]["n_others"] >= 5
+    traces = Path(found["run"]) / "traces"
+    assert {p.name for p in traces.iterdir()} == {
+        "trace.rank0.json.gz", "kernels.rank0.csv", "memory.rank0.csv", "iterations.rank0.csv", "profile.rank0.json",
+    }  # fmt: skip
+
+
+def test_profiled_steps_of_a_resumed_training_are_counted_from_its_beginning(
+    vernier_here: Callable[..., Done], tiny: list[str], tmp_path: Path
+) -> None:
+    first = vernier_here("train", *tiny, "--max-steps", "6", "--train-only")
+    assert first.code == 0, first.err
+    run = only_run(tmp_path / "runs")
+    late = vernier_here(
+        "train", *tiny, "--max-steps", "12", "--train-only", "--resume", "auto", "--profile-steps", "5:7"
+    )
+    assert late.code == 2
+    assert "goes on from step 7" in late.err
+    done = vernier_here(
+        "train", *tiny, "--max-steps", "12", "--train-only", "--resume", "auto", "--profile-steps", "8:9", "--json"
+    )
+    assert done.code == 0, done.err
+    assert done.json()["profile"]["steps"] == [8, 9]
+    iterations = (run / "traces" / "iterations.rank0.csv").read_text().splitlines()[1:]
+    assert [line.split(",")[0] for line in iterations] == ["7", "8", "9", "10", "11", "12"]
+    assert [line.split(",")[0] for line in iterations if line.endswith("yes")] == ["8", "9"]
+
+
+@pytest.mark.slow
+def test_a_study_of_simulated_devices_says_so_everywhere(vernier_here: Callable[..., Done], tmp_path: Path) -> None:
+    done = vernier_here(
+        "study", "run", "--workload", "sgemm", "--virtual", "2", "--slow", "1=3", "--iterations", "10", "--repeats", "1",
+        "--pause", "0", "--kernels", "1", "--out", str(tmp_path / "s"), "--json",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert done.json()["simulated"] is True
+    assert json.loads((tmp_path / "s" / "study.json").read_text())["simulated"] is True
+    rows = (tmp_path / "s" / "all_data.csv").read_text().splitlines()
+    assert len(rows) == 3
+    assert all(row.endswith(",1") for row in rows[1:])

@@ -1,0 +1,110 @@
+import pytest
+
+from vernier.measure.bench_arms import Arm, Round, _hopeless, run_arms
+from vernier.measure.bench_table import add_scaling, compared, markdown, notes, pooled, tables
+
+
+def result(step_s: list[float], *, images: int = 10, wait: float = 0.0, devices: int = 1) -> dict[str, object]:
+    from vernier.measure.bench import Measured, WarmUp, figures, raw
+
+    found = Measured(WarmUp([9.0, *step_s[:2]], steady=True), step_s, [wait * s for s in step_s], 0.0, sum(step_s))
+    quiet = {
+        "samples": 3,
+        "others_cores": 0.0,
+        "steal_pct": None,
+        "throttled": None,
+        "clock_drift_pct": None,
+        "temperature_c_max": None,
+    }
+    return {
+        "status": "ok", "figures": figures(found, images=images, devices=devices), "raw": raw(found), "images_per_step": images,
+        "noise": quiet, "method": "m", "peak_memory_bytes": 2**20, "energy": None, "execution": "eager",
+    }  # fmt: skip
+
+
+def rounds(name: str, *sets: list[float], **more: object) -> list[Round]:
+    return [Round(name, i, i, result(s, **more)) for i, s in enumerate(sets)]  # type: ignore[arg-type]
+
+
+def test_several_processes_are_the_unit_of_the_interval() -> None:
+    """Within each process nothing varies; between them 10 % does, and the interval knows."""
+    row = pooled("a", {"batch": 10}, rounds("a", [1.0] * 40, [1.1] * 40, [0.9] * 40))
+    rate = row["images_per_s_total"]
+    assert rate["value"] == pytest.approx(10.0)
+    assert rate["high"] / rate["low"] > 1.2
+    assert rate["basis"] == "3 processes"
+    alone = pooled("a", {"batch": 10}, rounds("a", [1.0, 1.2] * 20))
+    assert "one process" in alone["images_per_s_total"]["basis"]
+
+
+def test_the_compute_only_rate_is_never_below_the_whole() -> None:
+    row = pooled("a", {"batch": 10}, rounds("a", [1.0] * 40, [4.0] * 40, wait=0.2))
+    assert row["compute_only_images_per_s_total"] == pytest.approx(row["images_per_s_total"]["value"] / 0.8)
+    assert row["verdict"] == "loader-bound"
+    assert row["step_s"]["n"] == 80
+
+
+def test_per_device_and_total_are_both_named_and_agree() -> None:
+    """The multi-device rate is images over time once: not summed over ranks, not averaged (F1, F3, F19)."""
+    row = pooled("a", {"batch": 5, "procs": 4}, rounds("a", [1.0] * 40, images=20, devices=4))
+    assert row["images_per_s_total"]["value"] == pytest.approx(20)
+    assert row["images_per_s_per_device"]["value"] == pytest.approx(5)
+    (shown,) = tables([row])[0]
+    assert {"img/s total", "per device"} <= set(shown)
+
+
+def test_weak_scaling_is_against_the_fewest_processes() -> None:
+    rows = [
+        pooled(f"p{n}", {"batch": 10, "procs": n}, rounds(f"p{n}", [t] * 40, images=10 * n, devices=n))
+        for n, t in ((1, 1.0), (4, 1.25))
+    ]
+    add_scaling(rows, strong=False)
+    assert [r["efficiency"] for r in rows] == pytest.approx([1.0, 0.8])
+    assert rows[1]["speedup"] == pytest.approx(3.2)
+    assert rows[1]["efficiency_95"][0] <= 0.8 <= rows[1]["efficiency_95"][1]
+    assert "80.0 % [80, 80] weak" in markdown("t", rows, [])
+
+
+def test_what_did_not_fit_is_a_row() -> None:
+    made = [*rounds("batch=1", [1.0] * 40), Round("batch=2", 0, 1, {"status": "out-of-memory", "why": "too big"})]
+    rows = [pooled(f"batch={b}", {"batch": b}, made) for b in (1, 2)]
+    assert rows[1]["status"] == "out-of-memory"
+    assert "out-of-memory" in markdown("t", rows, [])
+    assert any("too big" in line for line in notes(rows))
+
+
+def test_larger_batches_are_not_tried_after_a_smaller_one_did_not_fit() -> None:
+    arms = [Arm(name=f"b{b}", labels={"batch": b, "mode": m}, spec={}) for b in (1, 2, 4) for m in ("eager",)]
+    failed = {"b2": {"status": "out-of-memory"}}
+    assert _hopeless(arms[0], arms, failed) is None
+    found = _hopeless(arms[2], arms, failed)
+    assert found is not None
+    assert "batch 2" in found["why"]
+    other = Arm(name="x", labels={"batch": 8, "mode": "compile"}, spec={})
+    assert _hopeless(other, [*arms, other], failed) is None
+
+
+def test_sides_are_compared_round_by_round() -> None:
+    """The machine slows down by half over the rounds; the ratio within rounds does not care."""
+    ours = [Round("ours", i, 2 * i, result([0.5 * (1 + i / 4)] * 40)) for i in range(4)]
+    theirs = [Round("theirs", i, 2 * i + 1, result([1.0 * (1 + i / 4)] * 40)) for i in range(4)]
+    found = compared([*ours, *theirs], "ours", "theirs", 0.01)
+    assert found is not None
+    assert found["ratio"] == pytest.approx(2.0)
+    assert found["verdict"] == "faster"
+    assert "4 rounds" in found["basis"]
+
+
+def test_every_arm_runs_once_a_round_in_an_order_that_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    from vernier.measure import bench_arms
+
+    monkeypatch.setattr(bench_arms, "run_in_process", lambda arm: {"status": "ok", "arm": arm.name})
+    arms = [Arm(name=str(i), labels={}, spec={}) for i in range(6)]
+    told: list[int] = []
+    done = run_arms(arms, repeats=4, seed=3, tell=lambda rounds, total: told.append(len(rounds)))
+    orders = [[r.arm for r in done if r.round == k] for k in range(4)]
+    assert all(sorted(o) == sorted(a.name for a in arms) for o in orders)
+    assert len({tuple(o) for o in orders}) > 1
+    assert told == list(range(1, 25))
+    again = run_arms(arms, repeats=4, seed=3, tell=lambda rounds, total: None)
+    assert [r.arm for r in again] == [r.arm for r in done]
