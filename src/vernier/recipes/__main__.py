@@ -15,12 +15,12 @@ result its authors published. It says nothing about hardware or precision; the p
 learning rate follow from it and the machine.
 
 ```
-vernier recipes                                   the table below
-vernier recipes show nvidia-resnet50-90e          one recipe as TOML, with its source; > mine.toml, edit, train mine.toml
+vernier recipes                                   # the table below
+vernier recipes show nvidia-resnet50-90e          # one recipe as TOML, with its source; > mine.toml, edit, train mine.toml
 vernier train nvidia-resnet50-90e --data IMAGENET
-vernier train nvidia-resnet50-90e --smoke         try it: two steps of eight 64-pixel images in a narrow network
-vernier recipes --device-hours 2470               estimated cost on a device that trains ResNet-50 at 2,470 img/s
-vernier recipes --device-hours runs/RUN           the same from a training run measured there
+vernier train nvidia-resnet50-90e --smoke         # try it: two steps of eight 64-pixel images in a narrow network
+vernier recipes --device-hours 2470               # estimated cost on a device that trains ResNet-50 at 2,470 img/s
+vernier recipes --device-hours runs/RUN           # the same from a training run measured there
 ```
 
 ## Does mine agree?
