@@ -111,7 +111,9 @@ def parsed(words: tuple[str, ...]) -> dict[str, Any]:
 
 
 def takes_recipe(words: tuple[str, ...]) -> bool:
-    return words[0] in ("train", "plan", "profile") or words[:2] in (("bench", w) for w in ("train", "infer", "scaling"))
+    return words[0] in ("train", "plan", "profile") or words[:2] in (
+        ("bench", w) for w in ("train", "infer", "scaling")
+    )
 
 
 def configured(words: tuple[str, ...]) -> Config | None:
