@@ -65,12 +65,28 @@ def _app(arguments: list[str]) -> tuple[tyro.extras.SubcommandApp, list[str], st
         name = arguments[0]
         actions = import_module(f"vernier.cli.{name}").COMMANDS
         _known(arguments[1], list(actions), f"vernier {name}", "action")
-        for action, function in actions.items():
+        for action, function in _listed(actions, arguments[1]).items():
             app.command(name=action)(function)
         return app, arguments[1:], f"vernier {name}", GROUPS[name]
-    for name, function in {**COMMANDS, **{name: _group(name) for name in GROUPS}}.items():
+    everything = {**COMMANDS, **{name: _group(name) for name in GROUPS}}
+    for name, function in _listed(everything, arguments[0]).items():
         app.command(name=name)(function)
     return app, arguments, "vernier", "Train, evaluate and measure vision models."
+
+
+def _listed(commands: dict[str, Callable[..., int]], given: str) -> dict[str, Callable[..., int]]:
+    """The commands; where only their list is asked for, each with the first sentence of what it says of itself."""
+    if given not in ("-h", "--help"):
+        return commands
+
+    def brief(function: Callable[..., int]) -> Callable[..., int]:
+        def listed() -> int:
+            return EXIT_DONE
+
+        listed.__doc__ = (function.__doc__ or "").strip().splitlines()[0]
+        return listed
+
+    return {name: brief(function) for name, function in commands.items()}
 
 
 def _colours() -> bool:
@@ -92,7 +108,7 @@ def _group(name: str) -> Callable[[], int]:
         actions = ", ".join(import_module(f"vernier.cli.{name}").COMMANDS)
         raise ConfigError(f"Which action? vernier {name} {actions}; vernier {name} --help explains.")
 
-    ask.__doc__ = f"{GROUPS[name]} `vernier {name} --help` lists the actions."
+    ask.__doc__ = f"{GROUPS[name]} (`vernier {name} --help` lists the actions.)"
     return ask
 
 
