@@ -111,17 +111,33 @@ def test_names_from_folders_cannot_format_the_card(run: Path, vernier_here: Vern
         (["--format", "safetensors", "--normalised-input"], "weights alone"),
         (["--format", "onnx", "--out", "/no/such/folder/x.onnx"], "does not exist"),
         (["--format", "onn"], "invalid choice"),
+        (["--format", "torch-export", "--data", "{shapes}/val/disc"], "--data PATH"),
         (["--which", "77"], "no 77 checkpoint"),
     ],
 )
 def test_wrong_exports_say_what_to_do(
-    run: Path, vernier_here: Vernier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: str
+    run: Path,
+    shapes: Path,
+    vernier_here: Vernier,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    words: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    done = vernier_here("export", str(run), *arguments)
+    done = vernier_here("export", str(run), *(a.format(shapes=shapes) for a in arguments))
     assert done.code == 2, done.out
     assert words in done.err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder in which nobody can write")
+@pytest.mark.parametrize("form", ["safetensors", "torch-export"])
+def test_a_folder_in_which_nobody_can_write_is_said(run: Path, vernier_here: Vernier, form: str) -> None:
+    done = vernier_here("export", str(run), "--format", form, "--out", "/proc/self/x.bin")
+    assert done.code == 2
+    assert "Cannot write /proc/self/x.bin" in done.err
+    assert "Traceback" not in done.err
 
 
 class TwoHeads(nn.Module):

@@ -4,6 +4,7 @@ them (ONNX, torch.export), which is run on real images before it gets its name.
 A network file takes pixels as they are decoded, uint8 from 0 to 255, and normalises them itself, unless told otherwise.
 """
 
+import io
 import json
 import logging
 import warnings
@@ -15,6 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from torch import nn
 
 from vernier.config import Config, from_dict
@@ -112,7 +114,17 @@ def _free_target(target: Path) -> Path:
         raise ConfigError(f"{target} exists already. Give another --out, or remove it.")
     if not target.parent.is_dir():
         raise ConfigError(f"--out {target}: the folder {target.parent} does not exist.")
+    trial = target.with_name(f".{target.name}.partial")
+    try:
+        trial.touch()
+        trial.unlink()
+    except OSError as error:
+        raise ConfigError(f"Cannot write {target}: {error.strerror}. Choose another --out.") from None
     return target
+
+
+def _unwritable(target: Path, error: Exception) -> RunFailed:
+    return RunFailed(f"{target} could not be written: {error}. Choose another --out, or make room.")
 
 
 def _require(form: Format) -> None:
@@ -131,9 +143,13 @@ def _write_weights(
     tensors, used_average = weights_for_use(found, averaged=averaged)
     if form == "torchvision":
         _require_torchvision(config)
-        weights.save_torch(weights.to_torchvision(tensors), target)
-    else:
-        weights.save_safetensors(tensors, target, _about(config, state, found.step, used_average))
+    try:
+        if form == "torchvision":
+            weights.save_torch(weights.to_torchvision(tensors), target)
+        else:
+            weights.save_safetensors(tensors, target, _about(config, state, found.step, used_average))
+    except (OSError, RuntimeError, SafetensorError) as error:  # what the writers raise when the disk is full
+        raise _unwritable(target, error) from None
     return used_average
 
 
@@ -242,6 +258,8 @@ def _write_network(
             found = run(given)
         check = _compare(expected, found, against, data)
         partial.replace(target)
+    except OSError as error:
+        raise _unwritable(target, error) from None
     finally:
         partial.unlink(missing_ok=True)
     return check
@@ -296,7 +314,9 @@ def _write_torch_export(network: Served, given: torch.Tensor, path: Path, about:
     """torch.export's file with a free batch size, and the file read back."""
     with torch.no_grad():
         program = torch.export.export(network, (given[:2],), dynamic_shapes=({0: torch.export.Dim("batch")},))
-    torch.export.save(program, path, extra_files={"about.json": json.dumps(about)})
+    made = io.BytesIO()  # PyTorch's own file writer ends the process when the disk is full
+    torch.export.save(program, made, extra_files={"about.json": json.dumps(about)})
+    path.write_bytes(made.getbuffer())
     again = torch.export.load(path).module()
 
     def run(images: torch.Tensor) -> Outputs:

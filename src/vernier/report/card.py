@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from vernier.config import Config, Recipe, from_dict
+from vernier.errors import RunFailed
 from vernier.measure.agreement import agreement_lines
 from vernier.measure.clock import utc_stamp
 from vernier.models import info
@@ -24,12 +25,18 @@ def write_card(file: Path, checkpoint: Path, *, averaged: bool, takes: str, chec
     shared, own = file.parent / CARD, file.parent / f"{file.name}.{CARD}"
     entry = _file_entry(file, takes, check)
     if shared.exists() and mark in (text := shared.read_text(encoding="utf-8", errors="replace")):
-        write_atomically(shared, text.rstrip("\n") + "\n" + entry)
-        return shared
-    target = own if shared.exists() else shared
+        return _written(shared, text.rstrip("\n") + "\n" + entry)
     sections = [*_card(checkpoint, averaged), "## Files\n\n" + entry]
-    write_atomically(target, mark + "\n\n" + "\n\n".join(section.strip() for section in sections) + "\n")
-    return target
+    text = mark + "\n\n" + "\n\n".join(section.strip() for section in sections) + "\n"
+    return _written(own if shared.exists() else shared, text)
+
+
+def _written(card: Path, text: str) -> Path:
+    try:
+        write_atomically(card, text)
+    except OSError as error:
+        raise RunFailed(f"{card} could not be written: {error.strerror}; the export itself was.") from None
+    return card
 
 
 def checked(check: dict[str, Any]) -> str:

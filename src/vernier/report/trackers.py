@@ -144,9 +144,9 @@ class Tracker:
         except Exception as error:  # whatever another library raises
             if self._wanted:
                 raise RunFailed(
-                    f"--track {self._name} could not start: {_first_line(error)} {HINTS[self._name]}"
+                    f"--track {self._name} could not start: {_in_short(error)} {HINTS[self._name]}"
                 ) from None
-            self._warn(f"{self._name} could not start and is left out: {_first_line(error)}")
+            self._warn(f"{self._name} could not start and is left out: {_in_short(error)}")
             return
         self._sink = sink
 
@@ -156,13 +156,13 @@ class Tracker:
         try:
             what(self._sink)
         except Exception as error:  # whatever another library raises
-            self._warn(f"{self._name} failed and is let go, training goes on: {_first_line(error)}")
+            self._warn(f"{self._name} failed and is let go, training goes on: {_in_short(error)}")
             self._sink = None
 
 
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0] if lines else ''}"
+def _in_short(error: Exception) -> str:
+    words = " ".join(str(error).split())
+    return f"{type(error).__name__}: {words[:300]}{'...' if len(words) > 300 else ''}"
 
 
 def grid(images: npt.NDArray[np.uint8]) -> Image.Image:
