@@ -129,6 +129,19 @@ def test_a_study_cut_short_says_so(tmp_path: Path, vernier_here: Runner) -> None
     assert any("4 of 8 repeats" in n for n in notes)
 
 
+def test_notes_of_repeats_are_told_without_flooding(tmp_path: Path, vernier_here: Runner) -> None:
+    study = StudyDir.create(
+        tmp_path, StudyMeta(workload="sgemm", iterations=2, repeats=20, devices=(StudyDevice(id="a"),))
+    )
+    for k in range(20):
+        study.write_repeat(Repeat(device="a", repeat=k, seconds=(1.0, 1.0 + k / 100), notes=(f"load {k}",)))
+    assert len(vernier_here("study", "analyze", str(tmp_path), "--json").json()["notes"]) == 21
+    shown = vernier_here("study", "analyze", str(tmp_path)).out
+    assert "a, repeat 7: load 7" in shown
+    assert "load 8" not in shown
+    assert "13 more (--json has all)" in shown
+
+
 def test_a_wrong_baseline_file(tmp_path: Path, vernier_here: Runner) -> None:
     machine = _write_study(tmp_path / "m", {"a": [1.0, 1.1]}, 1)
     for text, message in (("{", "Cannot use the baseline"), ("{}", "not a baseline")):

@@ -217,19 +217,12 @@ def devices(table: Table) -> list[dict[str, Any]]:
         p_slow = normal.p_above(float(slow), extra) if values.size > 1 or not few else 0.5
         p_fast = 1 - p_slow
         half = float(t_quantiles(LEVEL, freedom)) * math.sqrt(own)
-        repeats_known = noise > 0
-        beyond = (
-            "slow"
-            if (middle > high if table.slow_is_high else middle < low)
-            else "fast"
-            if (middle < low or middle > high)
-            else None
-        )
         found.append({
             "device": name, "repeats": int(values.size), "median": float(middle), "normalised": float(middle / cluster),
-            "low": float(middle / cluster * math.exp(-half)) if repeats_known else None,
-            "high": float(middle / cluster * math.exp(half)) if repeats_known else None,
-            "slower_percent": float(100 * (math.exp(slow) - 1)), "beyond_fence": beyond,
+            "low": float(middle / cluster * math.exp(-half)) if noise > 0 else None,
+            "high": float(middle / cluster * math.exp(half)) if noise > 0 else None,
+            "slower_percent": float(100 * (math.exp(slow) - 1)),
+            "beyond_fence": None if low <= middle <= high else "slow" if slow > 0 else "fast",
             "p_slow": p_slow, "p_fast": p_fast,
             "sure_slow": bool(p_slow * len(groups) < 1 - LEVEL), "sure_fast": bool(p_fast * len(groups) < 1 - LEVEL),
             "repeat_spread_percent": 100 * float(np.ptp(values) / middle) if values.size > 1 else None,

@@ -272,46 +272,49 @@ def _csv(path: Path, text: str, asked: Asked) -> _Part:
 
 def _fill(part: _Part, path: Path, rows: Sequence[Mapping[str, Any]], layout: _Layout, asked: Asked) -> None:
     cells = [_number_and_unit(r.get(layout.columns["perf"])) for r in rows]
-    units = {u for v, u in cells if v is not None and u} | (
-        {layout.unit} if layout.unit and any(v is not None and not u for v, u in cells) else set()
-    )
-    if any(v is not None and not u for v, u in cells) and layout.unit is None:
-        raise ConfigError(
-            f"{path} does not say in which unit {layout.columns['perf']!r} is"
-            f"{' in every row (' + ', '.join(sorted(units)) + ' in some)' if units else ''}. "
-            "Say it: --units perf=ms (or s, us, ns, min; img/s or another rate)."
-        )
+    units = _column_units(path, cells, layout)
     _check_units(path, units, asked)
-    times = len(units) > 1
-    part.unit = "s" if times else next(iter(units), layout.unit or "")
-    if times:
+    mixed = len(units) > 1
+    part.unit = "s" if mixed else next(iter(units), layout.unit or "")
+    if mixed:
         part.notes.append(f"{path.name}: {' and '.join(sorted(units))} in one column, put into seconds")
-    bad: Counter[str] = Counter()
+    left_out: Counter[str] = Counter()
+    unmeasured: Counter[str] = Counter()
     numbered: Counter[str] = Counter()
     for row, (value, unit) in zip(rows, cells, strict=True):
-        scale = TIMES[unit or layout.unit or "s"] if times else 1.0
         device = _device(row, layout)
         if value is None or not math.isfinite(value) or value <= 0 or not device:
-            bad[
-                "no device"
-                if not device
-                else "no performance"
-                if value is None or not math.isfinite(value)
-                else "performance not above 0"
-            ] += 1
+            left_out[_why_unusable(device, value)] += 1
             continue
+        scale = TIMES[unit or layout.unit or "s"] if mixed else 1.0
         repeat = row.get(layout.columns.get("repeat", ""), numbered[device])
         numbered[device] += 1
-        sensors = {s: _sensor(s, row.get(layout.columns.get(s, "")), asked, bad) for s in SENSOR_UNITS}
+        sensors = {s: _sensor(s, row.get(layout.columns.get(s, "")), asked, unmeasured) for s in SENSOR_UNITS}
         part.rows.append(Row(device=device, repeat=str(repeat), value=value * scale, sensors=sensors))
         part.workloads.add(str(row.get(layout.columns.get("workload", "")) or ""))
         part.simulated |= str(row.get("simulated") or "0") not in ("0", "False", "false")
-    part.notes += [
-        f"{path.name}: {count} row(s) with {why}: left out" for why, count in bad.items() if "impossible" not in why
-    ]
-    part.notes += [
-        f"{path.name}: {count} {why}: taken as not measured" for why, count in bad.items() if "impossible" in why
-    ]
+    part.notes += [f"{path.name}: {count} row(s) with {why}: left out" for why, count in left_out.items()]
+    part.notes += [f"{path.name}: {count} {why}: taken as not measured" for why, count in unmeasured.items()]
+
+
+def _column_units(path: Path, cells: Sequence[tuple[float | None, str | None]], layout: _Layout) -> set[str]:
+    """The units in the cells themselves, and the column's where a cell has none."""
+    in_cells = {unit for value, unit in cells if value is not None and unit}
+    if not any(value is not None and not unit for value, unit in cells):
+        return in_cells
+    if layout.unit is None:
+        some = f" in every row ({', '.join(sorted(in_cells))} in some)" if in_cells else ""
+        raise ConfigError(
+            f"{path} does not say in which unit {layout.columns['perf']!r} is{some}. "
+            "Say it: --units perf=ms (or s, us, ns, min; img/s or another rate)."
+        )
+    return in_cells | {layout.unit}
+
+
+def _why_unusable(device: str, value: float | None) -> str:
+    if not device:
+        return "no device"
+    return "no performance" if value is None or not math.isfinite(value) else "performance not above 0"
 
 
 def _check_units(path: Path, units: set[str], asked: Asked) -> None:
@@ -342,13 +345,13 @@ def _device(row: Mapping[str, Any], layout: _Layout) -> str:
     return "-".join(str(p) for p in parts if p is not None)
 
 
-def _sensor(name: str, cell: Any, asked: Asked, bad: Counter[str]) -> float | None:
+def _sensor(name: str, cell: Any, asked: Asked, impossible: Counter[str]) -> float | None:
     if not isinstance(cell, int | float) or not math.isfinite(cell):
         return None
     value = cell * SENSOR_UNITS[name][asked.units.get(name) or next(iter(SENSOR_UNITS[name]))]
     low, high = POSSIBLE[name]
     if not low < value <= high:
-        bad[
+        impossible[
             f"impossible value(s) of {name} (e.g. {value:g} {next(iter(SENSOR_UNITS[name]))}; another unit? --units {name}=...)"
         ] += 1
         return None

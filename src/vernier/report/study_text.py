@@ -2,6 +2,8 @@
 
 from typing import Any
 
+SHOWN_NOTES = 8
+
 
 def _span(found: dict[str, float], unit: str = " %", digits: int = 2) -> str:
     return f"{found['value']:.{digits}f}{unit} ({found['low']:.{digits}f} to {found['high']:.{digits}f})"
@@ -38,7 +40,9 @@ def study_lines(found: dict[str, Any]) -> list[str]:
         lines.append(f"pull       {', '.join(found['pull'])}: then {after:.3f} times")
     else:
         lines.append("pull       no device")
-    return lines + [f"note       {n}" for n in found["notes"]]
+    lines += [f"note       {n}" for n in found["notes"][:SHOWN_NOTES]]
+    more = len(found["notes"]) - SHOWN_NOTES
+    return [*lines, f"note       {more} more (--json has all)"] if more > 0 else lines
 
 
 def _variance_lines(found: dict[str, Any]) -> list[str]:
