@@ -1,7 +1,6 @@
 """Compiled and traced networks learn what the eager one learns; what they cost is counted; nothing is left behind."""
 
 import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -59,9 +58,9 @@ def eager() -> tuple[list[float], Execution]:
 
 
 def _scores(execution: Execution, count: int) -> torch.Tensor:
-    images = torch.randn(count, 3, 16, 16, generator=torch.Generator().manual_seed(9))
     forward = execution.evaluation_network(8)
     with evaluating(execution.model):
+        images = torch.randn(count, 3, 16, 16, generator=torch.Generator().manual_seed(9))
         scores: torch.Tensor = forward(images)
     return scores
 
@@ -120,9 +119,7 @@ def test_a_network_that_cannot_be_traced_is_refused() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
-def test_a_compiled_network_learns_the_same_and_compiles_once(
-    eager: tuple[list[float], Execution], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_compiled_network_learns_the_same_and_compiles_once(eager: tuple[list[float], Execution]) -> None:
     losses, execution = _curve("compile")
     assert losses == pytest.approx(eager[0], rel=AGREES)
     assert torch.allclose(_scores(execution, 8), _scores(eager[1], 8), rtol=1e-2, atol=1e-3)

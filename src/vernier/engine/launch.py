@@ -243,8 +243,8 @@ def _explain(failures: dict[int, Any], logs: Path) -> int:
         return EXIT_STOPPED
     culprit = min(failures, key=lambda rank: (_suspicion(codes[rank]), failures[rank].timestamp, rank))
     failure = failures[culprit]
-    told = failures[0].error_file_data if 0 in failures and codes[0] > 0 else None
-    if told is not None and (culprit == 0 or told == failure.error_file_data):
+    said_by_first = 0 in failures and codes[0] > 0
+    if said_by_first and (culprit == 0 or _recorded(failures[0]) == _recorded(failure)):
         return int(failure.exitcode)  # its message is on the terminal already
     said = f"ended by {failure.signal_name()}" if failure.exitcode < 0 else _last_words(failure, logs, culprit)
     sys.stderr.write(f"vernier: rank {culprit} of this run on {socket.gethostname()} {said}\n")
@@ -256,10 +256,15 @@ def _suspicion(code: int) -> int:
     return 2 if code == -signal.SIGTERM else 0 if code < 0 else 1
 
 
+def _recorded(failure: Any) -> str | None:
+    """What `record_failure` left."""
+    message = failure.error_file_data.get("message")
+    return message if isinstance(message, str) and message != "<NONE>" else None
+
+
 def _last_words(failure: Any, logs: Path, rank: int) -> str:
     """The error a process recorded, or the end of what it wrote."""
-    recorded = failure.error_file_data.get("message")
-    if isinstance(recorded, str) and recorded and recorded != "<NONE>":
+    if recorded := _recorded(failure):
         return f"failed: {recorded}"
     written = [p.read_text(errors="replace") for p in sorted(logs.glob(f"*/attempt_*/{rank}/stderr.log"))]
     tail = "\n".join("".join(written).splitlines()[-15:])
