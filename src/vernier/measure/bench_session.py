@@ -171,7 +171,8 @@ def run_bench(ask: Ask, out: Path, progress: Callable[[int, int], None]) -> tupl
         name = f"bench-{'scaling' if ask.scaling else ask.what}-{ask.config.recipe.name}"
         run = RunDir.create(out, name)
         with run.locked():
-            run.write_config(to_dict(override(ask.config, "name", name)))
+            measured = from_dict(Config, arms[0].spec["config"]) if len(arms) == 1 else ask.config
+            run.write_config(to_dict(override(measured, "name", name)))
             run.write_status("running")
             asked = {**asdict(ask), "config": to_dict(ask.config)}
 
@@ -189,8 +190,21 @@ def run_bench(ask: Ask, out: Path, progress: Callable[[int, int], None]) -> tupl
                 raise (ConfigError if refused else RunFailed)(f"Nothing could be measured: {reason}")
             run.write_environment({k: v for k, v in good["environment"].items() if k != "schema"})
             run.write_bench(found, text)
-            run.write_status("finished", summary={"rows": found["rows"], "compared": found["compared"]})
+            run.write_status("finished", summary=_summary(ask, found))
     return run, found
+
+
+def _summary(ask: Ask, found: dict[str, Any]) -> dict[str, Any]:
+    """For run.json; one measured training stands where that of a run would, so that plans can be made from it."""
+    summary = {"rows": found["rows"], "compared": found["compared"]}
+    good = [r for r in found["rows"] if r["status"] == "ok"]
+    if ask.what != "train" or len(good) != 1:
+        return summary
+    row, rates = good[0], ("images_per_s_total", "images_per_s_per_device")
+    return {
+        **summary,
+        "training": {**{k: row[k]["value"] for k in rates}, "devices": row["devices"], "method": row["method"]},
+    }
 
 
 def _kept(
