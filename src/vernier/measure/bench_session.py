@@ -1,6 +1,7 @@
 """A benchmark from its flags to its run directory: which arms there are, running them, what is kept and what is shown."""
 
 import contextlib
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import product
@@ -185,9 +186,11 @@ def run_bench(ask: Ask, out: Path, progress: Callable[[int, int], None]) -> tupl
             good = next((r.result for r in rounds if r.result["status"] == "ok"), None)
             if good is None:
                 reason = f"{found['rows'][0]['status']}: {found['rows'][0]['why']}"
+                if all(r.result["status"] == "refused" for r in rounds):
+                    shutil.rmtree(run.path)
+                    raise ConfigError(found["rows"][0]["why"])
                 run.write_status("failed", reason=reason)
-                refused = all(r.result["status"] == "refused" for r in rounds)
-                raise (ConfigError if refused else RunFailed)(f"Nothing could be measured: {reason}")
+                raise RunFailed(f"Nothing could be measured: {reason}")
             run.write_environment({k: v for k, v in good["environment"].items() if k != "schema"})
             run.write_bench(found, text)
             run.write_status("finished", summary=_summary(ask, found))
