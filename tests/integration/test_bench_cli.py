@@ -94,6 +94,16 @@ def test_wrong_input_is_told_in_words(
     assert not list(tmp_path.glob("runs/*"))
 
 
+@pytest.mark.slow
+def test_what_this_machine_refuses_leaves_nothing_behind(vernier_here: Callable[..., Done], tmp_path: Path) -> None:
+    done = vernier_here(
+        "bench", "train", "--data", str(tmp_path / "none"), "--repeats", "1", "--out", str(tmp_path / "runs")
+    )
+    assert done.code == 2
+    assert "does not exist" in done.err
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
 def test_a_profile_leaves_its_files(vernier_here: Callable[..., Done], shapes: Path, tmp_path: Path) -> None:
     done = vernier_here(
         "profile", "--data", str(shapes), *SMALL, "--batch", "4", "--steps", "2:3", "--out", str(tmp_path), "--json"

@@ -108,3 +108,10 @@ def test_every_arm_runs_once_a_round_in_an_order_that_changes(monkeypatch: pytes
     assert told == list(range(1, 25))
     again = run_arms(arms, repeats=4, seed=3, tell=lambda rounds, total: None)
     assert [r.arm for r in again] == [r.arm for r in done]
+
+
+def test_an_efficiency_without_interval_says_so() -> None:
+    rows = [pooled(f"p{n}", {"batch": 10, "procs": n}, rounds(f"p{n}", [1.0], devices=n)) for n in (1, 2)]
+    add_scaling(rows, strong=True)
+    assert rows[1]["efficiency_95"] is None
+    assert "[no interval] strong" in markdown("t", rows, [])

@@ -1,6 +1,7 @@
 """A benchmark from its flags to its run directory: which arms there are, running them, what is kept and what is shown."""
 
 import contextlib
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import product
@@ -171,7 +172,8 @@ def run_bench(ask: Ask, out: Path, progress: Callable[[int, int], None]) -> tupl
         name = f"bench-{'scaling' if ask.scaling else ask.what}-{ask.config.recipe.name}"
         run = RunDir.create(out, name)
         with run.locked():
-            run.write_config(to_dict(override(ask.config, "name", name)))
+            measured = from_dict(Config, arms[0].spec["config"]) if len(arms) == 1 else ask.config
+            run.write_config(to_dict(override(measured, "name", name)))
             run.write_status("running")
             asked = {**asdict(ask), "config": to_dict(ask.config)}
 
@@ -184,13 +186,28 @@ def run_bench(ask: Ask, out: Path, progress: Callable[[int, int], None]) -> tupl
             good = next((r.result for r in rounds if r.result["status"] == "ok"), None)
             if good is None:
                 reason = f"{found['rows'][0]['status']}: {found['rows'][0]['why']}"
+                if all(r.result["status"] == "refused" for r in rounds):
+                    shutil.rmtree(run.path)
+                    raise ConfigError(found["rows"][0]["why"])
                 run.write_status("failed", reason=reason)
-                refused = all(r.result["status"] == "refused" for r in rounds)
-                raise (ConfigError if refused else RunFailed)(f"Nothing could be measured: {reason}")
+                raise RunFailed(f"Nothing could be measured: {reason}")
             run.write_environment({k: v for k, v in good["environment"].items() if k != "schema"})
             run.write_bench(found, text)
-            run.write_status("finished", summary={"rows": found["rows"], "compared": found["compared"]})
+            run.write_status("finished", summary=_summary(ask, found))
     return run, found
+
+
+def _summary(ask: Ask, found: dict[str, Any]) -> dict[str, Any]:
+    """For run.json; one measured training stands where that of a run would, so that plans can be made from it."""
+    summary = {"rows": found["rows"], "compared": found["compared"]}
+    good = [r for r in found["rows"] if r["status"] == "ok"]
+    if ask.what != "train" or len(good) != 1:
+        return summary
+    row, rates = good[0], ("images_per_s_total", "images_per_s_per_device")
+    return {
+        **summary,
+        "training": {**{k: row[k]["value"] for k in rates}, "devices": row["devices"], "method": row["method"]},
+    }
 
 
 def _kept(

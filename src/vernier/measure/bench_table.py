@@ -131,17 +131,19 @@ def add_scaling(rows: list[dict[str, Any]], *, strong: bool) -> None:
     for row in known:
         times = row["procs"] / base["procs"]
         speedup = row["images_per_s_total"]["value"] / base["images_per_s_total"]["value"]
-        half = math.hypot(_log_half(base), _log_half(row)) if row is not base else 0.0
+        halves = (0.0, 0.0) if row is base else (_log_half(base), _log_half(row))
+        half = None if None in halves else math.hypot(*(h or 0.0 for h in halves))
+        efficiency = speedup / times
         row |= {
-            "speedup": speedup, "efficiency": speedup / times, "scaling": "strong" if strong else "weak",
-            "efficiency_95": [speedup / times * math.exp(-half), speedup / times * math.exp(half)],
+            "speedup": speedup, "efficiency": efficiency, "scaling": "strong" if strong else "weak",
+            "efficiency_95": None if half is None else [efficiency / math.exp(half), efficiency * math.exp(half)],
         }  # fmt: skip
 
 
-def _log_half(row: Mapping[str, Any]) -> float:
-    """Half the interval of a rate, as a logarithm; infinite where there is none."""
+def _log_half(row: Mapping[str, Any]) -> float | None:
+    """Half the interval of a rate, as a logarithm; None where there is none."""
     rate = row["images_per_s_total"]
-    return math.log(rate["high"] / rate["low"]) / 2 if rate["low"] and rate["high"] else math.inf
+    return math.log(rate["high"] / rate["low"]) / 2 if rate["low"] and rate["high"] else None
 
 
 def compared(rounds: Sequence[Round], arm: str, against: str, tolerance: float) -> dict[str, Any] | None:
@@ -207,8 +209,8 @@ def _rate_cells(row: Mapping[str, Any]) -> dict[str, str]:
     if row["compile_s"] is not None:
         out["compile s"] = f"{row['compile_s']:.1f}"
     if "efficiency" in row:
-        low, high = (f"{100 * share:.0f}" for share in row["efficiency_95"])
-        out["efficiency"] = f"{100 * row['efficiency']:.1f} % [{low}, {high}] {row['scaling']}"
+        ends = ", ".join(f"{100 * share:.0f}" for share in row["efficiency_95"] or ()) or "no interval"
+        out["efficiency"] = f"{100 * row['efficiency']:.1f} % [{ends}] {row['scaling']}"
     return out
 
 
