@@ -4,8 +4,6 @@ The numbers are those of the list the project keeps of such faults; each test sa
 """
 
 import datetime as dt
-import importlib
-import importlib.util
 import json
 import math
 import shutil
@@ -26,6 +24,7 @@ from vernier.data.loader import Loader
 from vernier.devices.cpu import Cpu
 from vernier.engine.checkpoint import Progress
 from vernier.engine.load import load_trained
+from vernier.engine.loads import TrainingLoad
 from vernier.engine.scaling import LossScaler
 from vernier.engine.window import StepWindow
 from vernier.errors import ConfigError, RunFailed
@@ -33,13 +32,13 @@ from vernier.measure.honesty import contradictions, summarize
 from vernier.measure.statistics import rate_estimate
 from vernier.measure.summary import summarize_training
 from vernier.measure.throughput import Window
+from vernier.measure.workloads import MatrixLoad
 from vernier.report.console import closing_lines
 from vernier.report.dllogger import write_dllogger
 from vernier.report.records import open_records
 from vernier.store import RunDir
 
 Runner = Callable[..., Any]
-OTHER_PART = "measured by `vernier bench`, which is not here yet"
 
 
 def _events(step_s: list[float]) -> list[dict[str, Any]]:
@@ -245,9 +244,8 @@ def test_f16_the_optimisers_step_is_in_the_time_and_the_warm_up_is_not(
 
 def test_f17_half_precision_is_measured_with_its_loss_scaling(shapes: Path) -> None:
     """The benchmark of fp16 training had no loss scaler: it was not the training that people run."""
-    loads = _part("vernier.engine.loads")
     config = override(override(tiny_config(shapes), "machine.precision", "fp16"), "machine.allow_slow", True)
-    load = loads.TrainingLoad(config)
+    load = TrainingLoad(config)
     try:
         load.step()
         assert load.job.step.scaler.enabled
@@ -276,7 +274,7 @@ def test_f19_per_device_and_total_are_named() -> None:
 
 def test_f20_what_is_measured_cannot_be_optimised_away() -> None:
     """A compiler removed the multiplication that was being measured, as nobody used its result."""
-    load = _part("vernier.measure.workloads").MatrixLoad(torch.device("cpu"), lambda: None, size=32)
+    load = MatrixLoad(torch.device("cpu"), lambda: None, size=32)
     load.step()
     chance = torch.Generator().manual_seed(0)
     a, b = (torch.rand(32, 32, generator=chance) for _ in range(2))
@@ -289,10 +287,3 @@ def test_f21_impossible_tables_are_refused() -> None:
     assert any("median" in line for line in mixed)
     assert any("minimum is 4.4 sd from the mean, n = 15 allows 3.6" in line for line in mixed)
     assert contradictions(n=15, mean=0.2680, median=0.2693, sd=0.0016, rounding=0.00005) == []
-
-
-def _part(name: str) -> Any:
-    """A module of `vernier bench`."""
-    if importlib.util.find_spec(name) is None:
-        pytest.xfail(OTHER_PART)
-    return importlib.import_module(name)

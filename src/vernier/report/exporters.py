@@ -82,8 +82,9 @@ def _study(run: Recorded, out: Path) -> list[Path]:
 
 
 def _tensorboard(run: Recorded, out: Path) -> list[Path]:
+    """The tags of a run that was watched live; the x axis is the optimiser step."""
     try:
-        writer = EventFile(out)
+        file = EventFile(out)
     except ImportError:
         raise ConfigError("TensorBoard's files need its package: pip install 'vernier[tensorboard]'.") from None
     start, elapsed = _start(run).timestamp(), 0.0
@@ -93,11 +94,11 @@ def _tensorboard(run: Recorded, out: Path) -> list[Path]:
         elapsed += step.seconds
         values = tags.training(
             loss=step.loss, lr=step.lr, step_s=step.seconds, wait_s=step.wait_s, samples=step.samples
-        )  # fmt: skip
+        )
         if step is last[step.epoch] and step.epoch in scores:
             values |= tags.evaluation(scores[step.epoch].values)
-        writer.scalars(number, values, at_s=start + elapsed)
-    writer.close()
+        file.scalars(number, values, start + elapsed)
+    file.close()
     return sorted(out.glob("events.out.tfevents.*"))
 
 
