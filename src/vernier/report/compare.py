@@ -84,7 +84,8 @@ def comparison_lines(found: dict[str, Any]) -> list[str]:
     c: dict[str, Any] = found["comparison"]
     lines = [f"{label}  {_side_line(found[key], c, n)}" for n, (label, key) in enumerate((("A", "a"), ("B", "b")))]
     between = "" if c["low"] is None else f", 95 % interval {_percent(c['low'])} to {_percent(c['high'])}"
-    lines.append(f"B is {_percent(c['ratio'])} in images a second against A{between}")
+    mean = " (geometric mean over runs)" if max(c["runs"]) > 1 else ""
+    lines.append(f"B is {_percent(c['ratio'])} in images a second against A{mean}{between}")
     lines.append(f"   from {c['basis']}")
     lines.append(f"verdict: {_verdict_line(c)}")
     for what, title in (("settings", "setting"), ("environment", "environment")):
