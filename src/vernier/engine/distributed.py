@@ -20,6 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from vernier.config import Machine
 from vernier.devices import Device
+from vernier.engine.affinity import allowed
 from vernier.engine.heartbeat import Heartbeat, open_store
 from vernier.engine.launch import Topology, record_failure
 from vernier.errors import ConfigError, RunFailed
@@ -225,6 +226,25 @@ def _reduce_and_note(
     tensor = bucket.buffer().div_(world.size)
     done: torch.futures.Future[torch.Tensor] = dist.all_reduce(tensor, async_op=True).get_future()
     return done.then(lambda finished: finished.value()[0])
+
+
+def this_process(world: World, device: Device, threads: int) -> dict[str, Any]:
+    """What a run records about each of its processes."""
+    where = world.where
+    return {
+        "rank": where.rank,
+        "host": where.host,
+        "device": str(device.torch_device(where.local_rank)),
+        "cores": allowed(),
+        "threads": threads,
+        "pid": os.getpid(),
+        "launcher": where.launcher,
+    }
+
+
+def process_line(p: dict[str, Any]) -> str:
+    """The same for people."""
+    return f"rank {p['rank']}: {p['host']}, {p['device']}, cores {','.join(map(str, p['cores']))} ({p['launcher']})"
 
 
 # -------------------------------------------------------------------------------------------------------- coming together
