@@ -7,6 +7,7 @@ processes there are is `engine.launch`'s business, whether they are still alive 
 import contextlib
 import os
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -168,7 +169,7 @@ class World:
         while now_s() - began < patience_s:
             if reason := self._reason():
                 return LostPeer(reason)
-            _pause(0.2)
+            threading.Event().wait(0.2)
         return LostPeer(f"Lost contact with another process ({text.splitlines()[0][:200]}).")
 
     def _reason(self) -> str | None:
@@ -209,12 +210,6 @@ class Stragglers:
 
 class LostPeer(RunFailed):
     """Another process of the run is gone. The run directory is sound: the same command goes on from the last checkpoint."""
-
-
-def _pause(seconds: float) -> None:
-    import threading
-
-    threading.Event().wait(seconds)
 
 
 def _reduce_and_note(

@@ -38,20 +38,19 @@ class Preparation:
 
 
 class Execution:
-    """A network in the mode of a machine: `train` and `evaluate` are called with images."""
+    """A network in the mode of a machine, in training and in evaluation. `frozen`: its weights will not change."""
 
     def __init__(
         self, model: nn.Module, machine: Machine, device: Device, autocast: Autocast, *, frozen: bool = False
     ) -> None:
         self.model, self._mode, self._device, self._autocast = model, machine.mode, device, autocast
         self._layout = torch.channels_last if machine.channels_last else torch.contiguous_format
-        self._frozen, self._traced = frozen, dict[bool, nn.Module]()
+        self._traced: dict[bool, nn.Module] = {}
         self.spent = Preparation(mode=machine.mode)
         self._pads = machine.mode == "compile" or device.static_shapes
         if machine.mode == "compile":
             use_cache()
             self._compiled = _counted(_compiled(model, device, frozen), self.spent)
-            self._compiled_eval = _counted(_compiled(model, device, frozen), self.spent) if frozen else self._compiled
 
     def training_network(self, example: torch.Tensor) -> nn.Module:
         """What is trained: shares its weights with the model. `example` has the shape of a process's batch."""
