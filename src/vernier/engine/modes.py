@@ -5,6 +5,7 @@ same weights. What compiling cost, and how often it had to be done again, is cou
 """
 
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
@@ -157,12 +158,14 @@ def traced(model: nn.Module, example: torch.Tensor, autocast: Autocast, *, train
         model.eval()
     try:
         with (
+            warnings.catch_warnings(),
             torch.random.fork_rng(devices=[]),
             torch.inference_mode(False),
             torch.set_grad_enabled(training),
             autocast(),
         ):
             torch.set_autocast_cache_enabled(False)  # a cached cast would be burnt in as a constant
+            warnings.simplefilter("ignore")  # that tracing is old, and that shapes are burnt in: both are meant
             try:
                 made = torch.jit.trace(model, example.detach().clone(), check_trace=False)  # type: ignore[no-untyped-call]
             finally:
