@@ -27,7 +27,8 @@ class RecordedCallFake:
         def call(*arguments: Any, **named: Any) -> Any:
             self.calls.append((name, arguments))
             answer = self._answers.get(name)
-            return answer(*arguments) if callable(answer) else answer
+            ready = callable(answer) and not isinstance(answer, RecordedCallFake)
+            return answer(*arguments) if ready else answer
 
         return call
 

@@ -1,5 +1,6 @@
 """Every device keeps the contract. What is not here is driven against fakes, and the tests' names say so."""
 
+import contextlib
 from collections.abc import Iterator
 
 import pytest
@@ -124,6 +125,20 @@ def test_cuda_deterministic_gives_up_autotuning_against_a_fake(
     Cuda().prepare(deterministic=True)
     assert not torch.backends.cudnn.benchmark
     assert torch.are_deterministic_algorithms_enabled()
+
+
+def test_cuda_copies_on_a_stream_of_its_own_against_a_fake(monkeypatch: pytest.MonkeyPatch) -> None:
+    side, main = RecordedCallFake(), RecordedCallFake()
+    library = RecordedCallFake(Stream=side, stream=lambda _: contextlib.nullcontext(), current_stream=main)
+    monkeypatch.setattr(torch, "cuda", library)
+    tensor = RecordedCallFake()
+    tensor._answers["to"] = tensor
+    device, place = Cuda(), torch.device("cuda", 0)
+    assert device.upload(tensor, place) is tensor  # type: ignore[arg-type, comparison-overlap]
+    device.uploads_done()
+    assert tensor.calls == [("to", (place,)), ("record_stream", (main,))]
+    assert main.calls == [("wait_stream", (side,))]
+    assert side.called() == ["synchronize"]
 
 
 def test_an_old_gpu_refuses_bf16_and_names_fp16_against_a_fake(monkeypatch: pytest.MonkeyPatch) -> None:

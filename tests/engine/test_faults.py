@@ -157,7 +157,7 @@ def test_a_slow_process_is_reported_and_a_hung_one_ends_the_run(
     assert not psutil.pid_exists(slow) or psutil.Process(slow).status() == psutil.STATUS_ZOMBIE
 
 
-def test_torchrun_restarts_a_killed_group_from_the_last_checkpoint(
+def test_torchrun_restarts_a_killed_group_and_ends_where_an_undisturbed_one_does(
     shapes: Path, tmp_path: Path, start: Callable[..., Running]
 ) -> None:
     out = tmp_path / "runs"
@@ -172,6 +172,12 @@ def test_torchrun_restarts_a_killed_group_from_the_last_checkpoint(
     assert begun[1]["resumed_from"] >= 20
     assert run.status()["status"] == "finished"
     assert run.status()["summary"]["step"] == 300
+    whole = start(
+        command(*_arguments(shapes, tmp_path / "whole", "--max-steps", "300", "--procs", "2")), tmp_path / "whole"
+    )
+    assert whole.ended()[0] == 0
+    last = "checkpoints/step-00000300/model.safetensors"
+    assert (run.run() / last).read_bytes() == (whole.run() / last).read_bytes()  # to the last bit
 
 
 @pytest.mark.skipif(

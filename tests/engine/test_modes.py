@@ -106,6 +106,21 @@ def test_a_short_batch_is_padded_and_what_was_padded_is_cut_off() -> None:
     assert len(same) == 3
 
 
+class StaticShapesFake(Cpu):
+    """A FAKE of a device that compiles for every shape, such as Gaudi."""
+
+    static_shapes = True
+
+
+def test_a_device_with_static_shapes_never_sees_a_short_batch() -> None:
+    seen: list[int] = []
+    model = _model()
+    model.register_forward_pre_hook(lambda _, images: seen.append(len(images[0])))
+    short = _scores(Execution(model, Machine(channels_last=False), StaticShapesFake(), _no_cast), 3)
+    assert seen == [8]
+    assert torch.allclose(short, _scores(Execution(model, Machine(channels_last=False), Cpu(), _no_cast), 3), atol=1e-6)
+
+
 def test_a_network_that_cannot_be_traced_is_refused() -> None:
     from vernier.errors import ConfigError
 

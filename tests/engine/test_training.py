@@ -1,5 +1,6 @@
 """Training in this process, on real JPEGs: what it records, when it evaluates and saves, when it refuses."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -180,3 +181,40 @@ def test_the_same_seed_gives_the_same_weights_and_another_does_not(shapes: Path,
 
     assert weights(1, "a", 1) == weights(1, "b", 3)
     assert weights(1, "c", 1) != weights(2, "d", 1)
+
+
+@pytest.fixture
+def _determinism_put_back() -> Iterator[None]:
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.usefixtures("_determinism_put_back")
+def test_deterministic_runs_repeat_bit_for_bit_and_refuse_what_does_not(
+    shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tiny_config(shapes, schedule=Schedule(epochs=0.5))
+    config = replace(config, machine=replace(config.machine, deterministic=True))
+    states = [load_trained(run(config, tmp_path / name).run.path).model.state_dict() for name in "ab"]
+    assert torch.are_deterministic_algorithms_enabled()
+    assert all(torch.equal(states[0][key], states[1][key]) for key in states[0])
+
+    def unsure(*_: Any, **__: Any) -> None:
+        raise RuntimeError(
+            "frobnicate does not have a deterministic implementation, but you set it. You can turn it off"
+        )
+
+    monkeypatch.setattr("vernier.engine.step.TrainStep.__call__", unsure)
+    with pytest.raises(RunFailed, match="--deterministic: frobnicate"):
+        run(config, tmp_path / "c")
+
+
+def test_a_traced_run_learns_and_evaluates_like_an_eager_one(shapes: Path, tmp_path: Path) -> None:
+    """Averaged weights included, which a traced network borrows for an evaluation."""
+    config = tiny_config(shapes, ema=Ema(decay=0.9), schedule=Schedule(epochs=1.0))
+    traced = replace(config, machine=replace(config.machine, mode="trace"))
+    eager, other = run(config, tmp_path / "eager"), run(traced, tmp_path / "trace")
+    assert other.summary["result"]["loss"] == pytest.approx(eager.summary["result"]["loss"], rel=1e-4)
+    assert other.summary["result"]["averaged"]
+    assert other.summary["compilation"]["graphs"] == 2
+    assert eager.summary["compilation"]["graphs"] == 0

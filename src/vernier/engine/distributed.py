@@ -7,6 +7,7 @@ processes there are is `engine.launch`'s business, whether they are still alive 
 import contextlib
 import os
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -20,6 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from vernier.config import Machine
 from vernier.devices import Device
+from vernier.engine.affinity import allowed
 from vernier.engine.heartbeat import Heartbeat, open_store
 from vernier.engine.launch import Topology, record_failure
 from vernier.errors import ConfigError, RunFailed
@@ -167,7 +169,7 @@ class World:
         while now_s() - began < patience_s:
             if reason := self._reason():
                 return LostPeer(reason)
-            _pause(0.2)
+            threading.Event().wait(0.2)
         return LostPeer(f"Lost contact with another process ({text.splitlines()[0][:200]}).")
 
     def _reason(self) -> str | None:
@@ -210,12 +212,6 @@ class LostPeer(RunFailed):
     """Another process of the run is gone. The run directory is sound: the same command goes on from the last checkpoint."""
 
 
-def _pause(seconds: float) -> None:
-    import threading
-
-    threading.Event().wait(seconds)
-
-
 def _reduce_and_note(
     world: World,
     bucket: dist.GradBucket,  # type: ignore[name-defined]
@@ -225,6 +221,25 @@ def _reduce_and_note(
     tensor = bucket.buffer().div_(world.size)
     done: torch.futures.Future[torch.Tensor] = dist.all_reduce(tensor, async_op=True).get_future()
     return done.then(lambda finished: finished.value()[0])
+
+
+def this_process(world: World, device: Device, threads: int) -> dict[str, Any]:
+    """What a run records about each of its processes."""
+    where = world.where
+    return {
+        "rank": where.rank,
+        "host": where.host,
+        "device": str(device.torch_device(where.local_rank)),
+        "cores": allowed(),
+        "threads": threads,
+        "pid": os.getpid(),
+        "launcher": where.launcher,
+    }
+
+
+def process_line(p: dict[str, Any]) -> str:
+    """The same for people."""
+    return f"rank {p['rank']}: {p['host']}, {p['device']}, cores {','.join(map(str, p['cores']))} ({p['launcher']})"
 
 
 # -------------------------------------------------------------------------------------------------------- coming together

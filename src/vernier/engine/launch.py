@@ -193,7 +193,8 @@ def agreed_procs(asked: int, found: Topology) -> int:
 def run_local(procs: int, arguments: list[str]) -> int:
     """Run this command again in `procs` processes of this machine; the exit code is the first one's, or the culprit's.
 
-    The first process has the terminal; the others' output goes to a folder that is kept only if something went wrong.
+    The first process has the terminal. The others write to the run directory once there is one; what they said before is shown
+    when one of them fails.
     """
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError

@@ -162,7 +162,7 @@ def evaluate_trained(
         evaluator.close()
     seconds = now_s() - start
     return {
-        **score.result(),
+        **world.from_first(score.result),
         "split": split,
         "written": [] if out is None or not world.first else _write_documents(score, out),
         "seconds": seconds,

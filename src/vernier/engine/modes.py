@@ -5,6 +5,7 @@ same weights. What compiling cost, and how often it had to be done again, is cou
 """
 
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
@@ -38,20 +39,19 @@ class Preparation:
 
 
 class Execution:
-    """A network in the mode of a machine: `train` and `evaluate` are called with images."""
+    """A network in the mode of a machine, in training and in evaluation. `frozen`: its weights will not change."""
 
     def __init__(
         self, model: nn.Module, machine: Machine, device: Device, autocast: Autocast, *, frozen: bool = False
     ) -> None:
         self.model, self._mode, self._device, self._autocast = model, machine.mode, device, autocast
         self._layout = torch.channels_last if machine.channels_last else torch.contiguous_format
-        self._frozen, self._traced = frozen, dict[bool, nn.Module]()
+        self._traced: dict[bool, nn.Module] = {}
         self.spent = Preparation(mode=machine.mode)
         self._pads = machine.mode == "compile" or device.static_shapes
         if machine.mode == "compile":
             use_cache()
             self._compiled = _counted(_compiled(model, device, frozen), self.spent)
-            self._compiled_eval = _counted(_compiled(model, device, frozen), self.spent) if frozen else self._compiled
 
     def training_network(self, example: torch.Tensor) -> nn.Module:
         """What is trained: shares its weights with the model. `example` has the shape of a process's batch."""
@@ -158,12 +158,14 @@ def traced(model: nn.Module, example: torch.Tensor, autocast: Autocast, *, train
         model.eval()
     try:
         with (
+            warnings.catch_warnings(),
             torch.random.fork_rng(devices=[]),
             torch.inference_mode(False),
             torch.set_grad_enabled(training),
             autocast(),
         ):
             torch.set_autocast_cache_enabled(False)  # a cached cast would be burnt in as a constant
+            warnings.simplefilter("ignore")  # that tracing is old, and that shapes are burnt in: both are meant
             try:
                 made = torch.jit.trace(model, example.detach().clone(), check_trace=False)  # type: ignore[no-untyped-call]
             finally:

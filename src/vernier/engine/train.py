@@ -1,7 +1,6 @@
 """The training run: steps, evaluations, checkpoints, until done, stopped or failed. Knows no concrete model, data set or device."""
 
 import math
-import os
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
@@ -10,9 +9,8 @@ from typing import Any, Literal
 
 from vernier.config import Config, Recipe, digest, to_dict
 from vernier.data.loader import Batch
-from vernier.engine.affinity import allowed
 from vernier.engine.checkpoint import Progress, all_finite, fill_checkpoint, restore
-from vernier.engine.distributed import Agreed, LostPeer, Stragglers, World
+from vernier.engine.distributed import Agreed, LostPeer, Stragglers, World, process_line, this_process
 from vernier.engine.launch import write_to
 from vernier.engine.observe import Observer, Observers, Telemetry
 from vernier.engine.resume import ResumePoint
@@ -302,7 +300,7 @@ def _train_locked(
     session: Training | None = None
     try:
         progress = _restored(job, resume) if resume else Progress()
-        processes = job.world.gathered(_this_process(job))
+        processes = job.world.gathered(this_process(job.world, job.device, job.threads))
         sampler = Telemetry(run, job.device.name, job.config.machine.telemetry_hz, job.world.where)
         if job.world.first:
             job.world.on_loss(lambda reason: run.write_status("crashed", reason=reason))
@@ -333,7 +331,7 @@ def _train_locked(
         _note_failure(job, run, observers, session, error)
         raise
     except RuntimeError as error:
-        lost = job.world.explain(error)
+        lost = _not_deterministic(error) or job.world.explain(error)
         if lost is None:
             raise
         _note_failure(job, run, observers, session, lost)
@@ -342,25 +340,19 @@ def _train_locked(
         log.close()
 
 
+def _not_deterministic(error: RuntimeError) -> RunFailed | None:
+    """The error for people when PyTorch refuses an operation under --deterministic."""
+    if "deterministic implementation" not in str(error):
+        return None
+    return RunFailed(f"--deterministic: {str(error).split('. ')[0]}. Leave the flag out, or use --device cpu.")
+
+
 def _note_failure(
     job: Job, run: RunDir, observers: Observers, session: Training | None, error: RunFailed
 ) -> None:  # fmt: skip
     observers.emit("warning", step=session.progress.step if session else 0, message=str(error))
     if job.world.first:
         run.write_status("crashed" if isinstance(error, LostPeer) else "failed", reason=str(error))
-
-
-def _this_process(job: Job) -> dict[str, Any]:
-    where = job.world.where
-    return {
-        "rank": where.rank,
-        "host": where.host,
-        "device": str(job.device.torch_device(where.local_rank)),
-        "cores": allowed(),
-        "threads": job.threads,
-        "pid": os.getpid(),
-        "launcher": where.launcher,
-    }
 
 
 class Recorder:
@@ -399,7 +391,7 @@ def _announce(
     job: Job, run: RunDir, observers: Observers, resume: ResumePoint | None, processes: list[dict[str, Any]]
 ) -> None:
     recipe, derived = job.config.recipe, job.derived
-    notes = [*job.notes, *(_process_line(p) for p in processes if job.world.size > 1)]
+    notes = [*job.notes, *(process_line(p) for p in processes if job.world.size > 1)]
     observers.emit(
         "start", run=str(run.path), recipe=recipe.name, model=recipe.model.name, data=recipe.data.source,
         parameters=sum(p.numel() for p in job.model.parameters()), device=job.device.name, threads=job.threads,
@@ -411,10 +403,6 @@ def _announce(
     )  # fmt: skip
     for message in job.warnings:
         observers.emit("warning", step=resume.checkpoint.step if resume else 0, message=message)
-
-
-def _process_line(p: dict[str, Any]) -> str:
-    return f"rank {p['rank']}: {p['host']}, {p['device']}, cores {','.join(map(str, p['cores']))} ({p['launcher']})"
 
 
 def _close(session: Training, status: Literal["finished", "stopped"], reference: Recipe | None) -> Outcome:
