@@ -29,7 +29,6 @@ from vernier.measure.clock import now_s, process_cpu_s, utc_stamp
 from vernier.measure.comparison import Trace, compare
 from vernier.store import RunDir
 
-
 LOADS = (("resnet8-small", 64, 32), ("resnet18", 32, 64))
 
 
