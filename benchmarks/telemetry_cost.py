@@ -4,7 +4,7 @@ Both sides run the code path of `vernier train`. One samples the sensors at 10 H
 neither. Blocks of steps take turns in random order, so whatever else the machine does meets both. Reported are the ratio of
 processor time of all threads, which other programs disturb least, and of wall time, each by `vernier.measure.comparison`.
 
-    python benchmarks/telemetry_cost.py [--rounds 30] [--block 20] [--threads N] [--hz 10]
+    python benchmarks/telemetry_cost.py [--rounds 30] [--block 20] [--threads N] [--hz 10] [--model NAME]...
 """
 
 import argparse
@@ -28,6 +28,8 @@ from vernier.engine.train import Recorder, Training
 from vernier.measure.clock import now_s, process_cpu_s, utc_stamp
 from vernier.measure.comparison import Trace, compare
 from vernier.store import RunDir
+
+LOADS = (("resnet8-small", 64, 32), ("resnet18", 32, 64))
 
 
 class Side:
@@ -75,11 +77,12 @@ def main() -> None:
     parser.add_argument("--block", type=int, default=20)
     parser.add_argument("--threads", type=int, default=None)
     parser.add_argument("--hz", type=float, default=10.0)
+    parser.add_argument("--model", choices=[name for name, *_ in LOADS], action="append")
     given = parser.parse_args()
     print(
         f"{utc_stamp()}  {os.cpu_count()} cores, torch {torch.__version__}, load {os.getloadavg()[0]:.2f}", flush=True
     )
-    for model, size, px in (("resnet8-small", 64, 32), ("resnet18", 32, 64)):
+    for model, size, px in (load for load in LOADS if not given.model or load[0] in given.model):
         with tempfile.TemporaryDirectory() as scratch:
             job = build_job(Path(scratch), model, size, px, given.threads)
             images = torch.randint(0, 256, (size, px, px, 3), dtype=torch.uint8).permute(0, 3, 1, 2)

@@ -36,6 +36,24 @@ def test_a_batch_that_does_not_fit_is_a_row_and_not_a_crash(
 
 
 @pytest.mark.slow
+def test_scaling_over_processes_counts_images_once_and_names_communication(
+    vernier_here: Callable[..., Done], shapes: Path, tmp_path: Path
+) -> None:
+    done = vernier_here(
+        "bench", "scaling", "--data", str(shapes), *SMALL, "--batch", "4", "--procs", "1,2", "--steps", "4", "--repeats", "1",
+        "--out", str(tmp_path), "--json",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    one, two = done.json()["rows"]
+    assert (one["devices"], two["devices"]) == (1, 2)
+    assert two["images_per_s_total"]["value"] == pytest.approx(8 / two["step_s"]["mean"])
+    assert two["images_per_s_per_device"]["value"] == pytest.approx(4 / two["step_s"]["mean"])
+    assert "communication" in two["phases"]["seconds"]
+    assert "communication" not in one["phases"]["seconds"]
+    assert two["efficiency"] == pytest.approx(two["speedup"] / 2)
+
+
+@pytest.mark.slow
 def test_a_version_against_itself_is_measured_in_turns(
     vernier_here: Callable[..., Done], shapes: Path, tmp_path: Path
 ) -> None:

@@ -4,7 +4,6 @@ A device file answers questions and calls its vendor's library; it knows no mode
 `Answer` is how it says what it can do: yes, slow (only with --allow-slow), or refused, with the reason and what to use instead.
 """
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -14,8 +13,6 @@ import torch
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 MODES = ("eager", "compile", "trace")
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
-
-Sampler = Callable[[], list[dict[str, Any]]]
 
 
 @dataclass(frozen=True)
@@ -124,7 +121,3 @@ class Device:
     def for_inference(self, model: torch.nn.Module) -> torch.nn.Module:
         """The model wrapped in what the device has for replaying inference; itself where there is nothing."""
         return model
-
-    def sensors(self) -> Sampler | None:
-        """A function that samples power, temperature and clocks of every device of this kind; None: it has none to read."""
-        return None
