@@ -262,3 +262,10 @@ def drift_share(samples: Sequence[float] | Floats) -> tuple[float, bool]:
     error = float(mean_intervals(row[None]).error[0]) * math.sqrt(n / float(where @ where))
     rise = slope * (n - 1) / n
     return rise / float(row.mean()), abs(rise) > float(t_quantiles(LEVEL, _series_length(n))) * error
+
+
+def share_interval(hits: int, n: int) -> tuple[float, float]:
+    """Where a share lies, from `hits` of `n` independent trials: Wilson's interval."""
+    z, share = t_quantile(LEVEL, 1_000_000), hits / n
+    centre, room = share + z * z / (2 * n), z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    return max(0.0, (centre - room) / (1 + z * z / n)), min(1.0, (centre + room) / (1 + z * z / n))
