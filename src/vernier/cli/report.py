@@ -65,7 +65,10 @@ def _write(paths: list[Path], target: Path, json: bool) -> int:
         raise ConfigError(f"Cannot write {target}: {error.strerror}. Choose another --out.") from None
     size = target.stat().st_size
     if json:
-        runs = [{"name": s.name, "path": str(s.path), "kind": s.kind, "format": s.format, "status": s.status} for s in subjects]
+        runs = [
+            {"name": s.name, "path": str(s.path), "kind": s.kind, "format": s.format, "status": s.status}
+            for s in subjects
+        ]
         print_json({"page": str(target), "bytes": size, "sections": [s.name for s in page.sections], "runs": runs})
     else:
         names = ", ".join(s.title for s in page.sections)

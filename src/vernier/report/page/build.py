@@ -41,12 +41,18 @@ class Page:
         script = _script()
         contents = self.contents()
         text = Markup(_resource("template.html")).format(
-            live=Markup(' data-live="yes"') if live else "", policy=_policy(script, live=live), title=f"{self.title} · Vernier",
-            style=Markup(_resource("style.css")), top=self.top, contents=contents, sections=joined(s.html for s in self.sections),
+            live=Markup(' data-live="yes"') if live else "",
+            policy=_policy(script, live=live),
+            title=f"{self.title} · Vernier",
+            style=Markup(_resource("style.css")),
+            top=self.top,
+            contents=contents,
+            sections=joined(s.html for s in self.sections),
             light=tag("span", "live", id="live", cls="live", role="status") if live else Markup(""),
             footer=f"Made by Vernier {vernier.__version__} from run directories alone; it needs no network.",
-            figures=Markup(self.figures_json()), script=Markup(script),
-        )  # fmt: skip
+            figures=Markup(self.figures_json()),
+            script=Markup(script),
+        )
         return str(text)
 
     def contents(self) -> Markup:
@@ -60,7 +66,12 @@ class Page:
     def news(self) -> dict[str, Any]:
         """What the live view replaces."""
         parts = [{"id": s.name, "html": str(s.html), "digest": _digest(s)} for s in self.sections]
-        return {"top": str(self.top), "contents": str(self.contents()), "sections": parts, "figures": self.figures_json()}
+        return {
+            "top": str(self.top),
+            "contents": str(self.contents()),
+            "sections": parts,
+            "figures": self.figures_json(),
+        }
 
 
 def build(subjects: list[Subject]) -> Page:

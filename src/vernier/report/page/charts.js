@@ -16,7 +16,7 @@ function getter(figure, name) {
 // Series in the order in which they appear: colour by `by`, dashes by `dash`.
 function seriesOf(figure) {
   const { x, y, by, dash } = figure.chart, [fx, fy, fb, fd] = [x, y, by, dash].map((n) => getter(figure, n));
-  const colours = figure.chart.colours || [], dashes = [], found = new Map();
+  const colours = [...(figure.chart.colours || [])], dashes = [], found = new Map();
   for (const row of figure.rows) {
     const group = by ? String(fb(row)) : y, kind = dash ? String(fd(row)) : "";
     if (!colours.includes(group)) colours.push(group);
@@ -60,7 +60,7 @@ function drawLines(holder, figure, options) {
   const weight = chart.smooth ? options.smooth : 0;
   const series = all.filter((s) => !state.hidden.has(s.key) && s.points.length)
     .map((s) => ({ ...s, drawn: weight ? smoothed(s.points, weight) : s.points }));
-  const { root, box } = frame(area, 270, { left: 54, right: 14, top: 26, bottom: 38 }, figure.title);
+  const { root, box } = frame(area, 270, { left: 54, right: 16, top: chart.yTitle === "" ? 12 : 26, bottom: 38 }, figure.title);
   const xs = extent(series.flatMap((s) => s.points.map((p) => p.x)));
   if (!xs) { empty(area); return; }
   const domain = state.zoom || xs;
@@ -70,10 +70,10 @@ function drawLines(holder, figure, options) {
   const log = state.log && ys[0] > 0;
   const x = (chart.logX ? logarithmic : linear)(domain, [box.left, box.right]);
   const y = log ? logarithmic([ys[0] * 0.95, ys[1] * 1.05], [box.bottom, box.top]) : linear(padded(ys, 0.06, chart.zero), [box.bottom, box.top]);
-  yAxis(root, box, y, chart.yTitle || chart.y);
+  yAxis(root, box, y, chart.yTitle ?? chart.y);
   xAxis(root, box, x, chart.xTitle || chart.x);
   const clip = `clip-${figure.id}`;
-  svg("rect", { x: box.left, y: box.top - 2, width: box.right - box.left, height: box.bottom - box.top + 4 }, svg("clipPath", { id: clip }, svg("defs", {}, root)));
+  svg("rect", { x: box.left - 5, y: box.top - 5, width: box.right - box.left + 10, height: box.bottom - box.top + 10 }, svg("clipPath", { id: clip }, svg("defs", {}, root)));
   const plot = svg("g", { "clip-path": `url(#${clip})` }, root);
   const path = (points) => points.map((p, i) => `${i ? "L" : "M"}${x(p.x).toFixed(1)},${y(p.y).toFixed(1)}`).join("");
   for (const s of series) {
@@ -186,16 +186,17 @@ function drawBars(holder, figure) {
 
 function textLimit(area) { return Math.max(70, Math.min(260, (area.clientWidth || 600) * 0.38)); }
 
-function legendStatic(holder, names) {
+function legendStatic(holder, names, colourOf) {
   const bar = element("div", { class: "legend" }, holder);
-  names.forEach((name, i) => { const key = element("span", { class: "key" }, bar); element("i", { class: `swatch c${i % COLOURS}` }, key); element("span", {}, key, name); });
+  names.forEach((name, i) => { const key = element("span", { class: "key" }, bar); element("i", { class: `swatch c${(colourOf ? colourOf(name) : i) % COLOURS}` }, key); element("span", {}, key, name); });
 }
 
 // One stacked bar a category, all of the same length: where the time went.
 function drawStack(holder, figure) {
   const { chart } = figure, [fc, fp, fv] = [chart.category, chart.part, chart.value].map((n) => getter(figure, n));
   const groups = [...new Set(figure.rows.map((r) => String(fc(r))))], parts = [...new Set(figure.rows.map((r) => String(fp(r))))];
-  legendStatic(holder, parts);
+  const colourOf = (part) => chart.partColours?.[part] ?? parts.indexOf(part);
+  legendStatic(holder, parts, colourOf);
   const area = element("div", { class: "area" }, holder), step = 46;
   const { root, box } = frame(area, groups.length * step + 6, { left: 1, right: 1, top: 2, bottom: 2 }, figure.title), spots = [];
   groups.forEach((group, g) => {
@@ -204,7 +205,7 @@ function drawStack(holder, figure) {
     let at = box.left;
     for (const row of mine) {
       const width = (fv(row) / total) * (box.right - box.left), share = Math.round((100 * fv(row)) / total);
-      const colour = parts.indexOf(String(fp(row))) % COLOURS;
+      const colour = colourOf(String(fp(row))) % COLOURS;
       const bar = svg("rect", { x: at, y: g * step + 20, width: Math.max(0.5, width - 1), height: 20, rx: 2, class: `bar f${colour}` }, root);
       if (width > 38) svg("text", { x: at + width / 2, y: g * step + 34, "text-anchor": "middle", class: `on-bar o${colour}` }, root, `${share} %`);
       spots.push({ node: bar, x: at + width / 2, y: g * step + 30, row, extra: { name: "share", value: `${shown((100 * fv(row)) / total)} %` } });

@@ -5,6 +5,7 @@ A run that still goes on, crashed, or was never Vernier's gives what it has; wha
 
 import math
 import os
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from vernier.report.records import open_records
 from vernier.store import RunDir, find_runs, read_json
 
 MOST_POINTS = 1500
+_STAMP = re.compile(r"^\d{8}-\d{6}-(?=.)")
 FOREIGN = {"raport": "NVIDIA's raport.json", "dllogger": "NVIDIA's DLLogger lines", "mllog": "an MLPerf log"}
 
 
@@ -93,10 +95,12 @@ def _linked(subject: Subject, folder: Path) -> Subject:
 
 
 def _named(subjects: Sequence[Subject]) -> list[Subject]:
-    """Different names for different things: the path's last part, with a number where two are alike."""
+    """Different names for different things: the path's last part, without the date where it is not needed to tell them apart."""
+    short = [_STAMP.sub("", s.name) for s in subjects]
+    told = [replace(s, name=n) if short.count(n) == 1 else s for s, n in zip(subjects, short, strict=True)]
     taken: dict[str, int] = {}
     out = []
-    for subject in subjects:
+    for subject in told:
         taken[subject.name] = taken.get(subject.name, 0) + 1
         count = taken[subject.name]
         out.append(subject if count == 1 else replace(subject, name=f"{subject.name} ({count})"))
@@ -142,15 +146,27 @@ def _of_run(run: RunDir) -> Subject:
     telemetry = [r for r in run.read_telemetry() if r.get("kind") in ("sample", "header")]
     broken = run.broken_event_lines()
     return Subject(
-        name=run.path.resolve().name, path=run.path, kind=kind, status=str(status["status"]), reason=status.get("reason"),
-        updated=status.get("updated"), start=start, summary=summary, settings=_config(run), environment=run.read_environment(),
+        name=run.path.resolve().name,
+        path=run.path,
+        kind=kind,
+        status=str(status["status"]),
+        reason=status.get("reason"),
+        updated=status.get("updated"),
+        start=start,
+        summary=summary,
+        settings=_config(run),
+        environment=run.read_environment(),
         points=tuple(_thinned([_point(e) for e in events if e["kind"] == "step" and sum(e["step_s"]) > 0])),
-        evals=tuple(e for e in events if e["kind"] == "eval"), spent_s=summary.get("spent_s") or _spent_so_far(events),
+        evals=tuple(e for e in events if e["kind"] == "eval"),
+        spent_s=summary.get("spent_s") or _spent_so_far(events),
         warnings=tuple(dict.fromkeys(str(e["message"]) for e in events if e["kind"] == "warning")),
         notes=(f"{broken} broken line(s) of its events left out",) if broken else (),
-        bench=bench, profiles=profiles, telemetry=tuple(telemetry), mistakes=run.read_prediction("mistakes"),
+        bench=bench,
+        profiles=profiles,
+        telemetry=tuple(telemetry),
+        mistakes=run.read_prediction("mistakes"),
         examples=tuple(run.read_prediction("examples") or ()),
-    )  # fmt: skip
+    )
 
 
 def _config(run: RunDir) -> dict[str, Any]:
@@ -170,9 +186,16 @@ def _bench(run: RunDir) -> dict[str, Any] | None:
 def _point(event: dict[str, Any]) -> dict[str, Any]:
     """A window of steps: where it ends, its mean loss, what it took."""
     return {
-        "epoch": event["epoch"], "step": event["step"], "loss": event["loss"], "lr": event["lr"], "steps": len(event["step_s"]),
-        "samples": event["samples"], "seconds": sum(event["step_s"]), "wait_s": sum(event["wait_s"]),
-    }  # fmt: skip
+        "epoch": event["epoch"],
+        "step": event["step"],
+        "loss": event["loss"],
+        "lr": event["lr"],
+        "steps": len(event["step_s"]),
+        "samples": event["samples"],
+        "seconds": sum(event["step_s"]),
+        "wait_s": sum(event["wait_s"]),
+        "own_s": event.get("own_s_by_rank"),
+    }
 
 
 def _thinned(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -186,7 +209,9 @@ def _together(points: list[dict[str, Any]]) -> dict[str, Any]:
     known = [(p["loss"], p["steps"]) for p in points if p["loss"] is not None]
     mean = math.fsum(v * n for v, n in known) / sum(n for _, n in known) if known else None
     sums = {k: sum(p[k] for p in points) for k in ("steps", "samples", "seconds", "wait_s")}
-    return {"epoch": last["epoch"], "step": last["step"], "lr": last["lr"], "loss": mean, **sums}
+    own = [p["own_s"] for p in points if p.get("own_s")]
+    together = [sum(rank) / len(own) for rank in zip(*own, strict=True)] if len(own) == len(points) else None
+    return {"epoch": last["epoch"], "step": last["step"], "lr": last["lr"], "loss": mean, "own_s": together, **sums}
 
 
 def _spent_so_far(events: list[dict[str, Any]]) -> dict[str, float]:
@@ -210,9 +235,11 @@ def _profile(path: Path) -> Profile:
     rows = [dict(r) for r in read_csv(memory)] if memory else []
     step = -(-len(rows) // MOST_POINTS) or 1
     return Profile(
-        summary=_json(path) or {}, trace=beside("trace", "json.gz"), memory=tuple(rows[::step]),
+        summary=_json(path) or {},
+        trace=beside("trace", "json.gz"),
+        memory=tuple(rows[::step]),
         kernels=tuple(dict(r) for r in read_csv(kernels)) if kernels else (),
-    )  # fmt: skip
+    )
 
 
 # -------------------------------------------------------------------------------------------------------------- others
@@ -220,9 +247,15 @@ def _profile(path: Path) -> Profile:
 
 def _of_study(path: Path, study: Study) -> Subject:
     return Subject(
-        name=path.resolve().stem, path=path, kind="study", status="finished", study=study,
-        simulated=bool(study.found["simulated"]), settings=study.settings, notes=tuple(study.found["notes"]),
-    )  # fmt: skip
+        name=path.resolve().stem,
+        path=path,
+        kind="study",
+        status="finished",
+        study=study,
+        simulated=bool(study.found["simulated"]),
+        settings=study.settings,
+        notes=tuple(study.found["notes"]),
+    )
 
 
 def _of_record(record: Recorded) -> Subject:
@@ -232,16 +265,31 @@ def _of_record(record: Recorded) -> Subject:
         per_epoch[s.epoch] = max(per_epoch.get(s.epoch, 0), s.step + 1)
     points = [
         {
-            "epoch": s.epoch + (0.0 if record.format == "mllog" else (s.step + 1) / per_epoch[s.epoch]), "step": s.step, "loss": s.loss,
-            "lr": s.lr, "steps": 1, "samples": s.samples, "seconds": s.seconds, "wait_s": s.wait_s,
+            "epoch": s.epoch + (0.0 if record.format == "mllog" else (s.step + 1) / per_epoch[s.epoch]),
+            "step": s.step,
+            "loss": s.loss,
+            "lr": s.lr,
+            "steps": 1,
+            "samples": s.samples,
+            "seconds": s.seconds,
+            "wait_s": s.wait_s,
         }
         for s in record.steps
-    ]  # fmt: skip
+    ]
     evals = [{"epoch": e.epoch + (0 if record.format == "mllog" else 1), **e.values} for e in record.evals]
     spent = {"total": record.total_s} if record.total_s else {}
     return Subject(
-        name=record.path.stem, path=record.path, kind="training", format=record.format, status="foreign",
-        settings=record.settings, environment=record.environment, points=tuple(_thinned(points)), evals=tuple(evals),
-        notes=record.notes, start={"world": record.devices, "train_samples": record.train_samples, "val_samples": record.eval_samples},
-        summary={"reached_target": record.reached}, spent_s=spent,
-    )  # fmt: skip
+        name=record.path.stem,
+        path=record.path,
+        kind="training",
+        format=record.format,
+        status="foreign",
+        settings=record.settings,
+        environment=record.environment,
+        points=tuple(_thinned(points)),
+        evals=tuple(evals),
+        notes=record.notes,
+        start={"world": record.devices, "train_samples": record.train_samples, "val_samples": record.eval_samples},
+        summary={"reached_target": record.reached},
+        spent_s=spent,
+    )

@@ -1,13 +1,14 @@
 """Figures: a small table of raw data and which of its columns is drawn how. The page draws from the same table that it shows."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from markupsafe import Markup
 
 from vernier.report.page.html import tag
 
+PHASE_COLOURS = {"data": 4, "copy": 5, "forward": 0, "backward": 1, "optimizer": 2, "communication": 3, "idle": 7}
 Row = Sequence[str | int | float | bool | None]
 
 
@@ -28,16 +29,34 @@ class Figure:
         log = self.chart["type"] == "lines" and self.chart.get("log")
         tools = tag(
             "div",
-            tag("button", "log", type="button", data_do="log", data_figure=self.name, aria_pressed="false",
-                title="logarithmic axis") if log else None,
+            tag(
+                "button",
+                "log",
+                type="button",
+                data_do="log",
+                data_figure=self.name,
+                aria_pressed="false",
+                title="logarithmic axis",
+            )
+            if log
+            else None,
             tag("button", "SVG", type="button", data_do="svg", data_figure=self.name, title="save the picture"),
             tag("button", "CSV", type="button", data_do="csv", data_figure=self.name, title="save the data"),
             cls="figure-tools",
-        )  # fmt: skip
-        caption = tag("figcaption", tag("h3", self.title), tools, tag("p", self.caption, cls="caption") if self.caption else None)
-        data = tag("details", tag("summary", f"data, {len(self.rows):,} rows"), tag("div", cls="data-table"), cls="data",
-                   data_figure=self.name)  # fmt: skip
-        return tag("figure", caption, tag("div", cls="plot", data_figure=self.name), data, cls="wide" if self.wide else None)
+        )
+        caption = tag(
+            "figcaption", tag("h3", self.title), tools, tag("p", self.caption, cls="caption") if self.caption else None
+        )
+        data = tag(
+            "details",
+            tag("summary", f"data, {len(self.rows):,} rows"),
+            tag("div", cls="data-table"),
+            cls="data",
+            data_figure=self.name,
+        )
+        return tag(
+            "figure", caption, tag("div", cls="plot", data_figure=self.name), data, cls="wide" if self.wide else None
+        )
 
     def data(self) -> dict[str, Any]:
         """For the script: plain values, floats to seven digits."""
@@ -64,5 +83,12 @@ class Section:
 
 
 def grid(figures: Iterable[Figure]) -> Markup:
-    """Figures side by side where there is room."""
-    return tag("div", *(f.html() for f in figures), cls="grid")
+    """Figures two by two where there is room; one that would stand alone takes the whole width."""
+    placed: list[Figure] = []
+    alone = False
+    for figure in [*figures, None]:
+        if (figure is None or figure.wide) and alone and placed:
+            placed[-1] = replace(placed[-1], wide=True)
+        alone = figure is not None and not figure.wide and not alone
+        placed += [figure] if figure is not None else []
+    return tag("div", *(f.html() for f in placed), cls="grid")

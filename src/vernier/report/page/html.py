@@ -6,6 +6,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
+NONE = "\u2013"
 Cell = str | int | float | bool | None | Markup
 
 
@@ -29,7 +30,7 @@ def joined(children: Iterable[Any]) -> Markup:
 def number(value: Any, digits: int | None = None) -> str:
     """A number as people read it: thousands apart, four significant digits unless told; a dash where there is none."""
     if value is None or value == "":
-        return "–"
+        return NONE
     if isinstance(value, bool):
         return "yes" if value else "no"
     if not isinstance(value, int | float):
@@ -71,16 +72,20 @@ def table(name: str, columns: Sequence[Column | str], rows: Sequence[Sequence[Ce
     heads = [c if isinstance(c, Column) else Column(c) for c in columns]
     numeric = [bool(rows) and all(isinstance(r[i], int | float | None) for r in rows) for i in range(len(heads))]
     head = tag(
-        "tr", *(tag("th", tag("button", c.name, type="button"), scope="col", cls="number" if n else None, data_v=c.name)
-                for c, n in zip(heads, numeric, strict=True)),
-    )  # fmt: skip
-    body = [
-        tag("tr", *(_cell(v, c, n) for v, c, n in zip(row, heads, numeric, strict=True))) for row in rows
-    ]  # fmt: skip
+        "tr",
+        *(
+            tag("th", tag("button", c.name, type="button"), scope="col", cls="number" if n else None, data_v=c.name)
+            for c, n in zip(heads, numeric, strict=True)
+        ),
+    )
+    body = [tag("tr", *(_cell(v, c, n) for v, c, n in zip(row, heads, numeric, strict=True))) for row in rows]
+    count = tag("span", f" {len(rows):,} rows", cls="note") if len(rows) > 12 else None
     tools = tag(
-        "div", tag("h3", title), tag("button", "CSV", type="button", data_do="csv", data_table=name, title="download"),
+        "div",
+        tag("h3", title, count),
+        tag("button", "CSV", type="button", data_do="csv", data_table=name, title="download"),
         cls="table-tools",
-    )  # fmt: skip
+    )
     grid = tag("table", tag("thead", head), tag("tbody", *body), cls="sortable", id=name)
     return tag("div", tools, tag("div", grid, cls="scroll", tabindex="0", role="region", aria_label=title or name))
 
@@ -92,7 +97,9 @@ def _cell(value: Cell, column: Column, numeric: bool) -> Markup:
     text = Markup(escape(number(value, column.digits)))
     if column.meter and plain:
         assert isinstance(value, int | float)
-        bar = tag("span", tag("i", style=f"width:{100 * min(1.0, max(0.0, value)):.1f}%"), cls="meter", aria_hidden="true")
+        bar = tag(
+            "span", tag("i", style=f"width:{100 * min(1.0, max(0.0, value)):.1f}%"), cls="meter", aria_hidden="true"
+        )
         text = bar + escape(f"{100 * value:.1f} %")
     kind = "number" if numeric else "wrap" if column.wrap else None
     return tag("td", text, cls=kind, data_v=repr(value) if plain else None)
@@ -116,5 +123,11 @@ def tile(name: str, big: str, unit: str = "", sub: Any = "") -> Markup:
 
 def section(name: str, title: str, lead: Any, *children: Any) -> Markup:
     heading = tag("h2", title, id=f"{name}-title")
-    return tag("section", heading, tag("p", lead, cls="section-lead") if lead else None, *children, id=name,
-               aria_labelledby=f"{name}-title")  # fmt: skip
+    return tag(
+        "section",
+        heading,
+        tag("p", lead, cls="section-lead") if lead else None,
+        *children,
+        id=name,
+        aria_labelledby=f"{name}-title",
+    )

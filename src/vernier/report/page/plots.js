@@ -55,16 +55,17 @@ function drawScatter(holder, figure) {
   yAxis(root, box, y, chart.yTitle || chart.y);
   xAxis(root, box, x, chart.xTitle || chart.x);
   if (chart.line !== undefined) svg("line", { y1: y(chart.line), y2: y(chart.line), x1: box.left, x2: box.right, class: "reference" }, root);
-  const order = [...rows].sort((a, b) => Boolean(ff(a)) - Boolean(ff(b)));
-  let named = 0;
+  const order = [...rows].sort((a, b) => Boolean(ff(a)) - Boolean(ff(b)) || (ff(a) ? fx(a) - fx(b) : 0));
+  const placed = [];
   for (const row of order) {
     const flag = ff(row), [px, py] = [x(fx(row)), y(fy(row))];
-    if (typeof fl(row) === "number" && typeof fh(row) === "number") svg("path", { d: `M${px},${y(fl(row))}V${y(fh(row))}`, class: `whisker ${flag ? "ink" : "soft"}` }, root);
+    if (typeof fl(row) === "number" && typeof fh(row) === "number") svg("path", { d: `M${px},${y(fl(row))}V${y(fh(row))}`, class: `whisker ${rows.length > 100 ? "thin" : flag ? "ink" : "soft"}` }, root);
     const dot = svg("circle", { cx: px, cy: py, r: flag ? 4 : rows.length > 300 ? 2 : 3, class: flag ? `dot ${flagColour(flag)}` : "dot plain" }, root);
-    if (flag && fn(row) && named < 6) {
+    const free = placed.every(([a, b]) => Math.abs(a - px) > 150 || Math.abs(b - py) > 13);
+    if (flag && fn(row) && placed.length < 8 && free) {
       const right = px < (box.left + box.right) / 2;
+      placed.push([px, py]);
       svg("text", { x: px + (right ? 8 : -8), y: py + 3.5, "text-anchor": right ? "start" : "end", class: "named" }, root, clipped(fn(row), 26));
-      named++;
     }
     spots.push({ node: dot, x: px, y: py, row });
   }

@@ -80,8 +80,14 @@ class _Handler(BaseHTTPRequestHandler):
         packed = "gzip" in self.headers.get("Accept-Encoding", "") and len(body) > 1000
         body = gzip.compress(body, 5) if packed else body
         self.send_response(code)
-        fixed = {"Content-Type": kind, "Content-Length": str(len(body)), "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff",
-                 "Referrer-Policy": "no-referrer", "X-Frame-Options": "DENY"}  # fmt: skip
+        fixed = {
+            "Content-Type": kind,
+            "Content-Length": str(len(body)),
+            "Cache-Control": "no-store",
+            "X-Content-Type-Options": "nosniff",
+            "Referrer-Policy": "no-referrer",
+            "X-Frame-Options": "DENY",
+        }
         for name, value in {**fixed, **({"Content-Encoding": "gzip"} if packed else {}), **headers}.items():
             self.send_header(name, value)
         self.end_headers()
@@ -102,7 +108,9 @@ class Server(ThreadingHTTPServer):
             super().__init__((HOST, port), _Handler)
         except (OSError, OverflowError) as error:
             why = error.strerror if isinstance(error, OSError) else "0 to 65535"
-            raise ConfigError(f"Cannot listen on port {port}: {why}. Give another --port, or none for a free one.") from None
+            raise ConfigError(
+                f"Cannot listen on port {port}: {why}. Give another --port, or none for a free one."
+            ) from None
         self.hosts = {f"{name}:{self.server_port}" for name in (HOST, "localhost")}
 
     @property

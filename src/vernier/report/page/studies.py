@@ -42,12 +42,16 @@ def _runs(table: Table, places: dict[str, tuple[str, str]]) -> list[dict[str, An
     middle = float(np.median([float(np.median(v)) for v in table.by_device().values()]))
     return [
         {
-            "device": r.device, "repeat": r.repeat, "value": r.value, "normalised": r.value / middle,
-            "cabinet": places.get(r.device, ("", ""))[0], "node": places.get(r.device, ("", ""))[1],
+            "device": r.device,
+            "repeat": r.repeat,
+            "value": r.value,
+            "normalised": r.value / middle,
+            "cabinet": places.get(r.device, ("", ""))[0],
+            "node": places.get(r.device, ("", ""))[1],
             **{s: r.sensors.get(s) for s in SENSORS},
         }
         for r in table.rows
-    ]  # fmt: skip
+    ]
 
 
 def _places(path: Path) -> dict[str, tuple[str, str]]:

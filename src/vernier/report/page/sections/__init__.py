@@ -14,5 +14,12 @@ from vernier.report.page.sections.profile import profile
 from vernier.report.page.sections.training import training
 
 SECTIONS: tuple[Callable[[list[Subject]], Section | None], ...] = (
-    glance, training, classification, detection, benchmarks, profile, devices, environment,
-)  # fmt: skip
+    glance,
+    training,
+    classification,
+    detection,
+    benchmarks,
+    profile,
+    devices,
+    environment,
+)

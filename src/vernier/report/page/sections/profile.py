@@ -6,7 +6,7 @@ from typing import Any
 from markupsafe import Markup
 
 from vernier.report.page.collect import Profile, Subject
-from vernier.report.page.figures import Figure, Section, grid
+from vernier.report.page.figures import PHASE_COLOURS, Figure, Section, grid
 from vernier.report.page.html import Cell, Column, joined, section, table, tag
 
 TOP = 25
@@ -36,7 +36,18 @@ def profile(subjects: list[Subject]) -> Section | None:
         figures += made
         title = f"{s.name}, process {p.summary.get('rank', 0)}" if len(found) > 1 else ""
         head = tag("h3", title, style="margin-bottom:10px") if title else None
-        parts.append(tag("div", head, tag("p", _words(p), cls="note"), grid(made), _kernels(p, number), _trace(p), cls="stack", style="margin-bottom:26px"))
+        parts.append(
+            tag(
+                "div",
+                head,
+                tag("p", _words(p), cls="note"),
+                grid(made),
+                _kernels(p, number),
+                _trace(p),
+                cls="stack",
+                style="margin-bottom:26px",
+            )
+        )
     html = section("profile", "Profile", "Durations with the profiler on, which makes steps longer.", joined(parts))
     return Section(name="profile", title="Profile", html=html, figures=figures)
 
@@ -44,17 +55,38 @@ def profile(subjects: list[Subject]) -> Section | None:
 def _words(p: Profile) -> str:
     first, last = p.summary["steps"]
     cost = p.summary.get("overhead")
-    slower = f"; a profiled step took {cost['ratio']:.2f} times as long as the {cost['n_others']} steady ones around" if cost else ""
+    slower = (
+        f"; a profiled step took {cost['ratio']:.2f} times as long as the {cost['n_others']} steady ones around"
+        if cost
+        else ""
+    )
     return f"Steps {first} to {last}{slower}."
 
 
 def _phases(p: Profile, number: int) -> Figure | None:
     split = (p.summary.get("where_the_time_goes") or {}).get("seconds") or {}
-    rows = [["a step" if p.summary["steps"][0] == p.summary["steps"][1] else "the profiled steps", name, 1000 * s] for name, s in split.items()]
+    rows = [
+        ["a step" if p.summary["steps"][0] == p.summary["steps"][1] else "the profiled steps", name, 1000 * s]
+        for name, s in split.items()
+    ]
     if not rows:
         return None
-    chart = {"type": "stack", "category": "what", "part": "phase", "value": "ms", "unit": "ms"}
-    return Figure(name=f"where-{number}", title="Where the time goes", chart=chart, columns=["what", "phase", "ms"], rows=rows, wide=True)
+    chart = {
+        "type": "stack",
+        "category": "what",
+        "part": "phase",
+        "value": "ms",
+        "unit": "ms",
+        "partColours": PHASE_COLOURS,
+    }
+    return Figure(
+        name=f"where-{number}",
+        title="Where the time goes",
+        chart=chart,
+        columns=["what", "phase", "ms"],
+        rows=rows,
+        wide=True,
+    )
 
 
 def kind_of(name: str) -> str:
@@ -70,28 +102,76 @@ def _kinds(p: Profile, number: int) -> Figure | None:
     if not totals:
         return None
     whole = {d: sum(v for (device, _), v in totals.items() if device == d) for d, _ in totals}
-    rows = [[kind, device, 100 * ms / whole[device], ms] for (device, kind), ms in sorted(totals.items(), key=lambda e: -e[1]) if ms]
-    chart: dict[str, Any] = {"type": "bars", "category": "kind", "value": "share %", "unit": " %", "xTitle": "% of the device's time"}
+    rows: list[list[Any]] = [
+        [kind, device, 100 * ms / whole[device], ms]
+        for (device, kind), ms in sorted(totals.items(), key=lambda e: -e[1])
+        if ms
+    ]
+    chart: dict[str, Any] = {
+        "type": "bars",
+        "category": "kind",
+        "value": "share %",
+        "unit": " %",
+        "xTitle": "% of the device's time",
+    }
     if len(whole) > 1:
         chart["by"] = "device"
-    return Figure(name=f"kinds-{number}", title="Share by kind", chart=chart, columns=["kind", "device", "share %", "ms"], rows=rows,
-                  caption="kinds are told by the names of operations")  # fmt: skip
+    return Figure(
+        name=f"kinds-{number}",
+        title="Share by kind",
+        chart=chart,
+        columns=["kind", "device", "share %", "ms"],
+        rows=rows,
+        caption="kinds are told by the names of operations",
+    )
 
 
 def _memory(p: Profile, number: int) -> Figure | None:
-    rows = [[m["t_ms"], m["device"], m["allocated_bytes"] / 2**20] for m in p.memory if isinstance(m.get("allocated_bytes"), int | float)]
+    rows = [
+        [m["t_ms"], m["device"], m["allocated_bytes"] / 2**20]
+        for m in p.memory
+        if isinstance(m.get("allocated_bytes"), int | float)
+    ]
     chart = {"type": "lines", "x": "ms", "y": "MiB", "by": "device", "zero": True, "unit": " MiB"}
-    return Figure(name=f"memory-{number}", title="Memory held by PyTorch's allocators", chart=chart, columns=["ms", "device", "MiB"], rows=rows) if rows else None
+    return (
+        Figure(
+            name=f"memory-{number}",
+            title="Memory held by PyTorch's allocators",
+            chart=chart,
+            columns=["ms", "device", "MiB"],
+            rows=rows,
+        )
+        if rows
+        else None
+    )
 
 
 def _kernels(p: Profile, number: int) -> Markup | None:
     rows: list[list[Cell]] = [
-        [str(k["name"]), str(k["device"]), kind_of(str(k["name"])), k["calls"], k["total_ms"], k["mean_ms"], k["max_ms"], k["share"]]
+        [
+            str(k["name"]),
+            str(k["device"]),
+            kind_of(str(k["name"])),
+            k["calls"],
+            k["total_ms"],
+            k["mean_ms"],
+            k["max_ms"],
+            k["share"],
+        ]
         for k in p.kernels[:TOP]
-    ]  # fmt: skip
+    ]
     if not rows:
         return None
-    columns = [Column("name", wrap=True), "device", "kind", Column("calls"), Column("total ms", 2), Column("mean ms", 3), Column("longest ms", 3), Column("share", meter=True)]
+    columns: list[Column | str] = [
+        Column("name", wrap=True),
+        "device",
+        "kind",
+        Column("calls"),
+        Column("total ms", 2),
+        Column("mean ms", 3),
+        Column("longest ms", 3),
+        Column("share", meter=True),
+    ]
     title = f"The {len(rows)} dearest of {len(p.kernels)} kernels and operations"
     return tag("div", table(f"kernels-{number}", columns, rows, title), cls="card")
 
