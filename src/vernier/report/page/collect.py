@@ -15,6 +15,7 @@ from urllib.parse import quote
 from vernier.errors import ConfigError
 from vernier.measure.study import METHOD as STUDY_METHOD
 from vernier.measure.study_files import StudyDir, read_csv
+from vernier.measure.telemetry import noise, noise_words, worst
 from vernier.report.page.studies import Study, open_study, open_study_result
 from vernier.report.recorded import Recorded
 from vernier.report.records import open_records
@@ -61,6 +62,8 @@ class Subject:
     bench: dict[str, Any] | None = None
     profiles: tuple[Profile, ...] = ()
     telemetry: tuple[dict[str, Any], ...] = ()
+    disturbed: tuple[str, ...] = ()
+    """What, as far as the sensors tell, disturbed the steps."""
     study: Study | None = None
     mistakes: dict[str, Any] | None = None
     examples: tuple[dict[str, Any], ...] = ()
@@ -164,9 +167,24 @@ def _of_run(run: RunDir) -> Subject:
         bench=bench,
         profiles=profiles,
         telemetry=tuple(telemetry),
+        disturbed=tuple(_disturbed(events, telemetry, run.read_environment())),
         mistakes=run.read_prediction("mistakes"),
         examples=tuple(run.read_prediction("examples") or ()),
     )
+
+
+def _disturbed(events: list[dict[str, Any]], telemetry: list[dict[str, Any]], environment: dict[str, Any]) -> list[str]:
+    """In words, the worst of all sessions, each from its first step to its last."""
+    spans: dict[int, list[float]] = {}
+    session = -1
+    for event in events:
+        session += event["kind"] == "start"
+        if event["kind"] == "step" and "t_s" in event:
+            spans.setdefault(session, []).append(event["t_s"])
+    cores = (environment.get("cpu") or {}).get("cores_logical")
+    mine = {n: [r for r in telemetry if r.get("session") == n] for n in spans}
+    found = worst([noise(mine[n], (min(t), max(t)), cores) for n, t in spans.items() if mine[n]])
+    return noise_words(found) if found else []
 
 
 def _config(run: RunDir) -> dict[str, Any]:

@@ -5,13 +5,13 @@ from typing import Any
 from markupsafe import Markup
 
 from vernier.measure.agreement import agreement_lines
+from vernier.measure.bench import LOADER_BOUND_SHARE
 from vernier.measure.statistics import share_interval
 from vernier.report.console import plural
 from vernier.report.page.collect import FOREIGN, Subject
 from vernier.report.page.figures import Section
 from vernier.report.page.html import Column, chip, facts, joined, number, seconds, section, table, tag, tile
 
-LOADER_BOUND_SHARE = 0.1
 SHOWN_WARNINGS = 8
 WHAT = {"training": "training", "bench": "benchmark", "profile": "profile", "study": "device study"}
 
@@ -145,7 +145,7 @@ def _result_tiles(s: Subject) -> list[Markup]:
 def _share_tile(name: str, result: dict[str, Any], key: str, part: str) -> Markup:
     """What another draw of as many images would give is in the interval; what another training would give is not."""
     value, n = result[key], result.get("samples")
-    if not n:
+    if not n or not 0 <= value <= 100:
         return tile(name, f"{value:.2f}", "%")
     low, high = share_interval(round(value * n / 100), n)
     return tile(name, f"{value:.2f}", "%", f"95 %: {100 * low:.1f} to {100 * high:.1f}, {n:,} images{part}")
@@ -275,6 +275,8 @@ def messages(s: Subject) -> list[str]:
     share = training.get("data_wait_share", 0.0)
     if share > LOADER_BOUND_SHARE:
         found.append(f"loader-bound: {100 * share:.0f} % of the steps' time was spent waiting for data")
+    if s.disturbed:
+        found.append(f"noisy: {'; '.join(s.disturbed)}")
     if s.simulated:
         found.append(
             "the devices of this study are simulated: they were slowed on purpose, and say nothing about hardware"
