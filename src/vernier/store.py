@@ -228,6 +228,17 @@ class RunDir:
         write_atomically(folder / f"{name}.json", json.dumps(document, allow_nan=False) + "\n")
         return folder / f"{name}.json"
 
+    def read_prediction(self, name: str) -> Any:
+        """predictions/NAME.json; None where there is none that can be read."""
+        try:
+            return read_json(self.path / "predictions" / f"{name}.json")
+        except (OSError, ValueError):
+            return None
+
+    def profiles(self) -> list[Path]:
+        """The summaries of profiled steps, one a process that was profiled."""
+        return sorted((self.path / "traces").glob("profile.rank*.json"))
+
     def tensorboard(self) -> Path:
         """The folder of TensorBoard's event files."""
         return self.path / "tensorboard"

@@ -20,6 +20,7 @@ from vernier.cli.convert import convert
 from vernier.cli.doctor import doctor
 from vernier.cli.plan import plan
 from vernier.cli.profile import profile
+from vernier.cli.report import report
 from vernier.cli.train import train
 from vernier.cli.use import evaluate, export, predict
 from vernier.engine.launch import record_failure
@@ -44,6 +45,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "models": models,
     "profile": profile,
     "compare": compare,
+    "report": report,
     "convert": convert,
     "plan": plan,
     "doctor": doctor,

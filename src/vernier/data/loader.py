@@ -21,6 +21,7 @@ from vernier.data.bad import BadImages, parse_limit, substitutes
 from vernier.data.chance import key, uniform
 from vernier.data.decode import BadImage
 from vernier.data.sources import ArraySource, Source, SyntheticSource
+from vernier.data.targets import ClassTargets
 from vernier.data.transforms import EvalTransform, TrainTransform, augment_rows, pad_crop_flip_many
 from vernier.errors import ConfigError, RunFailed
 from vernier.measure.clock import now_s
@@ -167,8 +168,8 @@ class EvalReader:
                 self.bad.report(index, self._source.describe(index), str(error))
                 out[place] = 0
 
-    def targets(self, indices: Indices, filled: list[Any]) -> torch.Tensor:
-        return class_numbers(self._source, indices)
+    def targets(self, indices: Indices, filled: list[Any]) -> ClassTargets:
+        return ClassTargets(class_numbers(self._source, indices), torch.from_numpy(indices))
 
 
 class Loader:

@@ -1,4 +1,5 @@
-"""What a detector is asked for: a batch's objects, padded so that one tensor holds them all, and a whole set's in COCO's form."""
+"""What a network is asked for: classes; or a batch's objects, padded so that one tensor holds them all, and a whole set's in
+COCO's form."""
 
 from __future__ import annotations
 
@@ -13,6 +14,21 @@ from vernier.data.sources.base import BoxSource
 
 PAD_MULTIPLE = 8
 """The padded length is a multiple of this, so that a device sees few different shapes."""
+
+
+@dataclass(frozen=True)
+class ClassTargets:
+    """A batch's classes, and which samples they are of: [N] int64 each."""
+
+    labels: Tensor
+    samples: Tensor
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> ClassTargets:
+        """The same on `device`; what only names a sample stays where it is."""
+        return ClassTargets(self.labels.to(device, non_blocking=non_blocking), self.samples)
+
+    def __len__(self) -> int:
+        return len(self.labels)
 
 
 @dataclass(frozen=True)

@@ -183,6 +183,7 @@ def evaluate_trained(
 
 def _write_documents(score: Score, out: Path) -> list[str]:
     out.mkdir(parents=True, exist_ok=True)
-    for name, document in score.documents().items():
+    documents = score.documents()
+    for name, document in documents.items():
         write_json(out / f"{name}.json", document)
-    return [str(out / f"{name}.json") for name in score.documents()]
+    return [str(out / f"{name}.json") for name in documents]

@@ -13,6 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -262,3 +263,10 @@ def drift_share(samples: Sequence[float] | Floats) -> tuple[float, bool]:
     error = float(mean_intervals(row[None]).error[0]) * math.sqrt(n / float(where @ where))
     rise = slope * (n - 1) / n
     return rise / float(row.mean()), abs(rise) > float(t_quantiles(LEVEL, _series_length(n))) * error
+
+
+def share_interval(hits: int, n: int) -> tuple[float, float]:
+    """Where a share lies, from `hits` of `n` independent trials: Wilson's interval."""
+    z, share = NormalDist().inv_cdf((1 + LEVEL) / 2), hits / n
+    centre, room = share + z * z / (2 * n), z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    return max(0.0, (centre - room) / (1 + z * z / n)), min(1.0, (centre + room) / (1 + z * z / n))

@@ -1,8 +1,7 @@
 """Image classification: smoothed, possibly mixed targets in training; exact top-1, top-5 and loss in evaluation."""
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -15,6 +14,7 @@ from vernier.data.chance import key
 from vernier.data.loader import EvalReader
 from vernier.data.sources import Source, open_split
 from vernier.tasks.base import CountingReader, Forward, Moment
+from vernier.tasks.class_score import ClassScore
 
 _STREAM_MIX = 4
 
@@ -65,8 +65,8 @@ class Classify:
             for scores, kinds in zip(best.values.tolist(), best.indices.tolist(), strict=True)
         ]
 
-    def score(self, source: Source) -> "Score":
-        return Score()
+    def score(self, source: Source) -> ClassScore:
+        return ClassScore(source)
 
     def target(self) -> float | None:
         return self._recipe.eval.target_top1
@@ -165,42 +165,3 @@ def _binary_targets(logits: torch.Tensor, labels: torch.Tensor, loss: Loss, mixe
     if mixed is not None:
         wanted = torch.lerp(targets(mixed.labels), wanted, mixed.weight)
     return wanted if loss.bce_threshold is None else (wanted > loss.bce_threshold).to(logits.dtype)
-
-
-@dataclass
-class Score:
-    """Counts over evaluated samples. Batches are kept apart and summed exactly, so the order they come in cannot matter."""
-
-    samples: int = 0
-    correct1: int = 0
-    correct5: int = 0
-    batch_losses: list[float] = field(default_factory=list)
-
-    def add(self, logits: torch.Tensor, labels: torch.Tensor) -> None:
-        logits = logits.float()
-        top = logits.topk(min(5, logits.shape[1]), dim=1).indices
-        hits = top == labels[:, None]
-        self.samples += len(labels)
-        self.correct1 += int(hits[:, 0].sum())
-        self.correct5 += int(hits.sum())
-        self.batch_losses.append(float(F.cross_entropy(logits, labels, reduction="none").double().sum()))
-
-    def merge(self, others: Iterable["Score"]) -> None:
-        for other in others:
-            self.samples += other.samples
-            self.correct1 += other.correct1
-            self.correct5 += other.correct5
-            self.batch_losses += other.batch_losses
-
-    def result(self) -> dict[str, Any]:
-        """top1 and top5 in percent, mean loss, and over how many samples."""
-        n = max(self.samples, 1)
-        return {
-            "top1": 100 * self.correct1 / n,
-            "top5": 100 * self.correct5 / n,
-            "loss": math.fsum(self.batch_losses) / n,
-            "samples": self.samples,
-        }
-
-    def documents(self) -> dict[str, Any]:
-        return {}

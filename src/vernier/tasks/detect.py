@@ -1,5 +1,6 @@
 """Object detection with default boxes: SSD's loss in training, COCO's figures in evaluation."""
 
+import contextlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -8,10 +9,12 @@ import numpy.typing as npt
 import torch
 
 from vernier.config import Machine, Recipe
+from vernier.data.decode import BadImage, Image
 from vernier.data.detect_read import BoxEvalReader, BoxTrainReader
 from vernier.data.sources import Source, open_boxes
 from vernier.data.sources.base import BoxSource
 from vernier.data.targets import BoxTargets, ground_truth
+from vernier.data.thumbnails import thumbnail
 from vernier.errors import ConfigError
 from vernier.models import info
 from vernier.models.ssd import levels, make_anchors
@@ -19,6 +22,8 @@ from vernier.tasks.base import CountingReader, Forward, Moment
 from vernier.tasks.boxes import Detections, detect
 from vernier.tasks.coco import Rows, coco_figures
 from vernier.tasks.detect_loss import detection_loss
+
+EXAMPLES, EXAMPLE_BOXES, EXAMPLE_PX = 12, 40, 400
 
 
 class Detect:
@@ -133,8 +138,9 @@ class DetectionScore:
         return {**figures, "samples": self.samples, "detections": len(rows), "classes": classes}
 
     def documents(self) -> dict[str, Any]:
-        """`detections`, in the form of COCO's results files."""
+        """`detections`, in the form of COCO's results files; `examples`: some images with what is and what was found there."""
         return {
+            "examples": self._examples(),
             "detections": [
                 {
                     "image_id": int(r[0]),
@@ -143,8 +149,35 @@ class DetectionScore:
                     "score": r[5],
                 }
                 for r in self.rows().tolist()
-            ]
+            ],
         }
+
+    def _examples(self) -> list[dict[str, Any]]:
+        """Evenly spaced over the evaluated images: always the same ones. Boxes are left, top, right, bottom, in shares."""
+        every = sorted(self._found)
+        chosen = [every[i * len(every) // EXAMPLES] for i in range(EXAMPLES)] if len(every) > EXAMPLES else every
+        found = []
+        for sample in chosen:
+            with contextlib.suppress(BadImage, OSError):
+                found.append(self._example(sample, self._source.image(sample)))
+        return found
+
+    def _example(self, sample: int, image: Image) -> dict[str, Any]:
+        scale = np.array([image.shape[1], image.shape[0]] * 2, np.float64)
+        truth, mine = self._source.boxes(sample), self._found[sample]
+        best = mine[np.argsort(-mine[:, 4], kind="stable")][:EXAMPLE_BOXES]
+        return {
+            "image": self._source.describe(sample), "width": image.shape[1], "height": image.shape[0],
+            "jpeg": thumbnail(image, EXAMPLE_PX),
+            "truth": [
+                {"box": (box / scale).tolist(), "class": self._source.classes[kind]}
+                for box, kind in zip(truth.ltrb, truth.classes.tolist(), strict=True)
+            ],
+            "found": [
+                {"box": (row[:4] / scale).tolist(), "score": float(row[4]), "class": self._source.classes[int(row[5])]}
+                for row in best
+            ],
+        }  # fmt: skip
 
 
 def in_pixels(predicted: Detections, sizes: torch.Tensor) -> list[npt.NDArray[np.float64]]:

@@ -1,0 +1,109 @@
+"""The page put together: sections, their figures as data, style and script in one file that asks for nothing else."""
+
+import base64
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from markupsafe import Markup
+
+import vernier
+from vernier.measure.clock import utc_stamp
+from vernier.report.page.collect import Subject
+from vernier.report.page.figures import Figure, Section
+from vernier.report.page.html import joined, tag
+from vernier.report.page.sections import SECTIONS
+
+SCRIPTS = ("draw.js", "charts.js", "plots.js", "page.js")
+BRAND = Markup(
+    '<svg viewBox="0 0 46 14" aria-hidden="true"><path d="M1 13V1M6 13V7M11 13V7M16 13V1M21 13V7M26 13V7M31 13V1M36 13V7M41 13V7M45 13V1" '
+    'stroke="currentColor" stroke-width="1.6" fill="none"/></svg>'
+)
+
+
+@dataclass(frozen=True)
+class Page:
+    """What is shown of some subjects."""
+
+    title: str
+    top: Markup
+    sections: tuple[Section, ...]
+
+    @property
+    def figures(self) -> dict[str, Figure]:
+        return {f.name: f for s in self.sections for f in s.figures}
+
+    def html(self, *, live: bool = False) -> str:
+        """The whole file."""
+        script = _script()
+        contents = self.contents()
+        text = Markup(_resource("template.html")).format(
+            live=Markup(' data-live="yes"') if live else "",
+            policy=_policy(script, live=live),
+            title=f"{self.title} · Vernier",
+            style=Markup(_resource("style.css")),
+            top=self.top,
+            contents=contents,
+            sections=joined(s.html for s in self.sections),
+            light=tag("span", "live", id="live", cls="live", role="status") if live else Markup(""),
+            footer=f"Made by Vernier {vernier.__version__} from run directories alone; it needs no network.",
+            figures=Markup(self.figures_json()),
+            script=Markup(script),
+        )
+        return str(text)
+
+    def contents(self) -> Markup:
+        return joined(Markup('<a href="#{}">{}</a>').format(s.name, s.title) for s in self.sections)
+
+    def figures_json(self) -> str:
+        """For a script element: nothing in it can end the element."""
+        text = json.dumps({name: f.data() for name, f in self.figures.items()}, allow_nan=False, separators=(",", ":"))
+        return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+    def news(self) -> dict[str, Any]:
+        """What the live view replaces."""
+        parts = [{"id": s.name, "html": str(s.html), "digest": _digest(s)} for s in self.sections]
+        return {
+            "top": str(self.top),
+            "contents": str(self.contents()),
+            "sections": parts,
+            "figures": self.figures_json(),
+        }
+
+
+def build(subjects: list[Subject]) -> Page:
+    """The page about some subjects: the sections they have something for."""
+    sections = tuple(made for make in SECTIONS if (made := make(subjects)) is not None)
+    title = subjects[0].name if len(subjects) == 1 else f"{len(subjects)} runs"
+    kinds = ", ".join(dict.fromkeys(s.status if s.status != "foreign" else "another system's log" for s in subjects))
+    lead = f"{kinds} · made {utc_stamp()[:16].replace('T', ' ')} UTC"
+    top = joined([tag("div", BRAND, "Vernier report", cls="brand"), tag("h1", title), tag("p", lead, cls="lead")])
+    return Page(title, top, sections)
+
+
+def _digest(section: Section) -> str:
+    text = json.dumps([str(section.html), [f.data() for f in section.figures]])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@cache
+def _resource(name: str) -> str:
+    return files("vernier.report.page").joinpath(name).read_text(encoding="utf-8")
+
+
+@cache
+def _script() -> str:
+    return "\n".join(_resource(name) for name in SCRIPTS)
+
+
+def _policy(script: str, *, live: bool) -> str:
+    """Only this very script runs, and nothing is fetched: whatever text a run holds."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    connect = "'self'" if live else "'none'"
+    return (
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; connect-src {connect}; "
+        "base-uri 'none'; form-action 'none'"
+    )

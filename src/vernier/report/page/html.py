@@ -1,0 +1,133 @@
+"""Pieces of HTML. Text is escaped unless it is `Markup` already, so what comes from file and class names stays text."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup, escape
+
+NONE = "\u2013"
+Cell = str | int | float | bool | None | Markup
+
+
+def tag(name: str, *children: Any, **attributes: Any) -> Markup:
+    """An element. `cls` is its class, `data_x` the attribute data-x; None and False leave an attribute out."""
+    given = ((k.removesuffix("_").replace("cls", "class").replace("_", "-"), v) for k, v in attributes.items())
+    parts = [Markup(" {}").format(k) if v is True else Markup(' {}="{}"').format(k, v) for k, v in given if _given(v)]
+    opening = Markup("<{}{}>").format(name, Markup("").join(parts))
+    return opening + joined(children) + Markup("</{}>").format(name)
+
+
+def _given(value: Any) -> bool:
+    return value is not None and value is not False
+
+
+def joined(children: Iterable[Any]) -> Markup:
+    """One after the other; None is nothing."""
+    return Markup("").join(escape(c) for c in children if c is not None)
+
+
+def number(value: Any, digits: int | None = None) -> str:
+    """A number as people read it: thousands apart, four significant digits unless told; a dash where there is none."""
+    if value is None or value == "":
+        return NONE
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if not isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    if digits is not None:
+        return f"{value:,.{digits}f}"
+    if value != value or value in (float("inf"), float("-inf")):
+        return str(value)
+    size = abs(value)
+    return f"{value:,.0f}" if size >= 10_000 else f"{value:,.1f}" if size >= 1000 else f"{value:.4g}"
+
+
+def seconds(value: float) -> str:
+    """0.42 s, 38 s, 12 min 5 s, 3 h 20 min."""
+    if value < 10:
+        return f"{value:.2g} s"
+    if value < 120:
+        return f"{value:.0f} s"
+    minutes, rest = divmod(round(value), 60)
+    if minutes < 120:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A table's column: `digits` after the point for its numbers; `meter` draws shares (0 to 1) as bars."""
+
+    name: str
+    digits: int | None = None
+    meter: bool = False
+    wrap: bool = False
+
+
+def table(name: str, columns: Sequence[Column | str], rows: Sequence[Sequence[Cell]], title: str = "") -> Markup:
+    """A table that can be sorted and saved as CSV. `name` must be its own on the page."""
+    heads = [c if isinstance(c, Column) else Column(c) for c in columns]
+    numeric = [bool(rows) and all(isinstance(r[i], int | float | None) for r in rows) for i in range(len(heads))]
+    head = tag(
+        "tr",
+        *(
+            tag("th", tag("button", c.name, type="button"), scope="col", cls="number" if n else None, data_v=c.name)
+            for c, n in zip(heads, numeric, strict=True)
+        ),
+    )
+    body = [tag("tr", *(_cell(v, c, n) for v, c, n in zip(row, heads, numeric, strict=True))) for row in rows]
+    count = tag("span", f" {len(rows):,} rows", cls="note") if len(rows) > 12 else None
+    tools = tag(
+        "div",
+        tag("h3", title, count),
+        tag("button", "CSV", type="button", data_do="csv", data_table=name, title="download"),
+        cls="table-tools",
+    )
+    grid = tag("table", tag("thead", head), tag("tbody", *body), cls="sortable", id=name)
+    return tag("div", tools, tag("div", grid, cls="scroll", tabindex="0", role="region", aria_label=title or name))
+
+
+def _cell(value: Cell, column: Column, numeric: bool) -> Markup:
+    if isinstance(value, Markup):
+        return tag("td", value)
+    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    text = Markup(escape(number(value, column.digits)))
+    if column.meter and plain:
+        assert isinstance(value, int | float)
+        bar = tag(
+            "span", tag("i", style=f"width:{100 * min(1.0, max(0.0, value)):.1f}%"), cls="meter", aria_hidden="true"
+        )
+        text = bar + escape(f"{100 * value:.1f} %")
+    kind = "number" if numeric else "wrap" if column.wrap else None
+    return tag("td", text, cls=kind, data_v=repr(value) if plain else None)
+
+
+def chip(text: str, kind: str = "") -> Markup:
+    return tag("span", text, cls=f"chip {kind}".strip())
+
+
+def facts(pairs: Iterable[tuple[str, Any]]) -> Markup:
+    """Names and what they are; those that are nothing are left out."""
+    shown = [(k, v) for k, v in pairs if v not in (None, "")]
+    return tag("dl", *(tag("dt", k) + tag("dd", v) for k, v in shown), cls="facts") if shown else Markup("")
+
+
+def tile(name: str, big: str, unit: str = "", sub: Any = "") -> Markup:
+    """One figure, large, with what must stand beside it."""
+    value = tag("div", big, tag("span", f" {unit}", cls="unit") if unit else None, cls="big")
+    return tag("div", tag("dt", name), tag("dd", value, tag("div", sub, cls="sub") if sub else None), cls="tile")
+
+
+def section(name: str, title: str, lead: Any, *children: Any) -> Markup:
+    heading = tag("h2", title, id=f"{name}-title")
+    return tag(
+        "section",
+        heading,
+        tag("p", lead, cls="section-lead") if lead else None,
+        *children,
+        id=name,
+        aria_labelledby=f"{name}-title",
+    )

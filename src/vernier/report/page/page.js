@@ -1,0 +1,206 @@
+// The page: draws its figures, sorts tables, gives CSV, remembers the reader's choices, and asks for news when it is served live.
+"use strict";
+
+let figures = {};
+
+function readFigures(text) {
+  figures = JSON.parse(text);
+  for (const id in figures) figures[id].id = id;
+}
+
+function drawAll(root) {
+  for (const holder of root.querySelectorAll(".plot[data-figure]")) if (figures[holder.dataset.figure]) drawFigure(holder, figures[holder.dataset.figure]);
+}
+
+// --------------------------------------------------------------------------------------------------------------- CSV
+
+function csvCell(value) {
+  if (value === null || value === undefined) return "";
+  let text = String(value);
+  if (typeof value === "string" && /^[=+\-@\t]/.test(text) && !Number.isFinite(Number(text))) text = "'" + text; // spreadsheets take it for a formula
+  return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
+function csvOf(columns, rows) { return [columns, ...rows].map((row) => row.map(csvCell).join(",")).join("\n") + "\n"; }
+
+function download(name, text, type) {
+  const link = element("a", { download: name, href: URL.createObjectURL(new Blob([text], { type })) }, document.body);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}
+
+function tableContent(table) {
+  const text = (cell) => cell.dataset.v ?? cell.textContent.trim();
+  const columns = [...table.tHead.rows[0].cells].map((c) => c.dataset.v ?? c.textContent.trim());
+  const body = [...table.tBodies].flatMap((b) => [...b.rows]);
+  return { columns, rows: body.map((row) => [...row.cells].map((c) => (c.dataset.v !== undefined && c.dataset.v !== "" && Number.isFinite(Number(c.dataset.v)) ? Number(c.dataset.v) : text(c)))) };
+}
+
+// ------------------------------------------------------------------------------------------------------------- tables
+
+const collate = new Intl.Collator("en", { numeric: true });
+
+function sortTable(header) {
+  const table = header.closest("table"), index = header.cellIndex;
+  const up = header.getAttribute("aria-sort") !== "ascending";
+  for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+  header.setAttribute("aria-sort", up ? "ascending" : "descending");
+  const value = (row) => row.cells[index].dataset.v ?? row.cells[index].textContent.trim();
+  const number = (text) => (text === "" || text === "–" ? NaN : Number(text));
+  for (const body of table.tBodies) {
+    const rows = [...body.rows].sort((a, b) => {
+      const [x, y] = [value(a), value(b)], [m, n] = [number(x), number(y)];
+      const numbers = Number.isFinite(m) && Number.isFinite(n);
+      if (!numbers && Number.isFinite(m) !== Number.isFinite(n)) return Number.isFinite(m) ? -1 : 1; // what is not a number comes last
+      return (numbers ? m - n : collate.compare(x, y)) * (up ? 1 : -1);
+    });
+    body.append(...rows);
+  }
+}
+
+// The data of a figure as a table, made when somebody opens it.
+function fillData(details) {
+  const place = details.querySelector(".data-table"), figure = figures[details.dataset.figure];
+  if (!figure || place.dataset.done === String(figure.rows.length)) return;
+  place.textContent = "";
+  place.dataset.done = figure.rows.length;
+  const table = element("table", { class: "sortable" }, place), head = element("tr", {}, element("thead", {}, table));
+  for (const name of figure.columns) element("button", { type: "button" }, element("th", { scope: "col" }, head), name);
+  const body = element("tbody", {}, table);
+  for (const row of figure.rows.slice(0, 3000)) {
+    const line = element("tr", {}, body);
+    for (const value of row) element("td", typeof value === "number" ? { "data-v": value, class: "number" } : {}, line, shown(value));
+  }
+  if (figure.rows.length > 3000) element("p", { class: "note" }, place, `the first 3,000 of ${figure.rows.length.toLocaleString("en-GB")} rows; the CSV has all`);
+}
+
+// ------------------------------------------------------------------------------------------------------------ choices
+
+function kept(name, value) {
+  try {
+    if (value === undefined) return localStorage.getItem(`vernier-${name}`);
+    localStorage.setItem(`vernier-${name}`, value);
+  } catch { /* a page from a file may not be allowed to remember */ }
+  return null;
+}
+
+function setTheme(name) {
+  if (name === "auto") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = name;
+  const button = document.getElementById("theme");
+  button.textContent = { auto: "◐ auto", light: "☀ light", dark: "☾ dark" }[name];
+  button.dataset.now = name;
+}
+
+function showExamples(least) {
+  for (const box of document.querySelectorAll(".example [data-score]")) box.toggleAttribute("hidden", Number(box.dataset.score) < least);
+  for (const out of document.querySelectorAll(".least-score")) out.textContent = least.toFixed(2);
+}
+
+const actions = {
+  csv(button) {
+    const figure = figures[button.dataset.figure];
+    const found = figure || tableContent(document.getElementById(button.dataset.table));
+    download(`${button.dataset.figure || button.dataset.table}.csv`, csvOf(found.columns, found.rows), "text/csv");
+  },
+  log(button) {
+    const state = remembered(button.dataset.figure);
+    state.log = !state.log;
+    button.setAttribute("aria-pressed", String(state.log));
+    drawFigure(document.querySelector(`.plot[data-figure="${button.dataset.figure}"]`), figures[button.dataset.figure]);
+  },
+  svg(button) { download(`${button.dataset.figure}.svg`, standalone(document.querySelector(`.plot[data-figure="${button.dataset.figure}"] svg.drawn`)), "image/svg+xml"); },
+  theme(button) {
+    const next = { auto: "light", light: "dark", dark: "auto" }[button.dataset.now || "auto"];
+    kept("theme", next);
+    setTheme(next);
+  },
+};
+
+// A chart as a picture of its own, for slides: with the styles that the page gives it.
+function standalone(node) {
+  const copy = node.cloneNode(true), from = [node, ...node.querySelectorAll("*")], to = [copy, ...copy.querySelectorAll("*")];
+  const wanted = ["fill", "stroke", "stroke-width", "stroke-dasharray", "font-size", "font-family", "font-weight", "opacity", "fill-opacity", "visibility"];
+  from.forEach((old, i) => { const style = getComputedStyle(old); to[i].setAttribute("style", wanted.map((w) => `${w}:${style.getPropertyValue(w)}`).join(";")); });
+  copy.setAttribute("xmlns", SVG);
+  copy.setAttribute("width", node.viewBox.baseVal.width);
+  copy.style.background = getComputedStyle(document.body).getPropertyValue("--surface");
+  return new XMLSerializer().serializeToString(copy);
+}
+
+function listen() {
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("button");
+    if (!button) return;
+    if (button.closest("th") && button.closest("table.sortable")) sortTable(button.closest("th"));
+    else if (actions[button.dataset.do]) actions[button.dataset.do](button);
+  });
+  document.addEventListener("toggle", (event) => { if (event.target.matches?.("details.data[open]")) fillData(event.target); }, true);
+  document.addEventListener("input", (event) => {
+    const input = event.target;
+    if (input.id === "smooth") {
+      settings.smooth = Number(input.value);
+      document.getElementById("smooth-value").textContent = input.value;
+      for (const holder of document.querySelectorAll(".plot[data-figure]")) if (figures[holder.dataset.figure]?.chart.smooth) drawFigure(holder, figures[holder.dataset.figure]);
+    } else if (input.id === "least-score") showExamples(Number(input.value));
+    else if (input.matches(".only-different")) input.closest("section").classList.toggle("different-only", input.checked);
+  });
+  let waiting = 0;
+  const resized = () => { for (const holder of document.querySelectorAll(".plot[data-figure]")) if (Number(holder.dataset.width) !== holder.clientWidth && figures[holder.dataset.figure]) drawFigure(holder, figures[holder.dataset.figure]); };
+  addEventListener("resize", () => { clearTimeout(waiting); waiting = setTimeout(resized, 120); });
+}
+
+// ---------------------------------------------------------------------------------------------------------- live view
+
+// Replace what changed and nothing else, so that a reader keeps place, open tables and zoom.
+function takeNews(news) {
+  readFigures(news.figures);
+  document.getElementById("top").innerHTML = news.top;
+  const main = document.querySelector("main");
+  const old = new Map([...main.querySelectorAll(":scope > section")].map((s) => [s.id, s]));
+  for (const part of news.sections) {
+    const now = old.get(part.id);
+    old.delete(part.id);
+    const made = document.createRange().createContextualFragment(part.html).firstElementChild;
+    made.dataset.digest = part.digest;
+    if (now && now.dataset.digest === part.digest) { main.appendChild(now); continue; }
+    if (now) keepOpen(now, made);
+    if (now) now.replaceWith(made);
+    main.appendChild(made);
+    drawAll(made);
+    for (const details of made.querySelectorAll("details.data[open]")) fillData(details);
+  }
+  for (const gone of old.values()) gone.remove();
+  document.getElementById("contents").innerHTML = news.contents;
+}
+
+function keepOpen(before, after) {
+  for (const [i, details] of [...before.querySelectorAll("details")].entries()) { const twin = after.querySelectorAll("details")[i]; if (twin) twin.open = details.open; }
+  for (const input of before.querySelectorAll("input[id]")) { const twin = after.querySelector(`#${input.id}`); if (twin) twin.value = input.value; }
+}
+
+async function watch() {
+  let tag = "";
+  const light = document.getElementById("live");
+  for (;;) {
+    try {
+      const answer = await fetch("update", { headers: tag ? { "If-None-Match": tag } : {}, cache: "no-store" });
+      if (answer.status === 200) { tag = answer.headers.get("ETag") || ""; takeNews(await answer.json()); }
+      light.textContent = `live · ${new Date().toLocaleTimeString()}`;
+      light.classList.remove("lost");
+    } catch {
+      light.textContent = "the server has stopped: this is the last state";
+      light.classList.add("lost");
+    }
+    await new Promise((done) => setTimeout(done, 2000));
+  }
+}
+
+readFigures(document.getElementById("figures").textContent);
+setTheme(kept("theme") || "auto");
+listen();
+drawAll(document);
+if (document.getElementById("least-score")) showExamples(Number(document.getElementById("least-score").value));
+if (document.documentElement.dataset.live) watch();
+document.documentElement.dataset.ready = "yes";

@@ -1,0 +1,25 @@
+"""The sections of the page, in order. Each is a function of all subjects that gives a Section, or None where they have nothing for it."""
+
+from collections.abc import Callable
+
+from vernier.report.page.collect import Subject
+from vernier.report.page.figures import Section
+from vernier.report.page.sections.benchmarks import benchmarks
+from vernier.report.page.sections.classification import classification
+from vernier.report.page.sections.detection import detection
+from vernier.report.page.sections.devices import devices
+from vernier.report.page.sections.environment import environment
+from vernier.report.page.sections.glance import glance
+from vernier.report.page.sections.profile import profile
+from vernier.report.page.sections.training import training
+
+SECTIONS: tuple[Callable[[list[Subject]], Section | None], ...] = (
+    glance,
+    training,
+    classification,
+    detection,
+    benchmarks,
+    profile,
+    devices,
+    environment,
+)

@@ -1,0 +1,121 @@
+"""Detection: COCO's figures, precision by class, and what was found on some images."""
+
+from typing import Any
+
+from markupsafe import Markup
+
+from vernier.report.page.collect import Subject
+from vernier.report.page.figures import Figure, Section
+from vernier.report.page.html import Cell, Column, joined, number, section, table, tag
+from vernier.report.page.sections.classification import picture
+
+MEANINGS = {
+    "AP": "precision, mean over IoU 0.50 to 0.95",
+    "AP50": "precision at IoU 0.50",
+    "AP75": "precision at IoU 0.75",
+    "APs": "precision, small objects (under 32² pixels)",
+    "APm": "precision, medium objects",
+    "APl": "precision, large objects (over 96² pixels)",
+    "AR1": "recall with one detection an image",
+    "AR10": "recall with ten",
+    "AR100": "recall with a hundred",
+    "ARs": "recall, small objects",
+    "ARm": "recall, medium objects",
+    "ARl": "recall, large objects",
+}
+LEAST_SCORE = 0.3
+
+
+def detection(subjects: list[Subject]) -> Section | None:
+    runs = [s for s in subjects if s.kind == "training" and (s.result or {}).get("AP") is not None]
+    if not runs:
+        return None
+    figures = [f for f in (_by_class(runs),) if f]
+    rows: list[list[Cell]] = [
+        [name, *((s.result or {}).get(name) for s in runs), meaning] for name, meaning in MEANINGS.items()
+    ]
+    columns: list[Column | str] = [
+        "figure",
+        *(Column(s.name if len(runs) > 1 else "value", 4) for s in runs),
+        Column("what it is", wrap=True),
+    ]
+    coco = tag("div", table("coco", columns, rows, "COCO's twelve figures"), cls="card")
+    parts = [
+        tag("div", coco, *(f.html() for f in figures), cls="grid"),
+        *(_examples(s, len(runs) > 1) for s in runs if s.examples),
+    ]
+    slider = Markup('<input type="range" id="least-score" min="0" max="0.95" step="0.05" value="{}">').format(
+        LEAST_SCORE
+    )
+    control = tag(
+        "div",
+        tag("label", "least score shown ", slider, " ", tag("output", number(LEAST_SCORE), cls="least-score")),
+        tag("span", "dashed white: annotated; coloured: found, with class and score", cls="note"),
+        cls="controls apart",
+    )
+    if any(s.examples for s in runs):
+        parts.insert(1, control)
+    html = section("detection", "Detection", "The last evaluation, on the validation set.", joined(parts))
+    return Section(name="detection", title="Detection", html=html, figures=figures)
+
+
+def _by_class(runs: list[Subject]) -> Figure | None:
+    rows = [
+        [c["name"], s.name, c["AP"], c["AP50"]]
+        for s in runs
+        for c in (s.result or {}).get("classes") or []
+        if c["AP"] is not None
+    ]
+    if not rows:
+        return None
+    order = sorted({str(r[0]) for r in rows}, key=lambda name: -max(r[2] for r in rows if r[0] == name))
+    rows.sort(key=lambda r: order.index(str(r[0])))
+    chart: dict[str, Any] = {"type": "bars", "category": "class", "value": "AP", "xTitle": "AP"}
+    if len(runs) > 1:
+        chart["by"] = "run"
+    return Figure(name="class-ap", title="AP by class", chart=chart, columns=["class", "run", "AP", "AP50"], rows=rows)
+
+
+def _examples(s: Subject, several: bool) -> Markup:
+    classes = sorted({t["class"] for e in s.examples for t in (*e["truth"], *e["found"])})
+    title = tag("h3", f"Examples of {s.name}" if several else "Examples")
+    return tag(
+        "div",
+        tag("div", title, cls="table-tools"),
+        tag("div", *(_example(e, classes) for e in s.examples), cls="examples"),
+        cls="card",
+    )
+
+
+def _example(e: dict[str, Any], classes: list[str]) -> Markup:
+    found = sorted(e["found"], key=lambda t: float(t["score"]))
+    boxes = [_box(t["box"], cls="truth") for t in e["truth"]]
+    boxes += [_box(t["box"], cls=f"b{classes.index(t['class']) % 8}", data_score=f"{t['score']:.3f}") for t in found]
+    drawing = tag("svg", *boxes, viewBox="0 0 100 100", preserveAspectRatio="none", aria_hidden="true")
+    tags = [_label(t, classes.index(t["class"]) % 8) for t in found]
+    names = ", ".join(t["class"] for t in e["truth"]) or "no objects"
+    return tag(
+        "div",
+        tag("div", picture(e.get("jpeg"), f"annotated: {names}"), drawing, *tags, cls="picture"),
+        tag("div", str(e["image"]).replace("\\", "/").rsplit("/", 1)[-1], cls="name", title=e["image"]),
+        cls="example",
+    )
+
+
+def _box(ltrb: list[float], **attributes: Any) -> Markup:
+    left, top, right, bottom = (100 * min(1.0, max(0.0, float(v))) for v in ltrb)
+    return tag(
+        "rect", x=f"{left:.2f}", y=f"{top:.2f}", width=f"{right - left:.2f}", height=f"{bottom - top:.2f}", **attributes
+    )
+
+
+def _label(thing: dict[str, Any], colour: int) -> Markup:
+    left, top = (100 * min(0.97, max(0.0, float(v))) for v in thing["box"][:2])
+    under = " under" if top < 8 else ""
+    return tag(
+        "span",
+        f"{thing['class']} {thing['score']:.2f}",
+        cls=f"tag b{colour}{under}",
+        style=f"left:{left:.1f}%;top:{top:.1f}%",
+        data_score=f"{thing['score']:.3f}",
+    )

@@ -1,0 +1,184 @@
+"""Profile: where a step's time goes, the dearest kernels, their share by kind, memory, and the trace to open elsewhere."""
+
+import re
+from typing import Any
+
+from markupsafe import Markup
+
+from vernier.report.page.collect import Profile, Subject
+from vernier.report.page.figures import PHASE_COLOURS, Figure, Section, grid
+from vernier.report.page.html import Cell, Column, joined, section, table, tag
+
+TOP = 25
+KINDS = (
+    ("communication", r"nccl|hccl|gloo|c10d|allreduce|all_reduce|broadcast"),
+    ("optimizer", r"sgd|adam|lars|lamb|_foreach_|optimizer"),
+    ("convolution", r"conv|winograd|implicit_gemm|wgrad|dgrad|xmma"),
+    ("normalisation", r"batch_?norm|bn_|layer_?norm"),
+    ("matrix product", r"gemm|matmul|addmm|aten::mm|aten::bmm|linear|dot"),
+    ("pooling", r"pool"),
+    ("activation", r"relu|clamp|sigmoid|softmax|threshold|gelu"),
+    ("loss", r"nll|cross_entropy|loss"),
+    ("copy", r"memcpy|copy|memset|aten::to|contiguous|cat|clone|zero_|fill_"),
+    ("elementwise", r"add|mul|div|sub|elementwise|lerp|sqrt|pow"),
+)
+"""By name, the first that fits: a rough but stated division."""
+
+
+def profile(subjects: list[Subject]) -> Section | None:
+    found = [(s, p) for s in subjects for p in s.profiles if p.summary]
+    if not found:
+        return None
+    figures: list[Figure] = []
+    parts: list[Markup] = []
+    for number, (s, p) in enumerate(found):
+        made = [f for f in (_phases(p, number), _kinds(p, number), _memory(p, number)) if f]
+        figures += made
+        title = f"{s.name}, process {p.summary.get('rank', 0)}" if len(found) > 1 else ""
+        head = tag("h3", title, style="margin-bottom:10px") if title else None
+        parts.append(
+            tag(
+                "div",
+                head,
+                tag("p", _words(p), cls="note"),
+                grid(made),
+                _kernels(p, number),
+                _trace(p),
+                cls="stack",
+                style="margin-bottom:26px",
+            )
+        )
+    html = section("profile", "Profile", "Durations with the profiler on, which makes steps longer.", joined(parts))
+    return Section(name="profile", title="Profile", html=html, figures=figures)
+
+
+def _words(p: Profile) -> str:
+    first, last = p.summary["steps"]
+    cost = p.summary.get("overhead")
+    slower = (
+        f"; a profiled step took {cost['ratio']:.2f} times as long as the {cost['n_others']} steady ones around"
+        if cost
+        else ""
+    )
+    return f"Steps {first} to {last}{slower}."
+
+
+def _phases(p: Profile, number: int) -> Figure | None:
+    split = (p.summary.get("where_the_time_goes") or {}).get("seconds") or {}
+    rows = [
+        ["a step" if p.summary["steps"][0] == p.summary["steps"][1] else "the profiled steps", name, 1000 * s]
+        for name, s in split.items()
+    ]
+    if not rows:
+        return None
+    chart = {
+        "type": "stack",
+        "category": "what",
+        "part": "phase",
+        "value": "ms",
+        "unit": "ms",
+        "partColours": PHASE_COLOURS,
+    }
+    return Figure(
+        name=f"where-{number}",
+        title="Where the time goes",
+        chart=chart,
+        columns=["what", "phase", "ms"],
+        rows=rows,
+        wide=True,
+    )
+
+
+def kind_of(name: str) -> str:
+    """What a kernel or operation does, from its name."""
+    return next((kind for kind, pattern in KINDS if re.search(pattern, name, re.IGNORECASE)), "other")
+
+
+def _kinds(p: Profile, number: int) -> Figure | None:
+    totals: dict[tuple[str, str], float] = {}
+    for k in p.kernels:
+        key = (str(k["device"]), kind_of(str(k["name"])))
+        totals[key] = totals.get(key, 0.0) + float(k["total_ms"] or 0)
+    if not totals:
+        return None
+    whole = {d: sum(v for (device, _), v in totals.items() if device == d) for d, _ in totals}
+    rows: list[list[Any]] = [
+        [kind, device, 100 * ms / whole[device], ms]
+        for (device, kind), ms in sorted(totals.items(), key=lambda e: -e[1])
+        if ms
+    ]
+    chart: dict[str, Any] = {
+        "type": "bars",
+        "category": "kind",
+        "value": "share %",
+        "unit": " %",
+        "xTitle": "% of the device's time",
+    }
+    if len(whole) > 1:
+        chart["by"] = "device"
+    return Figure(
+        name=f"kinds-{number}",
+        title="Share by kind",
+        chart=chart,
+        columns=["kind", "device", "share %", "ms"],
+        rows=rows,
+        caption="kinds are told by the names of operations",
+    )
+
+
+def _memory(p: Profile, number: int) -> Figure | None:
+    rows = [
+        [m["t_ms"], m["device"], m["allocated_bytes"] / 2**20]
+        for m in p.memory
+        if isinstance(m.get("allocated_bytes"), int | float)
+    ]
+    chart = {"type": "lines", "x": "ms", "y": "MiB", "by": "device", "zero": True, "unit": " MiB"}
+    return (
+        Figure(
+            name=f"memory-{number}",
+            title="Memory held by PyTorch's allocators",
+            chart=chart,
+            columns=["ms", "device", "MiB"],
+            rows=rows,
+        )
+        if rows
+        else None
+    )
+
+
+def _kernels(p: Profile, number: int) -> Markup | None:
+    rows: list[list[Cell]] = [
+        [
+            str(k["name"]),
+            str(k["device"]),
+            kind_of(str(k["name"])),
+            k["calls"],
+            k["total_ms"],
+            k["mean_ms"],
+            k["max_ms"],
+            k["share"],
+        ]
+        for k in p.kernels[:TOP]
+    ]
+    if not rows:
+        return None
+    columns: list[Column | str] = [
+        Column("name", wrap=True),
+        "device",
+        "kind",
+        Column("calls"),
+        Column("total ms", 2),
+        Column("mean ms", 3),
+        Column("longest ms", 3),
+        Column("share", meter=True),
+    ]
+    title = f"The {len(rows)} dearest of {len(p.kernels)} kernels and operations"
+    return tag("div", table(f"kernels-{number}", columns, rows, title), cls="card")
+
+
+def _trace(p: Profile) -> Markup | None:
+    if p.trace is None:
+        return None
+    name = tag("code", p.trace)
+    link = Markup('<a href="{}">{}</a>').format(p.link, name) if p.link else name
+    return tag("p", "The whole trace, for Perfetto or chrome://tracing: ", link, cls="note")

@@ -1,0 +1,154 @@
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.report.made import step_times, write_run
+from tests.report.page.conftest import bench_run, detector
+from vernier.report.page.build import Page
+from vernier.report.page.collect import collect
+from vernier.report.page.sections.environment import flat
+from vernier.report.page.sections.glance import messages
+from vernier.report.page.sections.profile import kind_of
+
+PageOf = Callable[..., Page]
+
+
+def text_of(html: str) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html))
+
+
+def test_a_classifiers_page_has_its_sections_and_figures(trained: Path, page_of: PageOf) -> None:
+    page = page_of(trained)
+    assert [s.name for s in page.sections] == ["glance", "training", "classification", "devices", "environment"]
+    assert {"loss", "accuracy", "lr", "throughput", "budget", "classes-0", "confusion-0"} <= set(page.figures)
+    (subject,) = collect([trained])
+    rows = page.figures["accuracy"].rows
+    assert [r[4] for r in rows if r[3] == "top-1"] == [e["top1"] for e in subject.evals]
+    assert sum(r[2] for r in page.figures["confusion-0"].rows) == 50
+    glance = text_of(page.sections[0].html)
+    assert f"{subject.evals[-1]['top1']:.2f} %" in glance
+    assert "50 images" in glance
+
+
+def test_runs_are_laid_over_one_another_and_what_differs_is_marked(tmp_path: Path, page_of: PageOf) -> None:
+    a = write_run(tmp_path, "slow", step_times(1, n=200), recipe__optim__lr=0.1)
+    b = write_run(tmp_path, "fast", step_times(2, mean=0.05, n=200), recipe__optim__lr=0.2)
+    page = page_of(a, b)
+    assert {r[0] for r in page.figures["throughput"].rows} == {"slow", "fast"}
+    config = str(page.sections[-1].html)
+    marked = re.findall(r'<tr class="differs"><td class="mono">([^<]+)<', config)
+    assert "recipe.optim.lr" in marked
+    assert "recipe.name" in marked
+    assert "recipe.optim.momentum" not in marked
+    assert "cpu.load_average" not in marked
+
+
+def test_warnings_name_the_loader_bad_images_noise_and_a_crash(tmp_path: Path) -> None:
+    path = write_run(tmp_path, "troubled", step_times(1, n=100))
+    (good,) = collect([path])
+    assert messages(good) == []
+    from dataclasses import replace
+
+    bad = [{"path": "x/<b>.jpg", "reason": "truncated"}]
+    troubled = replace(
+        good, status="crashed", warnings=("first warning",), disturbed=("throttled: heat",),
+        summary={"training": {"data_wait_share": 0.4}, "bad_images": bad},
+    )  # fmt: skip
+    said = " | ".join(messages(troubled))
+    for words in ("without saying so", "loader-bound: 40 %", "noisy: throttled: heat", "1 bad image", "first warning"):
+        assert words in said
+
+
+def test_a_benchmark_shows_rates_latency_phases_and_what_did_not_fit(tmp_path: Path, page_of: PageOf) -> None:
+    page = page_of(bench_run(tmp_path))
+    assert {"bench-throughput-0", "latency-0", "phases-0"} <= set(page.figures)
+    curve = page.figures["latency-0"].rows
+    assert [r[1] for r in curve] == [10.0, 20.0, 30.0]
+    assert curve[-1][2] == 100.0
+    words = text_of(str(page.sections[1].html))
+    assert "out-of-memory" in words
+    assert "too large" in words
+    assert "other programs used 1.00 cores" in words
+
+
+def test_scaling_is_drawn_against_ideal(tmp_path: Path, page_of: PageOf) -> None:
+    from vernier.store import RunDir
+
+    run = RunDir(bench_run(tmp_path))
+    tree = run.read_bench()
+    rate = {"low": None, "high": None, "basis": "one process", "value": 100.0}
+    rows = [
+        {"arm": f"procs={n}", "procs": n, "status": "ok", "rounds": 1, "scaling": "weak", "efficiency": e, "speedup": n * e,
+         "images_per_s_total": {**rate, "value": 100.0 * n * e}}
+        for n, e in ((1, 1.0), (2, 0.9))
+    ]  # fmt: skip
+    run.write_bench({**tree, "rows": rows, "rounds": []}, "")
+    figures = page_of(run.path).figures
+    assert [r[:3] for r in figures["scaling-0"].rows] == [
+        [1, "measured", 100.0], [2, "measured", 180.0], [1, "ideal", 100.0], [2, "ideal", 200.0],
+    ]  # fmt: skip
+    assert [r[1] for r in figures["efficiency-0"].rows] == [100.0, 90.0]
+
+
+def test_a_detector_shows_twelve_figures_classes_and_boxes(tmp_path: Path, page_of: PageOf) -> None:
+    page = page_of(detector(tmp_path))
+    part = next(s for s in page.sections if s.name == "detection")
+    assert [r[0] for r in page.figures["class-ap"].rows] == ["disc", "star"]
+    html = str(part.html)
+    assert html.count("<tr>") == 13  # a heading and twelve
+    assert 'x="10.00" y="20.00" width="50.00" height="50.00"' in html
+    assert "star 0.90" in html
+
+
+def test_a_study_names_outliers_and_what_goes_with_them(real_data: Callable[[str], Path], page_of: PageOf) -> None:
+    page = page_of(real_data("gpu-variability") / "resnet-longhorn-agg.csv")
+    assert [s.name for s in page.sections] == ["glance", "devices"]
+    names = set(page.figures)
+    assert {"cabinet-0", "ranked-0", "against-freq-0", "against-power-0", "against-temp-0", "correlation-0"} <= names
+    ranked = page.figures["ranked-0"].rows
+    assert ranked[0][5] == "surely slow"
+    assert f"pull {ranked[0][1]}" in text_of(str(page.sections[1].html))
+    diagonal = [r[2] for r in page.figures["correlation-0"].rows if r[0] == r[1]]
+    assert all(abs(v - 1) < 1e-9 for v in diagonal)
+
+
+def test_processes_with_a_slow_one_are_shown(tmp_path: Path, page_of: PageOf) -> None:
+    from tests.report.page.conftest import emit
+    from vernier.store import RunDir
+
+    run = RunDir(write_run(tmp_path, "several", step_times(1, n=100)))
+    step = {
+        "kind": "step",
+        "step": 110,
+        "epoch": 1.1,
+        "loss": 1.0,
+        "lr": 0.1,
+        "samples": 320,
+        "step_s": [0.1],
+        "wait_s": [0.0],
+    }
+    emit(run, {**step, "own_s_by_rank": [0.05, 0.09]})
+    rows = page_of(run.path).figures["processes"].rows
+    assert [(r[0], r[2]) for r in rows] == [("rank 0", 50.0), ("rank 1", 90.0)]
+
+
+def test_kinds_of_kernels_are_told_by_name() -> None:
+    names = [
+        "aten::convolution_backward",
+        "aten::native_batch_norm",
+        "ncclDevKernel_AllReduce",
+        "aten::_fused_sgd_",
+        "ampere_sgemm_128x64",
+    ]
+    assert [kind_of(n) for n in names] == [
+        "convolution",
+        "normalisation",
+        "communication",
+        "optimizer",
+        "matrix product",
+    ]
+    assert kind_of("whatever") == "other"
+
+
+def test_trees_become_dotted_names() -> None:
+    assert flat({"a": {"b": 1, "c": {}}, "d": ["x"]}) == {"a.b": "1", "a.c": "{}", "d": '["x"]'}

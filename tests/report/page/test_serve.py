@@ -1,0 +1,106 @@
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.report.made import step_times, write_run
+from tests.report.page.conftest import emit
+from vernier.report.page.serve import Live, Server
+from vernier.store import RunDir
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDir:
+    return RunDir(write_run(tmp_path, "going", step_times(1, n=100), status="running"))
+
+
+@pytest.fixture
+def server(run: RunDir) -> Iterator[Server]:
+    with Server(Live([run.path])) as made:
+        thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        thread.start()
+        yield made
+        made.shutdown()
+
+
+def ask(server: Server, path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=30)
+    connection.putrequest("GET", path, skip_host="Host" in headers)
+    for name, value in headers.items():
+        connection.putheader(name.replace("_", "-"), value)
+    connection.endheaders()
+    answer = connection.getresponse()
+    return answer.status, dict(answer.getheaders()), answer.read()
+
+
+def test_the_page_is_served_to_this_machine_only(server: Server) -> None:
+    assert server.server_address[0] == "127.0.0.1"
+    code, headers, body = ask(server, "/")
+    assert code == 200
+    assert b'data-live="yes"' in body
+    assert b"connect-src &#39;self&#39;" in body
+    assert headers["Cache-Control"] == "no-store"
+    assert ask(server, "/", Host=f"localhost:{server.server_port}")[0] == 200
+    assert ask(server, "/", Host="evil.example")[0] == 403
+    assert ask(server, "/../../etc/passwd")[0] == 404
+
+
+def test_news_come_when_the_run_goes_on_and_only_then(server: Server, run: RunDir) -> None:
+    code, headers, body = ask(server, "/update")
+    assert code == 200
+    before = json.loads(body)
+    assert ask(server, "/update", If_None_Match=headers["ETag"])[0] == 304
+    step = {
+        "kind": "step",
+        "step": 110,
+        "epoch": 1.1,
+        "loss": 0.25,
+        "lr": 0.1,
+        "samples": 320,
+        "step_s": [0.1],
+        "wait_s": [0.0],
+    }
+    emit(run, step)
+    code, again, body = ask(server, "/update", If_None_Match=headers["ETag"])
+    assert code == 200
+    after = json.loads(body)
+    assert again["ETag"] != headers["ETag"]
+    rows = json.loads(after["figures"])["loss"]["rows"]
+    assert [1.1, 110, 0.25] in [r[1:4] for r in rows]
+    digests = [{p["id"]: p["digest"] for p in news["sections"]} for news in (before, after)]
+    assert digests[0]["training"] != digests[1]["training"]
+    assert digests[0]["environment"] == digests[1]["environment"]
+
+
+def test_that_a_run_crashed_is_news_though_no_file_changes(run: RunDir) -> None:
+    live = Live([run.path])
+    with run.locked():
+        going, tag = live.now()
+    stopped, other = live.now()
+    assert "running" in going.top
+    assert "crashed" in stopped.top
+    assert tag != other
+
+
+def test_the_command_serves_until_it_is_interrupted(run: RunDir) -> None:
+    command = [sys.executable, "-m", "vernier", "report", "--watch", str(run.path)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}
+    ) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        port = int(url.rsplit(":", 1)[1].strip("/"))
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        connection.request("GET", "/")
+        assert connection.getresponse().status == 200
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+        assert process.returncode == 0
+        assert "live view ended" in errors
