@@ -11,9 +11,14 @@ class StopRequested(Exception):
 
 
 class StopFlag:
-    """Catches SIGTERM, SIGINT and SIGUSR1 while entered."""
+    """Catches SIGTERM, SIGINT and SIGUSR1 while entered.
 
-    def __init__(self) -> None:
+    `one_of_many`: after an error SIGTERM stays caught, because a launcher sends it to all processes as soon as one is gone,
+    and this one still has to say which.
+    """
+
+    def __init__(self, *, one_of_many: bool = False) -> None:
+        self._one_of_many = one_of_many
         self.signal_name: str | None = None
         self._before: dict[int, object] = {}
 
@@ -26,7 +31,8 @@ class StopFlag:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for number, handler in self._before.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]
+            if number != signal.SIGTERM or error is None or not self._one_of_many:
+                signal.signal(number, handler)  # type: ignore[arg-type]
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self.signal_name is not None and number == signal.SIGINT:

@@ -313,7 +313,7 @@ def _train_locked(
         _announce(job, run, observers, resume, processes)
         if resume is None:
             observers.pictures("train/images", lambda: first_images(job))
-        with StopFlag() as stop, sampler:
+        with StopFlag(one_of_many=job.world.size > 1) as stop, sampler:
             session = Training(job, run, observers, stop, progress)
             if profile is not None:
                 session.profile(profile)
