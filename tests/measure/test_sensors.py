@@ -111,3 +111,15 @@ def test_an_accelerator_without_its_library_is_said_so() -> None:
     sensors, missing = open_sensors("hpu")
     assert [s.kind for s in sensors] == ["cpu"]
     assert any(m["kind"] == "hpu" and m["sensor"] == "all" and "pyhlml" in m["why"] for m in missing)
+
+
+def test_the_load_is_looked_at_more_rarely_than_the_sensors(machine: Path, tmp_path: Path) -> None:
+    """The kernel counts processor time in steps of 10 ms; ten looks a second would mostly be rounding."""
+    sensors = CpuSensors(machine)
+    assert "mem_used_bytes" in sensors.read()[0]
+    (soon,) = sensors.read()
+    assert "mem_used_bytes" not in soon
+    assert "clock_mhz" in soon
+    bare = CpuSensors(tmp_path / "nothing")
+    bare.read()
+    assert bare.read() == [{}]

@@ -57,7 +57,10 @@ def test_noise_is_named() -> None:
     assert (quiet["throttled"], quiet["clock_drift_pct"], quiet["steal_pct"]) == (None, None, None)
 
 
-def test_the_sampler_says_what_it_reads_what_it_lacks_and_what_it_costs() -> None:
+def test_the_sampler_says_what_it_reads_what_it_lacks_and_what_it_costs(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VERNIER_SENSOR_ROOT", str(machine))
     kept = Kept()
     with Sampler("cpu", kept, hz=200) as sampler:
         while len(kept.samples) < 5:

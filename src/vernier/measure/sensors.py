@@ -35,6 +35,10 @@ FIELDS = {
 }
 
 
+LOAD_EVERY_S = 0.5
+"""How often the CPU's load is looked at: at 10 Hz it would be rounded to tenths, and cost most of the sampling."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Missing:
     """A sensor that is not there, and why."""
@@ -88,7 +92,7 @@ class CpuSensors:
             self.missing.append(Missing(device=0, sensor=sensor, why=why))
         if not self._energy:
             self.missing.append(Missing(device=0, sensor="power_w", why="follows from the energy counter"))
-        self._before = self._times()
+        self._before, self._load_due_s = self._times(), 0.0
         self._energy_before = self._joules()
 
     def _found(self, sensor: str, paths: list[Path], none: str) -> list[Path]:
@@ -121,7 +125,11 @@ class CpuSensors:
     def _joules(self) -> tuple[float, float]:
         return now_s(), sum(counter.joules() for counter in self._energy)
 
-    def read(self) -> list[Reading]:
+    def _load(self) -> Reading:
+        """Who uses the cores and the memory; empty between looks, which are rare because the kernel counts in 10 ms."""
+        if now_s() < self._load_due_s:
+            return {}
+        self._load_due_s = now_s() + LOAD_EVERY_S
         before, self._before = self._before, self._times()
         _, busy, stolen, total, own = (b - a for a, b in zip(before, self._before, strict=True))
         found: Reading = {}
@@ -135,6 +143,10 @@ class CpuSensors:
             found |= {name: 100 * seconds / total for name, seconds in share.items()}
         found["mem_used_bytes"] = float(psutil.virtual_memory().used)
         found["rss_bytes"] = float(self._me.memory_info().rss)
+        return found
+
+    def read(self) -> list[Reading]:
+        found = self._load()
         if self._clocks:
             found["clock_mhz"] = sum(map(_number, self._clocks)) / len(self._clocks) / 1000
         if self._temperatures:

@@ -108,6 +108,8 @@ class Sampler:
     def _sample(self) -> None:
         for sensors in self._sensors:
             for index, reading in enumerate(sensors.read()):
+                if not reading:
+                    continue
                 self._sink.emit(sample(sensors.kind, index, self._session, reading))
 
 
