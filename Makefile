@@ -19,16 +19,17 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $(READY)
 
-demo: $(READY)  ## train the embedded default, evaluate it, say where the run is
+demo: $(READY)  ## train the embedded default, evaluate it, write a report of it
 	@mkdir -p runs
 	$(BIN)/vernier train --out runs --resume never
-	@run=$$(ls -td runs/*-shapes-quick | head -n 1) && echo "" && echo "vernier eval $$run" && $(BIN)/vernier eval $$run && echo "The run is in $$run"
+	@run=$$(ls -td runs/*-shapes-quick | head -n 1) && echo "" && echo "vernier eval $$run" && $(BIN)/vernier eval $$run \
+	  && echo "" && echo "vernier report $$run" && $(BIN)/vernier report $$run -o $$run/report.html && echo "Open $$run/report.html in a browser."
 
 test: $(READY)  ## lint, type-check and run every test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2
 
 lint: $(READY)  ## ruff and mypy alone
 	$(BIN)/ruff check .

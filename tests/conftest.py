@@ -11,11 +11,14 @@ from typing import Any
 
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # before torch is imported
 
+import hypothesis
 import pytest
 
 from vernier.cli import main
 from vernier.data.shapes import ShapesSpec, make
 
+hypothesis.settings.register_profile("vernier", deadline=None)  # how long an example takes is the machine's business
+hypothesis.settings.load_profile("vernier")
 REPO = Path(__file__).resolve().parents[1]
 
 

@@ -42,6 +42,10 @@ class Model:
     )
     # Below 8 channels, oneDNN's strided 1x1 convolution crashes in channels-last memory (torch 2.13, CPU).
     width: int | None = option(None, "channels of the first stage; left out: the model's own", low=8)
+    box_sizes: tuple[float, ...] = option(
+        (),
+        "detectors: side of the default boxes of the first, second and last level, as shares of the image; none: the model's own",
+    )
     drop_path: float = option(0.0, "stochastic depth: chance that a sample skips the last block", low=0, high=0.99)
     bn_span: int | None = option(
         None, "images that share batch-norm statistics; 0: all of a micro-step; left out: those of one process", low=0

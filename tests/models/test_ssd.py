@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vernier import models
+from vernier.errors import ConfigError
 from vernier.models import weights
 from vernier.models.cost import cost
 from vernier.models.resnet import ResNet
@@ -111,6 +112,21 @@ def test_levels_follow_the_image(name: str, px: int, grids: list[int]) -> None:
 def test_every_stem_has_its_grid(stem: str) -> None:
     model = build("ssd-small", width=8, image_px=50, stem=stem).eval()
     assert model(torch.zeros(1, 3, 50, 50))[0].shape[1] == len(model.anchors)
+
+
+def test_default_boxes_of_other_sizes() -> None:
+    """Small objects want small boxes: the first level's squares are as large as asked for, the weights' shapes stay."""
+    own, other = (  # type: ignore[assignment]
+        models.build("ssd-small", num_classes=4, image_px=128, box_sizes=sizes) for sizes in ((), (0.05, 0.2, 0.6))
+    )
+    assert own.anchors[0, 2] == pytest.approx(0.15)
+    assert other.anchors[0, 2] == pytest.approx(0.05)
+    assert {k: v.shape for k, v in own.state_dict().items()} == {k: v.shape for k, v in other.state_dict().items()}
+    for wrong in ((0.1, 0.2), (0.3, 0.2, 0.9), (0.0, 0.2, 0.9), (0.1, 0.2, 1.5)):
+        with pytest.raises(ConfigError, match="three rising shares"):
+            models.build("ssd-small", num_classes=4, box_sizes=wrong)
+    with pytest.raises(ConfigError, match="no detector"):
+        models.build("resnet18", num_classes=4, box_sizes=(0.1, 0.2, 0.9))
 
 
 def test_width_reaches_the_extra_levels() -> None:

@@ -232,6 +232,7 @@ def make_model(config: Config, outputs: int, channels: int, place: torch.device)
         width=spec.width,
         drop_path=spec.drop_path,
         blurpool=spec.blurpool,
+        box_sizes=spec.box_sizes,
         image_px=None if info(spec.name).ssd is None else config.recipe.data.image_px,
     )
     layout = torch.channels_last if config.machine.channels_last else torch.contiguous_format

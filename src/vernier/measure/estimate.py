@@ -32,7 +32,10 @@ def _gmac(name: str, stem: str, width: int | None, blurpool: bool, classes: int,
     from vernier.models.cost import cost
 
     with torch.device("meta"):
-        network = build(name, num_classes=classes, in_channels=channels, stem=stem, width=width, blurpool=blurpool)
+        network = build(
+            name, num_classes=classes, in_channels=channels, stem=stem, width=width, blurpool=blurpool,
+            image_px=None if info(name).ssd is None else px,
+        )  # fmt: skip
     return cost(network, (channels, px, px)).gmac
 
 

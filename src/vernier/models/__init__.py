@@ -86,6 +86,8 @@ class Options:
     in_channels: int = 3
     image_px: int | None = None
     """Detectors: side of an image, which decides their levels and default boxes; None for the catalogue's."""
+    box_sizes: tuple[float, ...] = ()
+    """Detectors: default boxes of the first, second and last level, as shares of the image; none for the catalogue's."""
     init: Init = "fan-out"
     """Convolutions: He normal by fan-out (torchvision's, the same thing by its other name) or fan-in (NVIDIA's),
     or TensorFlow's variance scaling (truncated normal, variance 1/fan-in). Linear layers keep PyTorch's default.
@@ -176,12 +178,25 @@ def build(name: str, **options: Any) -> ResNet | Ssd:
     if entry.ssd is not None:
         from vernier.models.ssd import Ssd
 
-        return Ssd(entry.arch, entry.ssd, chosen, chosen.image_px or entry.input_px)
+        return Ssd(entry.arch, ssd_spec(name, chosen.box_sizes), chosen, chosen.image_px or entry.input_px)
     if chosen.image_px is not None:
         raise ConfigError(f"Model option image_px is for detectors; {name} takes images of any size.")
+    _require(not chosen.box_sizes, "box_sizes", chosen.box_sizes, f"left out: {name} is no detector")
     from vernier.models.resnet import ResNet
 
     return ResNet(entry.arch, chosen)
+
+
+def ssd_spec(name: str, box_sizes: tuple[float, ...] = ()) -> SsdSpec:
+    """What makes the entry `name` a detector, with default boxes of other sizes if wanted."""
+    spec = info(name).ssd
+    if spec is None:
+        raise ConfigError(f"{name} is no detector.")
+    if not box_sizes:
+        return spec
+    rising = len(box_sizes) == 3 and 0 < box_sizes[0] < box_sizes[1] < box_sizes[2] <= 1
+    _require(rising, "box_sizes", list(box_sizes), "three rising shares of the image, such as [0.07, 0.15, 0.87]")
+    return replace(spec, sizes=(box_sizes[0], box_sizes[1], box_sizes[2]))
 
 
 def _require(holds: bool, option: str, given: object, wanted: str) -> None:

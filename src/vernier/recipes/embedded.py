@@ -112,7 +112,7 @@ def ssd_bccd() -> Recipe:
         source="Vernier",
         about="blood cells under the microscope, three classes",
         global_batch=16,
-        model=Model(name="ssd-small", width=32),
+        model=Model(name="ssd-small", width=32, box_sizes=(0.07, 0.17, 0.36)),
         data=Data(source="bccd", image_px=256, eval_px=256, eval_short_side_px=256),
         augment=Augment(crop="ssd", jitter="mlperf"),
         optim=Optim(lr=0.02, lr_batch=16, nesterov=True, weight_decay=5e-4),

@@ -16,7 +16,7 @@ from vernier.data.sources.base import BoxSource
 from vernier.data.targets import BoxTargets, ground_truth
 from vernier.data.thumbnails import thumbnail
 from vernier.errors import ConfigError
-from vernier.models import info
+from vernier.models import info, ssd_spec
 from vernier.models.ssd import levels, make_anchors
 from vernier.tasks.base import CountingReader, Forward, Moment
 from vernier.tasks.boxes import Detections, detect
@@ -40,9 +40,10 @@ class Detect:
         if recipe.eval.flip_tta:
             raise ConfigError("eval.flip_tta is for classifiers. Leave it out.")
         self._recipe = recipe
-        entry = info(recipe.model.name)
-        assert entry.ssd is not None
-        self._anchors = make_anchors(levels(entry.arch, entry.ssd, recipe.data.image_px, recipe.model.stem))
+        spec = ssd_spec(recipe.model.name, recipe.model.box_sizes)
+        self._anchors = make_anchors(
+            levels(info(recipe.model.name).arch, spec, recipe.data.image_px, recipe.model.stem)
+        )
 
     def open(self, split: str) -> BoxSource:
         return open_boxes(self._recipe.data.source, split, val_share=self._recipe.data.val_share)
