@@ -12,7 +12,7 @@ from vernier.report.page.collect import FOREIGN, Subject
 from vernier.report.page.figures import Section
 from vernier.report.page.html import Column, chip, facts, joined, number, seconds, section, table, tag, tile
 
-SHOWN_WARNINGS = 8
+SHOWN_WARNINGS, SHOWN_NOTES = 8, 3
 WHAT = {"training": "training", "bench": "benchmark", "profile": "profile", "study": "device study"}
 
 
@@ -100,14 +100,12 @@ def _machine(s: Subject) -> str:
 def _study_facts(s: Subject) -> list[tuple[str, Any]]:
     assert s.study is not None
     found = s.study.found
-    repeats = found["repeats_per_device"]
+    least, most = (found["repeats_per_device"][k] for k in ("least", "most"))
+    repeats = plural(least, "repeat") if least == most else f"{least} to {most} repeats"
     return [
         ("workload", found["workload"]),
         ("measured", f"{found['what']}, in {found['unit']}"),
-        (
-            "runs",
-            f"{found['runs']:,} on {found['devices_measured']:,} devices, {repeats['least']} to {repeats['most']} repeats each",
-        ),
+        ("runs", f"{found['runs']:,} on {plural(found['devices_measured'], 'device')}, {repeats} each"),
         ("study", tag("code", s.path)),
     ]
 
@@ -298,7 +296,12 @@ def _noise(s: Subject) -> list[str]:
 
 
 def _notes(s: Subject) -> Markup | None:
-    return tag("ul", *(tag("li", n) for n in s.notes[:SHOWN_WARNINGS]), cls="notes") if s.notes else None
+    if not s.notes:
+        return None
+    rest = s.notes[SHOWN_NOTES:]
+    more = tag("details", tag("summary", f"{len(rest)} more"), tag("ul", *(tag("li", n) for n in rest), cls="notes"))
+    shown = tag("ul", *(tag("li", n) for n in s.notes[:SHOWN_NOTES]), cls="notes")
+    return shown + more if rest else shown
 
 
 def _warnings(s: Subject) -> Markup | None:

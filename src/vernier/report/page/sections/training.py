@@ -162,11 +162,10 @@ def _wait(runs: list[Subject]) -> Figure | None:
     rows = [
         [s.name, p["epoch"], p["step"], 100 * p["wait_s"] / p["seconds"]]
         for s in runs
+        if any(p["wait_s"] for p in s.points)  # not every log tells
         for p in s.points
         if p["seconds"]
     ]
-    if not any(r[3] for r in rows):
-        return None
     return _lines(
         "wait",
         "Data wait",
