@@ -40,9 +40,10 @@ def open_records(path: Path, arm: str | None = None) -> list[Recorded]:
     text = read_text(path)
     if text.lstrip().startswith("{"):
         try:
-            return _open_json(path, json.loads(text), arm)
+            tree = json.loads(text)
         except ValueError as error:
             raise ConfigError(f"{path} is not whole JSON: {error}.") from None
+        return _open_json(path, tree, arm)
     if mllog.PREFIX in text:
         return [mllog.read_mllog(path, text)]
     if dllogger.PREFIX in text:

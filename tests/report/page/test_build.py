@@ -40,6 +40,16 @@ def test_text_of_others_stays_text(tmp_path: Path, page_of: Callable[..., Page])
     assert "&lt;script&gt;window.evil" in html
 
 
+def test_a_file_that_is_not_as_it_should_be_is_named(vernier_here: Vernier, tmp_path: Path) -> None:
+    damaged = tmp_path / "bench.json"
+    damaged.write_text('{"rounds": [], "rows": [{"arm": "x"}]}')
+    done = vernier_here("report", str(damaged), "-o", str(tmp_path / "page.html"))
+    assert done.code == 2
+    assert "damaged or of another version" in done.err
+    assert str(damaged) in done.err
+    assert not (tmp_path / "page.html").exists()
+
+
 def test_attributes_and_cells_are_escaped() -> None:
     assert tag("p", '<"', title='"x') == '<p title="&#34;x">&lt;&#34;</p>'
     assert "<b>" not in table("t", ["<b>"], [["<b>"]], "<b>")
