@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import REPO, TINY, Done, only_run
+from vernier.data.shapes import ShapesSpec, make
 
 PAGE = REPO / "docs" / "getting-started.md"
 SET_UP = ("git clone", "make install")  # what the CI does before any test
@@ -39,13 +40,17 @@ def test_every_command_of_the_page_runs(
         arguments = words[1 : words.index(">")] if target else words[1:]
         arguments = [str(only_run(tmp_path / "runs")) if word == "runs/RUN" else word for word in arguments]
         more = list(FEWER.get(arguments[0], []))
-        if arguments[0] == "train" and "--data" not in arguments:
+        if "ssd-shapes-quick" in arguments:
+            boxes = make(tmp_path / "boxes", ShapesSpec(kind="detect", train=24, val=10, size_px=96, seed=5))
+            more = ["--smoke", "--data", str(boxes), "--set", "machine.threads=1"]
+        elif arguments[0] == "train" and "--data" not in arguments:
             more += ["--data", "photos"]
         done = vernier_here(*arguments, *more)
         assert done.code == 0, f"{line}\n{done.err}"
         if target is not None:
             target.write_text(done.out)
         ran.append(arguments[0])
-    assert {"doctor", "train", "eval", "predict", "export", "recipes"} <= set(ran)
+    assert {"doctor", "train", "eval", "predict", "export", "recipes", "report", "compare"} <= set(ran)
+    assert list((tmp_path / "detectors").glob("*/predictions/detections.json"))
     assert (tmp_path / "model_card.md").exists()
     assert (tmp_path / "predicted" / "sheet.png").exists()
