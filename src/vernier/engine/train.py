@@ -181,6 +181,8 @@ class Training:
             self._share_statistics()
             score = self.job.evaluator.score(self.job.network, weights, self.observers, self._check_stop)
             result = self.job.world.from_first(score.result)
+        if bad := [k for k, v in result.items() if isinstance(v, float) and not math.isfinite(v)]:
+            raise RunFailed(self._diverged(progress.step, f"The evaluation's {bad[0]}", str(result[bad[0]])))
         value = result[self.job.task.metric]
         better = progress.best_value is None or value > progress.best_value
         progress.last_eval_step = progress.step
