@@ -58,7 +58,7 @@ def test_an_unreadable_validation_image_is_black_and_keeps_its_label(broken: Pat
     reader = EvalReader(source, Data(eval_px=8, eval_short_side_px=8, max_bad_images="2"))
     loader = Loader(reader, batch=40, workers=2, prefetch=1)
     (batch,) = loader.batches([(0, np.arange(40))])
-    assert batch.targets.tolist() == source.all_labels().tolist()
+    assert batch.targets.labels.tolist() == source.all_labels().tolist()
     assert batch.images.amax(dim=(1, 2, 3)).eq(0).nonzero().flatten().tolist() == [3, 20]
     loader.close()
     assert len(reader.bad.found()) == len(reader.bad.untold()) == 2

@@ -135,7 +135,7 @@ def test_evaluation_images_are_whole_and_in_order(shapes: Path) -> None:
     source = open_split(str(shapes), "val")
     loader = Loader(EvalReader(source, Data(eval_px=32, eval_short_side_px=32)), batch=16, workers=2, prefetch=2)
     labels = torch.cat(
-        [b.targets for b in loader.batches((0, np.arange(i, min(i + 16, 50))) for i in range(0, 50, 16))]
+        [b.targets.labels for b in loader.batches((0, np.arange(i, min(i + 16, 50))) for i in range(0, 50, 16))]
     )
     assert labels.tolist() == source.labels.tolist()
 

@@ -53,6 +53,7 @@ def test_a_run_leaves_a_directory_that_tells_everything(shapes: Path, tmp_path: 
     assert outcome.status == directory.read_status()["status"] == "finished"
     assert {p.name for p in directory.path.iterdir()} == {
         "config.json", "environment.json", "events.jsonl", "telemetry.jsonl", "run.json", "run.lock", "checkpoints",
+        "predictions",
     }  # fmt: skip
     files = {p.name for p in directory.checkpoints()[-1].path.iterdir()}
     assert files == {"model.safetensors", "optimizer.safetensors", "ema.safetensors", "state.json", "manifest.json"}
