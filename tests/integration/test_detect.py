@@ -199,6 +199,8 @@ def test_two_processes_find_what_one_finds(vernier: Vernier, boxes: Path, tmp_pa
     two = json.loads(done.out)
     assert two["result"]["samples"] == one["result"]["samples"] == 10
     assert two["step"] == one["step"]
+    assert 0 < two["spent_s"]["communication"] < two["spent_s"]["total"]
+    assert "communication" not in one["spent_s"]
     run = only_run(tmp_path / "two")
     alone = json.loads(vernier("eval", str(run), "--json").out)
     assert {k: alone[k] for k in ("AP", "AP50", "AR100", "detections")} == {

@@ -51,10 +51,21 @@ class World:
         self._pending: tuple[torch.Tensor, Any] | None = None
         self.handed_over_s: float | None = None
         """When the last gradient of this step was given to the others: until then the time was this process's own."""
+        self._waited_s = 0.0
 
     @property
     def first(self) -> bool:
         return self.where.first
+
+    def gradients_are_back(self) -> None:
+        """Note how long this process has waited for the others' gradients since it had given away its own."""
+        if self.handed_over_s is not None:
+            self._waited_s += max(0.0, now_s() - self.handed_over_s)
+
+    def take_waited_s(self) -> float:
+        """Seconds so waited since last asked; on an accelerator, as the host sees it."""
+        waited_s, self._waited_s = self._waited_s, 0.0
+        return waited_s
 
     # ------------------------------------------------------------------------------------------------- small agreement
 

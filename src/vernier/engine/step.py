@@ -66,6 +66,7 @@ class TrainStep:
             self._device.mark_step()
             total_loss += loss.detach()
         own_s = (self._world.handed_over_s or now_s()) - began_s
+        self._world.gradients_are_back()
         with self.phase("optimizer"):
             self._update(step)
         return total_loss, wait_s, own_s

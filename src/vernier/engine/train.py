@@ -114,8 +114,7 @@ class Training:
         bad = next((i for i, value in enumerate(losses) if not math.isfinite(value)), None)
         if bad is not None:
             raise RunFailed(self._diverged(first + bad + 1, "The loss", str(losses[bad])))
-        self.watch.add("data_wait", sum(window.wait_s))
-        self.watch.add("compute", max(0.0, sum(window.step_s) - sum(window.wait_s)))
+        self._account(busy_s=max(0.0, sum(window.step_s) - sum(window.wait_s)), wait_s=sum(window.wait_s))
         self.observers.emit(
             "step", step=progress.step, epoch=progress.step / derived.steps_per_epoch, loss=sum(losses) / len(losses),
             lr=learning_rate(progress.step - 1, self.job.config.recipe.schedule, derived),
@@ -126,6 +125,14 @@ class Training:
         self._report_bad_images()
         if progress.step % derived.steps_per_epoch == 0:
             self.observers.emit("epoch", step=progress.step, epoch=progress.step // derived.steps_per_epoch)
+
+    def _account(self, busy_s: float, wait_s: float) -> None:
+        """Where the time of the window's steps went."""
+        communication_s = min(self.job.world.take_waited_s(), busy_s)
+        self.watch.add("data_wait", wait_s)
+        self.watch.add("compute", busy_s - communication_s)
+        if self.job.world.size > 1:
+            self.watch.add("communication", communication_s)
 
     def _by_process(self) -> dict[str, Any]:
         """Several processes: each one's mean seconds a step without waiting for the others, and a warning about a slow one."""

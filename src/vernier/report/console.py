@@ -199,6 +199,7 @@ def closing_lines(summary: dict[str, Any], run: str, status: str) -> list[str]:
     named = [
         ("data wait", "data_wait"),
         ("compute", "compute"),
+        *([("communication", "communication")] if "communication" in spent else []),
         ("evaluation", "evaluation"),
         ("checkpoint", "checkpoint"),
         ("other", "other"),
