@@ -52,6 +52,15 @@ def test_what_a_backend_cannot_do_is_refused(shapes: Path, wanted: Data) -> None
         DaliTrainReader(open_split(str(shapes), "train"), wanted, Augment(), 1)
 
 
+def _modules(content: dict[str, dict[str, Any]]) -> dict[str, ModuleType]:
+    """Modules with these members, by name."""
+    found = {}
+    for name, members in content.items():
+        found[name] = ModuleType(name)
+        found[name].__dict__.update(members)
+    return found
+
+
 class _FakeMediaFrameworkThatRecordsCalls:
     """Stands in for habana_frameworks: runs the graph as the reader describes it, with a decoder that only notes its input."""
 
@@ -115,11 +124,7 @@ class _FakeMediaFrameworkThatRecordsCalls:
             "habana_frameworks.mediapipe.plugins": {},
             "habana_frameworks.mediapipe.plugins.iterator_pytorch": {"HPUGenericPytorchIterator": self.Iterator},
         }  # fmt: skip
-        found = {}
-        for name, members in content.items():
-            found[name] = ModuleType(name)
-            found[name].__dict__.update(members)
-        return found
+        return _modules(content)
 
 
 @pytest.fixture
@@ -190,11 +195,7 @@ class _FakeDaliThatRecordsCalls:
             "nvidia": {}, "nvidia.dali": {"fn": fn, "types": types}, "nvidia.dali.pipeline": {"pipeline_def": self.pipeline_def},
             "nvidia.dali.plugin": {"pytorch": torch_side},
         }  # fmt: skip
-        found = {}
-        for name, members in content.items():
-            found[name] = ModuleType(name)
-            found[name].__dict__.update(members)
-        return found
+        return _modules(content)
 
 
 @pytest.fixture

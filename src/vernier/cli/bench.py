@@ -2,6 +2,7 @@
 
 import json as jsonlib
 import sys
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -37,6 +38,36 @@ Target = Annotated[str, arg(metavar="SHARE")]
 Against = Annotated[str | None, pathlike("GIT_REF|RUN")]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Measuring:
+    """How a benchmark is measured, whatever it is of."""
+
+    steps: Whole = None
+    """Measure exactly so many steps."""
+    precision_target: Target = "1%"
+    """Else until the rate is known so well, to either side."""
+    max_seconds: float = 20.0
+    """But no longer than this in one process."""
+    repeats: Annotated[int, arg(metavar="N")] = 3
+    """Fresh processes for every arm."""
+    seed: Annotated[int, arg(metavar="N")] = 0
+    """Order of the arms, and of arrivals."""
+    out: Out = "runs"
+    """Folder in which the run directory is made."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparing(Measuring):
+    """The same, for benchmarks that may be held against another version."""
+
+    against: Against = None
+    """Measure another version of Vernier, or what an earlier benchmark measured, in turns with this one."""
+    tolerance: Target = "1%"
+    """With --against: smaller differences do not count. Exit code 1 when slower."""
+    memory_limit: Annotated[float | None, pathlike("GIB")] = None
+    """Memory an arm may take, in GiB; default on a CPU: nine tenths of what is free."""
+
+
 def train(
     recipe: RecipeName = None,
     /,
@@ -48,15 +79,7 @@ def train(
     modes: Annotated[str | None, pathlike("eager,compile,...")] = None,
     procs: Batches = None,
     device: Device = None,
-    steps: Whole = None,
-    precision_target: Target = "1%",
-    max_seconds: float = 20.0,
-    repeats: Annotated[int, arg(metavar="N")] = 3,
-    seed: Annotated[int, arg(metavar="N")] = 0,
-    against: Against = None,
-    tolerance: Target = "1%",
-    memory_limit: Annotated[float | None, pathlike("GIB")] = None,
-    out: Out = "runs",
+    measuring: Comparing = Comparing(),  # noqa: B008
     settings: SetFlag = (),
     json: JsonFlag = False,
 ) -> int:
@@ -74,20 +97,10 @@ def train(
         modes: How the network is executed.
         procs: Processes, one a device.
         device: Where to run.
-        steps: Measure exactly so many steps.
-        precision_target: Else until the rate is known so well, to either side.
-        max_seconds: But no longer than this in one process.
-        repeats: Fresh processes for every arm.
-        seed: Order of the arms.
-        against: Measure another version of Vernier, or what an earlier benchmark measured, in turns with this one.
-        tolerance: With --against: smaller differences do not count. Exit code 1 when slower.
-        memory_limit: Memory an arm may take, in GiB; default on a CPU: nine tenths of what is free.
-        out: Folder in which the run directory is made.
+        measuring: How it is measured.
     """
     ask = _ask("train", recipe, data, model, device, settings, batches, precisions, modes, procs)
-    return _measure(
-        ask, steps, precision_target, max_seconds, repeats, seed, against, tolerance, memory_limit, out, json
-    )
+    return _measure(ask, measuring, json)
 
 
 def infer(
@@ -104,15 +117,7 @@ def infer(
     loads: Annotated[str, arg(metavar="SHARE,...")] = "0.5,0.8",
     rate: Number = None,
     device: Device = None,
-    steps: Whole = None,
-    precision_target: Target = "1%",
-    max_seconds: float = 20.0,
-    repeats: Annotated[int, arg(metavar="N")] = 3,
-    seed: Annotated[int, arg(metavar="N")] = 0,
-    against: Against = None,
-    tolerance: Target = "1%",
-    memory_limit: Annotated[float | None, pathlike("GIB")] = None,
-    out: Out = "runs",
+    measuring: Comparing = Comparing(),  # noqa: B008
     settings: SetFlag = (),
     json: JsonFlag = False,
 ) -> int:
@@ -133,18 +138,8 @@ def infer(
         loads: server: arrivals as shares of what was measured to be possible.
         rate: server: arrivals a second instead.
         device: Where to run.
-        steps: Measure exactly so many steps.
-        precision_target: Else until the rate is known so well, to either side.
-        max_seconds: But no longer than this in one process.
-        repeats: Fresh processes for every arm.
-        seed: Order of the arms, and arrivals.
-        against: Measure another version of Vernier, or what an earlier benchmark measured, in turns with this one.
-        tolerance: With --against: smaller differences do not count. Exit code 1 when slower.
-        memory_limit: Memory an arm may take, in GiB; default on a CPU: nine tenths of what is free.
-        out: Folder in which the run directory is made.
+        measuring: How it is measured.
     """
-    from dataclasses import replace
-
     from vernier.measure.bench_session import parsed
 
     if run is not None and (recipe is not None or model is not None):
@@ -159,9 +154,7 @@ def infer(
     if any(not 0 < s < 10 for s in shares):
         raise ConfigError(f"--loads {loads}: shares of what is possible, such as 0.5,0.8.")
     ask = replace(ask, scenarios=kinds, loads=shares, rate_per_s=rate)
-    return _measure(
-        ask, steps, precision_target, max_seconds, repeats, seed, against, tolerance, memory_limit, out, json
-    )
+    return _measure(ask, measuring, json)
 
 
 def scaling(
@@ -176,12 +169,7 @@ def scaling(
     device: Device = None,
     precision: Text = None,
     mode: Text = None,
-    steps: Whole = None,
-    precision_target: Target = "1%",
-    max_seconds: float = 20.0,
-    repeats: Annotated[int, arg(metavar="N")] = 3,
-    seed: Annotated[int, arg(metavar="N")] = 0,
-    out: Out = "runs",
+    measuring: Measuring = Measuring(),  # noqa: B008
     settings: SetFlag = (),
     json: JsonFlag = False,
 ) -> int:
@@ -199,22 +187,15 @@ def scaling(
         device: Where to run.
         precision: Arithmetic.
         mode: How the network is executed.
-        steps: Measure exactly so many steps.
-        precision_target: Else until the rate is known so well, to either side.
-        max_seconds: But no longer than this in one process.
-        repeats: Fresh processes for every arm.
-        seed: Order of the arms.
-        out: Folder in which the run directory is made.
+        measuring: How it is measured.
     """
-    from dataclasses import replace
-
     from vernier.config import override
 
     ask = _ask("train", recipe, data, model, device, settings, None, precision, mode, procs)
     if batch is not None:
         ask = replace(ask, config=override(ask.config, "global_batch", batch))
     ask = replace(ask, scaling="strong" if strong else "weak")
-    return _measure(ask, steps, precision_target, max_seconds, repeats, seed, None, "1%", None, out, json)
+    return _measure(ask, Comparing(**asdict(measuring)), json)
 
 
 def _ask(
@@ -252,30 +233,29 @@ def _starting_config(recipe: str | None, run: str | None) -> "Config":
     return book.load(recipe or book.DEFAULT)
 
 
-def _measure(
-    ask: "Ask", steps: int | None, precision_target: str, max_seconds: float, repeats: int, seed: int, against: str | None,
-    tolerance: str, memory_limit: float | None, out: str, json: bool,
-) -> int:  # fmt: skip
-    from dataclasses import replace
-
+def _measure(ask: "Ask", how: Comparing, json: bool) -> int:
     from vernier.measure.bench import Plan
     from vernier.measure.bench_session import regressed, run_bench, share
 
     for name, value in (
-        ("--repeats", repeats),
-        ("--steps", steps),
-        ("--max-seconds", max_seconds),
-        ("--memory-limit", memory_limit),
+        ("--repeats", how.repeats),
+        ("--steps", how.steps),
+        ("--max-seconds", how.max_seconds),
+        ("--memory-limit", how.memory_limit),
     ):
         if value is not None and value <= 0:
             raise ConfigError(f"{name} {value:g} is out of range: it must be more than 0.")
-    plan = Plan(steps=steps, precision=share(precision_target), max_seconds=max_seconds)
-    limit = None if memory_limit is None else int(memory_limit * 2**30)
     ask = replace(
-        ask, plan=plan, repeats=repeats, seed=seed, against=against, tolerance=share(tolerance), memory_limit_bytes=limit
-    )  # fmt: skip
+        ask,
+        plan=Plan(steps=how.steps, precision=share(how.precision_target), max_seconds=how.max_seconds),
+        repeats=how.repeats,
+        seed=how.seed,
+        against=how.against,
+        tolerance=share(how.tolerance),
+        memory_limit_bytes=None if how.memory_limit is None else int(how.memory_limit * 2**30),
+    )
     with progress_bar("measuring") as progress:
-        run, found = run_bench(ask, Path(out), progress)
+        run, found = run_bench(ask, Path(how.out), progress)
     if json:
         print_json({"run": str(run.path), **{k: v for k, v in found.items() if k != "rounds"}})
     else:

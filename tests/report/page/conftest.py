@@ -31,6 +31,12 @@ def page_of() -> Callable[..., Page]:
     return lambda *paths: build(collect([Path(p) for p in paths]))
 
 
+STEP = {
+    "kind": "step", "step": 110, "epoch": 1.1, "loss": 0.25, "lr": 0.1, "samples": 320, "step_s": [0.1], "wait_s": [0.0],
+}  # fmt: skip
+"""News of a run whose last step so far was the hundredth."""
+
+
 def emit(run: RunDir, *events: dict[str, Any]) -> None:
     log = run.events()
     for event in events:

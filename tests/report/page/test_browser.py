@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.report.made import step_times, write_run
-from tests.report.page.conftest import EVIL, bench_run, detector, emit
+from tests.report.page.conftest import EVIL, STEP, bench_run, detector, emit
 from vernier.measure.study_files import csv_text
 from vernier.report.page.build import build
 from vernier.report.page.collect import collect
@@ -246,17 +246,7 @@ def test_the_live_page_takes_news_without_losing_its_place(browser: Browser, tmp
         browser.until("return document.getElementById('live').textContent.startsWith('live ·')")
         browser.click('details[data-figure="loss"] summary')
         rows = browser.js("return figures.loss.rows.length")
-        step = {
-            "kind": "step",
-            "step": 110,
-            "epoch": 1.1,
-            "loss": 0.25,
-            "lr": 0.1,
-            "samples": 320,
-            "step_s": [0.1],
-            "wait_s": [0.0],
-        }
-        emit(run, step)
+        emit(run, STEP)
         browser.until(f"return figures.loss.rows.length === {rows + 1}")
         assert browser.js("return document.querySelector('details[data-figure=\"loss\"]').open")
         assert (

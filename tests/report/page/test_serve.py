@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.report.made import step_times, write_run
-from tests.report.page.conftest import emit
+from tests.report.page.conftest import STEP, emit
 from vernier.report.page.serve import Live, Server
 from vernier.store import RunDir
 
@@ -57,17 +57,7 @@ def test_news_come_when_the_run_goes_on_and_only_then(server: Server, run: RunDi
     assert code == 200
     before = json.loads(body)
     assert ask(server, "/update", If_None_Match=headers["ETag"])[0] == 304
-    step = {
-        "kind": "step",
-        "step": 110,
-        "epoch": 1.1,
-        "loss": 0.25,
-        "lr": 0.1,
-        "samples": 320,
-        "step_s": [0.1],
-        "wait_s": [0.0],
-    }
-    emit(run, step)
+    emit(run, STEP)
     code, again, body = ask(server, "/update", If_None_Match=headers["ETag"])
     assert code == 200
     after = json.loads(body)
