@@ -17,7 +17,10 @@ import pytest
 from vernier.cli import main
 from vernier.data.shapes import ShapesSpec, make
 
-hypothesis.settings.register_profile("vernier", deadline=None)  # how long an example takes is the machine's business
+# How long an example takes is the machine's business. The same examples each time, so that a change is what made a test
+# fail; `pytest --hypothesis-profile search` looks for new ones.
+hypothesis.settings.register_profile("vernier", deadline=None, derandomize=True)
+hypothesis.settings.register_profile("search", deadline=None, derandomize=False)
 hypothesis.settings.load_profile("vernier")
 REPO = Path(__file__).resolve().parents[1]
 

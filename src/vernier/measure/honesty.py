@@ -74,10 +74,12 @@ def summarize(samples: Sequence[float] | Floats, *, unit: str, of: str) -> Summa
     row = np.asarray(samples, np.float64)
     sd = float(row.std(ddof=1)) if row.size > 1 else 0.0
     ends = float(row.min()), float(row.max())
+    mean = min(max(estimate.value, ends[0]), ends[1])  # the sum of equal values may be rounded past them
+    low, high = estimate.low, estimate.high
     return Summary(
-        unit=unit, of=of, n=row.size, mean=min(max(estimate.value, ends[0]), ends[1]), median=float(np.median(row)), sd=sd,
-        min=ends[0], max=ends[1], percentiles={p: float(np.percentile(row, p)) for p in PERCENTILES},
-        low=estimate.low, high=estimate.high, basis=estimate.basis,
+        unit=unit, of=of, n=row.size, mean=mean, median=float(np.median(row)), sd=sd, min=ends[0], max=ends[1],
+        percentiles={p: float(np.percentile(row, p)) for p in PERCENTILES},
+        low=None if low is None else min(low, mean), high=None if high is None else max(high, mean), basis=estimate.basis,
     )  # fmt: skip
 
 
