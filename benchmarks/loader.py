@@ -1,7 +1,7 @@
 """The loader beside PyTorch's DataLoader over Pillow and beside DALI, on one folder of images.
 
 The images are laid out as a folder, as restart-indexed shards and decoded, in a temporary place; then all contenders take
-turns: beside others (peers), two workers beside one (scaling), threads beside processes (threads).
+turns: beside others (peers), two workers beside one and beside two programs (scaling), threads beside processes (threads).
 Usage: python benchmarks/loader.py [IMAGES] [--workers 1] [--rounds 15] [--images 500] [--only peers] [--json]
 
 Ratios are of time as it passed, with the same by a clock that others on the machine do not disturb: processor time, or time
@@ -63,12 +63,14 @@ def contenders(places: dict[str, str], workers: int, dali: bool) -> tuple[list[C
 
 
 def scaling(places: dict[str, str]) -> tuple[list[Contender], list[tuple[str, str]]]:
+    """Two workers beside one, and beside two programs that share nothing, which is all that the cores have to give."""
     named = [
-        Contender(name=f"{name} x{workers}", kind="native", path=path, workers=workers, lengthened=LENGTHENED[name])
+        Contender(name=f"{name} {called}", kind=kind, path=path, workers=workers, lengthened=LENGTHENED[name])
         for name, path in places.items()
-        for workers in (1, 2)
+        for called, kind, workers in (("x1", "native", 1), ("x2", "native", 2), ("apart", "apart", 2))
     ]
-    return named, [(f"{name} x2", f"{name} x1") for name in places]
+    pairs = (("x2", "x1"), ("apart", "x1"), ("x2", "apart"))
+    return named, [(f"{name} {a}", f"{name} {b}") for name in places for a, b in pairs]
 
 
 def threads_or_processes(places: dict[str, str]) -> tuple[list[Contender], list[tuple[str, str]]]:

@@ -79,6 +79,23 @@ def test_many_at_once_is_the_same_as_one_by_one(crop: str, pad: int, channels: i
     assert np.array_equal(together, alone)
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(["bilinear", "bicubic"]), st.sampled_from([1, 3]), st.integers(8, 64), st.integers(0, 1000))
+def test_crops_resized_together_are_those_resized_one_by_one(mode: str, channels: int, size: int, key: int) -> None:
+    dice = np.random.default_rng(key)
+    sizes = [(size, size), *dice.integers(1, 120, (5, 2)).tolist()]
+    images = [dice.integers(0, 256, (h + 6, w + 4, channels), dtype=np.uint8) for h, w in sizes]
+    images[1].flags.writeable = False
+    transform = TrainTransform(Data(interpolation=mode), Augment())  # type: ignore[arg-type]
+    rows = uniform(key, np.arange(6), DRAWS)
+    cuts = [image[2:-4, 3:-1] for image in images]
+    together, alone = (np.empty((6, size, size, channels), np.uint8) for _ in range(2))
+    transform.finish_many(cuts, rows, together)
+    for i in range(6):
+        transform.finish(cuts[i], rows[i], alone[i])
+    assert np.array_equal(together, alone)
+
+
 def test_flips_happen_half_of_the_time() -> None:
     image = np.zeros((8, 8, 3), dtype=np.uint8)
     image[:, 0] = 255

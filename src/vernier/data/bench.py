@@ -14,7 +14,7 @@ import random
 import statistics
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal
@@ -35,7 +35,7 @@ Clock = Literal["passed", "undisturbed", "processor"]
 
 @dataclass(frozen=True, kw_only=True)
 class Contender:
-    """One way to make batches. `kind` is native, processes, pillow or dali; `path` what it reads."""
+    """One way to make batches. `kind` is native, processes, apart, pillow or dali; `path` what it reads."""
 
     name: str
     kind: str
@@ -194,7 +194,7 @@ def _serve(contender: Contender, pipe: Connection) -> None:
     me = psutil.Process()
     at_first = _own_bytes([me])
     try:
-        kinds = {"native": _native, "processes": _processes, "pillow": _pillow, "dali": _dali}
+        kinds = {"native": _native, "processes": _processes, "apart": _apart, "pillow": _pillow, "dali": _dali}
         batches = kinds[contender.kind](contender)
     except (ConfigError, ImportError, RuntimeError) as error:
         pipe.recv()
@@ -308,6 +308,26 @@ def _processes(contender: Contender) -> Iterator[int]:
         OursInProcesses(contender), batch_size=None, shuffle=False, num_workers=contender.workers, prefetch_factor=PREFETCH  # type: ignore[arg-type]
     )  # fmt: skip
     return (len(images) for images in loader)
+
+
+def _apart(contender: Contender) -> Iterator[int]:
+    """As many programs as there are workers, each with one worker and batches of its own, which go nowhere: what the
+    cores give to those who share nothing."""
+    context = multiprocessing.get_context("spawn")
+    made: Any = context.Queue(PREFETCH)
+    alone = replace(contender, kind="native", workers=1)
+    for _ in range(contender.workers):
+        context.Process(target=_tell, args=(alone, made), daemon=True).start()
+    while True:
+        yield made.get()
+
+
+def _tell(contender: Contender, made: Any) -> None:
+    import torch
+
+    torch.set_num_threads(1)
+    for images in _native(contender):
+        made.put(images)
 
 
 class PillowFolder:

@@ -19,8 +19,9 @@ from vernier.config import Augment, Data, train_px
 from vernier.data.augment import PixelAugment
 from vernier.data.bad import BadImages, parse_limit, substitutes
 from vernier.data.chance import key, uniform
-from vernier.data.decode import BadImage
+from vernier.data.decode import BadImage, Image
 from vernier.data.sources import ArraySource, Source, SyntheticSource
+from vernier.data.sources.base import EncodedSource
 from vernier.data.targets import ClassTargets
 from vernier.data.transforms import EvalTransform, TrainTransform, augment_rows, pad_crop_flip_many
 from vernier.errors import ConfigError, RunFailed
@@ -96,6 +97,7 @@ class TrainReader:
         self.shape = (data.image_px, data.image_px, source.channels)
         small = isinstance(source, ArraySource) and source.images.shape[1:3] == (data.image_px, data.image_px)
         self._all_at_once = small and augment.crop != "random-resized" and augment.start_px is None
+        self._together = augment.crop == "random-resized" and not isinstance(source, EncodedSource)
         self._open = source.picture if augment.crop == "random-resized" else source.image
 
     def shape_at(self, epoch: int) -> tuple[int, int, int]:
@@ -117,26 +119,35 @@ class TrainReader:
 
     def _crop_and_flip(self, epoch: int, indices: Indices, out: Pixels) -> None:
         rows = augment_rows(self._seed, epoch, indices)
-        samples = indices % len(self._source)
         if self._all_at_once:
             assert isinstance(self._source, ArraySource)
-            pad_crop_flip_many(self._source.images[samples], rows, self._augment, out)
+            pad_crop_flip_many(self._source.images[indices % len(self._source)], rows, self._augment, out)
             return
-        for place, index in enumerate(samples.tolist()):
-            try:
-                self._transform(self._open(index), rows[place], out[place])
-            except (BadImage, OSError) as error:
-                indices[place] = self._substitute(index, error, rows[place], out[place])
+        cuts = []
+        for place, row in enumerate(rows):
+            cut = self._cut(indices, place, row, out.shape[1])
+            if self._together:
+                cuts.append(cut)
+            else:
+                self._transform.finish(cut, row, out[place])
+        if cuts:
+            self._transform.finish_many(cuts, rows, out)
 
-    def _substitute(self, index: int, error: Exception, row: npt.NDArray[np.float64], out: Pixels) -> int:
-        """Fill the place of a bad image with another one, and say which."""
-        self.bad.report(index, self._source.describe(index), str(error))
+    def _cut(self, indices: Indices, place: int, row: npt.NDArray[np.float64], size: int) -> Image:
+        """The pixels that an image is made of; those of another one where it is bad, whose index then takes its place."""
+        index = int(indices[place]) % len(self._source)
+        try:
+            return self._transform.cut(self._open(index), row, size)
+        except (BadImage, OSError) as error:
+            self.bad.report(index, self._source.describe(index), str(error))
         for other in substitutes(index, len(self._source)):
             try:
-                self._transform(self._open(other), row, out)
-                return other
+                cut = self._transform.cut(self._open(other), row, size)
             except (BadImage, OSError) as also_bad:
                 self.bad.report(other, self._source.describe(other), str(also_bad))
+                continue
+            indices[place] = other
+            return cut
         raise RunFailed(f"No image that can be read was found to stand in for {self._source.describe(index)}.")
 
 
