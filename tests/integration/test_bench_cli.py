@@ -40,17 +40,20 @@ def test_scaling_over_processes_counts_images_once_and_names_communication(
     vernier_here: Callable[..., Done], shapes: Path, tmp_path: Path
 ) -> None:
     done = vernier_here(
-        "bench", "scaling", "--data", str(shapes), *SMALL, "--batch", "4", "--procs", "1,2", "--steps", "4", "--repeats", "1",
-        "--out", str(tmp_path), "--json",
+        "bench", "scaling", "--data", str(shapes), *SMALL, "--batch", "4", "--procs", "1x1,2x1", "--apart", "--steps", "4",
+        "--repeats", "1", "--out", str(tmp_path), "--json",
     )  # fmt: skip
     assert done.code == 0, done.err
-    one, two = done.json()["rows"]
+    one, two, apart = done.json()["rows"]
     assert (one["devices"], two["devices"]) == (1, 2)
     assert two["images_per_s_total"]["value"] == pytest.approx(8 / two["step_s"]["mean"])
     assert two["images_per_s_per_device"]["value"] == pytest.approx(4 / two["step_s"]["mean"])
     assert "communication" in two["phases"]["seconds"]
     assert "communication" not in one["phases"]["seconds"]
     assert two["efficiency"] == pytest.approx(two["speedup"] / 2)
+    assert apart["exchange"] == "none"
+    assert "communication" not in apart["phases"]["seconds"]
+    assert two["of_apart"] == pytest.approx(apart["step_s"]["mean"] / two["step_s"]["mean"])
 
 
 @pytest.mark.slow

@@ -54,15 +54,30 @@ def test_per_device_and_total_are_both_named_and_agree() -> None:
 
 
 def test_weak_scaling_is_against_the_fewest_processes() -> None:
-    rows = [
-        pooled(f"p{n}", {"batch": 10, "procs": n}, rounds(f"p{n}", [t] * 40, images=10 * n, devices=n))
-        for n, t in ((1, 1.0), (4, 1.25))
-    ]
-    add_scaling(rows, strong=False)
+    made = [r for n, t in ((1, 1.0), (4, 1.25)) for r in rounds(f"p{n}", [t] * 40, images=10 * n, devices=n)]
+    rows = [pooled(f"p{n}", {"batch": 10, "procs": n}, made) for n in (1, 4)]
+    add_scaling(rows, made, strong=False)
     assert [r["efficiency"] for r in rows] == pytest.approx([1.0, 0.8])
     assert rows[1]["speedup"] == pytest.approx(3.2)
     assert rows[1]["efficiency_95"][0] <= 0.8 <= rows[1]["efficiency_95"][1]
-    assert "80.0 % [80, 80] weak" in markdown("t", rows, [])
+    assert "80.0 % [80, 80]" in markdown("t", rows, [])
+
+
+def test_scaling_is_by_threads_too_and_beside_what_the_machine_gives_without_exchange() -> None:
+    layouts = {
+        "2": ({"procs": 2, "threads": 1}, 1.25, 20), "2a": ({"procs": 2, "threads": 1, "exchange": "none"}, 1.0, 20),
+        "1": ({"procs": 1, "threads": 1}, 0.8, 10), "1t": ({"procs": 1, "threads": 2}, 0.5, 10),
+    }  # fmt: skip
+    made = [r for name, (_, t, images) in layouts.items() for r in rounds(name, [t] * 40, [t] * 40, images=images)]
+    rows = [pooled(name, {"batch": 10, **labels}, made) for name, (labels, _, _) in layouts.items()]
+    add_scaling(rows, made, strong=False)
+    two, apart, one, threads = rows
+    assert [r["speedup"] for r in rows] == pytest.approx([16 / 12.5, 20 / 12.5, 1.0, 20 / 12.5])
+    assert [r["efficiency"] for r in rows] == pytest.approx([0.64, 0.8, 1.0, 0.8])
+    assert two["of_apart"] == pytest.approx(0.8)
+    assert not any("of_apart" in r for r in (apart, one, threads))
+    shown = tables(rows)[0]
+    assert (shown[0]["of that without exchange"], shown[2]["of that without exchange"]) == ("80.0 % [80, 80]", "")
 
 
 def test_what_did_not_fit_is_a_row() -> None:
@@ -111,7 +126,8 @@ def test_every_arm_runs_once_a_round_in_an_order_that_changes(monkeypatch: pytes
 
 
 def test_an_efficiency_without_interval_says_so() -> None:
-    rows = [pooled(f"p{n}", {"batch": 10, "procs": n}, rounds(f"p{n}", [1.0], devices=n)) for n in (1, 2)]
-    add_scaling(rows, strong=True)
+    made = [r for n in (1, 2) for r in rounds(f"p{n}", [1.0], devices=n)]
+    rows = [pooled(f"p{n}", {"batch": 10, "procs": n}, made) for n in (1, 2)]
+    add_scaling(rows, made, strong=True)
     assert rows[1]["efficiency_95"] is None
-    assert "[no interval] strong" in markdown("t", rows, [])
+    assert "[no interval]" in markdown("t", rows, [])

@@ -166,6 +166,7 @@ def scaling(
     model: Text = None,
     batch: Whole = None,
     strong: bool = False,
+    apart: bool = False,
     device: Device = None,
     precision: Text = None,
     mode: Text = None,
@@ -179,11 +180,12 @@ def scaling(
 
     Args:
         recipe: A built-in recipe or a .toml file of your own.
-        procs: Processes, one a device; efficiency is against the fewest.
+        procs: Processes, one a device; 2x4: two of four threads each. Efficiency is against the fewest.
         data: A data set, a folder, or synthetic. Default: the recipe's own, or synthetic.
         model: Another network than the recipe's.
         batch: Images a device and step; strong: in all.
         strong: Keep the batch over all devices the same.
+        apart: Measure the same processes without the exchange of gradients too: what the machine gives, network aside.
         device: Where to run.
         precision: Arithmetic.
         mode: How the network is executed.
@@ -194,6 +196,12 @@ def scaling(
     ask = _ask("train", recipe, data, model, device, settings, None, precision, mode, procs)
     if batch is not None:
         ask = replace(ask, config=override(ask.config, "global_batch", batch))
+    if len({each.threads is None for each in ask.layouts}) > 1:
+        raise ConfigError(f"--procs {procs}: give threads with all of them, such as 1x1,2x1,1x2, or with none.")
+    if apart:
+        ask = replace(
+            ask, layouts=(*ask.layouts, *(replace(each, apart=True) for each in ask.layouts if each.procs > 1))
+        )
     ask = replace(ask, scaling="strong" if strong else "weak")
     return _measure(ask, Comparing(**asdict(measuring)), json)
 
@@ -204,7 +212,7 @@ def _ask(
     run: str | None = None,
 ) -> "Ask":  # fmt: skip
     from vernier.cli.common import Mode, Precision
-    from vernier.measure.bench_session import Ask, parsed, positive
+    from vernier.measure.bench_session import Ask, layout, parsed, positive
 
     def chosen(text: str | None, kind: Any, flag: str) -> tuple[str, ...]:
         values = parsed(text, str, flag) if text else ()
@@ -219,7 +227,7 @@ def _ask(
         what=what, config=apply(start, flags, settings), weights_of=run,
         batches=parsed(batches, positive, "--batches") if batches else (),
         precisions=chosen(precisions, Precision, "--precisions"), modes=chosen(modes, Mode, "--modes"),
-        procs=parsed(procs, positive, "--procs") if procs else (),
+        layouts=parsed(procs, layout, "--procs") if procs else (),
     )  # fmt: skip
 
 

@@ -61,7 +61,8 @@ def _measured(spec: dict[str, Any], world: World | None) -> dict[str, Any]:
     config, plan = from_dict(Config, spec["config"]), Plan(**spec["plan"])
     kept = Kept()
     run = Path(spec["run"]) if spec.get("run") else None
-    load = TrainingLoad(config, world) if spec["what"] == "train" else InferenceLoad(config, run)
+    training = spec["what"] == "train"
+    load = TrainingLoad(config, world, apart=spec.get("apart", False)) if training else InferenceLoad(config, run)
     load.device.reset_peak_memory()
     family = os.getppid() if world is not None and world.size > 1 else None
     try:

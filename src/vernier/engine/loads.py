@@ -31,10 +31,14 @@ FORWARDS_A_TRAINING_STEP = 3
 
 
 class TrainingLoad:
-    """A step: data, copy, forward, backward, optimiser; then the device is synchronised."""
+    """A step: data, copy, forward, backward, optimiser; then the device is synchronised.
 
-    def __init__(self, config: Config, world: World | None = None) -> None:
+    `apart`: processes go in step, but exchange no gradients.
+    """
+
+    def __init__(self, config: Config, world: World | None = None, *, apart: bool = False) -> None:
         self.job: Job = prepare(config, world=world)
+        self.job.step.apart = apart
         self.device: Device = self.job.device
         self.images, self.devices = config.recipe.global_batch, self.job.derived.world
         self._batches = self.job.loader.batches(self.job.requests(0, 2**62))
@@ -63,6 +67,8 @@ class TrainingLoad:
         self.loss, wait_s, _ = self.job.step(self._step % self.job.derived.total_steps, self._batches)
         self._step += 1
         self.device.synchronize()
+        if self.job.step.apart:
+            self.job.world.any(False)
         return wait_s
 
     def split(self, steps: int) -> dict[str, list[float]]:

@@ -47,6 +47,8 @@ class TrainStep:
     ) -> None:  # fmt: skip
         self.scaler, self._autocast, self._task = scaler, autocast, task
         self.phase: Phase = unmeasured
+        self.apart = False
+        """Keep gradients to oneself: to measure what exchanging them costs. Never when training."""
         self._model, self._network, self._optimizer, self._average = model, network, optimizer, average
         self._recipe, self._derived, self._normalize = recipe, derived, normalize
         self._device, self._place, self._world = device, place, world
@@ -73,7 +75,7 @@ class TrainStep:
 
     def _sharing(self, micro: int) -> AbstractContextManager[Any]:
         """Gradients are exchanged once a step: while those of the last micro-batch are computed."""
-        if self._world.size == 1 or micro == self._derived.accumulation - 1:
+        if self._world.size == 1 or (micro == self._derived.accumulation - 1 and not self.apart):
             return nullcontext()
         quiet: AbstractContextManager[Any] = self._network.no_sync()  # type: ignore[operator]
         return quiet

@@ -20,6 +20,20 @@ What = Literal["train", "infer"]
 HERE = "here"
 
 
+@dataclass(frozen=True)
+class Layout:
+    """How many processes, with how many threads each (None: as configured); `apart`: without exchanging gradients."""
+
+    procs: int
+    threads: int | None = None
+    apart: bool = False
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        threads = {} if self.threads is None else {"threads": self.threads}
+        return {"procs": self.procs, **threads, **({"exchange": "none"} if self.apart else {})}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Ask:
     """What is to be measured: every combination of the lists is an arm. Batches are images a device."""
@@ -29,7 +43,7 @@ class Ask:
     batches: tuple[int, ...] = ()
     precisions: tuple[str, ...] = ()
     modes: tuple[str, ...] = ()
-    procs: tuple[int, ...] = ()
+    layouts: tuple[Layout, ...] = ()
     scenarios: tuple[str, ...] = ()
     loads: tuple[float, ...] = ()
     rate_per_s: float | None = None
@@ -64,6 +78,12 @@ def positive(text: str) -> int:
     return value
 
 
+def layout(text: str) -> Layout:
+    """`4`: processes; `4x2`: with two threads each."""
+    procs, times, threads = text.partition("x")
+    return Layout(positive(procs), positive(threads) if times else None)
+
+
 def share(text: str) -> float:
     """`1%` or `0.01`, as a share between 0 and 1."""
     try:
@@ -84,13 +104,14 @@ def arms_of(ask: Ask, side: str | None = None, source: Path | None = None) -> li
     own = machine.eval_batch if ask.what == "infer" else max(1, ask.config.recipe.global_batch // machine.procs)
     lists: dict[str, tuple[Any, ...]] = {
         "batch": ask.batches or (own,), "precision": ask.precisions or (machine.precision,), "mode": ask.modes or (machine.mode,),
-        "procs": ask.procs or (machine.procs,),
+        "layout": ask.layouts or (Layout(machine.procs),),
     }  # fmt: skip
     if ask.what == "infer":
         lists["scenario"] = ask.scenarios or ("offline",)
     made = []
     for values in product(*lists.values()):
         labels = dict(zip(lists, values, strict=True))
+        labels |= labels.pop("layout").labels
         for load in ask.loads if labels.get("scenario") == "server" and ask.rate_per_s is None else (None,):
             extra = {} if load is None else {"load": load}
             made.append(_arm(ask, {**labels, **extra, **({"side": side} if side else {})}, source))
@@ -99,7 +120,8 @@ def arms_of(ask: Ask, side: str | None = None, source: Path | None = None) -> li
 
 def _named(arms: list[Arm]) -> list[Arm]:
     """Names of what tells the arms apart; the batch is always in them."""
-    varying = [k for k in arms[0].labels if k in ("batch", "side") or len({str(a.labels.get(k)) for a in arms}) > 1]
+    known = dict.fromkeys(k for a in arms for k in a.labels)
+    varying = [k for k in known if k in ("batch", "side") or len({str(a.labels.get(k)) for a in arms}) > 1]
     return [replace(a, name=" ".join(f"{k}={a.labels[k]}" for k in varying if k in a.labels)) for a in arms]
 
 
@@ -110,6 +132,8 @@ def _arm(ask: Ask, labels: dict[str, Any], source: Path | None) -> Arm:
         "machine.mode": labels["mode"],
         "machine.procs": labels["procs"],
     }
+    if "threads" in labels:
+        settings["machine.threads"] = labels["threads"]
     if ask.what == "infer":
         settings["machine.eval_batch"] = labels["batch"]
     elif ask.scaling != "strong":
@@ -122,7 +146,7 @@ def _arm(ask: Ask, labels: dict[str, Any], source: Path | None) -> Arm:
         config = override(config, name, value)
     spec = {
         "what": ask.what, "config": to_dict(config), "plan": asdict(ask.plan), "run": ask.weights_of, "seed": ask.seed,
-        "scenario": labels.get("scenario"), "load_share": labels.get("load"), "rate_per_s": ask.rate_per_s,
+        "apart": "exchange" in labels, "scenario": labels.get("scenario"), "load_share": labels.get("load"), "rate_per_s": ask.rate_per_s,
         "memory_limit_bytes": ask.memory_limit_bytes or memory_limit(config.machine.device),
     }  # fmt: skip
     return Arm(name="", labels=labels, spec=spec, source=source)
@@ -156,7 +180,8 @@ def _asked_by(ask: Ask, path: Path) -> tuple[Ask, str]:
             f"({commit or 'no commit recorded'}), which cannot be run again. Give a git reference instead."
         )
     theirs = replace(
-        ask, config=from_dict(Config, earlier["config"]), batches=tuple(earlier["batches"]), procs=tuple(earlier["procs"]),
+        ask, config=from_dict(Config, earlier["config"]), batches=tuple(earlier["batches"]),
+        layouts=tuple(Layout(**each) for each in earlier["layouts"]),
         precisions=tuple(earlier["precisions"]), modes=tuple(earlier["modes"]), scenarios=tuple(earlier["scenarios"]),
         loads=tuple(earlier["loads"]),
     )  # fmt: skip
@@ -216,7 +241,7 @@ def _kept(
     done = {r.arm for r in rounds}
     rows = [pooled(a.name, a.labels, rounds) for a in arms if a.name in done]
     if ask.scaling:
-        add_scaling(rows, strong=ask.scaling == "strong")
+        add_scaling(rows, rounds, strong=ask.scaling == "strong")
     pairs = _pairs(arms) if ask.against else []
     compare = [
         {"arm": a.name, "against": b.name, **found}

@@ -11,14 +11,14 @@ from typing import Any
 
 from vernier.measure.bench import divided, verdict
 from vernier.measure.bench_arms import Round
-from vernier.measure.comparison import Trace, compare
+from vernier.measure.comparison import DEFAULT_TOLERANCE, Trace, compare
 from vernier.measure.honesty import summarize
 from vernier.measure.serving import latency_figures
 from vernier.measure.statistics import mean_estimate, rate_estimate
 from vernier.measure.telemetry import noise_words, worst
 from vernier.measure.throughput import Window
 
-ARM_COLUMNS = ("batch", "precision", "mode", "procs", "scenario", "load", "side")
+ARM_COLUMNS = ("batch", "precision", "mode", "procs", "threads", "exchange", "scenario", "load", "side")
 
 
 def pooled(name: str, labels: Mapping[str, Any], rounds: Sequence[Round]) -> dict[str, Any]:
@@ -122,28 +122,39 @@ def _compile(good: list[dict[str, Any]]) -> float | None:
     return statistics.fmean(g["compilation"]["seconds"] for g in good)
 
 
-def add_scaling(rows: list[dict[str, Any]], *, strong: bool) -> None:
-    """Efficiency against the arm with the fewest processes: rate over as many times its rate."""
+def add_scaling(rows: list[dict[str, Any]], rounds: Sequence[Round], *, strong: bool) -> None:
+    """Efficiency against the arm with the fewest processes: rate over as many times its rate as it has more threads; and
+    beside the same processes when they exchange nothing, which is all that the machine has to give."""
     known = [r for r in rows if r["status"] == "ok"]
     if not known:
         return
-    base = min(known, key=lambda r: int(r["procs"]))
+    base = min(known, key=lambda r: (int(r["procs"]), r.get("threads") or 0))
     for row in known:
-        times = row["procs"] / base["procs"]
-        speedup = row["images_per_s_total"]["value"] / base["images_per_s_total"]["value"]
-        halves = (0.0, 0.0) if row is base else (_log_half(base), _log_half(row))
-        half = None if None in halves else math.hypot(*(h or 0.0 for h in halves))
-        efficiency = speedup / times
+        times = row["procs"] * (row.get("threads") or 1) / (base["procs"] * (base.get("threads") or 1))
+        speedup, ends = _times_faster(row, base, rounds)
         row |= {
-            "speedup": speedup, "efficiency": efficiency, "scaling": "strong" if strong else "weak",
-            "efficiency_95": None if half is None else [efficiency / math.exp(half), efficiency * math.exp(half)],
+            "speedup": speedup, "efficiency": speedup / times, "scaling": "strong" if strong else "weak",
+            "efficiency_95": ends and [end / times for end in ends],
         }  # fmt: skip
+        twin = next((r for r in known if "exchange" in r and _layout(r) == _layout(row)), None)
+        if twin is not None and "exchange" not in row:
+            value, ends = _times_faster(row, twin, rounds)
+            row |= {"of_apart": value, "of_apart_95": ends}
 
 
-def _log_half(row: Mapping[str, Any]) -> float | None:
-    """Half the interval of a rate, as a logarithm; None where there is none."""
-    rate = row["images_per_s_total"]
-    return math.log(rate["high"] / rate["low"]) / 2 if rate["low"] and rate["high"] else None
+def _layout(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(row.get(k) for k in ("batch", "precision", "mode", "procs", "threads"))
+
+
+def _times_faster(
+    row: Mapping[str, Any], base: Mapping[str, Any], rounds: Sequence[Round]
+) -> tuple[float, list[float] | None]:
+    """How many times the base's rate, with the ends of its interval; None where there is none."""
+    if row is base:
+        return 1.0, [1.0, 1.0]
+    found = compared(rounds, row["arm"], base["arm"], DEFAULT_TOLERANCE)
+    assert found is not None, "both have results"
+    return found["ratio"], None if found["low"] is None else [found["low"], found["high"]]
 
 
 def compared(rounds: Sequence[Round], arm: str, against: str, tolerance: float) -> dict[str, Any] | None:
@@ -209,9 +220,15 @@ def _rate_cells(row: Mapping[str, Any]) -> dict[str, str]:
     if row["compile_s"] is not None:
         out["compile s"] = f"{row['compile_s']:.1f}"
     if "efficiency" in row:
-        ends = ", ".join(f"{100 * share:.0f}" for share in row["efficiency_95"] or ()) or "no interval"
-        out["efficiency"] = f"{100 * row['efficiency']:.1f} % [{ends}] {row['scaling']}"
+        out["times the first"] = f"{row['speedup']:.2f}"
+        out[f"efficiency ({row['scaling']})"] = _percent(row["efficiency"], row["efficiency_95"])
+    if "of_apart" in row:
+        out["of that without exchange"] = _percent(row["of_apart"], row["of_apart_95"])
     return out
+
+
+def _percent(share: float, ends: Sequence[float] | None) -> str:
+    return f"{100 * share:.1f} % [{', '.join(f'{100 * end:.0f}' for end in ends or ()) or 'no interval'}]"
 
 
 def _latency_cells(row: Mapping[str, Any]) -> dict[str, str]:

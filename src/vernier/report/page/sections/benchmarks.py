@@ -8,7 +8,7 @@ from vernier.report.page.collect import Subject
 from vernier.report.page.figures import PHASE_COLOURS, Figure, Section, grid
 from vernier.report.page.html import Cell, Column, joined, section, table, tag
 
-LABELS = ("batch", "precision", "mode", "procs", "scenario", "load", "side")
+LABELS = ("batch", "precision", "mode", "procs", "threads", "exchange", "scenario", "load", "side")
 CURVE_POINTS = 200
 
 
@@ -105,15 +105,20 @@ def _throughput(every: list[dict[str, Any]], number: int) -> Figure | None:
 
 
 def _scaling(every: list[dict[str, Any]], number: int) -> Figure | None:
-    rows = sorted((r for r in every if "efficiency" in r), key=lambda r: int(r["procs"]))
-    if len(rows) < 2:
+    sized = _by_size(every)
+    rows = [r for r in sized if r.get("threads") == sized[0].get("threads")]
+    if len({r["procs"] for r in rows}) < 2:
         return None
     base = rows[0]
     rate = base["images_per_s_total"]["value"] / base["procs"]
     data: list[list[Any]] = [
-        [r["procs"], "measured", *(r["images_per_s_total"].get(k) for k in ("value", "low", "high"))] for r in rows
-    ]
-    data += [[r["procs"], "ideal", rate * r["procs"], None, None] for r in rows]
+        [
+            r["procs"], "without exchange" if "exchange" in r else "measured",
+            *(r["images_per_s_total"].get(k) for k in ("value", "low", "high")),
+        ]
+        for r in sorted(rows, key=lambda r: "exchange" in r)
+    ]  # fmt: skip
+    data += [[r["procs"], "ideal", rate * r["procs"], None, None] for r in rows if "exchange" not in r]
     chart = {
         "type": "lines",
         "x": "processes",
@@ -134,14 +139,24 @@ def _scaling(every: list[dict[str, Any]], number: int) -> Figure | None:
     )
 
 
+def _by_size(every: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The arms of a scaling benchmark; the one with the fewest processes is first."""
+    return sorted(
+        (r for r in every if "efficiency" in r), key=lambda r: (int(r["procs"]), r.get("threads") or 0, "exchange" in r)
+    )
+
+
+def _size(row: dict[str, Any]) -> str:
+    processes = "1 process" if row["procs"] == 1 else f"{row['procs']} processes"
+    threads = f" x {row['threads']} thread{'s' if row['threads'] != 1 else ''}" if row.get("threads") else ""
+    return processes + threads + (", no exchange" if "exchange" in row else "")
+
+
 def _efficiency(every: list[dict[str, Any]], number: int) -> Figure | None:
-    rows = sorted((r for r in every if "efficiency" in r), key=lambda r: int(r["procs"]))
+    rows = _by_size(every)
     if len(rows) < 2:
         return None
-    data = [
-        [f"{r['procs']} processes" if r["procs"] != 1 else "1 process", 100 * r["efficiency"], r["speedup"]]
-        for r in rows
-    ]
+    data = [[_size(r), 100 * r["efficiency"], r["speedup"]] for r in rows]
     chart = {
         "type": "bars",
         "category": "size",
@@ -247,6 +262,7 @@ def _table(s: Subject, number: int) -> Markup:
         (Column("J/img", 3), lambda r: r.get("joules_per_image")),
         (Column("efficiency", meter=True), lambda r: r.get("efficiency")),
         (Column("speed-up", 2), lambda r: r.get("speedup")),
+        (Column("of that without exchange", meter=True), lambda r: r.get("of_apart")),
     ]
     cells: list[list[Cell]] = [[read(r) for _, read in columns] for r in every]
     idle = {"status"} if all(r["status"] == "ok" for r in every) else set()
