@@ -1,11 +1,13 @@
 """Images that cannot be read."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from tests.conftest import TINY, Done
 from vernier.config import Augment, Data
 from vernier.data.bad import parse_limit, substitutes
 from vernier.data.loader import EvalReader, Loader, TrainReader
@@ -76,3 +78,24 @@ def test_a_png_named_jpeg_is_read(broken: Path) -> None:
     Image.new("RGB", (30, 20), (1, 2, 3)).save(broken / "train/b/20.jpg", "PNG")
     _, bad = _batches(broken, "1", 1)
     assert bad == ["03.jpg"]
+
+
+@pytest.mark.slow
+def test_two_processes_share_one_limit(vernier: Callable[..., Done], broken: Path, tmp_path: Path) -> None:
+    for name in ("train/a/07.jpg", "train/b/33.jpg"):
+        (broken / name).write_bytes(b"neither is this")
+    whole = [
+        "train", "--data", str(broken), *TINY, "--procs", "2", "--global-batch", "8", "--max-steps", "5", "--train-only",
+    ]  # fmt: skip
+    done = vernier(*whole, "--max-bad-images", "4", "--json", "--out", str(tmp_path / "four"))
+    assert done.code == 0, done.err
+    assert [Path(b["path"]).name for b in done.json()["bad_images"]] == ["03.jpg", "07.jpg", "20.jpg", "33.jpg"]
+    (run,) = (tmp_path / "four").iterdir()
+    first, second = (
+        {line for line in (run / name).read_text().splitlines() if "bad image" in line and '"warning"' in line}
+        for name in ("events.jsonl", "events.rank1.jsonl")
+    )
+    assert (len(first), len(second)) == (4, 1), "the first process tells of all"
+    done = vernier(*whole, "--max-bad-images", "3", "--out", str(tmp_path / "three"))
+    assert done.code == 1
+    assert "4 bad image(s) of 40; the limit is 3" in done.err

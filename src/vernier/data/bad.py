@@ -42,23 +42,33 @@ def parse_limit(text: str, samples: int) -> int:
 
 
 class BadImages:
-    """The bad images of one source, reported by any worker."""
+    """The bad images of one source, reported by any worker; with several processes, each knows its own until it hears
+    of the others'."""
 
     def __init__(self, limit: int, samples: int) -> None:
         self.limit, self._samples = limit, samples
         self._found: dict[int, BadSample] = {}
-        self._told = 0
+        self._untold: list[BadSample] = []
         self._lock = threading.Lock()
 
     def report(self, index: int, path: str, reason: str) -> None:
         """Count an image once, however often it is met. Raises RunFailed beyond the limit."""
+        self._count(BadSample(index, path, reason), self._untold)
+
+    def hear(self, bad: BadSample) -> None:
+        """Count an image that another process has met. Raises RunFailed beyond the limit."""
+        self._count(bad, [])
+
+    def _count(self, bad: BadSample, also: list[BadSample]) -> None:
         with self._lock:
-            self._found.setdefault(index, BadSample(index, path, reason))
+            if bad.index not in self._found:
+                self._found[bad.index] = bad
+                also.append(bad)
             count = len(self._found)
         if count > self.limit:
             raise RunFailed(
-                f"Cannot read the image {path}: {reason}. That makes {count} bad image(s) of {self._samples:,}; the limit is "
-                f"{self.limit}. Repair the data (vernier data verify lists what is wrong) or raise --max-bad-images."
+                f"Cannot read the image {bad.path}: {bad.reason}. That makes {count} bad image(s) of {self._samples:,}; the "
+                f"limit is {self.limit}. Repair the data (vernier data verify lists what is wrong) or raise --max-bad-images."
             )
 
     def found(self) -> list[BadSample]:
@@ -67,10 +77,10 @@ class BadImages:
             return sorted(self._found.values(), key=lambda b: b.index)
 
     def untold(self) -> list[BadSample]:
-        """Those found since this was last asked."""
+        """Those that were reported here since this was last asked."""
         with self._lock:
-            new = list(self._found.values())[self._told :]
-            self._told = len(self._found)
+            new = list(self._untold)
+            self._untold.clear()
         return new
 
 

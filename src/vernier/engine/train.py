@@ -144,9 +144,16 @@ class Training:
         return {"own_s_by_rank": own_s}
 
     def _report_bad_images(self) -> None:
-        for bad in (b for kind in self.job.bad_images() for b in kind.untold()):
-            message = f"bad image {bad.path}: {bad.reason}"
-            self.observers.emit("warning", step=self.progress.step, message=message)
+        """Every process tells of what it met; the first one of all, which count against one limit."""
+        kinds = self.job.bad_images()
+        mine = [kind.untold() for kind in kinds]
+        for found in self.job.world.gathered(mine) or [mine]:
+            for kind, met in zip(kinds, found, strict=True):
+                for bad in met:
+                    self.observers.emit(
+                        "warning", step=self.progress.step, message=f"bad image {bad.path}: {bad.reason}"
+                    )
+                    kind.hear(bad)
 
     def _scaling(self) -> dict[str, float]:
         scaler = self.job.step.scaler
@@ -417,6 +424,7 @@ def _announce(
 def _close(session: Training, status: Literal["finished", "stopped"], reference: Recipe | None) -> Outcome:
     job, progress, run = session.job, session.progress, session.run
     bad = job.world.gathered([asdict(bad) for kind in job.bad_images() for bad in kind.found()])
+    known = {one["path"]: one for found in bad for one in found}
     summary = {
         "step": progress.step,
         "epoch": progress.step / job.derived.steps_per_epoch,
@@ -426,7 +434,7 @@ def _close(session: Training, status: Literal["finished", "stopped"], reference:
         "agreement": agreement(job.config, progress.result, reference) if status == "finished" else None,
         "spent_s": session.watch.spent(),
         "skipped_steps": job.step.scaler.skipped_steps,
-        "bad_images": [one for found in bad for one in found],
+        "bad_images": [known[path] for path in sorted(known)],
         "profile": session.profiler.close() if session.profiler is not None else None,
         "compilation": job.network.spent.facts(),
         "training": summarize_training(
