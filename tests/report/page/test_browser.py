@@ -147,6 +147,20 @@ def test_dark_and_light_follow_the_system_and_the_button(browser: Browser, every
     browser.click("#theme")
 
 
+def test_on_paper_every_chart_stays_and_the_controls_go(browser: Browser, everything: Path) -> None:
+    browser.open(everything, width=794)  # A4 at 96 dots an inch
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        hidden = "return [...document.querySelectorAll('figure rect, figure path, figure circle, figure text')].filter(e => getComputedStyle(e).display === 'none').length"
+        assert browser.js(hidden) == 0
+        assert browser.js("return document.querySelectorAll('rect.bar').length") > 0
+        assert browser.js("return getComputedStyle(document.querySelector('.topbar')).display") == "none"
+        wide = "return [...document.querySelectorAll('table')].filter(t => t.getBoundingClientRect().right > innerWidth).map(t => t.innerText.slice(0, 300))"
+        assert browser.js(wide) == []
+    finally:
+        browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
 def test_the_cursor_tells_values_by_mouse_and_by_keys(browser: Browser, everything: Path) -> None:
     from selenium.webdriver import ActionChains, Keys
 

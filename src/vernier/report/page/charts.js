@@ -27,7 +27,7 @@ function seriesOf(figure) {
   }
   const every = [...found.values()];
   for (const s of every) {
-    s.name = [by && (colours.length > 1 || !s.kind) ? s.group : "", s.kind].filter(Boolean).join(" · ") || s.group;
+    s.name = [by && (colours.length > 1 || !s.kind) && s.group !== s.kind ? s.group : "", s.kind].filter(Boolean).join(" · ") || s.group;
     s.points.sort((a, b) => a.x - b.x);
   }
   return every;

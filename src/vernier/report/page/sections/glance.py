@@ -198,7 +198,7 @@ def _time_tiles(s: Subject) -> list[Markup]:
 
 def _bench_tiles(s: Subject) -> list[Markup]:
     rows = [r for r in (s.bench or {}).get("rows", []) if r.get("status") == "ok"]
-    rates = [r for r in rows if r.get("images_per_s_total")]
+    rates = [r for r in rows if r.get("images_per_s_total") and "exchange" not in r]
     tiles = []
     if rates:
         best = max(rates, key=lambda r: float(r["images_per_s_total"]["value"]))
