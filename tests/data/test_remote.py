@@ -52,7 +52,43 @@ def test_the_cache_stays_below_its_limit(served: tuple[Server, Path], tmp_path: 
     assert sum(s.bytes for s in remote.shards) > 2 * limit
     for i in [*range(0, 160, 5), *range(0, 160, 11)]:
         assert np.array_equal(remote.image(i), local.image(i))
-        assert sum(p.stat().st_size for p in cache.glob("*.tar")) <= limit
+        assert sum(p.stat().st_size for p in cache.glob("*/*.tar")) <= limit
+
+
+def test_a_lower_limit_holds_for_what_is_there_and_for_every_address(
+    served: tuple[Server, Path], tmp_path: Path
+) -> None:
+    server, _ = served
+    server.files |= {name.replace("set/", "other/"): content for name, content in server.files.items()}
+    cache = tmp_path / "cache"
+
+    def kept() -> int:
+        return sum(p.stat().st_size for p in cache.glob("*/*.tar"))
+
+    for name in ("set", "other"):
+        remote = open_remote(f"{server.url}/{name}", "train", cache=cache, limit_bytes=10**9)
+        for i in range(160):
+            remote.read(i)
+    whole = sum(s.bytes for s in remote.shards)
+    assert kept() == 2 * whole
+    open_remote(f"{server.url}/set", "train", cache=cache, limit_bytes=0)
+    assert kept() == 2 * whole, "a cache that is off is not emptied"
+    last = remote.shards[-1].name
+    remote = open_remote(f"{server.url}/set", "train", cache=cache, limit_bytes=whole)
+    assert 0 < kept() <= whole
+    assert len(list(cache.glob(f"*/{last}"))) == 1, "the address used last stays"
+    remote.read(0)
+    assert kept() <= whole
+
+
+def test_a_failed_transfer_leaves_nothing(served: tuple[Server, Path], tmp_path: Path) -> None:
+    server, _ = served
+    remote = open_remote(f"{server.url}/set", "train", cache=tmp_path / "cache", limit_bytes=10**9)
+    remote.all_labels()
+    del server.files["set/train-000000.tar"]
+    with pytest.raises(RunFailed, match="Cannot read"):
+        remote.read(0)
+    assert not [p.name for p in (tmp_path / "cache").rglob("*") if ".part" in p.name or p.suffix == ".tar"]
 
 
 def test_shards_above_the_limit_are_read_by_ranges(served: tuple[Server, Path], tmp_path: Path) -> None:
@@ -60,7 +96,7 @@ def test_shards_above_the_limit_are_read_by_ranges(served: tuple[Server, Path], 
     local = open_split(str(folder), "train")
     remote = open_remote(f"{server.url}/set", "train", cache=tmp_path / "cache", limit_bytes=0)
     assert np.array_equal(remote.image(5), local.image(5))
-    assert not list((tmp_path / "cache").glob("*.tar"))
+    assert not list((tmp_path / "cache").rglob("*.tar"))
 
 
 def test_damage_on_the_way_is_noticed(served: tuple[Server, Path], tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from vernier.cli.report import report
 from vernier.cli.train import train
 from vernier.cli.use import evaluate, export, predict
 from vernier.engine.launch import record_failure
-from vernier.errors import EXIT_DONE, EXIT_FAILED, EXIT_USAGE, ConfigError, RunFailed, did_you_mean
+from vernier.errors import EXIT_DONE, EXIT_FAILED, EXIT_USAGE, ConfigError, RunFailed, did_you_mean, of_the_machine
 
 WELCOME = """\
 Vernier trains, evaluates, benchmarks and profiles vision models, and reports what it measured.
@@ -152,4 +152,10 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         sys.stderr.close()
+        return EXIT_FAILED
+    except OSError as error:
+        if not (refused := of_the_machine(error)):
+            raise
+        record_failure(refused)
+        say(f"vernier: {refused}.")
         return EXIT_FAILED

@@ -117,13 +117,29 @@ def print_rows(rows: list[dict[str, Any]], json: bool) -> None:
 @contextmanager
 def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
     """A bar on standard error where there is a person to see it."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import MofNCompleteColumn
 
-    console = Console(stderr=True)
-    with Progress(
-        TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console, transient=True,
-        disable=not console.is_terminal,
-    ) as bar:  # fmt: skip
+    with _bar(MofNCompleteColumn()) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextmanager
+def bytes_bar(what: str) -> Iterator[Callable[[str, int, int], None]]:
+    """The same for bytes, told with what is being done to them."""
+    from rich.progress import DownloadColumn
+
+    with _bar(DownloadColumn(binary_units=True)) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda doing, done, total: bar.update(task, description=doing, completed=done, total=total or None)
+
+
+def _bar(amount: Any) -> Any:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    return Progress(
+        TextColumn("{task.description}"), BarColumn(), amount, TimeRemainingColumn(), console=console, transient=True,
+        disable=not console.is_terminal,
+    )  # fmt: skip

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from vernier.cli.common import JsonFlag, Whole, print_json, progress_bar
+from vernier.cli.common import JsonFlag, Whole, bytes_bar, print_json, progress_bar, say
 from vernier.errors import EXIT_DONE, EXIT_FAILED, ConfigError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def make(
 
     given = {k: v for k, v in {"train": train, "val": val, "size_px": size_px}.items() if v is not None}
     spec = shapes.ShapesSpec(kind=kind, seed=seed, **given)
-    path = shapes.make(Path(out), spec) if out else shapes.cached(spec)
+    path = shapes.make(Path(out).expanduser(), spec) if out else shapes.cached(spec)
     print_json({"path": str(path)}) if json else sys.stdout.write(f"{path}\n")
     return EXIT_DONE
 
@@ -80,7 +80,8 @@ def prepare(
     Args:
         kind: What SRC is.
         paths: What to read, and last where to write.
-        layout: folders; shards: tar files of which crops can be cut; raw: decoded, for repeated epochs on small sets.
+        layout: folders: as files, one folder per class; shards: tar files of which crops can be cut; raw: decoded, for
+            repeated epochs on small sets. coco is unpacked as it is.
         val_labels: imagenet, without the devkit among SRC: a line per validation image in order of file name, its synset
             or the synset's position; or the devkit's ILSVRC2012_validation_ground_truth.txt with meta.mat beside it.
         short_side_px: raw: images are made smaller until their short side is this.
@@ -92,36 +93,45 @@ def prepare(
     """
     if len(paths) < 2:
         raise ConfigError(f"Say what to read and where to write: vernier data prepare {kind} SRC OUT.")
-    *sources, out = [Path(p).expanduser() for p in paths]
-    if missing := [str(p) for p in sources if not p.exists()]:
-        raise ConfigError(f"{', '.join(missing)} does not exist.")
+    out = Path(paths[-1]).expanduser()
+    if kind in ("imagenet", "coco"):
+        sources = [Path(p).expanduser() for p in paths[:-1]]
+        if missing := [str(p) for p in sources if not p.exists()]:
+            raise ConfigError(f"{', '.join(missing)} does not exist.")
     if kind == "coco":
-        return _prepare_coco(sources, out, expect, json)
-    if kind == "folder" and layout == "folders":
-        raise ConfigError("SRC is a folder already. Say what to make of it: --format shards or --format raw.")
+        return _prepare_coco(sources, out, layout, expect, json)
     from vernier.data.pack import forget_progress
     from vernier.data.prepare import prepare_split
+    from vernier.data.unfinished import being_written
 
-    opened = _imagenet(sources, val_labels, expect) if kind == "imagenet" else _opened(sources, val_share)
+    opened = (
+        _imagenet(sources, val_labels, expect) if kind == "imagenet" else _opened(list(paths[:-1]), layout, val_share)
+    )
     done = []
-    for split, source in opened.items():
-        with progress_bar(split) as progress:
-            packed = prepare_split(
-                source, out, split, layout=layout, short_side_px=short_side_px, shard_mb=shard_mb, restarts=restarts,
-                workers=workers or _cores(), progress=progress,
-            )  # fmt: skip
-        done.append(packed)
-    forget_progress(out)
+    with being_written(out, f"vernier data prepare {kind}"):
+        for split, source in opened.items():
+            with progress_bar(split) as progress:
+                packed = prepare_split(
+                    source, out, split, layout=layout, short_side_px=short_side_px, shard_mb=shard_mb, restarts=restarts,
+                    workers=workers or _cores(), progress=progress,
+                )  # fmt: skip
+            done.append(packed)
+        forget_progress(out)
     print_json([asdict(d) for d in done]) if json else sys.stdout.write("".join(_packed_line(d) for d in done))
     return EXIT_DONE
 
 
-def _opened(sources: list[Path], val_share: float) -> dict[str, "EncodedSource"]:
+def _opened(sources: list[str], layout: str, val_share: float) -> dict[str, "EncodedSource"]:
     from vernier.data.prepare import open_encoded
+    from vernier.data.sources import FolderSource
 
     if len(sources) != 1:
-        raise ConfigError(f"One folder to read is needed, {len(sources)} were given: {', '.join(map(str, sources))}.")
-    found = {split: open_encoded(str(sources[0]), split, val_share) for split in ("train", "val")}
+        raise ConfigError(f"One SRC to read is needed, {len(sources)} were given: {', '.join(sources)}.")
+    found = {split: open_encoded(sources[0], split, val_share) for split in ("train", "val")}
+    if layout == "folders" and isinstance(found["train"], FolderSource):
+        raise ConfigError(
+            f"{sources[0]} has folders of images already. Say what to make of it: --format shards or --format raw."
+        )
     return {split: source for split, source in found.items() if source is not None}
 
 
@@ -143,17 +153,23 @@ def _imagenet(
         raise ConfigError(
             "The validation tar has no labels in it. Give ILSVRC2012_devkit_t12.tar.gz too, or --val-labels FILE, a synset a line."
         )
-    source = imagenet_train(train, classes, train_count)
+    with bytes_bar("imagenet") as progress:
+        source = imagenet_train(train, classes, train_count, progress)
     found: dict[str, EncodedSource] = {"train": source}
     if val is not None and labels is not None:
-        found["val"] = imagenet_val(val, Path(labels), source.classes, val_count)
+        found["val"] = imagenet_val(val, Path(labels).expanduser(), source.classes, val_count)
     return found
 
 
-def _prepare_coco(sources: list[Path], out: Path, expect: tuple[int, int, int] | None, json: bool) -> int:
+def _prepare_coco(sources: list[Path], out: Path, layout: str, expect: tuple[int, int, int] | None, json: bool) -> int:
     from vernier.data.prepare import prepare_coco
+    from vernier.data.unfinished import being_written
 
-    counts = prepare_coco(sources, out, None if expect is None else {"train": expect[1], "val": expect[2]})
+    if layout != "folders":
+        raise ConfigError(f"--format {layout} has no place for boxes: COCO is unpacked as it is. Leave --format out.")
+    wanted = None if expect is None else {"train": expect[1], "val": expect[2]}
+    with being_written(out, "vernier data prepare coco"), bytes_bar("coco") as progress:
+        counts = prepare_coco(sources, out, wanted, progress)
     print_json(counts) if json else sys.stdout.write("".join(f"{k}  {v:,} images\n" for k, v in counts.items()))
     return EXIT_DONE
 
@@ -188,8 +204,11 @@ def verify(
     from vernier.data.verify import open_splits
     from vernier.data.verify import verify as run
 
+    splits, missing = open_splits(data, val_share)
     with progress_bar("verify") as progress:
-        verdict = run(open_splits(data, val_share), workers or _cores(), progress)
+        verdict = run(splits, workers or _cores(), progress)
+    for why in missing.values():
+        say(f"note: {why}")
     if json:
         print_json({**asdict(verdict), "sound": verdict.sound})
     else:
@@ -224,11 +243,13 @@ def inspect(
     """
     from vernier.data import verify as looking
 
-    splits = looking.open_splits(data, val_share)
+    splits, missing = looking.open_splits(data, val_share)
+    for why in missing.values():
+        say(f"note: {why}")
     facts: dict[str, Any] = {"splits": looking.describe(splits)}
     first = next(iter(splits.values()))
     if sheet:
-        looking.contact_sheet(first, Path(sheet))
+        looking.contact_sheet(first, Path(sheet).expanduser())
         facts["sheet"] = sheet
     if compare_backends:
         facts["backends"] = looking.compare_backends(first)
@@ -269,10 +290,8 @@ def get(
     """
     from vernier.data.fetch import get as fetch
 
-    with progress_bar(name) as progress:
-        path = fetch(
-            name, Path(out) if out else None, mirror=mirror, progress=lambda _, done, total: progress(done, total)
-        )
+    with bytes_bar(name) as progress:
+        path = fetch(name, Path(out).expanduser() if out else None, mirror=mirror, progress=progress)
     print_json({"path": str(path)}) if json else sys.stdout.write(f"{path}\n")
     return EXIT_DONE
 

@@ -7,16 +7,21 @@ import tarfile
 import urllib.error
 import urllib.request
 import zipfile
+import zlib
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from vernier.data.sources.base import data_home
-from vernier.errors import ConfigError, RunFailed, did_you_mean
+from vernier.data.unfinished import being_written, is_unfinished
+from vernier.errors import ConfigError, RunFailed, did_you_mean, of_the_machine
 
 Progress = Callable[[str, int, int], None]
+"""What is being done, and how much of it in bytes."""
 _PIECE = 1 << 20
 _TIMEOUT_S = 60
+_SCHEMES = ("https://", "http://", "ftp://", "file://")
 
 
 @dataclass(frozen=True)
@@ -62,18 +67,27 @@ def get(name: str, out: Path | None = None, *, mirror: str = "", progress: Progr
     """
     if name not in SETS:
         raise ConfigError(f"There is no data set {name!r} to get. {did_you_mean(name, SETS)}")
+    if mirror and not mirror.startswith(_SCHEMES):
+        raise ConfigError(f"--mirror {mirror} is no address; it begins with one of {', '.join(_SCHEMES)}")
     folder = out or data_home() / name
     folder.mkdir(parents=True, exist_ok=True)
-    for file in SETS[name]:
-        done = folder / f".{file.name}.done"
-        if done.is_file():
-            continue
-        url = f"{mirror.rstrip('/')}/{file.name}" if mirror else file.url
-        path = download(url, folder / file.name, md5=file.md5, progress=progress)
-        if file.unpack:
-            unpack(path, folder)
-            path.unlink()
-        done.write_text(file.md5 + "\n")
+    with ExitStack() as marked:
+        unpacking = is_unfinished(folder)
+        if unpacking:
+            marked.enter_context(being_written(folder, f"vernier data get {name}"))
+        for file in SETS[name]:
+            done = folder / f".{file.name}.done"
+            if done.is_file():
+                continue
+            url = f"{mirror.rstrip('/')}/{file.name}" if mirror else file.url
+            path = download(url, folder / file.name, md5=file.md5, progress=progress)
+            if file.unpack:
+                if not unpacking:
+                    marked.enter_context(being_written(folder, f"vernier data get {name}"))
+                    unpacking = True
+                unpack(path, folder, progress)
+                path.unlink()
+            done.write_text(file.md5 + "\n")
     return folder
 
 
@@ -89,12 +103,16 @@ def download(url: str, path: Path, *, md5: str = "", progress: Progress | None =
             f"{url} answered {error.code} {error.reason}. Try --mirror with an address that has {path.name}."
         ) from None
     except (urllib.error.URLError, OSError, http.client.HTTPException) as error:
+        if isinstance(error, OSError) and of_the_machine(error):
+            raise
         why = getattr(error, "reason", error)
         kept = (
             f" {part.stat().st_size:,} bytes are kept; the same command goes on from there." if part.is_file() else ""
         )
+        other = f" The {path.name} that is there has another checksum than {md5}." if path.is_file() else ""
         raise RunFailed(
-            f"Cannot fetch {url}: {why}.{kept} Without a network, bring {path.name} here another way and put it into {path.parent}."
+            f"Cannot fetch {url}: {why}.{kept}{other} Without a network, bring {path.name} here another way, put it into "
+            f"{path.parent}, and give the same command again."
         ) from None
     if md5 and (found := _md5(part)) != md5:
         part.unlink()
@@ -123,7 +141,7 @@ def _fetch(url: str, part: Path, progress: Progress | None) -> None:
                 f.write(piece)
                 have += len(piece)
                 if progress:
-                    progress(url.rpartition("/")[2], have, total)
+                    progress(f"fetching {url.rpartition('/')[2]}", have, total)
     if have < total:
         raise OSError(f"the connection ended after {have:,} of {total:,} bytes")
 
@@ -133,24 +151,39 @@ def _md5(path: Path) -> str:
         return hashlib.file_digest(f, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
-def unpack(archive: Path, folder: Path) -> int:
+def unpack(archive: Path, folder: Path, progress: Progress | None = None) -> int:
     """Unpack a tar or zip; a member that would land outside the folder is refused. Gives the number of files."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
         if zipfile.is_zipfile(archive):
-            return _unpack_zip(archive, folder)
-        with tarfile.open(archive) as tar:
-            tar.extractall(folder, filter="data")
-            return sum(m.isfile() for m in tar.getmembers())
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError) as error:
+            return _unpack_zip(archive, folder, progress)
+        if not tarfile.is_tarfile(archive):
+            raise RunFailed(f"{archive} was not unpacked: it is no zip and no tar file.")
+        return _unpack_tar(archive, folder, progress)
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error) as error:
         raise RunFailed(f"{archive} was not unpacked: {error}.") from None
 
 
-def _unpack_zip(archive: Path, folder: Path) -> int:
+def _unpack_tar(archive: Path, folder: Path, progress: Progress | None) -> int:
+    count, size = 0, archive.stat().st_size
+    with archive.open("rb") as f, tarfile.open(fileobj=f) as tar:
+        for member in tar:
+            tar.extract(member, folder, filter="data")
+            count += member.isfile()
+            if progress:
+                progress(f"unpacking {archive.name}", f.tell(), size)
+    return count
+
+
+def _unpack_zip(archive: Path, folder: Path, progress: Progress | None) -> int:
     """Files only, no links; those that are there with their full size are left alone."""
-    count, home = 0, folder.resolve()
+    count, home, done = 0, folder.resolve(), 0
     with zipfile.ZipFile(archive) as bundle:
+        total = sum(member.file_size for member in bundle.infolist())
         for member in bundle.infolist():
+            done += member.file_size
+            if progress:
+                progress(f"unpacking {archive.name}", done, total)
             target = (folder / member.filename).resolve()
             is_link = (member.external_attr >> 16) & 0o170000 == 0o120000
             if not target.is_relative_to(home) or is_link:

@@ -13,7 +13,7 @@ import tarfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,7 +28,7 @@ from vernier.data.sources.raw import VERSION as RAW_VERSION
 from vernier.data.sources.shards import FORMAT, VERSION, TableWriter, manifest_name, write_table_beside
 from vernier.data.tables import Columns, table_path, write_table
 from vernier.data.transforms import Image, resize
-from vernier.errors import ConfigError
+from vernier.errors import ConfigError, RunFailed
 
 Progress = Callable[[int, int], None]
 T = TypeVar("T")
@@ -67,6 +67,14 @@ def in_order(work: Callable[[int], T], items: Iterable[int], workers: int) -> It
         finally:
             for job in waiting:
                 job.cancel()
+
+
+def read(source: EncodedSource, index: int) -> bytes:
+    """An encoded image as it is. Raises RunFailed, with its name, where it cannot be had."""
+    try:
+        return source.read(index)
+    except OSError as error:
+        raise RunFailed(f"Cannot read {source.describe(index)}: {error.strerror}. Repair or remove it.") from None
 
 
 def pack_order(source: Source, split: str) -> list[int]:
@@ -113,7 +121,7 @@ class _Progress:
 
 def forget_progress(out: Path) -> None:
     """To be called when all splits of a set are whole: from then on they are what is there, not what could be continued."""
-    for path in out.glob(".*.shards.progress"):
+    for path in out.glob(".*.progress"):
         path.unlink()
 
 
@@ -204,7 +212,7 @@ def pack_shards(
     order, there = pack_order(source, split), writer.total("samples")
 
     def prepared(index: int) -> tuple[int, bytes, bytes | None]:
-        encoded = source.read(index)
+        encoded = read(source, index)
         try:
             return index, encoded, with_restarts(encoded, jpegtran)[0] if restarts else None
         except NotSliceable:
@@ -228,7 +236,13 @@ def pack_shards(
 def pack_raw(
     source: Source, out: Path, split: str, *, short_side_px: int, workers: int, progress: Progress | None = None
 ) -> Packed:
-    """Write a split as decoded images whose short side is at most `short_side_px`. Unreadable images are left out and named."""
+    """Write a split as decoded images whose short side is at most `short_side_px`. Unreadable images are left out and named.
+
+    A split that an interrupted run had finished is left alone, until `forget_progress`.
+    """
+    note, made_of = out / f".{split}.raw.progress", {"source": source.fingerprint(), "short_side_px": short_side_px}
+    if (earlier := _finished_raw(note, made_of)) is not None and (out / f"{split}.raw").is_file():
+        return earlier
     _make_room(out, f"{split}.raw")
     done, order = Packed(split, shards=1), pack_order(source, split)
     rows: list[tuple[int, int, int, int]] = []
@@ -254,6 +268,18 @@ def pack_raw(
         done.bytes = f.tell()
     done.samples = len(rows)
     _finish_raw(temporary, out / f"{split}.raw", rows, names, source.classes, short_side_px)
+    _replace_text(note, json.dumps({"made_of": made_of, "packed": asdict(done)}))
+    return done
+
+
+def _finished_raw(note: Path, made_of: dict[str, Any]) -> Packed | None:
+    try:
+        found = json.loads(note.read_text(encoding="utf-8"))
+        done = Packed(**found["packed"]) if found["made_of"] == made_of else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    if done is not None:
+        done.continued_after = done.samples
     return done
 
 

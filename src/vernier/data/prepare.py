@@ -7,18 +7,21 @@ origin, the result is written by `data.pack` (shards, raw) or as folders, here.
 import os
 import re
 import tarfile
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
 from vernier.data.devkit import validation_synsets
+from vernier.data.fetch import Progress as BytesProgress
 from vernier.data.fetch import unpack
-from vernier.data.pack import Packed, Progress, pack_raw, pack_shards
+from vernier.data.pack import Packed, Progress, pack_raw, pack_shards, read
 from vernier.data.sources import open_split
 from vernier.data.sources.annotated import AnnotatedSource
-from vernier.data.sources.base import EncodedSource, Indices, Names, fingerprint_classes, fingerprint_of
-from vernier.data.sources.boxes import open_boxes
+from vernier.data.sources.base import VAL_SHARE, EncodedSource, Indices, Names, fingerprint_classes, fingerprint_of
+from vernier.data.sources.boxes import open_folder
 from vernier.errors import ConfigError, RunFailed
 
 IMAGENET_SAMPLES = {"train": 1_281_167, "val": 50_000}
@@ -56,16 +59,17 @@ def open_encoded(path: str, split: str, val_share: float) -> EncodedSource | Non
 
 
 def write_folders(source: EncodedSource, out: Path, split: str, progress: Progress | None) -> Packed:
-    """One folder per class. A file that is there with its full size is left alone, so an interrupted run goes on."""
-    done = Packed(split)
+    """One folder per class. A file that is there with its full size is left alone, so an interrupted run goes on.
+
+    Raises ConfigError before anything is written when a name cannot be a file's, or two images of a class have the same.
+    """
+    done, targets = Packed(split), _targets(source, out)
     for name in source.classes:
         if "/" in name or name in (".", ".."):
             raise ConfigError(f"The class {name!r} cannot be the name of a folder.")
         (out / name).mkdir(parents=True, exist_ok=True)
     for index in range(len(source)):
-        encoded = source.read(index)
-        name = source.name(index).rpartition("/")[2]
-        target = out / source.classes[int(source.labels[index])] / (name if "." in name else f"{name}.jpg")
+        encoded, target = read(source, index), targets[index]
         if not target.is_file() or target.stat().st_size != len(encoded):
             partial = target.with_name(f".{target.name}.part")
             partial.write_bytes(encoded)
@@ -75,6 +79,19 @@ def write_folders(source: EncodedSource, out: Path, split: str, progress: Progre
         if progress:
             progress(done.samples, len(source))
     return done
+
+
+def _targets(source: EncodedSource, out: Path) -> list[Path]:
+    labels, found = source.all_labels().tolist(), []
+    for index in range(len(source)):
+        name = source.name(index).rpartition("/")[2]
+        if name.strip(".") == "":
+            raise ConfigError(f"{source.describe(index)}: {name!r} cannot be the name of a file.")
+        found.append(out / source.classes[labels[index]] / (name if "." in name else f"{name}.jpg"))
+    if len(set(found)) < len(found):
+        twice = next(path for path, count in Counter(found).items() if count > 1)
+        raise ConfigError(f"More than one image would be written as {twice}. Choose --format shards.")
+    return found
 
 
 # ------------------------------------------------------------------------------------------------------------ ImageNet
@@ -117,13 +134,17 @@ class TarImages(EncodedSource):
         os.close(self._handle)
 
 
-def imagenet_train(path: Path, classes: int = IMAGENET_CLASSES, samples: int = IMAGENET_SAMPLES["train"]) -> TarImages:
+def imagenet_train(
+    path: Path, classes: int = IMAGENET_CLASSES, samples: int = IMAGENET_SAMPLES["train"], progress: BytesProgress | None = None
+) -> TarImages:  # fmt: skip
     """ILSVRC2012_img_train.tar: a tar of one tar per synset."""
     places: list[tuple[int, int]] = []
     names: list[str] = []
     synset_of: list[str] = []
     with _opened(path) as outer, path.open("rb") as f:
         for inner in outer:
+            if progress:
+                progress(f"reading {path.name}", inner.offset_data, path.stat().st_size)
             if not inner.isfile() or not (match := _SYNSET.search(inner.name)) or not inner.name.endswith(".tar"):
                 continue
             f.seek(inner.offset_data)
@@ -131,7 +152,7 @@ def imagenet_train(path: Path, classes: int = IMAGENET_CLASSES, samples: int = I
                 for member in tar:
                     if member.offset_data >= inner.offset_data + inner.size:
                         break
-                    if member.isfile():
+                    if _is_image(path, member):
                         places.append((member.offset_data, member.size))
                         names.append(Path(member.name).name)
                         synset_of.append(match.group())
@@ -150,7 +171,7 @@ def imagenet_val(
     Such a line is a synset or its position in sorted order.
     """
     with _opened(path) as tar:
-        members = sorted((m for m in tar if m.isfile()), key=lambda m: m.name)
+        members = sorted((m for m in tar if _is_image(path, m)), key=lambda m: m.name)
     _check_count(path, "images", len(members), samples)
     lines = validation_synsets(truth) or _lines(truth)
     _check_count(truth, "labels", len(lines), len(members))
@@ -177,11 +198,21 @@ def _lines(truth: Path) -> list[str]:
         raise ConfigError(f"Cannot read the labels in {truth}: {error}.") from None
 
 
-def _opened(path: Path) -> tarfile.TarFile:
+@contextmanager
+def _opened(path: Path) -> Iterator[tarfile.TarFile]:
+    """Also while it is read: a tar that ends early opens like any other."""
     try:
-        return tarfile.open(path, "r:")
+        with tarfile.open(path, "r:") as tar:
+            yield tar
     except (OSError, tarfile.TarError) as error:
         raise ConfigError(f"{path} is not a readable tar file: {error}.") from None
+
+
+def _is_image(path: Path, member: tarfile.TarInfo) -> bool:
+    """Whether a member is a file; one that wants to be elsewhere than in its tar is refused."""
+    if member.islnk() or member.issym() or member.name.startswith("/") or ".." in member.name.split("/"):
+        raise RunFailed(f"{path} was refused: its member {member.name} leads out of it.")
+    return member.isfile()
 
 
 def _check_count(path: Path, what: str, found: int, expected: int) -> None:
@@ -194,13 +225,19 @@ def _check_count(path: Path, what: str, found: int, expected: int) -> None:
 # ---------------------------------------------------------------------------------------------------------------- COCO
 
 
-def prepare_coco(archives: list[Path], out: Path, expected: dict[str, int] | None = None) -> dict[str, int]:
+def prepare_coco(
+    archives: list[Path], out: Path, expected: dict[str, int] | None = None, progress: BytesProgress | None = None
+) -> dict[str, int]:
     """Unpack COCO's zips side by side and check that every annotated image is there. Gives the images by split."""
     for archive in archives:
-        unpack(archive, out)
+        unpack(archive, out, progress)
+    if not (out / "annotations").is_dir():
+        raise RunFailed(
+            f"There is no annotations/ in {out}: give annotations_trainval2017.zip too, beside the zips of images."
+        )
     counts = {}
     for split, wanted in (COCO_IMAGES if expected is None else expected).items():
-        source = open_boxes(str(out), split)
+        source = open_folder(out, split, VAL_SHARE)
         assert isinstance(source, AnnotatedSource)
         missing = [source.describe(i) for i in range(len(source)) if not Path(source.describe(i)).is_file()]
         if missing:

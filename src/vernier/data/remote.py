@@ -4,6 +4,7 @@ A shard is fetched whole the first time it is touched, checked against its hash,
 below a limit by giving up what was used longest ago. A shard larger than the limit is read by ranges instead.
 """
 
+import errno
 import hashlib
 import os
 import threading
@@ -15,7 +16,7 @@ from typing import Any
 from vernier.data.sources.base import data_home
 from vernier.data.sources.shards import Shard, ShardSource, manifest_name, read_manifest
 from vernier.data.tables import Columns, read_table
-from vernier.errors import ConfigError, RunFailed
+from vernier.errors import ConfigError, NoSuchSplit, RunFailed
 
 LIMIT_VARIABLE = "VERNIER_SHARD_CACHE_GB"
 DEFAULT_LIMIT_GB = 50.0
@@ -37,13 +38,16 @@ def cache_limit_bytes() -> int:
 def open_remote(url: str, split: str, *, cache: Path | None = None, limit_bytes: int | None = None) -> ShardSource:
     """The shards of a split at an address. Needs fsspec and, for each kind of address, what fsspec needs for it."""
     files, root = _file_system(url)
-    folder = cache or data_home() / "shards" / hashlib.sha256(url.rstrip("/").encode()).hexdigest()[:16]
+    home = cache or data_home() / "shards"
+    folder = home / hashlib.sha256(url.rstrip("/").encode()).hexdigest()[:16]
     manifest = f"{root.rstrip('/')}/{manifest_name(split)}"
     try:
         text = files.cat_file(manifest).decode()
     except Exception as error:  # each file system has errors of its own
-        raise ConfigError(
-            f"Cannot read {url.rstrip('/')}/{manifest_name(split)}: {error or type(error).__name__}. "
+        missing = isinstance(error, FileNotFoundError)
+        why = "it is not there" if missing else error or type(error).__name__
+        raise (NoSuchSplit if missing else ConfigError)(
+            f"Cannot read {url.rstrip('/')}/{manifest_name(split)}: {why}. "
             "An address must hold shards made by: vernier data prepare ... --format shards."
         ) from None
     classes, shards = read_manifest(text, manifest)
@@ -74,6 +78,18 @@ class _OpenFile:
             os.close(self.handle)
 
 
+def _sizes_and_times(home: Path) -> dict[Path, tuple[int, int]]:
+    """Every shard in the cache; another process may be removing some."""
+    found = {}
+    for path in home.glob("*/*.tar"):
+        try:
+            about = path.stat()
+        except FileNotFoundError:
+            continue
+        found[path] = (about.st_size, about.st_mtime_ns)
+    return found
+
+
 class RemoteShards:
     """Reads shards through the cache."""
 
@@ -83,6 +99,8 @@ class RemoteShards:
         self._locks = {s.name: threading.Lock() for s in shards}
         self._lock = threading.Lock()
         self._open: OrderedDict[str, _OpenFile] = OrderedDict()
+        if limit_bytes:  # 0: the cache is off, and stays as it is
+            self._make_room(0)
 
     def read(self, shard: str, start: int, length: int) -> bytes:
         if self._shards[shard].bytes > self._limit:
@@ -113,28 +131,44 @@ class RemoteShards:
             with self._lock:
                 if (found := self._open.get(shard)) is not None:
                     return found
-            path, entry = self._cache / shard, self._shards[shard]
-            if not path.is_file() or path.stat().st_size != entry.bytes:
-                self._make_room(entry.bytes)
-                self._fetch(shard, path, entry.sha256)
-            opened = _OpenFile(path)
+            opened = self._kept(shard) or self._fetched(shard)
             with self._lock:
                 self._open[shard] = opened
         return opened
 
-    def _make_room(self, needed: int) -> None:
-        """Remove what was used longest ago: first shards no longer open here, then open ones."""
-        with self._lock:
-            there = {p.name: p.stat().st_size for p in self._cache.glob("*.tar")}
-            order = sorted(n for n in there if n not in self._open) + [n for n in self._open if n in there]
-            for name in order:
-                if sum(there.values()) + needed <= self._limit:
-                    return
-                (self._cache / name).unlink(missing_ok=True)
-                self._open.pop(name, None)
-                there.pop(name)
+    def _kept(self, shard: str) -> _OpenFile | None:
+        """The shard in the cache, from now on the one used last; another process may remove it at any time."""
+        path = self._cache / shard
+        try:
+            opened = _OpenFile(path)
+            if os.fstat(opened.handle).st_size != self._shards[shard].bytes:
+                return None
+            os.utime(path)
+        except FileNotFoundError:
+            return None
+        return opened
 
-    def _fetch(self, name: str, path: Path, sha256: str) -> None:
+    def _fetched(self, shard: str) -> _OpenFile:
+        entry = self._shards[shard]
+        self._make_room(entry.bytes)
+        return self._fetch(shard, self._cache / shard, entry.sha256)
+
+    def _make_room(self, needed: int) -> None:
+        """Remove what was opened longest ago, from whatever address: first shards that are not open here, then open ones."""
+        with self._lock:
+            there = _sizes_and_times(self._cache.parent)
+            here = [self._cache / name for name in self._open]
+            order = sorted(there.keys() - set(here), key=lambda p: there[p][1]) + [p for p in here if p in there]
+            total = sum(size for size, _ in there.values())
+            for path in order:
+                if total + needed <= self._limit:
+                    return
+                path.unlink(missing_ok=True)
+                if path.parent == self._cache:
+                    self._open.pop(path.name, None)
+                total -= there[path][0]
+
+    def _fetch(self, name: str, path: Path, sha256: str) -> _OpenFile:
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f".{name}.part-{os.getpid()}")
 
@@ -146,13 +180,19 @@ class RemoteShards:
                     out.write(piece)
             return total.hexdigest()
 
-        found = self._tried(copy, name)
+        try:
+            found = self._tried(copy, name)
+        except RunFailed:
+            partial.unlink(missing_ok=True)
+            raise
         if sha256 and found != sha256:
             partial.unlink()
             raise RunFailed(
                 f"{self._root}/{name}: the content does not match its hash. It is damaged there or was on the way."
             )
+        opened = _OpenFile(partial)
         partial.replace(path)
+        return opened
 
     def _tried(self, what: Callable[[], Any], name: str) -> Any:
         """Once more after a failure, then give up with a message."""
@@ -160,6 +200,10 @@ class RemoteShards:
             try:
                 return what()
             except Exception as error:
+                if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                    raise RunFailed(
+                        f"{error.strerror} for the cache of shards, {self._cache.parent}. {LIMIT_VARIABLE} is how many GB it may take."
+                    ) from None
                 if attempt == 2:
                     raise RunFailed(f"Cannot read {self._root}/{name}: {error or type(error).__name__}.") from None
         raise AssertionError

@@ -15,25 +15,25 @@ from vernier.data.sources import BUILT_IN, ArraySource, EncodedSource, ShardSour
 from vernier.data.sources.boxes import has_boxes
 from vernier.data.sources.folder import has_class_folders
 from vernier.data.transforms import resize
-from vernier.errors import ConfigError
+from vernier.errors import ConfigError, NoSuchSplit
 
 Progress = Callable[[int, int], None]
 _THUMB, _GAP, _CAPTION = 128, 6, 14
 _COLOURS = ((230, 60, 60), (60, 160, 230), (80, 190, 90), (235, 170, 40), (170, 90, 210), (40, 190, 190))
 
 
-def open_splits(path: str, val_share: float) -> dict[str, Source]:
-    """The splits of a set, with whole-image labels or with boxes."""
+def open_splits(path: str, val_share: float) -> tuple[dict[str, Source], dict[str, str]]:
+    """The splits of a set, with whole-image labels or with boxes, and why one is not there. Raises ConfigError for a damaged one."""
     found: dict[str, Source] = {}
-    problems: list[str] = []
+    missing: dict[str, str] = {}
     for split in ("train", "val"):
         try:
             found[split] = _open_either(path, split, val_share)
-        except ConfigError as error:
-            problems.append(str(error))
+        except NoSuchSplit as error:
+            missing[split] = str(error)
     if not found:
-        raise ConfigError(problems[0])
-    return found
+        raise ConfigError(missing["train"])
+    return found, missing
 
 
 def _open_either(path: str, split: str, val_share: float) -> Source:
@@ -42,8 +42,8 @@ def _open_either(path: str, split: str, val_share: float) -> Source:
         try:
             return open_boxes(path, split, val_share=val_share)
         except ConfigError:
-            images = Path(path) / split
-            if has_boxes(Path(path)) and not (images.is_dir() and has_class_folders(images)):
+            root = Path(path).expanduser()
+            if has_boxes(root) and not ((root / split).is_dir() and has_class_folders(root / split)):
                 raise  # what is wrong with its annotations is what a person has to know
     return open_split(path, split, val_share=val_share)
 
@@ -69,7 +69,7 @@ class Verdict:
 
 def verify(splits: dict[str, Source], workers: int, progress: Progress | None = None) -> Verdict:
     """Decode everything strictly, check the hashes of shards, and look for the same image in both splits."""
-    verdict = Verdict()
+    verdict = Verdict(bad=_different_classes(splits))
     seen: dict[bytes, tuple[str, int]] = {}
     total, done = sum(len(s) for s in splits.values()), 0
     for split, source in splits.items():
@@ -97,6 +97,15 @@ def verify(splits: dict[str, Source], workers: int, progress: Progress | None = 
             if progress:
                 progress(done, total)
     return verdict
+
+
+def _different_classes(splits: dict[str, Source]) -> list[str]:
+    """What would keep the splits from being trained on together."""
+    named = [source.classes for source in splits.values()]
+    if len(set(named)) < 2:
+        return []
+    apart = sorted(set(named[0]) ^ set(named[1]))
+    return [f"the splits have different classes; not in both: {', '.join(apart[:5]) or 'none, the order differs'}"]
 
 
 def _examine(source: Source, index: int) -> tuple[bytes, str]:
@@ -135,7 +144,8 @@ def _describe_split(source: Source, sample: int) -> dict[str, Any]:
         classes.update(source.all_labels().tolist())
     counts = [classes.get(i, 0) for i in range(len(source.classes))]
     facts["per_class"] = {"fewest": min(counts), "median": float(np.median(counts)), "most": max(counts)}
-    facts["rarest"] = [source.classes[i] for i in np.argsort(counts, kind="stable")[:3]]
+    if min(counts) < max(counts):
+        facts["rarest"] = [source.classes[i] for i in np.argsort(counts, kind="stable")[:3]]
     if sizes:
         widths, heights = zip(*sizes, strict=True)
         facts["median_size"] = f"{int(np.median(widths))} x {int(np.median(heights))}"
@@ -198,8 +208,11 @@ def compare_backends(source: Source, sample: int = 50) -> list[dict[str, Any]]:
     if isinstance(source, ArraySource) or not isinstance(source, EncodedSource):
         raise ConfigError("Comparing decoders needs encoded images; this set is decoded already.")
     chosen = np.unique(np.linspace(0, len(source) - 1, min(sample, len(source))).astype(int)).tolist()
-    encoded = [source.read(i) for i in chosen]
-    ours = [check(e) for e in encoded]
+    encoded, ours = _readable(source, chosen)
+    if not ours:
+        raise ConfigError(
+            f"Not one of the {len(chosen)} images that were tried can be read: vernier data verify says why."
+        )
     rows = [_difference("pillow", ours, [_pillow(e) for e in encoded])]
     try:
         from vernier.data.dali import decode_bytes
@@ -208,6 +221,20 @@ def compare_backends(source: Source, sample: int = 50) -> list[dict[str, Any]]:
     except ConfigError as error:
         rows.append({"backend": "dali-cpu", "images": 0, "note": str(error)})
     return rows
+
+
+def _readable(source: EncodedSource, chosen: list[int]) -> tuple[list[bytes], list[Image]]:
+    """Those of the chosen images that can be read, as files and as pixels."""
+    encoded: list[bytes] = []
+    pixels: list[Image] = []
+    for index in chosen:
+        try:
+            content = source.read(index)
+            pixels.append(check(content))
+        except (BadImage, OSError):
+            continue
+        encoded.append(content)
+    return encoded, pixels
 
 
 def _pillow(encoded: bytes) -> Image:

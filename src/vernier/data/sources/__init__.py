@@ -15,7 +15,8 @@ from vernier.data.sources.raw import RawSource
 from vernier.data.sources.shards import ShardSource, open_shards
 from vernier.data.sources.synthetic import SyntheticSource
 from vernier.data.sources.tfrecord import TFRecordSource, find_tfrecords
-from vernier.errors import ConfigError, did_you_mean
+from vernier.data.unfinished import refuse_unfinished
+from vernier.errors import ConfigError, NoSuchSplit, did_you_mean
 
 __all__ = [
     "BUILT_IN", "ArraySource", "BoxSource", "Boxes",
@@ -45,10 +46,12 @@ def open_split(source: str, split: str, *, search: tuple[Path, ...] = (), val_sh
     if source in ("synthetic", "static"):
         return SyntheticSource(split, static=source == "static")
     if source == "imagenette" and (data_home() / source / "imagenette2-320").is_dir():
+        refuse_unfinished(data_home() / source)
         return _open_folder(data_home() / source / "imagenette2-320", split, val_share)
     if source in NAMED or source == "imagenette":
         for folder in (*search, data_home()):
             if source in NAMED and (folder / source).is_dir():
+                refuse_unfinished(folder / source)
                 return NAMED[source](folder / source, split)
         raise ConfigError(
             f"The data set {source!r} is not in {data_home()}. Fetch it (vernier data get {source}), "
@@ -68,6 +71,7 @@ def open_split(source: str, split: str, *, search: tuple[Path, ...] = (), val_sh
 def _open_folder(root: Path, split: str, val_share: float) -> Source:
     if root.is_file():
         raise ConfigError(f"--data {root} is a file; a folder is needed: {KNOWN_LAYOUTS}.")
+    refuse_unfinished(root)
     if (root / f"{split}.raw").is_file():
         return RawSource(root / f"{split}.raw")
     if (shards := open_shards(root, split)) is not None:
@@ -91,6 +95,6 @@ def _open_folder(root: Path, split: str, val_share: float) -> Source:
         )
     alone = " To train without validation: --train-only." if split == "val" else ""
     inside = ", ".join(sorted(p.name for p in root.iterdir())[:6]) or "nothing"
-    raise ConfigError(
+    raise NoSuchSplit(
         f"{root} has no {split}/ folder, and no other layout was recognised. It holds: {inside}. Known: {KNOWN_LAYOUTS}.{alone}"
     )

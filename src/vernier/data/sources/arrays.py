@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from vernier.data.decode import Croppable, Image
 from vernier.data.sources.base import Indices, Source, fingerprint_classes, fingerprint_of
-from vernier.errors import ConfigError
+from vernier.errors import ConfigError, NoSuchSplit
 
 
 class ArraySource(Source):
@@ -81,6 +81,8 @@ def read_idx(path: Path) -> npt.NDArray[np.uint8]:
 def open_fashion_mnist(root: Path, split: str) -> ArraySource:
     """Fashion-MNIST (or MNIST) as published: two IDX files a split."""
     stem = "train" if split == "train" else "t10k"
+    if not any(root.glob(f"{stem}-*-ubyte*")):
+        raise NoSuchSplit(f"{root} has no {stem}-images-idx3-ubyte.gz. Point --data at the folder that holds it.")
     images = read_idx(_one_of(root, f"{stem}-images-idx3-ubyte.gz", f"{stem}-images-idx3-ubyte"))
     labels = read_idx(_one_of(root, f"{stem}-labels-idx1-ubyte.gz", f"{stem}-labels-idx1-ubyte"))
     return ArraySource(images[..., None], labels.astype(np.int64), FASHION_CLASSES, f"{root.name}/{stem}")
@@ -90,6 +92,8 @@ def open_cifar10(root: Path, split: str) -> ArraySource:
     """CIFAR-10's binary version: records of one label byte and 3 x 32 x 32 pixels."""
     root = root / "cifar-10-batches-bin" if (root / "cifar-10-batches-bin").is_dir() else root
     names = [f"data_batch_{i}.bin" for i in range(1, 6)] if split == "train" else ["test_batch.bin"]
+    if not any((root / name).is_file() for name in names):
+        raise NoSuchSplit(f"{root} has no {names[0]}. Point --data at the folder that holds it.")
     parts = [np.frombuffer(_one_of(root, name).read_bytes(), dtype=np.uint8) for name in names]
     if any(p.size == 0 or p.size % 3073 for p in parts):
         raise ConfigError(f"{root}: a CIFAR-10 file is not a whole number of 3,073-byte records.")

@@ -8,7 +8,8 @@ from vernier.data.sources.base import VAL_SHARE, BoxSource, data_home
 from vernier.data.sources.folder import has_class_folders
 from vernier.data.sources.synthetic import SyntheticBoxSource
 from vernier.data.sources.tfrecord import TFRecordSource, find_tfrecords
-from vernier.errors import ConfigError, did_you_mean
+from vernier.data.unfinished import refuse_unfinished
+from vernier.errors import ConfigError, NoSuchSplit, did_you_mean
 
 BUILT_IN_BOXES = ("shapes", "coco", "synthetic", "static")
 KNOWN_BOXES = (
@@ -37,7 +38,8 @@ def open_boxes(source: str, split: str, *, val_share: float = VAL_SHARE) -> BoxS
         raise ConfigError(f"The data path {source} does not exist. {did_you_mean(source, BUILT_IN_BOXES)}".rstrip())
     if not root.is_dir():
         raise ConfigError(f"--data {source} is a file; a folder is needed: {_known(split)}.")
-    return _open_folder(root, split, val_share)
+    refuse_unfinished(root)
+    return open_folder(root, split, val_share)
 
 
 def _known(split: str) -> str:
@@ -51,18 +53,20 @@ def _open_built_in(name: str, split: str) -> BoxSource:
             raise ConfigError(
                 f"The data set 'coco' is not in {data_home()}. Fetch it (vernier data get coco), or say where its files are: --data PATH."
             )
-        return _open_folder(root, split, VAL_SHARE)
+        refuse_unfinished(root)
+        return open_folder(root, split, VAL_SHARE)
     if split == "test":
         raise ConfigError(f"The built-in set {name} has no test split. Use train or val.")
     if name == "shapes":
         from vernier.data import shapes
 
         spec = shapes.ShapesSpec(kind="detect", train=SHAPES_TRAIN, val=SHAPES_VAL)
-        return _open_folder(shapes.cached(spec), split, VAL_SHARE)
+        return open_folder(shapes.cached(spec), split, VAL_SHARE)
     return SyntheticBoxSource(split, static=name == "static")
 
 
-def _open_folder(root: Path, split: str, val_share: float) -> BoxSource:
+def open_folder(root: Path, split: str, val_share: float) -> BoxSource:
+    """A split of a detection set that is this folder, by the layout that is recognised."""
     if (found := find_annotations(root, split)) is not None:
         return _source(found, split)
     if records := find_tfrecords(root, split):
@@ -75,7 +79,7 @@ def _open_folder(root: Path, split: str, val_share: float) -> BoxSource:
         if split == "test":
             raise ConfigError(f"{root} is not divided into splits: it has no test split. Use train or val.")
         return _source(_part(read(), split, val_share), split)
-    raise ConfigError(_why_not(root, split))
+    raise NoSuchSplit(_why_not(root, split))
 
 
 def _source(found: Annotations, split: str) -> AnnotatedSource:
