@@ -26,6 +26,7 @@ class Server:
         self.files: dict[str, bytes] = {}
         self.ranges: list[str | None] = []
         self.hang_up_after: int | None = None
+        self.knows_ranges = True
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -36,6 +37,7 @@ class Server:
                 content = outer.files.get(self.path.lstrip("/"))
                 asked = self.headers.get("Range")
                 outer.ranges.append(asked)
+                asked = asked if outer.knows_ranges else None
                 if content is None:
                     self.send_error(404)
                     return
@@ -93,6 +95,55 @@ def test_a_broken_download_goes_on_where_it_stopped(server: Server, tmp_path: Pa
     assert len(server.ranges) == 2  # nothing was asked again
 
 
+def test_a_server_without_ranges_starts_again(server: Server, tmp_path: Path) -> None:
+    server.files["data.bin"], server.knows_ranges = CONTENT, False
+    (tmp_path / "data.bin.part").write_bytes(CONTENT[:1000])
+    path = fetch.download(f"{server.url}/data.bin", tmp_path / "data.bin", md5=hashlib.md5(CONTENT).hexdigest())
+    assert server.ranges == ["bytes=1000-"]
+    assert path.read_bytes() == CONTENT
+
+
+def test_what_was_brought_another_way_must_be_right(tmp_path: Path) -> None:
+    (tmp_path / "data.bin").write_bytes(CONTENT)
+    url, right = "http://127.0.0.1:9/data.bin", hashlib.md5(CONTENT).hexdigest()
+    with pytest.raises(RunFailed, match="that is there has another checksum"):
+        fetch.download(url, tmp_path / "data.bin", md5="0" * 32)
+    assert fetch.download(url, tmp_path / "data.bin", md5=right).read_bytes() == CONTENT
+
+
+def test_a_set_that_was_not_unpacked_to_its_end_is_refused_until_it_is(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = _tar_gz(
+        [(f"imagenette2-320/{s}/n01440764/{i}.JPEG", CONTENT[:9000]) for s in ("train", "val") for i in (1, 2)]
+    )
+    server.files["imagenette2-320.tgz"] = packed
+    broken = packed[: len(packed) * 3 // 4]
+    monkeypatch.setenv("VERNIER_HOME", str(tmp_path))
+    for content in (broken, packed):
+        file = fetch.File("http://x/imagenette2-320.tgz", hashlib.md5(content).hexdigest(), unpack=True)
+        monkeypatch.setitem(fetch.SETS, "imagenette", (file,))
+        server.files["imagenette2-320.tgz"] = content
+        if content is broken:
+            with pytest.raises(RunFailed, match="was not unpacked"):
+                fetch.get("imagenette", mirror=server.url)
+            assert list((tmp_path / "data/imagenette/imagenette2-320").rglob("*.JPEG"))
+            with pytest.raises(ConfigError, match="vernier data get imagenette"):
+                open_split("imagenette", "train")
+    fetch.get("imagenette", mirror=server.url)
+    assert len(open_split("imagenette", "train")) == len(open_split("imagenette", "val")) == 2
+
+
+def _tar_gz(members: list[tuple[str, bytes]]) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as tar:
+        for name, content in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return out.getvalue()
+
+
 def test_a_wrong_checksum_is_refused_and_removed(server: Server, tmp_path: Path) -> None:
     server.files["data.bin"] = CONTENT
     with pytest.raises(RunFailed, match="was expected"):
@@ -113,13 +164,9 @@ def test_a_missing_file_names_the_mirror(server: Server, tmp_path: Path) -> None
 
 
 def test_cifar10_is_fetched_unpacked_and_found(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
-        info = tarfile.TarInfo("cifar-10-batches-bin/test_batch.bin")
-        info.size = 3073
-        tar.addfile(info, io.BytesIO(bytes(3073)))
-    server.files["cifar-10-binary.tar.gz"] = packed.getvalue()
-    file = fetch.File("http://x/cifar-10-binary.tar.gz", hashlib.md5(packed.getvalue()).hexdigest(), unpack=True)
+    packed = _tar_gz([("cifar-10-batches-bin/test_batch.bin", bytes(3073))])
+    server.files["cifar-10-binary.tar.gz"] = packed
+    file = fetch.File("http://x/cifar-10-binary.tar.gz", hashlib.md5(packed).hexdigest(), unpack=True)
     monkeypatch.setitem(fetch.SETS, "cifar10", (file,))
     monkeypatch.setenv("VERNIER_HOME", str(tmp_path))
     fetch.get("cifar10", mirror=server.url)

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import shutil
 import tarfile
 import zipfile
@@ -169,6 +170,7 @@ def test_bad_images_are_in_the_summary(
         (["prepare", "folder", "/no/such", "out"], "does not exist"),
         (["verify", "/no/such"], "not a folder|does not exist"),
         (["get", "imagenet"], "Did you mean imagenette"),
+        (["get", "cifar10", "--mirror", "example"], "begins with one of https://"),
     ],
 )
 def test_wrong_input_is_one_clear_message(
@@ -181,3 +183,142 @@ def test_wrong_input_is_one_clear_message(
     assert re.search(message, done.err)
     assert "Traceback" not in done.err
     assert json.dumps(done.out) == '""'
+
+
+@pytest.mark.parametrize("split", ["train", "val"])
+def test_a_tar_that_ends_early_is_refused_and_nothing_is_written(
+    vernier_here: Callable[..., Done], ilsvrc: list[str], tmp_path: Path, split: str
+) -> None:
+    tar = tmp_path / f"ILSVRC2012_img_{split}.tar"
+    tar.write_bytes(tar.read_bytes()[:900])
+    done = _prepare(vernier_here, ilsvrc, tmp_path / "out")
+    assert done.code == 2
+    assert f"{tar} is not a readable tar file" in done.err
+    assert "Traceback" not in done.err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["../x.JPEG", "/x.JPEG", "a/../../x.JPEG", ".."])
+def test_members_that_lead_out_of_their_tar_are_refused(
+    vernier_here: Callable[..., Done], tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "train.tar").write_bytes(_tar([(f"{SYNSETS[0]}.tar", _tar([("ok.JPEG", _jpeg(1)), (name, _jpeg(2))]))]))
+    arguments = ["imagenet", str(tmp_path / "train.tar"), str(tmp_path / "out"), "--expect", "1", "2", "0"]
+    done = vernier_here("data", "prepare", *arguments)
+    assert done.code == 1
+    assert f"its member {name} leads out of it" in done.err
+    assert [p.name for p in tmp_path.iterdir()] == ["train.tar"]
+
+
+def test_links_in_imagenets_tars_are_refused(vernier_here: Callable[..., Done], tmp_path: Path) -> None:
+    inner = io.BytesIO()
+    with tarfile.open(fileobj=inner, mode="w") as tar:
+        link = tarfile.TarInfo("x.JPEG")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/hostname"
+        tar.addfile(link)
+    (tmp_path / "train.tar").write_bytes(_tar([(f"{SYNSETS[0]}.tar", inner.getvalue())]))
+    done = vernier_here(
+        "data", "prepare", "imagenet", str(tmp_path / "train.tar"), str(tmp_path / "out"), "--expect", "1", "1", "0"
+    )
+    assert (done.code, "leads out of it" in done.err) == (1, True)
+
+
+def test_two_images_of_one_name_are_not_written_over_each_other(
+    vernier_here: Callable[..., Done], tmp_path: Path
+) -> None:
+    inner = _tar([("a/same.JPEG", _jpeg(1)), ("b/same.JPEG", _jpeg(2))])
+    (tmp_path / "train.tar").write_bytes(_tar([(f"{SYNSETS[0]}.tar", inner)]))
+    arguments = ["imagenet", str(tmp_path / "train.tar"), str(tmp_path / "out"), "--expect", "1", "2", "0"]
+    done = vernier_here("data", "prepare", *arguments)
+    assert (done.code, "More than one image would be written as" in done.err) == (2, True)
+    assert not (tmp_path / "out").exists()
+    assert vernier_here("data", "prepare", *arguments, "--format", "shards", "--no-restarts").code == 0
+    assert len(open_split(str(tmp_path / "out"), "train")) == 2
+
+
+def test_coco_may_be_called_coco_and_says_what_it_lacks(
+    vernier_here: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name of a built-in set is a folder here, and COCO has boxes, for which shards have no place."""
+    root = make(tmp_path / "set", ShapesSpec(kind="detect", train=4, val=2, size_px=48))
+    monkeypatch.chdir(tmp_path)
+    for name, split in (("train2017", "train"), ("annotations", "annotations"), ("val2017", "val")):
+        with zipfile.ZipFile(f"{name}.zip", "w") as bundle:
+            for file in sorted((root / split).rglob("*.j*")):
+                bundle.write(file, file.relative_to(root))
+    few = ["--expect", "0", "4", "2"]
+    lacking = vernier_here("data", "prepare", "coco", "train2017.zip", "coco", *few)
+    assert (lacking.code, "annotations_trainval2017.zip" in lacking.err) == (1, True)
+    zips = ["train2017.zip", "val2017.zip", "annotations.zip"]
+    shards = vernier_here("data", "prepare", "coco", *zips, "coco", *few, "--format", "shards")
+    assert (shards.code, "Leave --format out" in shards.err) == (2, True)
+    done = vernier_here("data", "prepare", "coco", *zips, "coco", *few)
+    assert done.code == 0, done.err
+    assert vernier_here("data", "verify", str(tmp_path / "coco"), "--json").json()["images"] == {"train": 4, "val": 2}
+
+
+def test_whatever_data_takes_can_be_prepared(
+    vernier_here: Callable[..., Done], shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shards back to files, files to shards; not files to files."""
+    shards, files = str(tmp_path / "shards"), str(tmp_path / "files")
+    prepare = ["data", "prepare", "folder"]
+    assert vernier_here(*prepare, str(shapes), shards, "--format", "shards", "--no-restarts").code == 0
+    assert vernier_here(*prepare, shards, files).code == 0
+    there, back = open_split(shards, "val"), open_split(files, "val")
+    assert back.classes == there.classes
+    assert sorted(there.all_labels().tolist()) == back.all_labels().tolist()
+    same = vernier_here(*prepare, files, str(tmp_path / "again"))
+    assert (same.code, "folders of images already" in same.err) == (2, True)
+
+
+def test_an_image_that_cannot_be_opened_is_named(
+    vernier_here: Callable[..., Done], shapes: Path, tmp_path: Path
+) -> None:
+    copy, out = tmp_path / "copy", str(tmp_path / "out")
+    shutil.copytree(shapes, copy)
+    gone = min((copy / "train").rglob("*.jpg"))
+    gone.unlink()
+    gone.symlink_to("/no/such/file")
+    done = vernier_here("data", "prepare", "folder", str(copy), out, "--format", "shards", "--no-restarts")
+    assert done.code == 1
+    assert f"Cannot read {gone}: No such file or directory" in done.err
+    shutil.rmtree(copy / "annotations")
+    (copy / "shapes.json").unlink()
+    compared = vernier_here("data", "inspect", str(copy), "--compare-backends", "--json")
+    assert compared.code == 0, compared.err
+    assert compared.json()["backends"][0]["images"] == 49
+
+
+def test_verify_does_not_pass_over_a_split(vernier_here: Callable[..., Done], shapes: Path, tmp_path: Path) -> None:
+    """One that is not there is noted, one that is damaged or of other classes is a failure."""
+    out = tmp_path / "out"
+    assert (
+        vernier_here("data", "prepare", "folder", str(shapes), str(out), "--format", "shards", "--no-restarts").code
+        == 0
+    )
+    shard = out / "val-000000.tar"
+    shard.write_bytes(shard.read_bytes()[:-1])
+    damaged = vernier_here("data", "verify", str(out))
+    assert (damaged.code, str(shard) in damaged.err) == (2, True)
+    for path in out.glob("val*"):
+        path.unlink()
+    alone = vernier_here("data", "verify", str(out))
+    assert (alone.code, "has no val/" in alone.err) == (0, True)
+    classes = tmp_path / "classes"
+    for name in ("train/a", "train/b", "val/a"):
+        (classes / name).mkdir(parents=True)
+        (classes / name / "1.jpg").write_bytes(_jpeg(len(name) + ord(name[-1])))
+    apart = vernier_here("data", "verify", str(classes))
+    assert (apart.code, "not in both: b" in apart.out) == (1, True)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may look into every folder")
+def test_a_folder_that_cannot_be_looked_into_is_named(
+    vernier_here: Callable[..., Done], shapes: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(shapes / "train", tmp_path / "set")
+    closed = min((tmp_path / "set").iterdir()) / "closed"
+    closed.mkdir(mode=0)
+    done = vernier_here("data", "verify", str(tmp_path / "set"))
+    assert (done.code, f"Permission denied: {closed}" in done.err) == (1, True)

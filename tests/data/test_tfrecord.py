@@ -2,6 +2,7 @@
 
 import io
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from PIL import Image
 
 pytest.importorskip("google_crc32c", reason="the extra 'tfrecord' is not installed")
 
+from tests.conftest import Done
 from vernier.data.sources import TFRecordSource, open_boxes, open_split
 from vernier.data.sources.tfrecord import masked, parse_example, records, write_record
 from vernier.errors import ConfigError
@@ -161,3 +163,23 @@ def test_numbers_and_bytes_survive(numbers: list[int], text: bytes) -> None:
     assert parsed["numbers"] == numbers
     assert data[slice(*parsed["text"][0])] == text
     assert np.asarray(parse_example(_example(x=[0.5, 2.0]))["x"]).tolist() == [0.5, 2.0]
+
+
+@pytest.mark.parametrize("layout", ["folders", "shards", "raw"])
+def test_records_are_prepared_into_every_layout(vernier_here: Callable[..., Done], tmp_path: Path, layout: str) -> None:
+    records_, out = tmp_path / "records", str(tmp_path / "out")
+    records_.mkdir()
+    _imagenet(records_ / "train-00000-of-00002", [1, 2])
+    _imagenet(records_ / "train-00001-of-00002", [3])
+    _imagenet(records_ / "validation-00000-of-00001", [2])
+    if layout == "folders":
+        lacking = vernier_here("data", "prepare", "tfrecord", str(records_), out)
+        assert (lacking.code, "No image in val for n00000001, n00000003" in lacking.err) == (2, True)
+        _imagenet(records_ / "validation-00000-of-00001", [2, 1, 3])
+    done = vernier_here("data", "prepare", "tfrecord", str(records_), out, "--format", layout, "--no-restarts")
+    assert done.code == 0, done.err
+    before, after = open_split(str(records_), "train"), open_split(out, "train")
+    assert after.classes == before.classes == ("n00000001", "n00000002", "n00000003")
+    by_label = {int(label): after.image(i) for i, label in enumerate(after.all_labels())}
+    assert all(np.array_equal(by_label[int(before.labels[i])], before.image(i)) for i in range(3))
+    assert sorted(open_split(out, "val").all_labels().tolist()) == ([0, 1, 2] if layout == "folders" else [1])

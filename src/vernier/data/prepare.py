@@ -61,7 +61,8 @@ def open_encoded(path: str, split: str, val_share: float) -> EncodedSource | Non
 def write_folders(source: EncodedSource, out: Path, split: str, progress: Progress | None) -> Packed:
     """One folder per class. A file that is there with its full size is left alone, so an interrupted run goes on.
 
-    Raises ConfigError before anything is written when a name cannot be a file's, or two images of a class have the same.
+    Raises ConfigError before anything is written when a class has no image, a name cannot be a file's, or two images of a
+    class have the same.
     """
     done, targets = Packed(split), _targets(source, out)
     for name in source.classes:
@@ -83,6 +84,10 @@ def write_folders(source: EncodedSource, out: Path, split: str, progress: Progre
 
 def _targets(source: EncodedSource, out: Path) -> list[Path]:
     labels, found = source.all_labels().tolist(), []
+    if empty := [source.classes[i] for i in sorted(set(range(len(source.classes))) - set(labels))]:
+        raise ConfigError(
+            f"No image in {out.name} for {', '.join(empty[:5])}: a folder needs one. Choose --format shards."
+        )
     for index in range(len(source)):
         name = source.name(index).rpartition("/")[2]
         if name.strip(".") == "":

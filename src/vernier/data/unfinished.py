@@ -11,7 +11,7 @@ MARK = ".unfinished"
 
 @contextmanager
 def being_written(folder: Path, by: str) -> Iterator[None]:
-    """Mark the folder while `by`, a command, writes into it. The mark stays when that fails, except for bad usage.
+    """Mark the folder while `by`, a command, writes into it. The mark stays when that fails, unless nothing was written yet.
 
     Raises ConfigError when there can be no such folder, RunFailed when the machine refuses, such as with a full disk.
     """
@@ -20,15 +20,16 @@ def being_written(folder: Path, by: str) -> Iterator[None]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         mark.write_text(by + "\n", encoding="utf-8")
+        before = set(folder.iterdir())
     except OSError as error:
         raise ConfigError(f"Cannot write into the folder {folder}: {error.strerror}.") from None
     try:
         yield
     except ConfigError:
-        if not was_marked:
+        if not was_marked and set(folder.iterdir()) == before:
             mark.unlink()
-        if not was_there and not any(folder.iterdir()):
-            folder.rmdir()
+            if not was_there:
+                folder.rmdir()
         raise
     except OSError as error:
         if not (refused := of_the_machine(error)):
@@ -48,5 +49,5 @@ def refuse_unfinished(folder: Path) -> None:
     if is_unfinished(folder):
         by = (folder / MARK).read_text(encoding="utf-8", errors="replace").strip() or "vernier data"
         raise ConfigError(
-            f"{folder} is not whole: `{by}` was interrupted, or is still at work. Give that command again, or remove the folder."
+            f"{folder} is not whole: `{by}` did not finish, or is still at work. Give that command again, or remove the folder."
         )

@@ -103,12 +103,16 @@ def _listed(root: Path) -> tuple[tuple[str, ...], Names, Indices]:
 
 
 def _images_below(folder: Path) -> Iterator[str]:
-    """Image files of a class folder, relative to it, following its subfolders."""
-    for here, _, files in os.walk(folder):
+    """Image files of a class folder, relative to it, following its subfolders. Raises OSError for one that cannot be looked into."""
+    for here, _, files in os.walk(folder, onerror=_raised):
         prefix = os.path.relpath(here, folder)
         for name in files:
             if os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES:
                 yield name if prefix == "." else f"{prefix}/{name}"
+
+
+def _raised(error: OSError) -> None:
+    raise error
 
 
 # ------------------------------------------------------------------------------------------------------ the kept list
