@@ -1,6 +1,7 @@
 """Shards behind an address, served by a local server that honours ranges."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,9 @@ from hypothesis import strategies as st
 pytest.importorskip("fsspec", reason="the extra 'remote' is not installed")
 pytest.importorskip("aiohttp", reason="the extra 'remote' is not installed")
 
+from tests.conftest import Done, only_run
 from tests.data.test_fetch import Server
+from vernier.data.cache import decoded_bytes
 from vernier.data.order import TrainOrder
 from vernier.data.pack import pack_shards
 from vernier.data.remote import LIMIT_VARIABLE, cache_limit_bytes, open_remote
@@ -81,6 +84,17 @@ def test_a_lower_limit_holds_for_what_is_there_and_for_every_address(
     assert kept() <= whole
 
 
+def test_whether_a_set_fits_into_memory_is_told_without_fetching_it(
+    served: tuple[Server, Path], shapes: Path, tmp_path: Path
+) -> None:
+    server, _ = served
+    remote = open_remote(f"{server.url}/set", "train", cache=tmp_path / "cache", limit_bytes=10**9)
+    local = open_split(str(shapes), "train")
+    assert isinstance(local, EncodedSource)
+    assert decoded_bytes(remote) == decoded_bytes(local)
+    assert not list((tmp_path / "cache").rglob("*.tar"))
+
+
 def test_a_failed_transfer_leaves_nothing(served: tuple[Server, Path], tmp_path: Path) -> None:
     server, _ = served
     remote = open_remote(f"{server.url}/set", "train", cache=tmp_path / "cache", limit_bytes=10**9)
@@ -106,6 +120,30 @@ def test_damage_on_the_way_is_noticed(served: tuple[Server, Path], tmp_path: Pat
     remote = open_remote(f"{server.url}/set", "train", cache=tmp_path / "cache", limit_bytes=10**9)
     with pytest.raises(RunFailed, match="does not match its hash"):
         remote.image(0)
+
+
+def test_training_from_an_address_is_training_from_the_folder(
+    vernier_here: Callable[..., Done],
+    served: tuple[Server, Path],
+    tiny: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With two-level order and a cache that holds a few of the shards."""
+    server, folder = served
+    monkeypatch.setenv(LIMIT_VARIABLE, "0.00015")
+    monkeypatch.setenv("VERNIER_HOME", str(tmp_path / "home"))
+    settings = ["--set", "data.shuffle_shards=2", "--max-steps", "3", "--train-only"]
+    seen = []
+    for data in (str(folder), f"{server.url}/set"):
+        out = tmp_path / f"runs{len(seen)}"
+        done = vernier_here("train", *tiny, "--data", data, *settings, "--out", str(out))
+        assert done.code == 0, done.err
+        events = map(json.loads, (only_run(out) / "events.jsonl").read_text().splitlines())
+        seen.append([e["loss"] for e in events if e["kind"] == "step"])
+    assert seen[0]
+    assert seen[0] == seen[1]
+    assert 0 < sum(p.stat().st_size for p in (tmp_path / "home").rglob("*.tar")) <= 150_000
 
 
 def test_an_address_without_shards_says_what_would_work(served: tuple[Server, Path]) -> None:

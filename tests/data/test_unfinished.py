@@ -33,14 +33,18 @@ def test_a_marked_folder_is_no_data_set(shapes: Path, tmp_path: Path, monkeypatc
     assert len(open_split(str(tmp_path / "set"), "train")) == len(open_boxes(str(tmp_path / "set"), "train")) == 160
 
 
+def _write_half(folder: Path) -> None:
+    (folder / "train").touch()
+    raise ConfigError("no")
+
+
 def test_the_mark_goes_when_all_is_well_and_with_bad_usage_and_stays_otherwise(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b"
     with pytest.raises(ConfigError), being_written(folder, "x"):
         raise ConfigError("no")
     assert not folder.exists()
     with pytest.raises(ConfigError), being_written(folder, "x"):
-        (folder / "train").touch()
-        raise ConfigError("no")
+        _write_half(folder)
     assert (folder / MARK).is_file(), "half of it was written"
     (folder / "train").unlink()
     (folder / MARK).unlink()

@@ -12,8 +12,10 @@ import psutil
 
 from vernier.data.decode import BadImage, Croppable, Image, size_of
 from vernier.data.sources.base import Boxes, BoxSource, EncodedSource, Source
+from vernier.data.sources.shards import ShardSource
 
 _SAMPLE = 200
+_SHARDS = 4
 _OVERHEAD_BYTES = 200  # of an array and its place in the list
 _CAUTION = 1.1  # the sample may have missed large ones
 
@@ -71,7 +73,20 @@ class CachedBoxSource(CachedSource, BoxSource):
 
 
 def decoded_bytes(source: EncodedSource) -> int:
-    """What the decoded images would take, estimated from the headers of a sample."""
+    """What the decoded images would take, estimated from the headers of a sample, or from the tables of a few shards."""
+    areas = _areas_in_tables(source) if isinstance(source, ShardSource) else _areas_of_headers(source)
+    return int(len(source) * (float(np.mean(areas)) * source.channels + _OVERHEAD_BYTES)) if areas else 0
+
+
+def _areas_in_tables(source: ShardSource) -> list[int]:
+    """Without reading a shard, which may be far away."""
+    chosen = np.unique(np.linspace(0, len(source.shards) - 1, min(_SHARDS, len(source.shards))).astype(int)).tolist()
+    tables = [source.table(which) for which in chosen]
+    areas = np.concatenate([table["width"].astype(np.int64) * table["height"] for table in tables])
+    return [area for area in areas.tolist() if area]
+
+
+def _areas_of_headers(source: EncodedSource) -> list[int]:
     chosen = np.unique(np.linspace(0, len(source) - 1, min(_SAMPLE, len(source))).astype(int)).tolist()
     areas = []
     for index in chosen:
@@ -80,7 +95,7 @@ def decoded_bytes(source: EncodedSource) -> int:
             areas.append(width * height)
         except (BadImage, OSError):
             continue
-    return int(len(source) * (float(np.mean(areas)) * source.channels + _OVERHEAD_BYTES)) if areas else 0
+    return areas
 
 
 def cached(

@@ -1,8 +1,9 @@
 """`vernier data verify` and `inspect`: what is in a set, whether every image can be read, and what it looks like."""
 
 import hashlib
+import itertools
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from vernier.data.pack import in_order
 from vernier.data.sources import BUILT_IN, ArraySource, EncodedSource, ShardSource, Source, open_boxes, open_split
 from vernier.data.sources.boxes import has_boxes
 from vernier.data.sources.folder import has_class_folders
+from vernier.data.sources.shards import shard_starts
 from vernier.data.transforms import resize
 from vernier.errors import ConfigError, NoSuchSplit
 
@@ -75,14 +77,10 @@ def verify(splits: dict[str, Source], workers: int, progress: Progress | None = 
     for split, source in splits.items():
         verdict.images[split] = len(source)
         verdict.repeated[split] = 0
-        if isinstance(source, ShardSource):
-            problems = [(s.name, source.verify_shard(i)) for i, s in enumerate(source.shards)]
-            verdict.bad += [f"{name}: {why}" for name, why in problems if why]
-
-        def examined(index: int, source: Source = source) -> tuple[int, bytes, str]:
-            return index, *_examine(source, index)
-
-        for index, digest, problem in in_order(examined, range(len(source)), workers):
+        for index, digest, problem in _examined(source, workers):
+            if index is None:
+                verdict.bad.append(problem)
+                continue
             done += 1
             if problem:
                 verdict.bad.append(f"{source.describe(index)}: {problem}")
@@ -97,6 +95,21 @@ def verify(splits: dict[str, Source], workers: int, progress: Progress | None = 
             if progress:
                 progress(done, total)
     return verdict
+
+
+def _examined(source: Source, workers: int) -> Iterator[tuple[int | None, bytes, str]]:
+    """Every image's index, hash and what is wrong with it; before those of a shard, without an index, what is wrong with the shard."""
+
+    def examined(index: int) -> tuple[int, bytes, str]:
+        return index, *_examine(source, index)
+
+    if not isinstance(source, ShardSource):
+        yield from in_order(examined, range(len(source)), workers)
+        return
+    for which, (begin, end) in enumerate(itertools.pairwise(shard_starts(source).tolist())):
+        if why := source.verify_shard(which):
+            yield None, b"", f"{source.shards[which].name}: {why}"
+        yield from in_order(examined, range(begin, end), workers)
 
 
 def _different_classes(splits: dict[str, Source]) -> list[str]:
