@@ -15,6 +15,7 @@ EXIT_USAGE = 2
 EXIT_STOPPED = 75
 _OF_THE_MACHINE = frozenset({
     errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ESTALE,
+    errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG,
 })  # fmt: skip
 
 

@@ -168,6 +168,13 @@ def test_bad_images_are_in_the_summary(
     [
         (["prepare", "folder", "only"], "SRC OUT"),
         (["prepare", "folder", "/no/such", "out"], "does not exist"),
+        (
+            ["prepare", "folder", "shapes", "out", "--format", "raw", "--short-side-px", "0"],
+            "--short-side-px 0: a whole",
+        ),
+        (["prepare", "folder", "shapes", "out", "--format", "shards", "--shard-mb", "0"], "--shard-mb 0: a whole"),
+        (["prepare", "folder", "shapes", "out", "--format", "raw", "--workers", "-1"], "--workers -1: a whole"),
+        (["verify", "shapes", "--val-share", "3"], "--val-share 3: a share"),
         (["verify", "/no/such"], "not a folder|does not exist"),
         (["get", "imagenet"], "Did you mean imagenette"),
         (["get", "cifar10", "--mirror", "example"], "begins with one of https://"),

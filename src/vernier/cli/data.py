@@ -57,6 +57,15 @@ def make(
     return EXIT_DONE
 
 
+def _check(val_share: float, **counts: int | None) -> None:
+    """Raises ConfigError for numbers that make no sense."""
+    for name, value in counts.items():
+        if value is not None and value < 1:
+            raise ConfigError(f"--{name.replace('_', '-')} {value}: a whole number from 1 on is needed.")
+    if not 0 < val_share < 1:
+        raise ConfigError(f"--val-share {val_share:g}: a share between 0 and 1 is needed, such as 0.1.")
+
+
 def prepare(
     kind: Positional[Literal["folder", "imagenet", "coco", "tfrecord"]],
     paths: Paths,
@@ -91,6 +100,7 @@ def prepare(
         workers: Threads; left out: one a core.
         expect: imagenet and coco: counts other than the official ones (coco has no use for CLASSES).
     """
+    _check(val_share, short_side_px=short_side_px, shard_mb=shard_mb, workers=workers)
     if len(paths) < 2:
         raise ConfigError(f"Say what to read and where to write: vernier data prepare {kind} SRC OUT.")
     out = Path(paths[-1]).expanduser()
@@ -149,6 +159,10 @@ def _imagenet(
     labels = val_labels or devkit
     if train is None:
         raise ConfigError("The training tar (a name with 'train' in it) is needed: its synsets are the classes.")
+    if val is None and labels is not None:
+        raise ConfigError(
+            f"{labels} has the labels of the validation images, but their tar (a name with 'val') is not given."
+        )
     if val is not None and labels is None:
         raise ConfigError(
             "The validation tar has no labels in it. Give ILSVRC2012_devkit_t12.tar.gz too, or --val-labels FILE, a synset a line."
@@ -204,6 +218,7 @@ def verify(
     from vernier.data.verify import open_splits
     from vernier.data.verify import verify as run
 
+    _check(val_share, workers=workers)
     splits, missing = open_splits(data, val_share)
     with progress_bar("verify") as progress:
         verdict = run(splits, workers or _cores(), progress)
@@ -243,6 +258,7 @@ def inspect(
     """
     from vernier.data import verify as looking
 
+    _check(val_share)
     splits, missing = looking.open_splits(data, val_share)
     for why in missing.values():
         say(f"note: {why}")
