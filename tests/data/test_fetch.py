@@ -1,6 +1,7 @@
 """Downloading from a local server, and unpacking what should not be unpacked."""
 
 import contextlib
+import gzip
 import hashlib
 import io
 import tarfile
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.data.test_prepare import _tar
 from vernier.data import fetch
 from vernier.data.sources import open_split
 from vernier.errors import ConfigError, RunFailed
@@ -114,8 +116,8 @@ def test_what_was_brought_another_way_must_be_right(tmp_path: Path) -> None:
 def test_a_set_that_was_not_unpacked_to_its_end_is_refused_until_it_is(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    packed = _tar_gz(
-        [(f"imagenette2-320/{s}/n01440764/{i}.JPEG", CONTENT[:9000]) for s in ("train", "val") for i in (1, 2)]
+    packed = gzip.compress(
+        _tar([(f"imagenette2-320/{s}/n01440764/{i}.JPEG", CONTENT[:9000]) for s in ("train", "val") for i in (1, 2)])
     )
     server.files["imagenette2-320.tgz"] = packed
     broken = packed[: len(packed) * 3 // 4]
@@ -132,16 +134,6 @@ def test_a_set_that_was_not_unpacked_to_its_end_is_refused_until_it_is(
                 open_split("imagenette", "train")
     fetch.get("imagenette", mirror=server.url)
     assert len(open_split("imagenette", "train")) == len(open_split("imagenette", "val")) == 2
-
-
-def _tar_gz(members: list[tuple[str, bytes]]) -> bytes:
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w:gz") as tar:
-        for name, content in members:
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            tar.addfile(info, io.BytesIO(content))
-    return out.getvalue()
 
 
 def test_a_wrong_checksum_is_refused_and_removed(server: Server, tmp_path: Path) -> None:
@@ -164,7 +156,7 @@ def test_a_missing_file_names_the_mirror(server: Server, tmp_path: Path) -> None
 
 
 def test_cifar10_is_fetched_unpacked_and_found(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    packed = _tar_gz([("cifar-10-batches-bin/test_batch.bin", bytes(3073))])
+    packed = gzip.compress(_tar([("cifar-10-batches-bin/test_batch.bin", bytes(3073))]))
     server.files["cifar-10-binary.tar.gz"] = packed
     file = fetch.File("http://x/cifar-10-binary.tar.gz", hashlib.md5(packed).hexdigest(), unpack=True)
     monkeypatch.setitem(fetch.SETS, "cifar10", (file,))

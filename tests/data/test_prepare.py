@@ -264,9 +264,7 @@ def test_coco_may_be_called_coco_and_says_what_it_lacks(
     assert vernier_here("data", "verify", str(tmp_path / "coco"), "--json").json()["images"] == {"train": 4, "val": 2}
 
 
-def test_whatever_data_takes_can_be_prepared(
-    vernier_here: Callable[..., Done], shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_whatever_data_takes_can_be_prepared(vernier_here: Callable[..., Done], shapes: Path, tmp_path: Path) -> None:
     """Shards back to files, files to shards; not files to files."""
     shards, files = str(tmp_path / "shards"), str(tmp_path / "files")
     prepare = ["data", "prepare", "folder"]
@@ -275,6 +273,12 @@ def test_whatever_data_takes_can_be_prepared(
     there, back = open_split(shards, "val"), open_split(files, "val")
     assert back.classes == there.classes
     assert sorted(there.all_labels().tolist()) == back.all_labels().tolist()
+    itself = vernier_here(*prepare, files, files, "--format", "raw")
+    assert (itself.code, "Choose another folder" in itself.err) == (2, True)
+    (tmp_path / "files" / "val" / "empty").mkdir()
+    damaged = vernier_here(*prepare, files, str(tmp_path / "raw"), "--format", "raw")
+    assert (damaged.code, "hold no images" in damaged.err) == (2, True), "not simply without its validation split"
+    (tmp_path / "files" / "val" / "empty").rmdir()
     same = vernier_here(*prepare, files, str(tmp_path / "again"))
     assert (same.code, "folders of images already" in same.err) == (2, True)
 

@@ -114,6 +114,8 @@ def prepare(
     from vernier.data.prepare import prepare_split
     from vernier.data.unfinished import being_written
 
+    if any(Path(p).expanduser().resolve() == out.resolve() for p in paths[:-1]):
+        raise ConfigError(f"{out} is what is read. Choose another folder to write into.")
     opened = (
         _imagenet(sources, val_labels, expect) if kind == "imagenet" else _opened(list(paths[:-1]), layout, val_share)
     )

@@ -22,7 +22,7 @@ from vernier.data.sources import open_split
 from vernier.data.sources.annotated import AnnotatedSource
 from vernier.data.sources.base import VAL_SHARE, EncodedSource, Indices, Names, fingerprint_classes, fingerprint_of
 from vernier.data.sources.boxes import open_folder
-from vernier.errors import ConfigError, RunFailed
+from vernier.errors import ConfigError, NoSuchSplit, RunFailed
 
 IMAGENET_SAMPLES = {"train": 1_281_167, "val": 50_000}
 IMAGENET_CLASSES = 1000
@@ -49,8 +49,8 @@ def open_encoded(path: str, split: str, val_share: float) -> EncodedSource | Non
     """A split that keeps encoded images; None when the set has no such split."""
     try:
         source = open_split(path, split, val_share=val_share)
-    except ConfigError:
-        if split == "val" and (Path(path) / "train").is_dir():
+    except NoSuchSplit:
+        if split == "val":
             return None
         raise
     if not isinstance(source, EncodedSource):

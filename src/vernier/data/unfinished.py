@@ -49,5 +49,5 @@ def refuse_unfinished(folder: Path) -> None:
     if is_unfinished(folder):
         by = (folder / MARK).read_text(encoding="utf-8", errors="replace").strip() or "vernier data"
         raise ConfigError(
-            f"{folder} is not whole: `{by}` did not finish, or is still at work. Give that command again, or remove the folder."
+            f"{folder} is not whole: `{by}` did not finish, or is still at work. Give that command again, or remove what it wrote."
         )
