@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vernier.data.sources import FolderSource, open_split, read_idx
+from vernier.data.sources import FolderSource, SyntheticSource, open_split, read_idx
 from vernier.data.sources import folder as folder_module
 from vernier.errors import ConfigError
 
@@ -140,3 +140,18 @@ def test_the_list_of_a_large_folder_is_kept_until_the_folder_changes(
     monkeypatch.undo()
     _picture(tmp_path / "train/a/deep/3.jpg")
     assert len(open_split(str(tmp_path), "train")) == 4
+
+
+@pytest.mark.parametrize("name", ["synthetic", "static"])
+def test_made_up_pixels_are_the_same_each_time_and_static_ones_in_every_batch(name: str) -> None:
+    source, again = open_split(name, "train"), open_split(name, "train")
+    assert isinstance(source, SyntheticSource)
+    assert isinstance(again, SyntheticSource)
+    batches = [np.empty((4, 6, 6, 3), np.uint8) for _ in range(3)]
+    source.fill(np.array([0, 1, 2, 3]), batches[0])
+    source.fill(np.array([4, 5, 6, 7]), batches[1])
+    again.fill(np.array([4, 5, 6, 7]), batches[2])
+    assert np.array_equal(batches[1], batches[2])
+    assert np.array_equal(batches[0], batches[1]) == (name == "static")
+    assert len(np.unique(batches[0].reshape(4, -1), axis=0)) == 4
+    assert len(source.classes) == 1000
