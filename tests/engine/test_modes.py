@@ -1,16 +1,20 @@
 """Compiled and traced networks learn what the eager one learns; what they cost is counted; nothing is left behind."""
 
 import shutil
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
+from tests.conftest import Done
 from vernier.config import Machine
 from vernier.devices.cpu import Cpu
 from vernier.engine.evaluate import evaluating
 from vernier.engine.modes import Execution, borrowed, padded, traced
+from vernier.store import RunDir
 
 STEPS = 50
 AGREES = 1e-3
@@ -106,6 +110,16 @@ def test_a_short_batch_is_padded_and_what_was_padded_is_cut_off() -> None:
     assert len(same) == 3
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("layout", [torch.channels_last, torch.contiguous_format])
+def test_a_padded_batch_has_the_layout_of_a_whole_one(layout: torch.memory_format, channels: int) -> None:
+    """Another layout would be compiled for again."""
+    whole = torch.randn(8, channels, 4, 6).contiguous(memory_format=layout)
+    strides = [padded(lambda images: torch.tensor(images.stride()), whole[:n], 8)[:4].tolist() for n in (8, 4)]
+    assert strides[0] == strides[1] == list(whole.stride())
+    assert torch.equal(padded(lambda images: images, whole[:3], 8), whole[:3])
+
+
 class StaticShapesFake(Cpu):
     """A FAKE of a device that compiles for every shape, such as Gaudi."""
 
@@ -132,8 +146,11 @@ def test_a_network_that_cannot_be_traced_is_refused() -> None:
         traced(Awkward(), torch.zeros(1, 3, 4, 4), _no_cast, training=True)
 
 
+needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
+
+
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
+@needs_compiler
 def test_a_compiled_network_learns_the_same_and_compiles_once(eager: tuple[list[float], Execution]) -> None:
     losses, execution = _curve("compile")
     assert losses == pytest.approx(eager[0], rel=AGREES)
@@ -142,3 +159,50 @@ def test_a_compiled_network_learns_the_same_and_compiles_once(eager: tuple[list[
     assert execution.spent.graphs == 2
     assert execution.spent.recompilations == 0
     assert execution.spent.seconds > 0
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_a_frozen_network_has_its_weights_in_its_kernels() -> None:
+    frozen = Execution(_model(), Machine(mode="compile", channels_last=False), Cpu(), _no_cast, frozen=True)
+    eager = _scores(Execution(_model(), Machine(channels_last=False), Cpu(), _no_cast), 8)
+    assert torch.allclose(_scores(frozen, 8), eager, atol=1e-5)
+    with torch.no_grad():
+        for parameter in frozen.model.parameters():
+            parameter.zero_()
+    assert torch.allclose(_scores(frozen, 8), eager, atol=1e-5)
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_two_processes_learn_the_same_compiled_and_the_result_is_evaluated_frozen(
+    vernier: Callable[..., Done], tiny: list[str]
+) -> None:
+    """The last batch of the evaluation is short: no further graph, in training or out of it."""
+    few = [
+        *tiny,
+        "--procs",
+        "2",
+        "--max-steps",
+        "4",
+        "--set",
+        "limits.log_every_steps=1",
+        "--resume",
+        "never",
+        "--json",
+    ]
+    runs = {mode: vernier("train", *few, "--mode", mode) for mode in ("eager", "compile")}
+    assert [run.code for run in runs.values()] == [0, 0], runs["compile"].err
+    losses = {mode: _losses(run.json()["run"]) for mode, run in runs.items()}
+    assert len(losses["compile"]) == 4
+    assert losses["compile"] == pytest.approx(losses["eager"], rel=AGREES)
+    assert runs["compile"].json()["compilation"]["graphs"] == 2
+    assert runs["compile"].json()["compilation"]["recompilations"] == 0
+    frozen = vernier("eval", runs["compile"].json()["run"], "--mode", "compile", "--json").json()
+    assert (frozen["compilation"]["graphs"], frozen["compilation"]["recompilations"]) == (1, 0)
+    assert frozen["top1"] == runs["compile"].json()["result"]["top1"]
+    assert frozen["loss"] == pytest.approx(runs["compile"].json()["result"]["loss"], rel=AGREES)
+
+
+def _losses(run: str) -> list[float]:
+    return [e["loss"] for e in RunDir.open(Path(run)).read_events() if e["kind"] == "step"]

@@ -7,7 +7,7 @@ same weights. What compiling cost, and how often it had to be done again, is cou
 import os
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,8 @@ from vernier.devices import Device
 from vernier.errors import ConfigError, RunFailed
 from vernier.measure.clock import now_s
 
-Autocast = Callable[[], AbstractContextManager[Any]]
+Around = Callable[[], AbstractContextManager[Any]]
+Autocast = Around
 
 
 @dataclass
@@ -51,7 +52,10 @@ class Execution:
         self._pads = machine.mode == "compile" or device.static_shapes
         if machine.mode == "compile":
             use_cache()
-            self._compiled = _counted(_compiled(model, device, frozen), self.spent)
+            freezes = frozen and device.compile_backend == "inductor"
+            if freezes:
+                torch._dynamo.reset()  # constants of another network would count towards the limit of recompilations
+            self._compiled = _counted(_compiled(model, device), self.spent, freezing if freezes else nullcontext)
 
     def training_network(self, example: torch.Tensor) -> nn.Module:
         """What is trained: shares its weights with the model. `example` has the shape of a process's batch."""
@@ -93,10 +97,20 @@ def use_cache() -> None:
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(home / "inductor"))
 
 
-def _compiled(model: nn.Module, device: Device, frozen: bool) -> nn.Module:
-    options: dict[str, Any] | None = {"freezing": True} if frozen and device.compile_backend == "inductor" else None
-    compiled: nn.Module = torch.compile(model, backend=device.compile_backend, options=options)  # type: ignore[assignment]
+def _compiled(model: nn.Module, device: Device) -> nn.Module:
+    compiled: nn.Module = torch.compile(model, backend=device.compile_backend)  # type: ignore[assignment]
     return compiled
+
+
+def freezing() -> AbstractContextManager[Any]:
+    """While entered, networks are compiled with their weights as constants.
+
+    An option of torch.compile of that name does nothing: what makes parameters constants looks at the setting of all.
+    """
+    from torch._inductor import config
+
+    patched: AbstractContextManager[Any] = config.patch(freezing=True)
+    return patched
 
 
 def _graphs_and_seconds() -> tuple[int, float]:
@@ -107,7 +121,7 @@ def _graphs_and_seconds() -> tuple[int, float]:
     return int(utils.counters["stats"]["unique_graphs"]), float(seconds)
 
 
-def _counted(network: nn.Module, spent: Preparation) -> nn.Module:
+def _counted(network: nn.Module, spent: Preparation, around: Around) -> nn.Module:
     """The network, with what its calls compile noted. Compilation of the backward pass is noted at the next call."""
     seen = {"graphs": 0, "seconds": 0.0, "began": False}
     first_call = {True: True, False: True}
@@ -126,21 +140,24 @@ def _counted(network: nn.Module, spent: Preparation) -> nn.Module:
         first_call[training] = False
         seen["graphs"], seen["seconds"] = graphs, seconds
 
-    return CountedCalls(network, before, after)
+    return CountedCalls(network, before, after, around)
 
 
 class CountedCalls(nn.Module):
     """A compiled network whose calls are watched from outside, where they are not compiled themselves."""
 
-    def __init__(self, network: nn.Module, before: Callable[..., None], after: Callable[..., None]) -> None:
+    def __init__(
+        self, network: nn.Module, before: Callable[..., None], after: Callable[..., None], around: Around
+    ) -> None:
         super().__init__()
         self.network = network
-        self._before, self._after = before, after
+        self._before, self._after, self._around = before, after, around
 
     def forward(self, images: torch.Tensor) -> Any:
         self._before(self, images)
         try:
-            output = self.network(images)
+            with self._around():
+                output = self.network(images)
         except torch._dynamo.exc.BackendCompilerFailed as error:
             raise RunFailed(f"torch.compile failed: {str(error).splitlines()[0]}. Use --mode eager.") from error
         self._after(self, images, output)
@@ -188,12 +205,16 @@ def traced(model: nn.Module, example: torch.Tensor, autocast: Autocast, *, train
 
 
 def padded(network: Callable[[torch.Tensor], Any], images: torch.Tensor, batch: int) -> Any:
-    """The network's outputs for fewer images than a batch, computed on a whole one: no other shape is ever compiled."""
+    """The network's outputs for fewer images than a batch, computed on a whole one: no other shape is ever compiled.
+
+    Nor another memory layout: the whole batch has that of the images.
+    """
     count = len(images)
     if count == batch:
         return network(images)
-    filler = images.new_zeros((batch - count, *images.shape[1:]))
-    return pytree.tree_map(lambda t: t[:count], network(torch.cat([images, filler])))
+    whole = images.new_empty_strided((batch, *images.shape[1:]), (images[0].numel(), *images.stride()[1:])).zero_()
+    whole[:count] = images
+    return pytree.tree_map(lambda t: t[:count], network(whole))
 
 
 @contextmanager
