@@ -70,9 +70,26 @@ def test_pmi() -> None:
     assert (found.rank, found.world, found.local_rank, found.launcher) == (3, 4, 3, "pmi")
 
 
+def test_pmi_processes_of_a_job_meet_at_one_port() -> None:
+    """Hydra's variables, on one host: the processes differ in all but the size, and in which pipe leads to their proxy."""
+    hydra = {"PMI_SIZE": "2", "MPI_LOCALNRANKS": "2"}
+    ports = [topology({**hydra, "PMI_RANK": r, "MPI_LOCALRANKID": r, "PMI_FD": fd}).port for r, fd in (("0", "6"), ("1", "8"))]  # fmt: skip
+    assert ports[0] == ports[1]
+    assert topology({**hydra, "PMI_RANK": "0", "MPI_LOCALRANKID": "0", "PMI_JOBID": "7"}).port != ports[0]
+
+
+def test_pmi_over_hosts_meets_where_it_is_told_to() -> None:
+    several = {"PMI_RANK": "0", "PMI_SIZE": "4", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "2"}
+    with pytest.raises(ConfigError, match="-env MASTER_ADDR"):
+        topology(several)
+    other = {**several, "PMI_RANK": "2", "PMI_FD": "9", "MASTER_ADDR": "host1"}
+    assert topology(other).port == topology({**several, "MASTER_ADDR": "host1"}).port
+
+
 @pytest.mark.parametrize(
     "environ",
     [
+        {"PMI_RANK": "0", "PMI_SIZE": "2", "MPI_LOCALNRANKS": "two"},
         {"RANK": "0", "WORLD_SIZE": "2"},
         {**TORCHRUN, "RANK": "eight"},
         {**TORCHRUN, "RANK": "8"},

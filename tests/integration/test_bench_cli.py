@@ -37,8 +37,11 @@ def test_a_batch_that_does_not_fit_is_a_row_and_not_a_crash(
 
 @pytest.mark.slow
 def test_scaling_over_processes_counts_images_once_and_names_communication(
-    vernier_here: Callable[..., Done], shapes: Path, tmp_path: Path
+    vernier_here: Callable[..., Done], shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Started in a folder whose random.py no process may take for Python's own."""
+    (tmp_path / "random.py").write_text("raise SystemExit('the random.py of the folder was imported')")
+    monkeypatch.chdir(tmp_path)
     done = vernier_here(
         "bench", "scaling", "--data", str(shapes), *SMALL, "--batch", "4", "--procs", "1x1,2x1", "--apart", "--steps", "4",
         "--repeats", "1", "--out", str(tmp_path), "--json",

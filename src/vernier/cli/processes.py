@@ -14,9 +14,11 @@ if TYPE_CHECKING:
 
 def with_procs(config: Config) -> tuple[Config, int]:
     """The configuration with the processes there will be, and how many of them have to be started here (0: none)."""
-    from vernier.engine.launch import agreed_procs, topology
+    from vernier.engine.launch import agreed_procs, quiet_torch, topology
 
     found = topology()
+    if found.world > 1:
+        quiet_torch()
     procs = agreed_procs(config.machine.procs, found)
     return override(config, "machine.procs", procs), procs if found.launcher == "single" and procs > 1 else 0
 

@@ -4,6 +4,7 @@ The only file that reads launchers' variables. Local processes are started by Py
 command again; which group they then form is `engine.distributed`'s business, and their cores are `engine.affinity`'s.
 """
 
+import json
 import logging
 import os
 import re
@@ -65,6 +66,11 @@ def topology(environ: Mapping[str, str] = os.environ) -> Topology:
     if "PMI_RANK" in environ and "PMI_SIZE" in environ:
         return _from_pmi(environ, host)
     return Topology(host=host)
+
+
+def quiet_torch() -> None:
+    """No stack traces of PyTorch's own beside Vernier's messages. Only before torch is imported."""
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 
 
 def _number(environ: Mapping[str, str], name: str, default: int | None = None) -> int:
@@ -136,16 +142,37 @@ def _from_pmi(environ: Mapping[str, str], host: str) -> Topology:
     rank, world = _number(environ, "PMI_RANK"), _number(environ, "PMI_SIZE")
     local_rank = environ.get("MPI_LOCALRANKID") or environ.get("PALS_LOCAL_RANKID") or str(rank)
     local_world = environ.get("MPI_LOCALNRANKS") or environ.get("PALS_LOCAL_SIZE") or str(world)
-    given = {"local rank": local_rank, "local size": local_world}
-    alone = int(local_world) == world
+    given = {"MPI_LOCALRANKID": local_rank, "MPI_LOCALNRANKS": local_world}
+    alone = _number(given, "MPI_LOCALNRANKS") == world
     return _checked(
         Topology(
             rank=rank, world=world, host=host, launcher="pmi",
-            local_rank=_number(given, "local rank"), local_world=_number(given, "local size"),
+            local_rank=_number(given, "MPI_LOCALRANKID"), local_world=_number(given, "MPI_LOCALNRANKS"),
             address=_meeting_host(environ, alone=alone, launcher="mpiexec", how="-env MASTER_ADDR FIRST_HOST"),
-            port=_number(environ, "MASTER_PORT", _port_for(environ.get("PMI_JOBID", environ.get("PMI_FD", "")))),
+            port=_number(environ, "MASTER_PORT", _port_for(_pmi_job(environ, alone=alone))),
         )
     )  # fmt: skip
+
+
+def _pmi_job(environ: Mapping[str, str], *, alone: bool) -> str:
+    """What all processes of a PMI job know and others do not. Hydra gives no job a number: on one host that of its proxy will do."""
+    for name in ("PMI_JOBID", "PALS_APID"):
+        if name in environ:
+            return environ[name]
+    return str(_job_starter()) if alone else environ.get("MASTER_ADDR", "")
+
+
+def _job_starter() -> int:
+    """The nearest process above this one that is not of the job itself, as a shell between the two is."""
+    import psutil
+
+    for parent in psutil.Process().parents():
+        try:
+            if "PMI_RANK" not in parent.environ():
+                return parent.pid
+        except psutil.Error:
+            return parent.pid
+    return os.getppid()
 
 
 def _meeting_host(environ: Mapping[str, str], *, alone: bool, launcher: str, how: str) -> str:
@@ -202,7 +229,7 @@ def run_local(procs: int, arguments: list[str]) -> int:
 
     for name in [n for n in logging.root.manager.loggerDict if n.startswith("torch.distributed.elastic")]:
         logging.getLogger(name).setLevel(logging.CRITICAL)  # `_explain` says it for people
-    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    quiet_torch()
     logs = tempfile.TemporaryDirectory(prefix="vernier-logs-")
     redirects = {rank: Std.ALL if rank else Std.NONE for rank in range(procs)}
     launch = LaunchConfig(
@@ -212,10 +239,16 @@ def run_local(procs: int, arguments: list[str]) -> int:
     )  # fmt: skip
     with logs, _Forwarder():
         try:
-            elastic_launch(launch, sys.executable)("-m", "vernier", *arguments)
+            elastic_launch(launch, sys.executable)(*_module_flags(), *arguments)
         except ChildFailedError as error:
             return _explain(error.failures, Path(logs.name))
     return EXIT_DONE
+
+
+def _module_flags() -> list[str]:
+    """How Python finds Vernier and never, in its place or the library's, a `random.py` of the folder it is started in."""
+    inside = Path.cwd() == Path(__file__).resolve().parents[2]  # started from its own source folder
+    return ["-m", "vernier"] if inside else ["-P", "-m", "vernier"]
 
 
 class _Forwarder:
@@ -244,9 +277,9 @@ def _explain(failures: dict[int, Any], logs: Path) -> int:
         return EXIT_STOPPED
     culprit = min(failures, key=lambda rank: (_suspicion(codes[rank]), failures[rank].timestamp, rank))
     failure = failures[culprit]
-    said_by_first = 0 in failures and codes[0] > 0
-    if said_by_first and (culprit == 0 or _recorded(failures[0]) == _recorded(failure)):
-        return int(failure.exitcode)  # its message is on the terminal already
+    recorded = _recorded(failure)
+    if (culprit == 0 and codes[0] > 0) or (recorded and recorded in _on_terminal(logs)):
+        return int(failure.exitcode)
     said = f"ended by {failure.signal_name()}" if failure.exitcode < 0 else _last_words(failure, logs, culprit)
     sys.stderr.write(f"vernier: rank {culprit} of this run on {socket.gethostname()} {said}\n")
     return int(failure.exitcode) if failure.exitcode > 0 else EXIT_FAILED
@@ -261,6 +294,11 @@ def _recorded(failure: Any) -> str | None:
     """What `record_failure` left."""
     message = failure.error_file_data.get("message")
     return message if isinstance(message, str) and message != "<NONE>" else None
+
+
+def _on_terminal(logs: Path) -> str:
+    """What the first process recorded, and so has said, also where the launcher had given it up by then."""
+    return "\n".join(json.loads(p.read_text())["message"] for p in logs.glob("*/attempt_*/0/error.json"))
 
 
 def _last_words(failure: Any, logs: Path, rank: int) -> str:
@@ -283,8 +321,6 @@ def write_to(log: Path) -> None:
 
 def record_failure(message: str, environ: Mapping[str, str] = os.environ) -> None:
     """Leave an error where PyTorch's launcher looks for it, so that it can say which process failed and why."""
-    import json
-
     path = environ.get("TORCHELASTIC_ERROR_FILE")
     if path:
         Path(path).write_text(json.dumps({"message": message, "timestamp": int(wall_s())}), encoding="utf-8")

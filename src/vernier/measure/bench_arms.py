@@ -87,7 +87,7 @@ def run_in_process(arm: Arm) -> dict[str, Any]:
         spec.write_text(json.dumps(arm.spec), encoding="utf-8")
         began_s = now_s()
         done = subprocess.run(
-            [sys.executable, "-m", "vernier", "bench", "arm", str(spec), str(answer)], capture_output=True, text=True,
+            [sys.executable, "-P", "-m", "vernier", "bench", "arm", str(spec), str(answer)], capture_output=True, text=True,
             env={**_environment(arm.source), **arm.variables}, timeout=ARM_TIMEOUT_S,
         )  # fmt: skip
         if answer.exists():
