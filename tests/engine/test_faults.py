@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -16,6 +18,7 @@ import psutil
 import pytest
 
 from tests.conftest import TINY, command
+from vernier.data.order import TrainOrder
 
 PATIENCE_S = 240
 """For a crowded machine; what is waited for takes seconds."""
@@ -157,6 +160,72 @@ def test_a_slow_process_is_reported_and_a_hung_one_ends_the_run(
     assert not psutil.pid_exists(slow) or psutil.Process(slow).status() == psutil.STATUS_ZOMBIE
 
 
+def _by_hand(start: Callable[..., Running], out: Path, data: list[Path], *more: str) -> list[Running]:
+    """Processes that find each other through variables, each with data of its own, as on hosts with disks of their own."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    meeting = [f"WORLD_SIZE={len(data)}", "MASTER_ADDR=127.0.0.1", f"MASTER_PORT={port}"]
+    return [
+        start(["env", f"RANK={rank}", *meeting, *command(*_arguments(folder, out, *more))], out)
+        for rank, folder in enumerate(data)
+    ]
+
+
+def test_a_process_that_is_alive_but_stuck_is_named(
+    shapes: Path, tmp_path: Path, start: Callable[..., Running]
+) -> None:
+    """Every image of rank 1 turns into a pipe that nobody writes to: it waits for its disk, and beats all the same."""
+    out, own = tmp_path / "runs", tmp_path / "data"
+    shutil.copytree(shapes, own)
+    settings = ["--set", "machine.rank_timeout_s=2", "--set", "machine.cache_share=0"]
+    first, second = _by_hand(start, out, [shapes, own], *settings)
+    first.under_way()
+    for image in (own / "train").glob("*/*.jpg"):
+        os.mkfifo(tmp_path / "pipe")
+        (tmp_path / "pipe").replace(image)
+    code, said = first.ended()
+    assert code == 1, said
+    assert re.search(r"rank 1 on \S+ has not come further than step \d+ and the others have waited for 20 s", said), (
+        said
+    )
+    assert first.status()["status"] == "crashed"
+    assert "stuck" in first.status()["reason"]
+    assert second.ended()[0] == 1
+
+
+def test_data_missing_at_one_process_ends_all_with_its_message(
+    shapes: Path, tmp_path: Path, start: Callable[..., Running]
+) -> None:
+    first, second = _by_hand(start, tmp_path / "runs", [shapes, tmp_path / "absent"])
+    code, said = first.ended()
+    assert code == 1, said
+    assert re.search(r"rank 1 of 2 on \S+ failed: The data path \S+ does not exist", said), said
+    assert "Traceback" not in said
+    assert second.ended()[0] == 2
+    assert not (tmp_path / "runs").exists()
+
+
+def test_an_error_of_one_local_process_is_said_once_at_the_top(
+    shapes: Path, tmp_path: Path, start: Callable[..., Running]
+) -> None:
+    """An image that rank 1 has to read in its first step is broken, and none may be."""
+    out, broken = tmp_path / "runs", tmp_path / "data"
+    shutil.copytree(shapes, broken)
+    images = sorted((broken / "train").glob("*/*.jpg"))
+    order = TrainOrder(samples=len(images), seed=1, global_batch=16, accumulation=1, repeats=1, world=2, rank=1)
+    images[int(order.indices(0, 0, 0)[0])].write_text("no image")
+    run = start(command(*_arguments(broken, out, "--procs", "2", "--max-bad-images", "0")), out)
+    pids = wait_for(lambda: run.events("start") and run.pids(), run.process)
+    code, said = run.ended()
+    assert code == 1, said
+    errors = [line for line in said.splitlines() if line.startswith("vernier: ")]
+    assert len(errors) == 1, said
+    assert re.match(r"vernier: .*rank 1 of 2 on \S+ failed: Cannot read the image", errors[0]), said
+    assert not any(psutil.pid_exists(pid) for pid in pids)
+    assert run.status()["status"] == "crashed"
+
+
 def test_torchrun_restarts_a_killed_group_and_ends_where_an_undisturbed_one_does(
     shapes: Path, tmp_path: Path, start: Callable[..., Running]
 ) -> None:
@@ -190,6 +259,40 @@ def test_mpirun_makes_one_run(shapes: Path, tmp_path: Path, start: Callable[...,
     code, said = run.ended()
     assert code == 0, said
     assert [p["launcher"] for p in run.events("start")[0]["processes"]] == ["openmpi", "openmpi"]
+    assert run.status()["summary"]["step"] == 12
+
+
+@pytest.mark.skipif(
+    shutil.which("mpiexec.hydra") is None, reason="MPICH's mpiexec.hydra is not here (apt-get install mpich)"
+)
+def test_hydra_makes_one_run_also_through_a_shell(shapes: Path, tmp_path: Path, start: Callable[..., Running]) -> None:
+    out = tmp_path / "runs"
+    shell = ["sh", "-c", '"$@"; exit $?', "sh"]
+    run = start(["mpiexec.hydra", "-n", "2", *shell, *command(*_arguments(shapes, out, "--max-steps", "12"))], out)
+    code, said = run.ended()
+    assert code == 0, said
+    assert [p["launcher"] for p in run.events("start")[0]["processes"]] == ["pmi", "pmi"]
+    assert run.status()["summary"]["step"] == 12
+
+
+def _slurm() -> str:
+    """Why no Slurm job of two tasks can be run here; empty when one can."""
+    if shutil.which("srun") is None:
+        return "Slurm's srun is not here"
+    answered = subprocess.run(["sinfo", "-h", "-t", "idle", "-o", "%C"], capture_output=True, text=True)
+    return (
+        "" if answered.returncode == 0 and answered.stdout.strip() else "no Slurm controller with an idle host answers"
+    )
+
+
+def test_srun_makes_one_run(shapes: Path, tmp_path: Path, start: Callable[..., Running]) -> None:
+    if why := _slurm():
+        pytest.skip(why)
+    out = tmp_path / "runs"
+    run = start(["srun", "-n", "2", *command(*_arguments(shapes, out, "--max-steps", "12"))], out)
+    code, said = run.ended()
+    assert code == 0, said
+    assert [p["launcher"] for p in run.events("start")[0]["processes"]] == ["slurm", "slurm"]
     assert run.status()["summary"]["step"] == 12
 
 

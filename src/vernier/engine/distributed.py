@@ -30,7 +30,7 @@ from vernier.measure.clock import now_s
 T = TypeVar("T")
 
 STALL_FACTOR = 10
-"""A collective may wait this many times machine.rank_timeout_s for a process that is alive but does not come."""
+"""Processes wait this many times machine.rank_timeout_s for one that is alive but does not come."""
 _LOST = ("gloo", "nccl", "hccl", "xccl", "Connection closed", "Connection reset", "Broken pipe", "Socket", "peer")
 
 
@@ -67,6 +67,11 @@ class World:
         waited_s, self._waited_s = self._waited_s, 0.0
         return waited_s
 
+    def reached(self) -> None:
+        """Note that this process has come to a point that all come to: whoever has not is stuck, when the others wait."""
+        if self.heart is not None:
+            self.heart.meetings += 1
+
     # ------------------------------------------------------------------------------------------------- small agreement
 
     def exchange(self, step: int, *, stop: bool, flush: bool) -> Agreed:
@@ -75,6 +80,7 @@ class World:
             return Agreed(stop, flush)
         if self.heart is not None:
             self.heart.step = step
+        self.reached()
         before = self._settled()
         wishes = torch.tensor([stop, flush], dtype=torch.int32)
         self._pending = (wishes, dist.all_reduce(wishes, dist.ReduceOp.MAX, group=self._control, async_op=True))
@@ -92,6 +98,7 @@ class World:
         """Whether any process wishes it, now."""
         if self.size == 1:
             return wish
+        self.reached()
         told = torch.tensor([wish], dtype=torch.int32)
         dist.all_reduce(told, dist.ReduceOp.MAX, group=self._control)
         return bool(told[0])
@@ -100,6 +107,7 @@ class World:
         """Everybody's value, by rank, at the first process; elsewhere an empty list."""
         if self.size == 1:
             return [value]
+        self.reached()
         values: list[Any] | None = [None] * self.size if self.first else None
         dist.gather_object(value, values, dst=0, group=self._control)
         return values or []
@@ -114,6 +122,7 @@ class World:
                 outcome[0] = do()
             except (ConfigError, RunFailed) as error:
                 outcome[1] = error
+        self.reached()
         dist.broadcast_object_list(outcome, src=0, group=self._control)
         if isinstance(outcome[1], Exception):
             raise outcome[1]
@@ -126,6 +135,7 @@ class World:
         """Replace each tensor by its mean over the processes."""
         if self.size == 1 or not tensors:
             return
+        self.reached()
         flat = torch.cat([t.detach().reshape(-1).double().cpu() for t in tensors])
         dist.all_reduce(flat, group=self._control)
         flat /= self.size
@@ -181,12 +191,13 @@ class World:
             if reason := self._reason():
                 return LostPeer(reason)
             threading.Event().wait(0.2)
-        return LostPeer(f"Lost contact with another process ({text.splitlines()[0][:200]}).")
+        lost = f"Lost contact with another process ({text.splitlines()[0][:200]})."
+        return LostPeer(f"{late}. {lost}" if (late := self._reason(behind=True)) else lost)
 
-    def _reason(self) -> str | None:
+    def _reason(self, *, behind: bool = False) -> str | None:
         assert self.heart is not None
         try:
-            return self.heart.verdict() or self.heart.missing(3.0) or self.heart.behind()
+            return self.heart.behind() if behind else self.heart.verdict() or self.heart.missing(3.0)
         except RuntimeError:
             return f"The meeting place at {self.where.address}:{self.where.port} is gone."
 
@@ -229,6 +240,7 @@ def _reduce_and_note(
 ) -> torch.futures.Future[torch.Tensor]:
     """PyTorch's own averaging of a bucket of gradients, and a note of when this process was done with it."""
     world.handed_over_s = now_s()
+    world.reached()
     tensor = bucket.buffer().div_(world.size)
     done: torch.futures.Future[torch.Tensor] = dist.all_reduce(tensor, async_op=True).get_future()
     return done.then(lambda finished: finished.value()[0])
@@ -269,11 +281,16 @@ def joined(where: Topology, device: Device, machine: Machine) -> Iterator[World]
     try:
         yield world
     except BaseException as error:
-        reason = f"{where.where()} failed: {str(error) or type(error).__name__}"
-        record_failure(str(error) or type(error).__name__)
+        lost = world.explain(error) if isinstance(error, RuntimeError) and not isinstance(error, RunFailed) else None
+        told = lost or error
+        message = str(told) or type(told).__name__
+        record_failure(message)
         with contextlib.suppress(RuntimeError):
-            world.heart.report(reason)
+            world.heart.report(message if isinstance(told, LostPeer) else f"{where.where()} failed: {message}")
         world.heart.close()
+        world.heart.linger()
+        if lost is not None:
+            raise lost from error
         raise
     world.any(False)  # nobody leaves while another still works
     world.heart.close()
@@ -283,17 +300,18 @@ def joined(where: Topology, device: Device, machine: Machine) -> Iterator[World]
 def _meet(where: Topology, device: Device, machine: Machine) -> World:
     if where.local_world < where.world:
         _choose_interface(where)
-    patience = timedelta(seconds=STALL_FACTOR * machine.rank_timeout_s)
+    stall_s = STALL_FACTOR * machine.rank_timeout_s
+    patience = timedelta(seconds=stall_s + 2 * machine.rank_timeout_s)  # the heartbeat, which knows names, speaks first
     try:
         store = open_store(where, machine.rank_timeout_s, serve=True)
         dist.init_process_group(device.backend, store=store, rank=where.rank, world_size=where.world, timeout=patience)
         control = dist.new_group(backend="gloo", timeout=patience)
-        heart = Heartbeat(where, machine.rank_timeout_s)
+        heart = Heartbeat(where, machine.rank_timeout_s, stall_s)
         world = World(where, heart, control)
         world.any(False)
     except RuntimeError as error:
         raise RunFailed(
-            f"{where.where()} could not meet the others at {where.address}:{where.port}: {str(error).splitlines()[0]}. "
+            f"{where.where()} could not meet the others at {where.address}:{where.port}: {str(error).splitlines()[0].rstrip('.')}. "
             "Check that every host reaches that address and port."
         ) from error
     heart.start()

@@ -3,6 +3,9 @@
 Every process writes a beat to the meeting place (a TCPStore) about once a second, from a thread of its own, so a process
 that computes for long is still heard and one that is stopped, killed or cut off is not. The first process listens to
 all, the others to the first, and all look for a verdict: the reason why the run is over, left by whoever found it.
+
+A process that beats but is stuck in its work is found by what its beat says: how many of the points at which all meet it
+has come to. Where it has come to fewer than others and nobody has come to any for `stall_s`, it is named.
 """
 
 import json
@@ -12,6 +15,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -25,6 +29,20 @@ from vernier.measure.clock import now_s
 GRACE_S = 2.0
 """After another process has reported its own failure, so long may this one take to end by itself."""
 _VERDICT = "verdict"
+
+
+@dataclass(frozen=True)
+class _Beat:
+    """What a process says of itself in a beat."""
+
+    number: int
+    step: int
+    meetings: int
+
+    @classmethod
+    def parse(cls, text: str) -> "_Beat":
+        number, step, meetings = map(int, text.split())
+        return cls(number, step, meetings)
 
 
 def identity() -> dict[str, Any]:
@@ -51,18 +69,23 @@ def open_store(where: Topology, timeout_s: float, *, serve: bool) -> Store:
 class Heartbeat:
     """Beats and listens until closed. `on_verdict` is called with the reason, once, before the process is ended."""
 
-    def __init__(self, where: Topology, timeout_s: float, on_verdict: Callable[[str], None] | None = None) -> None:
-        self._where, self._timeout_s, self.on_verdict = where, timeout_s, on_verdict
+    def __init__(self, where: Topology, timeout_s: float, stall_s: float) -> None:
+        self._where, self._timeout_s, self._stall_s = where, timeout_s, stall_s
+        self.on_verdict: Callable[[str], None] | None = None
         self._every_s = min(1.0, timeout_s / 5)
         self._store: Store = PrefixStore("heart", open_store(where, timeout_s, serve=False))
         self._done = threading.Event()
         self._ending = threading.Lock()
         self._beats = 0
         self.step = 0
+        self.meetings = 0
+        """Points at which all processes meet that this one has come to; all come to the same ones in the same order."""
         self._heard_s = now_s()
         """When the meeting place last answered."""
         self._listened_to = range(where.world) if where.first else range(1)
         self._last: dict[int, tuple[str, float]] = {}
+        self._moved: tuple[list[int], float] = ([], now_s())
+        """Everybody's meetings, and when they last changed."""
         self._store.set(f"who/{where.rank}", json.dumps(identity()))
         self._beat()
         self._threads = [
@@ -74,6 +97,7 @@ class Heartbeat:
         """Once every process has made its own: then each has beaten at least once."""
         now = now_s()
         self._last = dict.fromkeys(self._listened_to, ("", now))
+        self._moved = ([], now)
         for thread in self._threads:
             thread.start()
 
@@ -100,19 +124,27 @@ class Heartbeat:
         )
 
     def behind(self) -> str | None:
-        """The processes that have done the fewest steps, when not all have done as many."""
-        steps = {rank: int(beat.partition(" ")[2] or 0) for rank, (beat, _) in self._last.items() if beat}
-        if len(set(steps.values())) < 2:
+        """A sentence about the processes that the others wait for: those that have come to the fewest meetings."""
+        beats = [
+            _Beat.parse(b.decode()) for b in self._store.multi_get([f"beat/{r}" for r in range(self._where.world)])
+        ]
+        least = min(beat.meetings for beat in beats)
+        late = [rank for rank, beat in enumerate(beats) if beat.meetings == least]
+        if len(late) == len(beats):
             return None
-        least = min(steps.values())
-        named = ", ".join(self._name(rank) for rank, step in steps.items() if step == least)
-        return f"{named}: still at step {least}, others at {max(steps.values())}"
+        named = ", ".join(self._name(rank) for rank in late)
+        return f"{named} {'has' if len(late) == 1 else 'have'} not come further than step {beats[late[0]].step}"
+
+    def linger(self) -> None:
+        """Keep the meeting place open until the others have read why: it ends with the first process."""
+        if self._where.first and not self._where.launcher_keeps_store:
+            threading.Event().wait(2 * self._every_s)
 
     # ------------------------------------------------------------------------------------------------ the two threads
 
     def _beat(self) -> None:
         self._beats += 1
-        self._store.set(f"beat/{self._where.rank}", f"{self._beats} {self.step}")
+        self._store.set(f"beat/{self._where.rank}", f"{self._beats} {self.step} {self.meetings}")
 
     def _talk(self) -> None:
         """Everything that may block on the network."""
@@ -128,10 +160,23 @@ class Heartbeat:
                 if silent := self.missing(self._timeout_s):
                     self._kill_neighbours(self._timeout_s)
                     self.report(f"{silent}.")
+                if stuck := self._stalled(now):
+                    self.report(stuck)
                 if reason := self.verdict():
                     self._end(reason, GRACE_S)
         except RuntimeError as error:  # the store's own errors are RuntimeErrors
             self._end(self._store_gone(str(error)), GRACE_S)
+
+    def _stalled(self, now: float) -> str | None:
+        """The first process: why the run is over when nobody has come to a meeting for too long and some wait for others."""
+        if not self._where.first:
+            return None
+        meetings = [_Beat.parse(beat).meetings for beat, _ in self._last.values()]
+        if meetings != self._moved[0]:
+            self._moved = (meetings, now)
+        if now - self._moved[1] <= self._stall_s or not (late := self.behind()):
+            return None
+        return f"{late} and the others have waited for {self._stall_s:g} s: alive, but stuck."
 
     def _guard(self) -> None:
         """Ends the process when the meeting place itself hangs, and `_talk` with it."""

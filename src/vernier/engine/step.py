@@ -59,6 +59,7 @@ class TrainStep:
             self._device.uploads_done()
             with self.phase("data"):
                 batch = next(batches)
+            self._world.reached()
             wait_s += batch.wait_s
             torch.default_generator.manual_seed(key(_STREAM_STEP, self._recipe.seed, step, micro, self._world.rank))
             with self._sharing(micro):
