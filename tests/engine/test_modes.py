@@ -10,9 +10,10 @@ import torch
 from torch import nn
 
 from tests.conftest import Done
-from vernier.config import Machine
+from vernier.config import Config, Machine, from_dict
 from vernier.devices.cpu import Cpu
 from vernier.engine.evaluate import evaluating
+from vernier.engine.loads import InferenceLoad
 from vernier.engine.modes import Execution, borrowed, padded, traced
 from vernier.store import RunDir
 
@@ -171,6 +172,27 @@ def test_a_frozen_network_has_its_weights_in_its_kernels() -> None:
         for parameter in frozen.model.parameters():
             parameter.zero_()
     assert torch.allclose(_scores(frozen, 8), eager, atol=1e-5)
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_inference_is_measured_with_frozen_weights(shapes: Path) -> None:
+    tree = {
+        "model": {"name": "resnet8-small", "width": 8},
+        "data": {"source": str(shapes), "eval_px": 32, "eval_short_side_px": 32},
+    }
+    config = from_dict(Config, {"recipe": tree, "machine": {"mode": "compile", "threads": 1, "eval_batch": 8}})
+    load = InferenceLoad(config)
+    try:
+        images = torch.randint(0, 256, (8, 3, 32, 32), dtype=torch.uint8)
+        load.run(images)
+        with torch.no_grad():
+            for parameter in load._model.parameters():
+                parameter.zero_()
+        load.run(images)
+        assert load.predicted.abs().max() > 0, "a network of zeros would say zero"
+    finally:
+        load.close()
 
 
 @pytest.mark.slow

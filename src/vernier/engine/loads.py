@@ -104,7 +104,9 @@ class InferenceLoad:
         trained = load_trained(run, changed=lambda _: config).model if run is not None else None
         self._model = trained or model_for(config, self._task, self._source, self.place)
         precision = config.machine.precision
-        self.network = Execution(self._model, config.machine, self.device, lambda: self.device.autocast(precision))
+        self.network = Execution(
+            self._model, config.machine, self.device, lambda: self.device.autocast(precision), frozen=True
+        )
         self._config, self.images = config, config.machine.eval_batch
         self._normalize = Normalizer(config.recipe.data, self.place)
         kept, _ = cached(self._source, config.machine.cache_share, 1)
