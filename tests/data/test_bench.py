@@ -10,13 +10,16 @@ from vernier.data.bench import Contender, Measured, Round, ratio
 def test_ratios_are_taken_round_by_round() -> None:
     fast, slow = (Measured(Contender(name=n, kind="native", path=""), 10) for n in ("fast", "slow"))
     for measured, seconds in (
-        (fast, (1.0, 2.0, 4.0)),
-        (slow, (2.0, 4.0, 8.0)),
+        (fast, (1.0, 2.0, 4.0, 1.0, 2.0, 4.0)),
+        (slow, (2.0, 4.0, 8.0, 2.0, 4.0, 8.0)),
     ):  # the machine slowed down; the ratio did not
         measured.rounds = [_round(s, cpu_s=5.0) for s in seconds]
     found = ratio(fast, slow)
     assert (found.median, found.low, found.high) == (2.0, 2.0, 2.0)
     assert ratio(fast, slow, "processor").median == 1.0
+    fast.rounds, slow.rounds = fast.rounds[:5], slow.rounds[:5]
+    few = ratio(fast, slow)
+    assert (few.median, few.low, few.high) == (2.0, None, None)  # five rounds cannot bound a median with 95 %
 
 
 def test_time_that_others_took_from_the_loader_can_be_left_out() -> None:

@@ -159,3 +159,10 @@ def test_what_cannot_be_compared() -> None:
 def test_batches_of_different_size_are_compared_by_samples() -> None:
     found = compare([_trace(1, 1.0, samples_per_step=32)], [_trace(2, 2.0, samples_per_step=64)])
     assert found.ratio == pytest.approx(1, abs=0.02)
+
+
+@pytest.mark.parametrize(("n", "ends"), [(5, (None, None)), (6, (0, 5)), (10, (1, 8)), (20, (5, 14))])
+def test_the_median_of_few_samples_has_exact_ends(n: int, ends: tuple[int | None, int | None]) -> None:
+    """The textbook's ranks (second smallest to second largest of ten); below six samples there is no 95 % interval."""
+    found = quantile_estimate([float(i) for i in range(n)], 0.5)
+    assert (found.low, found.high) == ends

@@ -1,7 +1,7 @@
 """How fast images become batches, beside what one would use instead: RandomResizedCrop, flip, uint8 batch.
 
 Every contender lives in a process of its own, so that its memory can be measured, and they take turns in one run, so
-that whatever else the machine does meets them all. Ratios are taken round by round; their interval is a bootstrap's.
+that whatever else the machine does meets them all. Ratios are taken round by round; the interval of their median is exact.
 
 Peers: `pillow` is PyTorch's DataLoader over Pillow, as a torchvision user writes it (torchvision itself is not needed);
 `dali` is NVIDIA DALI's fused random-crop decoder on the CPU. Both read the image folder.
@@ -21,12 +21,12 @@ from typing import Any, Literal
 
 from vernier.errors import ConfigError, RunFailed
 from vernier.measure.clock import now_s, utc_stamp
+from vernier.measure.statistics import quantile_estimate
 
 BATCH = 32
 IMAGE_PX = 224
 PREFETCH = 3
 AREA, RATIO = (0.08, 1.0), (0.75, 4 / 3)
-_DRAWS = 2000
 _IDLE_S = 0.005  # of processor time in 50 ms: looking takes some too
 
 
@@ -93,7 +93,8 @@ class Measured:
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times faster `name` is than `against`: the median over rounds and its 95 % interval.
+    """How many times faster `name` is than `against`: the median over rounds and its 95 % interval, which has no ends
+    where the rounds are too few (below 6).
 
     `clock` is what was compared: time as it passed, without the time that others took cores away, or processor time.
     """
@@ -101,8 +102,8 @@ class Ratio:
     name: str
     against: str
     median: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     rounds: int
     clock: Clock = "passed"
 
@@ -150,10 +151,9 @@ def ratio(faster: Measured, slower: Measured, clock: Clock = "passed") -> Ratio:
     name = {"passed": "seconds", "undisturbed": "undisturbed_s", "processor": "cpu_s"}[clock]
     more = faster.images / slower.images
     values = [more * getattr(b, name) / getattr(a, name) for a, b in zip(faster.rounds, slower.rounds, strict=True)]
-    dice = random.Random(0)
-    medians = sorted(statistics.median(dice.choices(values, k=len(values))) for _ in range(_DRAWS))
-    low, high = medians[int(0.025 * _DRAWS)], medians[int(0.975 * _DRAWS)]
-    return Ratio(faster.contender.name, slower.contender.name, statistics.median(values), low, high, len(values), clock)
+    found = quantile_estimate(values, 0.5)
+    names = faster.contender.name, slower.contender.name
+    return Ratio(*names, found.value, found.low, found.high, len(values), clock)
 
 
 def report(

@@ -13,6 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 from statistics import NormalDist
 from typing import Any
 
@@ -239,17 +240,30 @@ def quantile_estimate(samples: Sequence[float] | Floats, q: float) -> Estimate:
     """A quantile (0 to 1) of samples in time order; an end of the interval beyond the samples is None."""
     row = _row(samples)
     n, value = row.size, float(np.quantile(row, q))
-    below = (row <= value).astype(np.float64)
-    error, freedom = math.sqrt(q * (1 - q) / n), math.inf
-    if n >= FEWEST_CORRELATED and 0 < below.sum() < n:
-        found = mean_intervals(below[None])
-        error, freedom = float(found.error[0]), float(found.freedom[0])
-    half = float(t_quantiles(LEVEL, freedom)) * error
-    ranks = [math.floor((q - half) * n) - 1, math.ceil((q + half) * n)]
+    below, freedom = (row <= value).astype(np.float64), math.inf
+    if n < FEWEST_CORRELATED:
+        ranks, basis = _ranks_of_few(n, q), f"{n} samples taken for independent"
+    else:
+        error = math.sqrt(q * (1 - q) / n)
+        if 0 < below.sum() < n:
+            found = mean_intervals(below[None])
+            error, freedom = float(found.error[0]), float(found.freedom[0])
+        half = float(t_quantiles(LEVEL, freedom)) * error
+        ranks = (math.floor((q - half) * n) - 1, math.ceil((q + half) * n))
+        basis = "order statistics, correlation counted"
     ordered = np.sort(row)
     low, high = (float(ordered[r]) if 0 <= r < n else None for r in ranks)
-    basis = "order statistics, correlation counted" if n >= FEWEST_CORRELATED else f"{n} samples taken for independent"
     return Estimate(value=value, low=low, high=high, error=None, freedom=freedom, n=n, basis=basis)
+
+
+def _ranks_of_few(n: int, q: float) -> tuple[int, int]:
+    """Which of n independent samples in order, counted from 0, are the ends of a quantile's interval: exact, by the binomial.
+
+    -1 and n where even the smallest and the largest are not far enough out.
+    """
+    at_most = list(accumulate(math.comb(n, k) * q**k * (1 - q) ** (n - k) for k in range(n + 1)))
+    tail = (1 - LEVEL) / 2
+    return sum(p <= tail for p in at_most) - 1, sum(p < 1 - tail for p in at_most)
 
 
 def drift_share(samples: Sequence[float] | Floats) -> tuple[float, bool]:
