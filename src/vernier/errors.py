@@ -13,6 +13,7 @@ EXIT_DONE = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_STOPPED = 75
+EXIT_INTERRUPTED = 130
 _OF_THE_MACHINE = frozenset({
     errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ESTALE,
     errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG,

@@ -88,8 +88,67 @@ def test_without_a_sensor_the_pause_is_fixed(tmp_path: Path, monkeypatch: pytest
     assert polls == [7.0]
 
 
+class Silent:
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+
+    def begin(self, study: StudyDir, done: int, total: int) -> None:
+        self.heard.append((done, total))
+
+    def pace(self, seconds_per_iteration: float, left: int) -> None:
+        self.heard.append((seconds_per_iteration, left))
+
+    def repeat(self, done: int, total: int, what: str) -> None:
+        pass
+
+
+def _finished(arm: Any, heard: Any) -> dict[str, Any]:
+    if heard:
+        heard({"seconds_per_iteration": 1.0})
+    return {
+        "status": "ok", "time": "now", "seconds": [2.0, 1.0, 1.0], "warmup": 1, "train_time_s": 4.0, "notes": [],
+        "telemetry": [], "kernels": [],
+    }  # fmt: skip
+
+
+def test_an_interrupted_study_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+
+    def run(arm: Any, heard: Any) -> dict[str, Any]:
+        if len(ran) == 3:
+            raise KeyboardInterrupt
+        ran.append(arm.name)
+        return _finished(arm, heard)
+
+    ask = StudyAsk(repeats=2, pause_s=0)
+    at = (ask, targets(ask, "cuda", GPUS), "cuda", tmp_path / "s")
+    monkeypatch.setattr(study_run, "run_in_process", run)
+    with pytest.raises(KeyboardInterrupt):
+        collect(*at, Silent())
+    assert len(StudyDir.open(tmp_path / "s").repeats()) == 3
+    listener = Silent()
+    monkeypatch.setattr(study_run, "run_in_process", _finished)
+    study = collect(*at, listener)
+    assert len(study.repeats()) == 8
+    assert listener.heard == [(3, 8), (1.0, 5)]
+    again = Silent()
+    collect(*at, again)
+    assert again.heard == [(8, 8)]
+
+
+def test_a_study_does_not_go_on_in_the_directory_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(study_run, "run_in_process", _finished)
+    ask = StudyAsk(repeats=1, pause_s=0)
+    study = collect(ask, targets(ask, "cuda", GPUS), "cuda", tmp_path / "s", Silent())
+    other = StudyAsk(repeats=1, pause_s=0, batch=8)
+    with pytest.raises(ConfigError, match=r"differs in settings.batch \(64 there, 8 now\)"):
+        collect(other, targets(other, "cuda", GPUS), "cuda", tmp_path / "s", Silent())
+    with study.locked(), pytest.raises(ConfigError, match="another process"):
+        collect(ask, targets(ask, "cuda", GPUS), "cuda", tmp_path / "s", Silent())
+
+
 def test_one_device_that_fails_does_not_lose_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(arm: Any) -> dict[str, Any]:
+    def run(arm: Any, heard: Any) -> dict[str, Any]:
         if arm.name == "GPU-2":
             return {"status": "out-of-memory", "why": "too big"}
         return {
@@ -100,7 +159,7 @@ def test_one_device_that_fails_does_not_lose_the_others(tmp_path: Path, monkeypa
     monkeypatch.setattr(study_run, "run_in_process", run)
     ask = StudyAsk(repeats=2, pause_s=0)
     with pytest.raises(RunFailed, match=r"2 of 8 repeats failed.*too big"):
-        collect(ask, targets(ask, "cuda", GPUS), "cuda", tmp_path / "s", lambda *_: None)
+        collect(ask, targets(ask, "cuda", GPUS), "cuda", tmp_path / "s", Silent())
     study = StudyDir.open(tmp_path / "s")
     assert len(study.repeats()) == 6
     assert study.repeats()[0].sensor("clock_mhz") == 1500

@@ -24,7 +24,16 @@ from vernier.cli.report import report
 from vernier.cli.train import train
 from vernier.cli.use import evaluate, export, predict
 from vernier.engine.launch import record_failure
-from vernier.errors import EXIT_DONE, EXIT_FAILED, EXIT_USAGE, ConfigError, RunFailed, did_you_mean, of_the_machine
+from vernier.errors import (
+    EXIT_DONE,
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_USAGE,
+    ConfigError,
+    RunFailed,
+    did_you_mean,
+    of_the_machine,
+)
 
 WELCOME = """\
 Vernier trains, evaluates, benchmarks and profiles vision models, and reports what it measured.
@@ -149,7 +158,7 @@ def main(arguments: list[str] | None = None) -> int:
         return EXIT_FAILED
     except KeyboardInterrupt:
         say("vernier: interrupted")
-        return 130
+        return EXIT_INTERRUPTED
     except BrokenPipeError:
         sys.stderr.close()
         return EXIT_FAILED

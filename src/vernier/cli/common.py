@@ -1,7 +1,9 @@
 """What the commands share: kinds of flags, applying them to a recipe, printing."""
 
 import json as jsonlib
+import math
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -64,7 +66,23 @@ FreezeFlag = Annotated[
 
 
 def print_json(value: Any) -> None:
-    sys.stdout.write(jsonlib.dumps(value, indent=2) + "\n")
+    """One document of plain JSON, which has no infinities and no NaN: each of them is null, and standard error says where."""
+    lost: list[str] = []
+    sys.stdout.write(jsonlib.dumps(_finite(value, "", lost), indent=2, allow_nan=False) + "\n")
+    if lost:
+        more = f" and {len(lost) - 3} more" if len(lost) > 3 else ""
+        say(f"not a finite number, null in the JSON: {', '.join(lost[:3])}{more}")
+
+
+def _finite(value: Any, path: str, lost: list[str]) -> Any:
+    if isinstance(value, dict):
+        return {k: _finite(v, f"{path}.{k}" if path else str(k), lost) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v, f"{path}[{i}]", lost) for i, v in enumerate(value)]
+    if isinstance(value, float) and not math.isfinite(value):
+        lost.append(path or "the value")
+        return None
+    return value
 
 
 def wants_average(ema: bool, no_ema: bool) -> bool | None:
@@ -112,6 +130,27 @@ def print_rows(rows: list[dict[str, Any]], json: bool) -> None:
         )
     console = Console(highlight=False, markup=False)
     console.print(table) if console.is_terminal else Console(highlight=False, markup=False, width=160).print(table)
+
+
+def duration(seconds: float) -> str:
+    """45 s, 12 min, 3.5 h: as long as it is worth saying."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 100 * 60 else f"{seconds / 3600:.1f} h"
+
+
+@contextmanager
+def ended_as_interrupted() -> Iterator[None]:
+    """While entered, a request to end (SIGTERM) is what Ctrl-C is: processes are ended and what is finished is kept."""
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

@@ -1,13 +1,33 @@
 """`vernier study run`."""
 
+import shlex
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import arg
 
-from vernier.cli.common import DeviceName, JsonFlag, pathlike, print_json, progress_bar, quiet_profiler, say
+from vernier.cli.common import (
+    COMMAND_LINE,
+    DeviceName,
+    JsonFlag,
+    duration,
+    ended_as_interrupted,
+    pathlike,
+    print_json,
+    progress_bar,
+    quiet_profiler,
+    say,
+)
 from vernier.errors import EXIT_DONE, ConfigError
+
+if TYPE_CHECKING:
+    from vernier.measure.study_files import StudyDir
+    from vernier.measure.study_run import StudyAsk
+
+LONG_S = 600.0
+"""A study longer than this comes with advice on how to make it shorter."""
 
 
 def run(
@@ -29,7 +49,8 @@ def run(
     """Measure every device of this machine, several times each, in random order: are they equal?
 
     One machine a command; `vernier study merge` joins many, `vernier study analyze` says what they mean. Every repeat is a
-    process of its own, pinned to its device; in between the device cools down.
+    process of its own, pinned to its device; in between the device cools down. Run the same command with the same --out after
+    an interruption and it goes on where it stopped.
 
     Args:
         workload: resnet50: training steps on a fixed batch; shapes: of the embedded recipe; sgemm: matrix products;
@@ -66,24 +87,71 @@ def run(
     found = resolve(device)
     chosen = targets(ask, found.name, found.identity())
     path = Path(out) if out else Path("runs") / f"{file_stamp()}-study-{workload}"
-    with progress_bar("study") as bar:
-
-        def tell(done: int, total: int, what: str) -> None:
-            bar(done, total)
-            if not sys.stderr.isatty():
-                say(f"{done}/{total} {what}")
-
-        study = collect(ask, chosen, found.name, path, tell)
-    said = {"study": str(study.path), "devices": len(chosen), "repeats": len(study.repeats()), "simulated": virtual > 0}
+    with progress_bar("study") as bar, ended_as_interrupted():
+        teller = _Teller(ask, len(chosen), bar)
+        try:
+            study = collect(ask, chosen, found.name, path, teller)
+        except KeyboardInterrupt:
+            say(teller.interrupted(path))
+            raise
+    repeats_there = len(study.repeats())
+    said = {"study": str(study.path), "devices": len(chosen), "repeats": repeats_there, "simulated": virtual > 0}
     if json:
         print_json(said)
     else:
         simulated = " (SIMULATED)" if virtual else ""
         sys.stdout.write(
-            f"{said['devices']} devices{simulated}, {said['repeats']} repeats in {study.path}\n"
+            f"{_count(said['devices'], 'device')}{simulated}, {_count(said['repeats'], 'repeat')} in {study.path}\n"
             f"vernier study analyze {study.path} says what they mean\n"
         )
     return EXIT_DONE
+
+
+class _Teller:
+    """What a person hears while a study runs: above all how long it will take, and how to make it shorter."""
+
+    def __init__(self, ask: "StudyAsk", devices: int, bar: Callable[[int, int], None]) -> None:
+        self._ask, self._devices, self._bar = ask, devices, bar
+
+    def begin(self, study: "StudyDir", done: int, total: int) -> None:
+        ask = self._ask
+        batch = f" of batch {ask.batch}" if ask.config is not None else ""
+        say(
+            f"{_count(self._devices, 'device')} x {_count(ask.repeats, 'repeat')} x {ask.iterations} iterations{batch}"
+            + (f"; {done} of {total} repeats are in {study.path} already" if done else "")
+        )
+        if self._devices == 1:
+            say("one device: how devices differ from one another cannot be told, only how its repeats do")
+        if done < total:
+            say("how long that takes is known after a few iterations")
+
+    def pace(self, seconds_per_iteration: float, left: int) -> None:
+        ask = self._ask
+        each_s = seconds_per_iteration * (ask.iterations + ask.kernel_iterations)
+        total_s = left * each_s + (left - 1) * ask.pause_s
+        say(
+            f"about {seconds_per_iteration:.3g} s an iteration: {duration(each_s)} a repeat, {duration(total_s)} for "
+            f"{_count(left, 'repeat')}, pauses of {ask.pause_s:g} s included, starts of processes not"
+        )
+        if total_s > LONG_S:
+            smaller = "--iterations, --batch or --repeats" if ask.config is not None else "--iterations or --repeats"
+            say(f"Ctrl-C and smaller {smaller} make it shorter; a study that was interrupted can be gone on with")
+
+    def repeat(self, done: int, total: int, what: str) -> None:
+        self._bar(done, total)
+        if not sys.stderr.isatty():
+            say(f"{done}/{total} {what}")
+
+    def interrupted(self, path: Path) -> str:
+        from vernier.measure.study_files import StudyDir
+
+        kept = len(StudyDir(path).repeats()) if StudyDir.is_one(path) else 0
+        again = [*COMMAND_LINE, *(() if "--out" in COMMAND_LINE else ("--out", str(path)))]
+        return f"{_count(kept, 'repeat')} finished{f', kept in {path}' if kept else ''}; to go on: vernier {shlex.join(again)}"
+
+
+def _count(number: Any, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _training(workload: str, batch: int, device: str) -> dict[str, Any] | None:

@@ -22,8 +22,10 @@ from vernier.measure.study_files import Row, read_csv
 from vernier.measure.telemetry import Kept, Sampler, noise, noise_words
 from vernier.measure.throughput import warmup_steps
 from vernier.measure.workloads import CopyLoad, MatrixLoad
+from vernier.store import write_json
 
 SGEMM_SIZE = {"cpu": 1024}
+PACE_AFTER, PACE_AFTER_S = 3, 10.0
 SGEMM_DEFAULT = 25536  # as in the SC22 study
 
 
@@ -35,7 +37,8 @@ def run_repeat(spec: dict[str, Any]) -> dict[str, Any]:
     started, kept = utc_stamp(), Kept()
     try:
         with Sampler(kind, kept):
-            seconds, window = _timed(load, spec["iterations"], spec["slowdown"])
+            pace = Path(spec["pace"]) if spec.get("pace") else None
+            seconds, window = _timed(load, spec["iterations"], spec["slowdown"], pace)
         kernels = _kernels(load, spec["kernel_iterations"], synchronize)
     finally:
         if isinstance(load, TrainingLoad):
@@ -64,8 +67,13 @@ def load_of(spec: dict[str, Any]) -> tuple[Load, Any, str]:
     return load, load.device.synchronize, load.device.name
 
 
-def _timed(load: Load, iterations: int, slowdown: float) -> tuple[list[float], tuple[float, float]]:
-    """Every iteration's seconds; a virtual device waits on, busily, until it is as slow as it should be."""
+def _timed(
+    load: Load, iterations: int, slowdown: float, pace: Path | None = None
+) -> tuple[list[float], tuple[float, float]]:
+    """Every iteration's seconds; a virtual device waits on, busily, until it is as slow as it should be.
+
+    `pace` is a file that is told the seconds of an iteration as soon as they can be guessed, between two iterations.
+    """
     seconds, began_s = list[float](), now_s()
     last_s = began_s
     for _ in range(iterations):
@@ -77,6 +85,9 @@ def _timed(load: Load, iterations: int, slowdown: float) -> tuple[list[float], t
         at_s = now_s()
         seconds.append(at_s - last_s)
         last_s = at_s
+        if pace is not None and (len(seconds) == PACE_AFTER or last_s - began_s > PACE_AFTER_S):
+            write_json(pace, {"seconds_per_iteration": min(seconds)})
+            pace, last_s = None, now_s()
     return seconds, (began_s, last_s)
 
 

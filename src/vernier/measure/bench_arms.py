@@ -1,28 +1,29 @@
 """Several loads beside one another: each repeat in a fresh process, all arms once a round, in a new random order each round.
 
 So whatever else the machine does meets them all, and what differs from process to process is in the figures. An arm may run
-another version of Vernier: a git reference checked out beside this one.
+another version of Vernier: see `bench_versions`.
 """
 
-import contextlib
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from vernier.errors import ConfigError, RunFailed
+from vernier.errors import RunFailed
 from vernier.measure.clock import now_s
 
 ARM_TIMEOUT_S = 24 * 3600.0
 MEMORY_SHARE = 0.9
+_LOOK_S, _END_S = 1.0, 20.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,32 +81,55 @@ def _hopeless(arm: Arm, arms: Sequence[Arm], failed: dict[str, dict[str, Any]]) 
     return None
 
 
-def run_in_process(arm: Arm) -> dict[str, Any]:
-    """One arm in a process of its own; a process that is killed is a result too."""
+def run_in_process(arm: Arm, heard: Callable[[dict[str, Any]], None] | None = None) -> dict[str, Any]:
+    """One arm in a process of its own; a process that is killed is a result too. `heard` gets what it says on the way, once."""
     with tempfile.TemporaryDirectory(prefix="vernier-bench-") as scratch:
-        spec, answer = Path(scratch) / "spec", Path(scratch) / "answer"
-        spec.write_text(json.dumps(arm.spec), encoding="utf-8")
+        spec, answer, pace = (Path(scratch) / name for name in ("spec", "answer", "pace"))
+        asked = arm.spec if heard is None else {**arm.spec, "pace": str(pace)}
+        spec.write_text(json.dumps(asked), encoding="utf-8")
         began_s = now_s()
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "vernier", "bench", "arm", str(spec), str(answer)], capture_output=True, text=True,
-            env={**_environment(arm.source), **arm.variables}, timeout=ARM_TIMEOUT_S,
-        )  # fmt: skip
+        command = [sys.executable, "-P", "-m", "vernier", "bench", "arm", str(spec), str(answer)]
+        code, words = _run(command, {**environment_of(arm.source), **arm.variables}, heard, pace)
         if answer.exists():
             result: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
             return {**result, "process_s": now_s() - began_s}
-    if done.returncode == -9:
+    if code == -signal.SIGKILL:
         return {"status": "out-of-memory", "why": "the process was killed, as the kernel does when memory runs out"}
-    if arm.source is not None and "invalid choice" in done.stderr.lower() + done.stdout.lower():
-        raise ConfigError(
-            f"The version in {arm.labels.get('side')} is too old: it has no `vernier bench arm` to measure."
-        )
-    words = (done.stderr.strip() or done.stdout.strip()).splitlines()
-    raise RunFailed(
-        f"The arm {arm.name} failed with exit code {done.returncode}: {' '.join(words[-3:]) or 'no message'}"
-    )
+    raise RunFailed(f"The arm {arm.name} failed with exit code {code}: {' '.join(words[-3:]) or 'no message'}")
 
 
-def _environment(source: Path | None) -> dict[str, str]:
+def _run(
+    command: list[str], variables: dict[str, str], heard: Callable[[dict[str, Any]], None] | None, pace: Path
+) -> tuple[int, list[str]]:
+    """The exit code and what was said. Whatever ends this process's wait ends the other one too."""
+    until_s = now_s() + ARM_TIMEOUT_S
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables) as process:
+        try:
+            while True:
+                try:
+                    out, errors = process.communicate(timeout=_LOOK_S if heard else until_s - now_s())
+                    return process.returncode, (errors.strip() or out.strip()).splitlines()
+                except subprocess.TimeoutExpired:
+                    if now_s() >= until_s:
+                        raise RunFailed(f"An arm was not done after {ARM_TIMEOUT_S / 3600:g} hours.") from None
+                if heard and pace.exists():
+                    heard(json.loads(pace.read_text(encoding="utf-8")))
+                    heard = None
+        except BaseException:
+            _end(process)
+            raise
+
+
+def _end(process: "subprocess.Popen[str]") -> None:
+    """Ask a process to end, so that it can end those it started; insist after a while."""
+    process.terminate()
+    try:
+        process.wait(timeout=_END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+
+
+def environment_of(source: Path | None) -> dict[str, str]:
     """The child's variables: the same code as here, or the one of another version."""
     here = str(Path(__file__).resolve().parents[2]) if source is None else str(source)
     path = [
@@ -118,34 +142,3 @@ def _environment(source: Path | None) -> dict[str, str]:
 def memory_limit(device: str) -> int | None:
     """Bytes an arm may take so that the machine survives it; accelerators have their own memory and say so themselves."""
     return int(psutil.virtual_memory().available * MEMORY_SHARE) if device in ("cpu", "auto") else None
-
-
-# ------------------------------------------------------------------------------------------------- other versions
-
-
-@contextlib.contextmanager
-def version(reference: str) -> Iterator[tuple[Path, str]]:
-    """The source folder of a git reference of Vernier's own repository, and its commit; gone afterwards."""
-    root = Path(__file__).resolve().parents[3]
-    commit = _git(root, "rev-parse", "--verify", "--quiet", f"{reference}^{{commit}}")
-    if commit is None:
-        raise ConfigError(
-            f"--against {reference} is neither a run directory nor a git reference of {root}. "
-            "Give a branch, a tag, a commit or a bench run."
-        )
-    with tempfile.TemporaryDirectory(prefix="vernier-version-") as scratch:
-        tree = Path(scratch) / "tree"
-        if _git(root, "worktree", "add", "--detach", str(tree), commit) is None:
-            raise RunFailed(f"git could not check out {reference} ({commit[:12]}) beside this version.")
-        try:
-            yield tree / "src", commit
-        finally:
-            _git(root, "worktree", "remove", "--force", str(tree))
-
-
-def _git(root: Path, *arguments: str) -> str | None:
-    try:
-        done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=120)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None

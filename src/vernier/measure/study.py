@@ -119,14 +119,16 @@ def variance_split(groups: Sequence[Floats]) -> dict[str, Any]:
 
 
 def _split_with_intervals(logs: Sequence[Floats]) -> dict[str, Any]:
-    """Intervals come from redrawing whole devices."""
+    """Intervals come from redrawing whole devices, of which there must be enough: null where there are not."""
     n = np.array([g.size for g in logs], np.float64)
     mean = np.array([g.mean() for g in logs])
     within = np.array([((g - g.mean()) ** 2).sum() for g in logs])
     drawn = np.random.default_rng(0).integers(0, len(logs), (_DRAWS, len(logs)))
     ones, many = _components(n, mean, within), _components(n[drawn], mean[drawn], within[drawn])
 
-    def told(value: Floats, draws: Floats, scale: float = 100.0) -> dict[str, float]:
+    def told(value: Floats, draws: Floats, scale: float = 100.0) -> dict[str, float | None]:
+        if len(logs) < FEWEST_DEVICES:
+            return {"value": scale * float(value), "low": None, "high": None}
         low, high = np.percentile(draws, [100 * (1 - LEVEL) / 2, 100 * (1 + LEVEL) / 2])
         return {"value": scale * float(value), "low": scale * float(low), "high": scale * float(high)}
 

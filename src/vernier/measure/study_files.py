@@ -10,18 +10,22 @@
 A repeat appears whole or not at all, so a study that was killed keeps what it finished. Times are seconds throughout.
 """
 
+import contextlib
 import csv
+import fcntl
 import io
+import json
 import math
 import os
 import re
 import shutil
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from vernier.config import tree_differences
 from vernier.errors import ConfigError
 from vernier.store import read_json, write_atomically, write_json
 
@@ -166,6 +170,35 @@ class StudyDir:
         made = cls(path)
         made.write_meta(meta)
         return made
+
+    @classmethod
+    def go_on(cls, path: Path, meta: StudyMeta) -> "StudyDir":
+        """The same study that was begun there, to be finished; a new one where there is none.
+
+        Raises ConfigError where the directory holds another study.
+        """
+        if not cls.is_one(path):
+            return cls.create(path, meta)
+        begun = cls(path)
+        before, now = (json.loads(json.dumps(asdict(m))) for m in (begun.meta(), meta))
+        if apart := tree_differences(before, now):
+            plain = [f"{n} ({a!r} there, {b!r} now)" for n, (a, b) in apart.items() if not isinstance(a, list)]
+            said = ", ".join(plain[:3]) or ", ".join(apart)
+            raise ConfigError(f"{path} already holds another study, which differs in {said}. Choose another directory.")
+        begun.tidy()
+        return begun
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the study; the lock vanishes with the process, however it dies."""
+        with (self.path / META).open("r") as f:
+            try:
+                fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise ConfigError(
+                    f"{self.path} is being measured by another process; wait for it or stop it first."
+                ) from None
+            yield
 
     @classmethod
     def is_one(cls, path: Path) -> bool:

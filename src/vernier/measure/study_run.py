@@ -9,10 +9,10 @@ import platform
 import random
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from vernier.errors import ConfigError, RunFailed
 from vernier.measure.bench_arms import Arm, run_in_process
@@ -133,31 +133,46 @@ def plan_order(names: Sequence[str], repeats: int, seed: int) -> list[tuple[str,
     return [(name, k) for k in range(repeats) for name in dice.sample(list(names), len(names))]
 
 
-def collect(
-    ask: StudyAsk, found: Sequence[Target], kind: str, out: Path, tell: Callable[[int, int, str], None]
-) -> StudyDir:
-    """Measure everything; raises RunFailed at the end when some repeat failed, with all others kept."""
+class Listener(Protocol):
+    """Who is told how a study goes."""
+
+    def begin(self, study: StudyDir, done: int, total: int) -> None:
+        """It starts, with so many repeats there already."""
+
+    def pace(self, seconds_per_iteration: float, left: int) -> None:
+        """What an iteration takes, heard from the first of the repeats that are left."""
+
+    def repeat(self, done: int, total: int, what: str) -> None:
+        """So many are done, and this is next."""
+
+
+def collect(ask: StudyAsk, found: Sequence[Target], kind: str, out: Path, listener: Listener) -> StudyDir:
+    """Measure everything that is not there yet; raises RunFailed at the end when some repeat failed, with all others kept."""
     by_id = {t.device.id: t for t in found}
     order = plan_order(list(by_id), ask.repeats, ask.seed)
-    study = StudyDir.create(
+    study = StudyDir.go_on(
         out,
         StudyMeta(
             workload=ask.workload, iterations=ask.iterations, repeats=ask.repeats, devices=tuple(t.device for t in found),
             order=tuple(order), simulated=ask.virtual > 0, settings=asdict(ask),
         ),
     )  # fmt: skip
-    cooler = Cooler(kind, ask.pause_s)
-    failures: list[str] = []
-    for number, (name, repeat) in enumerate(order):
-        waited = cooler.wait() if number else ""
-        tell(number, len(order), f"{name}, repeat {repeat}")
-        result = run_in_process(_arm(ask, by_id[name], kind))
-        if result["status"] == "ok":
-            study.write_repeat(_repeat(name, repeat, result, waited))
-            study.write_tables()
-        else:
-            failures.append(f"{name}, repeat {repeat}: {result['status']}: {result.get('why')}")
-    tell(len(order), len(order), "done")
+    with study.locked():
+        there = {(r.device, r.repeat) for r in study.repeats()}
+        left = [one for one in order if one not in there]
+        listener.begin(study, len(there), len(order))
+        cooler, failures = Cooler(kind, ask.pause_s), list[str]()
+        for number, (name, repeat) in enumerate(left):
+            waited = cooler.wait() if number else ""
+            listener.repeat(len(there) + number, len(order), f"{name}, repeat {repeat}")
+            heard = None if number else lambda said: listener.pace(said["seconds_per_iteration"], len(left))
+            result = run_in_process(_arm(ask, by_id[name], kind), heard)
+            if result["status"] == "ok":
+                study.write_repeat(_repeat(name, repeat, result, waited))
+                study.write_tables()
+            else:
+                failures.append(f"{name}, repeat {repeat}: {result['status']}: {result.get('why')}")
+        listener.repeat(len(order), len(order), "done")
     if failures:
         raise RunFailed(
             f"{len(failures)} of {len(order)} repeats failed, the others are in {out}. First: {failures[0]}"

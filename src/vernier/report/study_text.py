@@ -5,7 +5,9 @@ from typing import Any
 SHOWN_NOTES = 8
 
 
-def _span(found: dict[str, float], unit: str = " %", digits: int = 2) -> str:
+def _span(found: dict[str, float | None], unit: str = " %", digits: int = 2) -> str:
+    if found["low"] is None:
+        return f"{found['value']:.{digits}f}{unit} (no interval)"
     return f"{found['value']:.{digits}f}{unit} ({found['low']:.{digits}f} to {found['high']:.{digits}f})"
 
 
@@ -16,10 +18,11 @@ def _percent(value: float | None) -> str:
 def study_lines(found: dict[str, Any]) -> list[str]:
     """Everything but the list of devices."""
     repeats, cost = found["repeats_per_device"], found["straggler"]
-    kind = "SIMULATED devices" if found["simulated"] else "devices"
+    count, simulated = found["devices_measured"], "SIMULATED " if found["simulated"] else ""
+    times = str(repeats["most"]) if repeats["least"] == repeats["most"] else f"{repeats['least']} to {repeats['most']}"
     lines = [
-        f"{found['workload'] or 'study'}: {found['runs']:,} runs on {found['devices_measured']} {kind}, {repeats['least']} to "
-        f"{repeats['most']} repeats each; {found['what']}: median {found['median']:g} {found['unit']}",
+        f"{found['workload'] or 'study'}: {found['runs']:,} runs on {count} {simulated}device{'s' if count > 1 else ''}, {times} "
+        f"repeat{'' if times == '1' else 's'} each; {found['what']}: median {found['median']:g} {found['unit']}",
         "",
         "variation                     over all runs   over device medians",
     ]
@@ -31,10 +34,11 @@ def study_lines(found: dict[str, Any]) -> list[str]:
     lines.append(
         f"outliers   beyond the fences: {fence['slow']} slow, {fence['fast']} fast; sure: {sure['slow']} slow, {sure['fast']} fast"
     )
-    lines.append(
-        f"straggler  synchronous training over all devices takes {cost['cost']:.3f} times the median device's time "
-        f"({cost['slowest']}); the slowest single run {cost['slowest_run_over_median']:.2f} times"
-    )
+    if count > 1:
+        lines.append(
+            f"straggler  synchronous training over all devices takes {cost['cost']:.3f} times the median device's time "
+            f"({cost['slowest']}); the slowest single run {cost['slowest_run_over_median']:.2f} times"
+        )
     if found["pull"]:
         after = cost["after_pulling"]["cost"]
         lines.append(f"pull       {', '.join(found['pull'])}: then {after:.3f} times")
