@@ -1,14 +1,19 @@
 """Benchmarks, profiles and studies as a person starts them."""
 
 import json
+import signal
+import subprocess
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import REPO, TINY, Done, only_run
+from tests.conftest import REPO, TINY, Done, command, only_run
+from vernier.config import Config, override, to_dict
 from vernier.errors import ConfigError
-from vernier.measure.bench_arms import version
+from vernier.measure.bench_session import Ask, both_sides
+from vernier.measure.bench_versions import fitted, version
 from vernier.store import RunDir
 
 SMALL = [a for a in TINY if a not in ("--global-batch", "16")]
@@ -79,12 +84,102 @@ def test_a_version_against_itself_is_measured_in_turns(
 def test_another_version_is_checked_out_beside_this_one_and_gone_afterwards() -> None:
     if not (REPO / ".git").exists():
         pytest.skip("this is no git clone")
-    with version("HEAD") as (source, commit):
-        assert (source / "vernier" / "__init__.py").is_file()
-        assert len(commit) == 40
-    assert not source.exists()
+    with version("HEAD") as other:
+        assert (other.source / "vernier" / "__init__.py").is_file()
+        assert len(other.commit) == 40
+        assert other.settings["machine"]["precision"] == "fp32"
+    assert not other.source.exists()
     with pytest.raises(ConfigError, match="neither a run directory nor a git reference"), version("no-such-thing"):
         pass
+
+
+def test_a_version_that_cannot_be_measured_is_refused_before_anything_runs(
+    vernier_here: Callable[..., Done], tmp_path: Path
+) -> None:
+    first = subprocess.run(
+        ["git", "-C", str(REPO), "rev-list", "--max-parents=0", "HEAD"], capture_output=True, text=True
+    ).stdout.split()
+    if not first:
+        pytest.skip("this is no git clone")
+    done = vernier_here("bench", "train", "--against", first[0], "--out", str(tmp_path / "runs"))
+    assert done.code == 2
+    assert "cannot be measured" in done.err
+    assert not list(tmp_path.glob("runs/*"))
+
+
+def test_a_version_is_not_told_settings_it_does_not_know() -> None:
+    mine = to_dict(Config())
+    known = json.loads(json.dumps(mine))
+    del known["machine"]["allow_slow"], known["recipe"]["optim"]["lr"]
+    told, left_out = fitted(mine, known, "v1")
+    assert left_out == ["recipe.optim.lr", "machine.allow_slow"]
+    assert told == known
+    mine["machine"]["allow_slow"] = True
+    with pytest.raises(ConfigError, match=r"v1: that version has no setting machine.allow_slow, which is True here"):
+        fitted(mine, known, "v1")
+
+
+def _bench(path: Path, commit: str | None, **asked: object) -> Path:
+    """A run directory of a benchmark that was made with a commit."""
+    run = RunDir.create(path, "bench")
+    run.write_config(to_dict(Config()))
+    run.write_environment({"git_commit": commit})
+    run.write_bench({"asked": {"what": "train", "config": to_dict(Config()), **asked}}, "")
+    return run.path
+
+
+@pytest.mark.parametrize(
+    ("commit", "asked", "words"),
+    [
+        ("abc-dirty", {}, "a changed working copy"),
+        (None, {}, "an unknown version"),
+        ("abc", {"what": "infer"}, "use vernier bench infer"),
+        ("abc", {"config": {"nonsense": 1}}, "nonsense"),
+    ],
+)
+def test_what_cannot_be_run_again_is_refused(
+    vernier_here: Callable[..., Done], tmp_path: Path, commit: str | None, asked: dict[str, object], words: str
+) -> None:
+    done = vernier_here(
+        "bench", "train", "--against", str(_bench(tmp_path, commit, **asked)), "--out", str(tmp_path / "o")
+    )
+    assert (done.code, words in done.err) == (2, True), done.err
+    assert not (tmp_path / "o").exists()
+
+
+def test_the_sides_of_a_benchmark_say_what_they_differ_in(tmp_path: Path) -> None:
+    if not (REPO / ".git").exists():
+        pytest.skip("this is no git clone")
+    head = subprocess.run(["git", "-C", str(REPO), "rev-parse", "HEAD"], capture_output=True, text=True).stdout.strip()
+    earlier = _bench(tmp_path, head, batches=[4], weights_of="runs/mine")
+    ask = Ask(what="train", config=override(Config(), "optim.lr", 0.125), batches=(8,), against=str(earlier))
+    with both_sides(ask) as (arms, facts):
+        assert [(a.labels["batch"], a.spec["run"], a.source is None) for a in arms] == [
+            (8, None, True), (4, "runs/mine", False)
+        ]  # fmt: skip
+    assert facts[0].startswith("here: commit")
+    assert any("recipe.optim.lr: 0.125 here" in fact for fact in facts)
+    assert "the sides differ in run: None here, 'runs/mine' there" in facts
+
+
+@pytest.mark.slow
+def test_ctrl_c_keeps_what_was_measured_and_says_what_was_not(tiny: list[str], tmp_path: Path) -> None:
+    arguments = command(
+        "bench", "train", "--data", "synthetic", *SMALL, "--batches", "2,4", "--steps", "3", "--repeats", "50", "--out", str(tmp_path / "o")
+    )  # fmt: skip
+    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while not list(tmp_path.glob("o/*/bench.json")):
+        assert process.poll() is None, process.communicate()
+        threading.Event().wait(0.1)
+    process.send_signal(signal.SIGINT)
+    out, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "100 process(es), 3 steps each" in errors
+    assert "INTERRUPTED after" in out
+    run = RunDir.open(only_run(tmp_path / "o"))
+    assert run.read_status()["status"] == "stopped"
+    assert run.read_environment()["host"]
+    assert any(r["status"] == "ok" for r in run.read_bench()["rows"])
 
 
 @pytest.mark.parametrize(
@@ -97,6 +192,7 @@ def test_another_version_is_checked_out_beside_this_one_and_gone_afterwards() ->
         (["bench", "train", "--repeats", "0"], "out of range"),
         (["bench", "train", "no-such-recipe"], "no-such-recipe"),
         (["bench", "train", "--against", "no-such-ref"], "neither a run directory nor a git reference"),
+        (["bench", "train", "--against", ""], "neither a run directory nor a git reference"),
         (["bench", "infer", "--scenarios", "online"], "known are offline"),
         (["bench", "infer", "--run", "nowhere"], "does not exist"),
         (["bench", "infer", "shapes-quick", "--run", "x"], "leave RECIPE"),

@@ -131,3 +131,54 @@ def test_an_efficiency_without_interval_says_so() -> None:
     add_scaling(rows, made, strong=True)
     assert rows[1]["efficiency_95"] is None
     assert "[no interval]" in markdown("t", rows, [])
+
+
+def _on(cores: int, threads: int, more: dict[str, object]) -> dict[str, object]:
+    return {**more, "environment": {"device_kind": "cpu", "cpu": {"cores_logical": cores}, "compute_threads": threads}}
+
+
+def test_processes_that_share_cores_say_so() -> None:
+    made = [
+        Round(f"procs={p}", 0, 0, _on(2, t, result([1.0] * 40, devices=p))) for p, t in ((1, 2), (2, 1), (4, 1))
+    ]  # fmt: skip
+    rows = [pooled(r.arm, {"batch": 10, "procs": int(r.arm[-1])}, made) for r in made]
+    add_scaling(rows, made, strong=False)
+    said = notes(rows)
+    assert "procs=4: 4 processes share 2 cores: as many devices would not" in said
+    assert any(line.startswith("procs=2: 1 core(s) a process, where procs 1 has 2") for line in said)
+    assert not any(line.startswith("procs=1: 1") for line in said)
+
+
+def test_what_is_said_of_every_row_is_said_once() -> None:
+    refused = {"status": "refused", "why": "no hardware"}
+    made = [Round(n, 0, 0, refused) for n in ("batch=1", "batch=2")] + rounds("batch=4", [1.0] * 40, [1.0] * 40)
+    rows = [pooled(n, {"batch": int(n[-1])}, made) for n in ("batch=1", "batch=2", "batch=4")]
+    said = notes(rows)
+    assert said[0] == "batch=1, batch=2: refused: no hardware"
+    assert notes(rows[:2])[0] == "all rows: refused: no hardware"
+    assert "energy: unknown, no counter here tells it" in said
+    (table,) = tables(rows)
+    assert "per device" not in table[0]  # one device each: the total says it
+    assert "J/img" not in table[0]
+
+
+def test_an_interval_that_says_nothing_is_not_printed_as_one() -> None:
+    made = rounds("batch=1", [0.1] * 40, [1.0] * 40)
+    row = pooled("batch=1", {"batch": 1}, made)
+    assert row["images_per_s_total"]["high"] > 1000 * row["images_per_s_total"]["value"]
+    assert tables([row])[0][0]["img/s total"] == "18.2 [could be 10 times that]"
+    assert any("give more --repeats" in line for line in notes([row]))
+
+
+def test_arithmetic_and_phases_are_those_of_all_processes() -> None:
+    made = rounds("a", [1.0] * 40, [3.0] * 40)
+    for one, forward, matmul in zip(made, (0.2, 0.4), (10.0, 30.0), strict=True):
+        figures = one.result["figures"]
+        figures["phases"] = {"steps": 10, "seconds": {"data": 0.1, "forward": forward}}
+        one.result["flops"] = {"gflop_per_image": 0.5, "matmul": {"gflop_per_s": matmul}}
+    row = pooled("a", {"batch": 10}, made)
+    assert row["images_per_s_total"]["value"] == pytest.approx(5.0)
+    assert row["flops"]["gflop_per_s_per_device"] == pytest.approx(2.5)
+    assert row["flops"]["share_of_matmul"] == pytest.approx(2.5 / 20)
+    assert row["phases"]["seconds"] == {"data": pytest.approx(0.1), "forward": pytest.approx(0.3)}
+    assert row["phases"]["steps"] == 20

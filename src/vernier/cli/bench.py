@@ -2,6 +2,7 @@
 
 import json as jsonlib
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -17,14 +18,17 @@ from vernier.cli.common import (
     Text,
     Whole,
     apply,
+    duration,
+    ended_as_interrupted,
     pathlike,
     print_json,
     print_rows,
     progress_bar,
     quiet_profiler,
+    say,
 )
 from vernier.cli.processes import joined, start_processes, with_procs
-from vernier.errors import EXIT_DONE, EXIT_FAILED, ConfigError
+from vernier.errors import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, ConfigError
 
 if TYPE_CHECKING:
     from vernier.config import Config
@@ -48,8 +52,8 @@ class Measuring:
     """Else until the rate is known so well, to either side."""
     max_seconds: float = 20.0
     """But no longer than this in one process."""
-    repeats: Annotated[int, arg(metavar="N")] = 3
-    """Fresh processes for every arm."""
+    repeats: Annotated[int, arg(metavar="N")] = 5
+    """Fresh processes for every arm. With 5 a slowdown of 2 % is found in 95 % of cases or more."""
     seed: Annotated[int, arg(metavar="N")] = 0
     """Order of the arms, and of arrivals."""
     out: Out = "runs"
@@ -262,13 +266,36 @@ def _measure(ask: "Ask", how: Comparing, json: bool) -> int:
         tolerance=share(how.tolerance),
         memory_limit_bytes=None if how.memory_limit is None else int(how.memory_limit * 2**30),
     )
-    with progress_bar("measuring") as progress:
-        run, found = run_bench(ask, Path(how.out), progress)
+    with progress_bar("measuring") as bar, ended_as_interrupted():
+        run, found = run_bench(ask, Path(how.out), _Clock(how, bar))
     if json:
         print_json({"run": str(run.path), **{k: v for k, v in found.items() if k != "rounds"}})
     else:
         _show(found, str(run.path))
+    if found["stopped"]:
+        say("vernier: interrupted")
+        return EXIT_INTERRUPTED
     return EXIT_FAILED if regressed(found) else EXIT_DONE
+
+
+class _Clock:
+    """Says how long a benchmark will take: at most, before it starts; as the first round went, after that."""
+
+    def __init__(self, how: Measuring, bar: Callable[[int, int], None]) -> None:
+        self._how, self._bar, self._began_s = how, bar, 0.0
+
+    def __call__(self, done: int, total: int, rounds: int) -> None:
+        from vernier.measure.clock import now_s
+
+        self._bar(done, total)
+        if done == 0:
+            self._began_s = now_s()
+            each = f"at most {self._how.max_seconds:g} s" if self._how.steps is None else f"{self._how.steps} steps"
+            most = "" if self._how.steps is not None else f": at most {duration(total * self._how.max_seconds)}"
+            say(f"{total} process(es), {each} each{most}, besides starting and warming up")
+        elif done == total // rounds and done < total:
+            took_s = now_s() - self._began_s
+            say(f"round 1 of {rounds} took {duration(took_s)}: about {duration(took_s * (rounds - 1))} to go")
 
 
 def _show(found: dict[str, Any], run: str) -> None:
@@ -340,7 +367,11 @@ def data(
     print_rows(found["contenders"], False)
     if found["ratios"]:
         print_rows(
-            [{k: round(v, 3) if isinstance(v, float) else v for k, v in r.items()} for r in found["ratios"]], False
+            [
+                {k: "unknown" if v is None else round(v, 3) if isinstance(v, float) else v for k, v in r.items()}
+                for r in found["ratios"]
+            ],
+            False,
         )
     return EXIT_DONE
 

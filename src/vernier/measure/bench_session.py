@@ -8,16 +8,20 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from vernier.config import Config, from_dict, override, to_dict
+from vernier.config import Config, from_dict, override, to_dict, tree_differences
 from vernier.errors import ConfigError, RunFailed
 from vernier.measure.bench import METHOD, Plan
-from vernier.measure.bench_arms import Arm, Round, memory_limit, run_arms, version
+from vernier.measure.bench_arms import Arm, Round, Tell, memory_limit, run_arms
 from vernier.measure.bench_table import add_scaling, compared, markdown, pooled, same_for_all
+from vernier.measure.bench_versions import Version, fitted, here, version
+from vernier.measure.comparison import DEFAULT_RUNS, DEFAULT_TOLERANCE
 from vernier.store import RunDir
 
 T = TypeVar("T")
 What = Literal["train", "infer"]
 HERE = "here"
+Progress = Callable[[int, int, int], None]
+"""Hears how many processes are done, how many there are, and in how many rounds."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +53,11 @@ class Ask:
     rate_per_s: float | None = None
     weights_of: str | None = None
     plan: Plan = field(default_factory=Plan)
-    repeats: int = 3
+    repeats: int = DEFAULT_RUNS
     seed: int = 0
     scaling: Literal["", "weak", "strong"] = ""
     against: str | None = None
-    tolerance: float = 0.01
+    tolerance: float = DEFAULT_TOLERANCE
     memory_limit_bytes: int | None = None
 
 
@@ -159,40 +163,69 @@ def both_sides(ask: Ask) -> Iterator[tuple[list[Arm], list[str]]]:
         yield arms_of(ask), []
         return
     path = Path(ask.against)
-    if (path / ".").is_dir():
-        theirs, reference = _asked_by(ask, path)
-    else:
-        theirs, reference = ask, ask.against
-    with version(reference) as (source, commit):
-        ours = arms_of(ask, HERE)
-        others = arms_of(theirs, f"{ask.against}", source)
-        yield ours + others, [f"against {ask.against}: its code is commit {commit[:12]}"]
+    a_run = bool(ask.against) and path.is_dir()
+    theirs, reference = _asked_by(ask, path) if a_run else (ask, ask.against)
+    with version(reference) as other:
+        others, left_out = _told(arms_of(theirs, ask.against, other.source), other, ask.against)
+        facts = [here(), f"against {ask.against}: its code is commit {other.commit[:12]}"]
+        if left_out:
+            facts.append(f"{ask.against} does not know, and here is at its default: {', '.join(left_out)}")
+        yield arms_of(ask, HERE) + others, [*facts, *_unlike(ask, theirs)]
+
+
+def _told(arms: list[Arm], other: Version, side: str) -> tuple[list[Arm], list[str]]:
+    """The arms as another version understands them, and the names of settings that it does not know."""
+    found, left_out = [], dict[str, None]()
+    for arm in arms:
+        config, unknown = fitted(arm.spec["config"], other.settings, side)
+        left_out |= dict.fromkeys(unknown)
+        found.append(replace(arm, spec={**arm.spec, "config": config}))
+    return found, list(left_out)
+
+
+def _unlike(ask: Ask, theirs: Ask) -> list[str]:
+    """In which settings the two sides differ, besides their code."""
+    pairs = tree_differences(to_dict(ask.config), to_dict(theirs.config))
+    if ask.weights_of != theirs.weights_of:
+        pairs["run"] = (ask.weights_of, theirs.weights_of)
+    return [f"the sides differ in {name}: {mine!r} here, {other!r} there" for name, (mine, other) in pairs.items()]
 
 
 def _asked_by(ask: Ask, path: Path) -> tuple[Ask, str]:
     """What an earlier benchmark measured, and the commit it ran."""
     run = RunDir.open(path)
-    earlier = run.read_bench()["asked"]
+    earlier = run.read_bench().get("asked")
+    if not isinstance(earlier, dict) or not {"what", "config"} <= earlier.keys():
+        raise ConfigError(f"--against {path}: its bench.json does not say what was measured.")
+    if earlier["what"] != ask.what:
+        raise ConfigError(
+            f"--against {path} is a benchmark of {earlier['what']}, this one is of {ask.what}: "
+            f"use vernier bench {earlier['what']}."
+        )
     commit = run.read_environment().get("git_commit") or ""
     if not commit or commit.endswith("-dirty"):
         raise ConfigError(
             f"--against {path}: that benchmark ran {'a changed working copy' if commit else 'an unknown version'} "
-            f"({commit or 'no commit recorded'}), which cannot be run again. Give a git reference instead."
+            f"({commit or 'no commit recorded'}), which cannot be run again. Give a git reference instead, or compare what "
+            f"was measured apart: vernier compare {path} RUN."
         )
-    theirs = replace(
-        ask, config=from_dict(Config, earlier["config"]), batches=tuple(earlier["batches"]),
-        layouts=tuple(Layout(**each) for each in earlier["layouts"]),
-        precisions=tuple(earlier["precisions"]), modes=tuple(earlier["modes"]), scenarios=tuple(earlier["scenarios"]),
-        loads=tuple(earlier["loads"]),
-    )  # fmt: skip
-    return theirs, commit
+    told: dict[str, Any] = {
+        k: tuple(earlier.get(k, ())) for k in ("batches", "precisions", "modes", "scenarios", "loads")
+    }
+    told |= {k: earlier.get(k) for k in ("rate_per_s", "weights_of")}
+    layouts = earlier.get("layouts") or [{"procs": procs} for procs in earlier.get("procs", ())]
+    told["layouts"] = tuple(Layout(**each) for each in layouts)
+    return replace(ask, config=from_dict(Config, earlier["config"]), **told), commit
 
 
 # ------------------------------------------------------------------------------------------------------------- running
 
 
-def run_bench(ask: Ask, out: Path, progress: Callable[[int, int], None]) -> tuple[RunDir, dict[str, Any]]:
-    """Measure everything that was asked for; the run directory holds every sample from the first result on."""
+def run_bench(ask: Ask, out: Path, progress: Progress) -> tuple[RunDir, dict[str, Any]]:
+    """Measure everything that was asked for; the run directory holds every sample from the first result on.
+
+    After Ctrl-C it returns what there is, and `found["stopped"]` says so; before the first result nothing is left behind.
+    """
     with both_sides(ask) as (arms, facts):
         name = f"bench-{'scaling' if ask.scaling else ask.what}-{ask.config.recipe.name}"
         run = RunDir.create(out, name)
@@ -201,25 +234,58 @@ def run_bench(ask: Ask, out: Path, progress: Callable[[int, int], None]) -> tupl
             run.write_config(to_dict(override(measured, "name", name)))
             run.write_status("running")
             asked = {**asdict(ask), "config": to_dict(ask.config)}
+            done: list[Round] = []
+            ours = {a.name for a in arms if a.source is None}
 
             def keep(rounds: list[Round], total: int) -> None:
+                done[:] = rounds
+                result = rounds[-1].result
+                if result["status"] == "ok" and rounds[-1].arm in ours and not run.read_environment():
+                    run.write_environment({k: v for k, v in result["environment"].items() if k != "schema"})
                 run.write_bench(*_kept(ask, asked, arms, rounds, facts, name))
-                progress(len(rounds), total)
+                progress(len(rounds), total, ask.repeats)
 
-            rounds = run_arms(arms, repeats=ask.repeats, seed=ask.seed, tell=keep)
-            found, text = _kept(ask, asked, arms, rounds, facts, name)
-            good = next((r.result for r in rounds if r.result["status"] == "ok"), None)
-            if good is None:
-                reason = f"{found['rows'][0]['status']}: {found['rows'][0]['why']}"
-                if all(r.result["status"] == "refused" for r in rounds):
-                    shutil.rmtree(run.path)
-                    raise ConfigError(found["rows"][0]["why"])
-                run.write_status("failed", reason=reason)
-                raise RunFailed(f"Nothing could be measured: {reason}")
-            run.write_environment({k: v for k, v in good["environment"].items() if k != "schema"})
+            progress(0, len(arms) * ask.repeats, ask.repeats)
+            stopped = _run_all(ask, arms, keep, run, done)
+            found, text = _kept(ask, asked, arms, done, [*facts, *stopped], name)
+            _refuse_nothing(found, run)
             run.write_bench(found, text)
-            run.write_status("finished", summary=_summary(ask, found))
-    return run, found
+            run.write_status("stopped" if stopped else "finished", summary=_summary(ask, found))
+    return run, {**found, "stopped": bool(stopped)}
+
+
+def _run_all(ask: Ask, arms: Sequence[Arm], keep: Tell, run: RunDir, done: list[Round]) -> list[str]:
+    """Run the arms; says what was left undone after Ctrl-C, where something had been done."""
+    total = len(arms) * ask.repeats
+    try:
+        run_arms(arms, repeats=ask.repeats, seed=ask.seed, tell=keep)
+    except KeyboardInterrupt:
+        if not done:
+            shutil.rmtree(run.path)
+            raise
+        missing = [a.name for a in arms if a.name not in {r.arm for r in done}]
+        never = f"; never measured: {', '.join(missing)}" if missing else ""
+        return [f"INTERRUPTED after {len(done)} of {total} processes{never}"]
+    except (ConfigError, RunFailed) as error:
+        if not done:
+            shutil.rmtree(run.path)
+            raise
+        run.write_status("failed", reason=str(error))
+        raise RunFailed(f"{error} The {len(done)} results before it, of {total}, are in {run.path}.") from None
+    return []
+
+
+def _refuse_nothing(found: dict[str, Any], run: RunDir) -> None:
+    """Raise when no arm has a figure: nothing is left of what this machine refuses altogether."""
+    first = found["rows"][0]
+    if any(row["status"] == "ok" for row in found["rows"]):
+        return
+    if all(row["status"] == "refused" for row in found["rows"]):
+        shutil.rmtree(run.path)
+        raise ConfigError(first["why"])
+    reason = f"{first['status']}: {first['why']}"
+    run.write_status("failed", reason=reason)
+    raise RunFailed(f"Nothing could be measured: {reason}")
 
 
 def _summary(ask: Ask, found: dict[str, Any]) -> dict[str, Any]:

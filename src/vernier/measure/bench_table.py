@@ -18,6 +18,8 @@ from vernier.measure.statistics import mean_estimate, rate_estimate
 from vernier.measure.telemetry import noise_words, worst
 from vernier.measure.throughput import Window
 
+TELLS_NOTHING = 10
+"""An interval that reaches so many times the value says that nothing is known."""
 ARM_COLUMNS = ("batch", "precision", "mode", "procs", "threads", "exchange", "scenario", "load", "side")
 
 
@@ -31,10 +33,20 @@ def pooled(name: str, labels: Mapping[str, Any], rounds: Sequence[Round]) -> dic
     row |= _served(good) if "queries" in good[0]["figures"] else _stepped(good)
     disturbed = worst([g["noise"] for g in good if g.get("noise")])
     known = [g["peak_memory_bytes"] for g in good if g["peak_memory_bytes"] is not None]
+    row |= {"crowded": _crowded(good), "compute_threads": (good[0].get("environment") or {}).get("compute_threads")}
     return {
         **row, "noise": noise_words(disturbed) if disturbed else [], "disturbed": disturbed, "method": good[0]["method"],
         "peak_memory_bytes": max(known, default=None),
     }  # fmt: skip
+
+
+def _crowded(good: list[dict[str, Any]]) -> str | None:
+    """Words for processes of which not each has a core; None where each has, or where they compute elsewhere."""
+    about, processes = good[0].get("environment") or {}, good[0]["figures"].get("devices", 1)
+    cores = (about.get("cpu") or {}).get("cores_logical")
+    if about.get("device_kind") != "cpu" or not cores or processes <= cores:
+        return None
+    return f"{processes} processes share {cores} cores: as many devices would not"
 
 
 def _stepped(good: list[dict[str, Any]]) -> dict[str, Any]:
@@ -51,17 +63,41 @@ def _stepped(good: list[dict[str, Any]]) -> dict[str, Any]:
         "data_wait_share": window.data_wait_share,
         "verdict": verdict(window.data_wait_share),
         "step_s": summarize(every, unit="s", of="step, all devices").as_dict(),
-        "phases": good[0]["figures"]["phases"],
+        "phases": _phases([g["figures"]["phases"] for g in good if g["figures"]["phases"]]),
         "warmup": [g["figures"]["warmup"] for g in good],
         "steady": all(g["figures"]["warmup"]["steady"] for g in good),
         "reached_precision": _all_or_none([g["figures"]["reached_precision"] for g in good]),
-        "flops": good[0].get("flops"),
+        "flops": _flops(good, total["value"] / devices),
         "joules_per_image": _joules(good),
         "compile_s": _compile(good),
     }
     if "latency_s" in good[0]["figures"]:
         found["latency_s"] = latency_figures(every, of=good[0]["figures"]["latency_s"]["of"])
     return found
+
+
+def _phases(found: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Where the time of a step goes, over all processes; None where no step was split."""
+    if not found:
+        return None
+    means = {name: statistics.fmean(f["seconds"].get(name, 0.0) for f in found) for name in found[0]["seconds"]}
+    total = sum(means.values())
+    return {
+        "steps": sum(f["steps"] for f in found), "seconds": means, "share": {n: s / total for n, s in means.items()}
+    }  # fmt: skip
+
+
+def _flops(good: list[dict[str, Any]], images_per_s: float) -> dict[str, Any] | None:
+    """Arithmetic a second at this rate of one device, beside the median of what matrix products reached in each process."""
+    known = [g["flops"] for g in good if g.get("flops")]
+    if not known:
+        return None
+    each = known[0]["gflop_per_image"]
+    matmul = {**known[0]["matmul"], "gflop_per_s": statistics.median(f["matmul"]["gflop_per_s"] for f in known)}
+    return {
+        "gflop_per_image": each, "gflop_per_s_per_device": images_per_s * each, "matmul": matmul,
+        "share_of_matmul": images_per_s * each / matmul["gflop_per_s"],
+    }  # fmt: skip
 
 
 def _rate(good: list[dict[str, Any]], images: int) -> dict[str, Any]:
@@ -135,6 +171,7 @@ def add_scaling(rows: list[dict[str, Any]], rounds: Sequence[Round], *, strong: 
         row |= {
             "speedup": speedup, "efficiency": speedup / times, "scaling": "strong" if strong else "weak",
             "efficiency_95": ends and [end / times for end in ends],
+            "crowded": row.get("crowded") or _fewer_cores(row, base),
         }  # fmt: skip
         twin = next((r for r in known if "exchange" in r and _layout(r) == _layout(row)), None)
         if twin is not None and "exchange" not in row:
@@ -155,6 +192,16 @@ def _times_faster(
     found = compared(rounds, row["arm"], base["arm"], DEFAULT_TOLERANCE)
     assert found is not None, "both have results"
     return found["ratio"], None if found["low"] is None else [found["low"], found["high"]]
+
+
+def _fewer_cores(row: Mapping[str, Any], base: Mapping[str, Any]) -> str | None:
+    """Words for processes that compute on fewer cores than those they are held against."""
+    mine, theirs = row.get("compute_threads"), base.get("compute_threads")
+    if "threads" in row or not mine or not theirs or mine >= theirs:
+        return None
+    return (
+        f"{mine} core(s) a process, where procs {base['procs']} has {theirs}: as many devices would have as many each"
+    )
 
 
 def compared(rounds: Sequence[Round], arm: str, against: str, tolerance: float) -> dict[str, Any] | None:
@@ -182,12 +229,14 @@ def same_for_all(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def tables(rows: Sequence[Mapping[str, Any]]) -> list[list[dict[str, str]]]:
-    """One table a scenario: rows as short texts, units in the headings; labels that all rows share are left out."""
+    """One table a scenario: rows as short texts, units in the headings; what all rows share, or none knows, is left out."""
     varying = [n for n in ARM_COLUMNS if n == "batch" or len({str(r.get(n)) for r in rows}) > 1]
+    several = any(row.get("devices", 1) > 1 for row in rows)
     found = []
     for scenario in dict.fromkeys(row.get("scenario") for row in rows):
         shown = [_cells(row, varying) for row in rows if row.get("scenario") == scenario]
-        columns = list(dict.fromkeys(name for row in shown for name in row))
+        columns = list(dict.fromkeys(name for row in shown for name in row if several or name != "per device"))
+        columns = [c for c in columns if any(row.get(c) for row in shown)]
         found.append([{c: row.get(c, "") for c in columns} for row in shown])
     return found
 
@@ -208,14 +257,14 @@ def _rate_cells(row: Mapping[str, Any]) -> dict[str, str]:
         "per device": f"{row['images_per_s_per_device']['value']:,.1f}",
         "compute only": f"{row['compute_only_images_per_s_total']:,.1f}",
         "data wait": f"{100 * row['data_wait_share']:.1f} %",
-        "verdict": row["verdict"],
-        "step ms p5/median/p95/p99": "/".join(f"{1000 * step[k]:.1f}" for k in ("p5", "median", "p95", "p99")),
+        "bound by": row["verdict"].removesuffix("-bound"),
+        "step ms p5/50/95/99": "/".join(_ms(step[k]) for k in ("p5", "median", "p95", "p99")),
         "CV": f"{100 * (step['cv'] or 0):.1f} %",
         "memory": _mib(row),
-        "GFLOP/s": f"{flops['gflop_per_s_per_device']:.1f} ({100 * flops['share_of_matmul']:.0f} % of matmul)"
+        "GFLOP/s (of matmul)": f"{flops['gflop_per_s_per_device']:.1f} ({100 * flops['share_of_matmul']:.0f} %)"
         if flops
         else "",
-        "J/img": "unknown" if joules is None else f"{joules:.3g}",
+        "J/img": "" if joules is None else f"{joules:.3g}",
     }
     if row["compile_s"] is not None:
         out["compile s"] = f"{row['compile_s']:.1f}"
@@ -229,6 +278,12 @@ def _rate_cells(row: Mapping[str, Any]) -> dict[str, str]:
 
 def _percent(share: float, ends: Sequence[float] | None) -> str:
     return f"{100 * share:.1f} % [{', '.join(f'{100 * end:.0f}' for end in ends or ()) or 'no interval'}]"
+
+
+def _ms(seconds: float) -> str:
+    """Milliseconds in three digits."""
+    ms = 1000 * seconds
+    return f"{ms:.0f}" if ms >= 99.95 else f"{ms:.1f}" if ms >= 9.995 else f"{ms:.2f}"
 
 
 def _latency_cells(row: Mapping[str, Any]) -> dict[str, str]:
@@ -253,32 +308,46 @@ def _mib(row: Mapping[str, Any]) -> str:
 
 
 def interval(found: Mapping[str, Any]) -> str:
-    """123.4 [120.1, 126.9]"""
+    """123.4 [120.1, 126.9]; an interval that says nothing is said to be one."""
     if found["low"] is None or found["high"] is None:
         return f"{found['value']:,.1f} [no interval: {found['basis']}]"
+    if found["high"] > TELLS_NOTHING * found["value"]:
+        return f"{found['value']:,.1f} [could be {TELLS_NOTHING} times that]"
     return f"{found['value']:,.1f} [{found['low']:,.1f}, {found['high']:,.1f}]"
 
 
 def notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """What must stand beside the figures: noise, what was not steady or not precise enough, on what intervals rest."""
-    found = []
+    said: dict[str, list[str]] = {}
     for row in rows:
-        if row["status"] != "ok":
-            found.append(f"{row['arm']}: {row['status']}: {row.get('why')}")
-            continue
-        if row["noise"]:
-            found.append(f"{row['arm']}: NOISY: {'; '.join(row['noise'])}")
-        if row.get("steady") is False:
-            found.append(f"{row['arm']}: not steady when measuring began")
-        if row.get("reached_precision") is False:
-            found.append(f"{row['arm']}: the asked precision was not reached in the time given")
-        if row.get("phases"):
-            split = ", ".join(f"{name} {100 * share:.0f} %" for name, share in row["phases"]["share"].items())
-            found.append(
-                f"{row['arm']}: of a step: {split} ({row['phases']['steps']} steps, synchronised at every phase)"
-            )
-    bases = {row["images_per_s_total"]["basis"] for row in rows if "images_per_s_total" in row}
-    return found + [f"95 % intervals: {basis}" for basis in sorted(bases)]
+        for words in _said_of(row):
+            said.setdefault(words, []).append(str(row["arm"]))
+    found = [f"{'all rows' if len(rows) > 1 and len(arms) == len(rows) else ', '.join(arms)}: {w}" for w, arms in said.items()]  # fmt: skip
+    rates = [row["images_per_s_total"] for row in rows if "images_per_s_total" in row]
+    found += [f"95 % intervals: {basis}" for basis in sorted({rate["basis"] for rate in rates})]
+    if any((rate["high"] or 0) > TELLS_NOTHING * rate["value"] for rate in rates):
+        found.append(
+            "processes of one row differ so much that its rate is not known: give more --repeats, or a quieter machine"
+        )
+    if rates and all(row.get("joules_per_image") is None for row in rows):
+        found.append("energy: unknown, no counter here tells it")
+    return found
+
+
+def _said_of(row: Mapping[str, Any]) -> list[str]:
+    if row["status"] != "ok":
+        return [f"{row['status']}: {row.get('why')}"]
+    found = [f"NOISY: {'; '.join(row['noise'])}"] if row["noise"] else []
+    if row.get("steady") is False:
+        found.append("not steady when measuring began")
+    if row.get("reached_precision") is False:
+        found.append("the asked precision was not reached in the time given")
+    if row.get("crowded"):
+        found.append(row["crowded"])
+    if row.get("phases"):
+        split = ", ".join(f"{name} {100 * share:.0f} %" for name, share in row["phases"]["share"].items())
+        found.append(f"of a step: {split} ({row['phases']['steps']} steps, synchronised at every phase)")
+    return found
 
 
 def markdown(title: str, rows: Sequence[Mapping[str, Any]], facts: Sequence[str]) -> str:

@@ -53,11 +53,11 @@ def environment(
         "versions": versions(),
         "variables": {k: v for k, v in os.environ.items() if k in VARIABLES or k.startswith("NCCL_")},
         "command": sys.argv,
-        "git_commit": _git_commit(),
+        "git_commit": source_commit(),
     }
 
 
-def _git_commit() -> str | None:
+def source_commit() -> str | None:
     """The commit of Vernier's own source when it runs from a clone."""
     here = Path(__file__).resolve().parents[3]
     if not (here / ".git").exists():
