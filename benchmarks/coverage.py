@@ -4,8 +4,9 @@ Traces are correlated in time, heavy-tailed or drifting, some all at once; every
 say about them. Usage: python benchmarks/coverage.py [--traces 4000] [--steps 500] [--seed 1] [--json]
 
 Passes when 95 % intervals cover 93 to 97 % in every kind of noise, comparisons of a thing with itself call a difference in
-at most 6 %, and a 2 % slowdown is found in at least 95 %, in the default settings (5 runs a side of 500 steps, or as many
-rounds, tolerance 1 %).
+at most 6 %, and a 2 % slowdown is found in at least 95 %, in the default settings: 5 runs a side of 500 steps, or as many
+rounds, tolerance 1 %; `bench`: as many rounds as `vernier bench` measures by default, each process until its rate is known
+to 1 %, within 500 steps.
 """
 
 import argparse
@@ -17,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from vernier.measure import comparison, statistics
+from vernier.measure import bench, comparison, statistics
 from vernier.measure.statistics import Floats
 
 Rng = np.random.Generator
@@ -88,14 +89,31 @@ def median_coverage(rng: Rng, traces: int, steps: int, phi: float) -> float:
 
 
 def _log_speeds(
-    rng: Rng, kind: Callable[[Rng, tuple[int, int]], Floats], traces: int, runs: int, steps: int, slower: float
+    rng: Rng,
+    kind: Callable[[Rng, tuple[int, int]], Floats],
+    traces: int,
+    runs: int,
+    steps: int,
+    slower: float,
+    mean: Callable[[Floats], Floats],
 ) -> Floats:
     """Of `traces` repetitions of the experiment: log speed of each run, each with its own run-to-run deviation."""
     columns = [
-        -np.log(kind(rng, (traces, steps)).mean(1) * (1 + slower) * np.exp(RUN_TO_RUN * rng.standard_normal(traces)))
+        -np.log(mean(kind(rng, (traces, steps))) * (1 + slower) * np.exp(RUN_TO_RUN * rng.standard_normal(traces)))
         for _ in range(runs)
     ]
     return np.column_stack(columns)
+
+
+def until_precise(rows: Floats) -> Floats:
+    """The mean of each row over as many of its steps as `vernier bench` would measure in its default settings."""
+    mean, going, steps = rows.mean(1), np.arange(len(rows)), bench.FEWEST_STEPS
+    while going.size and steps < rows.shape[1]:
+        found = statistics.mean_intervals(rows[going, :steps])
+        enough = (found.high - found.low) / 2 / found.mean <= bench.Plan().precision
+        mean[going[enough]] = found.mean[enough]
+        going, steps = going[~enough], int(steps * bench.CHECK_GROWTH)
+    return mean
 
 
 def called(
@@ -107,8 +125,9 @@ def called(
         a, b = (statistics.mean_intervals(kind(rng, (traces, steps)) * (1 + s)) for s in (0.0, slower))
         found = comparison.ratio_rows_of_steps(a, b)
     else:
-        a, b = (_log_speeds(rng, kind, traces, runs, steps, s) for s in (0.0, slower))
-        if design == "rounds":
+        mean = until_precise if design == "bench" else lambda rows: rows.mean(1)
+        a, b = (_log_speeds(rng, kind, traces, runs, steps, s, mean) for s in (0.0, slower))
+        if design in ("rounds", "bench"):
             weather = 0.02 * rng.standard_normal(a.shape)  # the machine is slower in some rounds, for both
             found = comparison.ratio_rows_of_rounds(a + weather, b + weather)
         else:
@@ -130,12 +149,12 @@ def simulate(traces: int, steps: int, seed: int) -> dict[str, Any]:
         },
         "same_called_different": {
             f"{design}; {name}": called(rng, kind, traces, steps, design, 0.0)
-            for design in ("runs", "rounds", "one run")
+            for design in ("runs", "rounds", "one run", "bench")
             for name, kind in COMPARED.items()
         },
         "slowdown_found": {
             f"{design}; {name}": called(rng, kind, traces, steps, design, SLOWDOWN)
-            for design in ("runs", "rounds")
+            for design in ("runs", "rounds", "bench")
             for name, kind in COMPARED.items()
         },
     }

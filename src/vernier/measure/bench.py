@@ -19,8 +19,8 @@ from vernier.measure.throughput import Window
 METHOD = "vernier-bench-1"
 LOADER_BOUND_SHARE = 0.1
 """Of the time waiting for data: MLPerf Storage calls an accelerator that is busy for less than 90 % starved."""
-_FEWEST = 30
-_CHECK_GROWTH = 1.5
+FEWEST_STEPS = 30
+CHECK_GROWTH = 1.5
 _LOOK_S = 0.25
 """How often the time is looked at; between looks nothing but steps happens."""
 
@@ -90,7 +90,7 @@ def measure(load: Load, plan: Plan, agree: Agree = alone) -> Measured:
     warmup = warm_up(load, plan.warmup_max_seconds, agree)
     found = Measured(warmup, began_s=now_s())
     timer = _Timer(load)
-    due = plan.steps or _FEWEST
+    due = plan.steps or FEWEST_STEPS
     look_every = agree(max(1, round(_LOOK_S / statistics.median(warmup.step_s)))) if warmup.step_s else 1
     while True:
         while len(found.step_s) < due:
@@ -108,7 +108,7 @@ def measure(load: Load, plan: Plan, agree: Agree = alone) -> Measured:
         late = found.ended_s - found.began_s >= plan.max_seconds
         if not agree(not found.reached_precision and not late):
             break
-        due = max(due + 1, int(len(found.step_s) * _CHECK_GROWTH))
+        due = max(due + 1, int(len(found.step_s) * CHECK_GROWTH))
         timer.resume()
     if plan.split_steps:
         found.split_s = load.split(plan.split_steps)
@@ -134,7 +134,7 @@ class _Timer:
 
 def precise(step_s: list[float], share: float) -> bool:
     """Whether the rate's 95 % interval is at most `share` of it to either side."""
-    if len(step_s) < _FEWEST:
+    if len(step_s) < FEWEST_STEPS:
         return False
     half = rate_estimate(step_s, 1).half_width_share
     return half is not None and half <= share

@@ -106,18 +106,26 @@ def _run(
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables) as process:
         try:
             while True:
-                try:
-                    out, errors = process.communicate(timeout=_LOOK_S if heard else until_s - now_s())
-                    return process.returncode, (errors.strip() or out.strip()).splitlines()
-                except subprocess.TimeoutExpired:
-                    if now_s() >= until_s:
-                        raise RunFailed(f"An arm was not done after {ARM_TIMEOUT_S / 3600:g} hours.") from None
+                said = _said_within(process, _LOOK_S if heard else until_s - now_s())
                 if heard and pace.exists():
                     heard(json.loads(pace.read_text(encoding="utf-8")))
                     heard = None
+                if said is not None:
+                    return process.returncode, said
+                if now_s() >= until_s:
+                    raise RunFailed(f"An arm was not done after {ARM_TIMEOUT_S / 3600:g} hours.")
         except BaseException:
             _end(process)
             raise
+
+
+def _said_within(process: "subprocess.Popen[str]", seconds: float) -> list[str] | None:
+    """Lines of a process that ended: its errors, or else its output; None when it has not."""
+    try:
+        out, errors = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return None
+    return (errors.strip() or out.strip()).splitlines()
 
 
 def _end(process: "subprocess.Popen[str]") -> None:
