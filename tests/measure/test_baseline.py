@@ -144,7 +144,7 @@ def test_notes_of_repeats_are_told_without_flooding(tmp_path: Path, vernier_here
 
 def test_a_wrong_baseline_file(tmp_path: Path, vernier_here: Runner) -> None:
     machine = _write_study(tmp_path / "m", {"a": [1.0, 1.1]}, 1)
-    for text, message in (("{", "Cannot use the baseline"), ("{}", "not a baseline")):
+    for text, message in (("{", "it is no JSON"), ("{}", "not a baseline")):
         (tmp_path / "b.json").write_text(text)
         done = vernier_here("study", "check", str(machine), "--baseline", str(tmp_path / "b.json"))
         assert (done.code, message in done.err) == (2, True)

@@ -124,8 +124,11 @@ def check(
 
     try:
         learned = Baseline.from_dict(read_json(Path(baseline).expanduser()))
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"Cannot use the baseline {baseline}: {error}") from None
+    except OSError as error:
+        raise ConfigError(f"Cannot read the baseline {baseline}: {error.strerror}.") from None
+    except ValueError as error:
+        why = str(error) if isinstance(error, ConfigError) else f"it is no JSON ({error})."
+        raise ConfigError(f"Cannot use the baseline {baseline}: {why}") from None
     found = judge(learned, _table(sources, columns, units))
     print_json(found) if json else sys.stdout.write("\n".join(check_lines(found)) + "\n")
     return EXIT_DONE if found["accepted"] else EXIT_FAILED

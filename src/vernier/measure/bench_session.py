@@ -165,11 +165,12 @@ def both_sides(ask: Ask) -> Iterator[tuple[list[Arm], list[str]]]:
     path = Path(ask.against)
     a_run = bool(ask.against) and path.is_dir()
     theirs, reference = _asked_by(ask, path) if a_run else (ask, ask.against)
+    side = path.resolve().name if a_run else ask.against
     with version(reference) as other:
-        others, left_out = _told(arms_of(theirs, ask.against, other.source), other, ask.against)
-        facts = [here(), f"against {ask.against}: its code is commit {other.commit[:12]}"]
+        others, left_out = _told(arms_of(theirs, side, other.source), other, side)
+        facts = [here(), f"{side}: commit {other.commit[:12]}"]
         if left_out:
-            facts.append(f"{ask.against} does not know, and here is at its default: {', '.join(left_out)}")
+            facts.append(f"{side} does not know, and here is at its default: {', '.join(left_out)}")
         yield arms_of(ask, HERE) + others, [*facts, *_unlike(ask, theirs)]
 
 
