@@ -12,8 +12,10 @@ import pytest
 from tests.conftest import REPO, TINY, Done, command, only_run
 from vernier.config import Config, override, to_dict
 from vernier.errors import ConfigError
+from vernier.measure import bench_session
 from vernier.measure.bench_session import Ask, both_sides
 from vernier.measure.bench_versions import fitted, version
+from vernier.measure.comparison import DEFAULT_RUNS
 from vernier.store import RunDir
 
 SMALL = [a for a in TINY if a not in ("--global-batch", "16")]
@@ -275,3 +277,21 @@ def test_a_study_of_simulated_devices_says_so_everywhere(vernier_here: Callable[
     rows = (tmp_path / "s" / "all_data.csv").read_text().splitlines()
     assert len(rows) == 3
     assert all(row.endswith(",1") for row in rows[1:])
+
+
+@pytest.mark.parametrize(
+    ("flags", "precision"),
+    [((), 0.01), (("--against", "HEAD"), 0.005), (("--against", "HEAD", "--precision-target", "2%"), 0.02)],
+)
+def test_comparing_measures_more_precisely_and_as_often_as_the_power_was_shown_for(
+    vernier_here: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...], precision: float
+) -> None:
+    asked: list[Ask] = []
+
+    def instead(ask: Ask, *_: object) -> None:
+        asked.append(ask)
+        raise ConfigError("seen")
+
+    monkeypatch.setattr(bench_session, "run_bench", instead)
+    vernier_here("bench", "train", *flags)
+    assert (asked[0].repeats, asked[0].plan.precision) == (DEFAULT_RUNS, precision)

@@ -19,6 +19,8 @@ from vernier.measure.throughput import Window
 METHOD = "vernier-bench-1"
 LOADER_BOUND_SHARE = 0.1
 """Of the time waiting for data: MLPerf Storage calls an accelerator that is busy for less than 90 % starved."""
+PRECISION, PRECISION_TO_COMPARE = 0.01, 0.005
+"""How well a process's rate is to be known, as a share of it. `benchmarks/coverage.py` shows what comparing needs."""
 FEWEST_STEPS = 30
 CHECK_GROWTH = 1.5
 _LOOK_S = 0.25
@@ -47,7 +49,7 @@ class Plan:
     """How long to measure: `steps` exactly, or until the rate is known to `precision`, within `max_seconds`."""
 
     steps: int | None = None
-    precision: float = 0.01
+    precision: float = PRECISION
     max_seconds: float = 60.0
     warmup_max_seconds: float = 60.0
     split_steps: int = 10
