@@ -102,9 +102,10 @@ def show(measured: list[Measured], pairs: list[tuple[str, str]], clocks: tuple[C
     for row in found["ratios"]:
         aimed = TARGETS.get((row["name"].split()[-1], row["against"].split()[-1]))
         target = f"  target {aimed:g}: {'met' if row['median'] >= aimed else 'MISSED'}" if aimed else ""
+        known = "no interval" if row["low"] is None else f"95 % {row['low']:.2f} to {row['high']:.2f}"
         print(
             f"  {row['name']:20s} / {row['against']:20s} {row['clock']:11s} {row['median']:6.2f}  "
-            f"(95 % {row['low']:.2f} to {row['high']:.2f}, {row['rounds']} rounds){target}"
+            f"({known}, {row['rounds']} rounds){target}"
         )
 
 

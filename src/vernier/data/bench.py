@@ -205,7 +205,7 @@ def _serve(contender: Contender, pipe: Connection) -> None:
             images = pipe.recv()
         except EOFError:
             return
-        for _ in range((PREFETCH + 1) * contender.workers + 1):
+        for _ in range((PREFETCH + 2) * (contender.workers + 1)):
             next(batches)  # what was prepared before the clock starts does not count
         family = [me, *me.children(recursive=True)]
         start, done, spent, before = now_s(), 0, _cpu_s(family), _loader_threads()

@@ -20,6 +20,7 @@ from vernier.measure.throughput import Window
 
 TELLS_NOTHING = 10
 """An interval that reaches so many times the value says that nothing is known."""
+SCALING_COLUMNS = ("img/s total", "per device", "times the base", "efficiency", "of that without exchange")
 ARM_COLUMNS = ("batch", "precision", "mode", "procs", "threads", "exchange", "scenario", "load", "side")
 
 
@@ -170,7 +171,7 @@ def add_scaling(rows: list[dict[str, Any]], rounds: Sequence[Round], *, strong: 
         speedup, ends = _times_faster(row, base, rounds)
         row |= {
             "speedup": speedup, "efficiency": speedup / times, "scaling": "strong" if strong else "weak",
-            "efficiency_95": ends and [end / times for end in ends],
+            "efficiency_95": ends and [end / times for end in ends], "base": row is base,
             "crowded": row.get("crowded") or _fewer_cores(row, base),
         }  # fmt: skip
         twin = next((r for r in known if "exchange" in r and _layout(r) == _layout(row)), None)
@@ -229,15 +230,19 @@ def same_for_all(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def tables(rows: Sequence[Mapping[str, Any]]) -> list[list[dict[str, str]]]:
-    """One table a scenario: rows as short texts, units in the headings; what all rows share, or none knows, is left out."""
+    """One table a scenario, two for scaling: rows as short texts, units in the headings; what all rows share, or none
+    knows, is left out."""
     varying = [n for n in ARM_COLUMNS if n == "batch" or len({str(r.get(n)) for r in rows}) > 1]
     several = any(row.get("devices", 1) > 1 for row in rows)
     found = []
     for scenario in dict.fromkeys(row.get("scenario") for row in rows):
         shown = [_cells(row, varying) for row in rows if row.get("scenario") == scenario]
-        columns = list(dict.fromkeys(name for row in shown for name in row if several or name != "per device"))
-        columns = [c for c in columns if any(row.get(c) for row in shown)]
-        found.append([{c: row.get(c, "") for c in columns} for row in shown])
+        columns = list(dict.fromkeys([*varying, *(name for row in shown for name in row)]))
+        columns = [c for c in columns if any(row.get(c) for row in shown) and (several or c != "per device")]
+        scaling = [c for c in columns if c in SCALING_COLUMNS] if "efficiency" in columns else []
+        rest = [c for c in columns if c not in {*varying, *scaling}]
+        for chosen in (scaling, rest) if scaling else (rest,):
+            found.append([{c: row.get(c, "") for c in columns if c in {*varying, *chosen}} for row in shown])
     return found
 
 
@@ -269,9 +274,8 @@ def _rate_cells(row: Mapping[str, Any]) -> dict[str, str]:
     if row["compile_s"] is not None:
         out["compile s"] = f"{row['compile_s']:.1f}"
     if "efficiency" in row:
-        del out["compute only"], out["CV"]  # a screen is only so wide; the JSON has them
-        out["times the first"] = f"{row['speedup']:.2f}"
-        out[f"efficiency ({row['scaling']})"] = _percent(row["efficiency"], row["efficiency_95"])
+        out["times the base"] = f"{row['speedup']:.2f}"
+        out["efficiency"] = _percent(row["efficiency"], row["efficiency_95"])
     if "of_apart" in row:
         out["of that without exchange"] = _percent(row["of_apart"], row["of_apart_95"])
     return out
@@ -330,9 +334,15 @@ def notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         found.append(
             "processes of one row differ so much that its rate is not known: give more --repeats, or a quieter machine"
         )
+    found += [_base_case(row) for row in rows if row.get("base")]
     if rates and all(row.get("joules_per_image") is None for row in rows):
         found.append("energy: unknown, no counter here tells it")
     return found
+
+
+def _base_case(row: Mapping[str, Any]) -> str:
+    kept = "a process" if row["scaling"] == "weak" else "in all"
+    return f"base case: {row['arm']}, {row['images_per_s_total']['value']:,.1f} img/s; {row['scaling']} scaling: the same batch {kept}"
 
 
 def _said_of(row: Mapping[str, Any]) -> list[str]:

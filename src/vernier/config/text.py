@@ -1,0 +1,224 @@
+"""Settings from TOML, JSON and `--set a.b=c`, checked as they are read; back to TOML; their digest and differences."""
+
+import dataclasses
+import hashlib
+import json
+import math
+import tomllib
+import types
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from vernier.config.settings import Config, Recipe
+from vernier.errors import ConfigError, did_you_mean
+
+T = TypeVar("T")
+
+# Names people reach for that live elsewhere in the tree.
+ALIASES = {"data.workers": "machine.workers", "data.prefetch": "machine.prefetch"}
+
+
+# ------------------------------------------------------------------------------------------------- from text to values
+
+
+def from_dict(cls: type[T], given: Any, path: str = "") -> T:
+    """A dataclass from plain values; unknown names, wrong types and values out of range are ConfigErrors."""
+    if not isinstance(given, dict):
+        raise ConfigError(f"{path or 'The configuration'} must be a table of settings, not {given!r}.")
+    hints = get_type_hints(cls)
+    fields = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    values = {}
+    for key, value in given.items():
+        where = f"{path}.{key}" if path else str(key)
+        if key not in fields:
+            raise ConfigError(f"Unknown setting {where!r}. {did_you_mean(str(key), fields)}")
+        values[key] = _convert(value, hints[key], where)
+        _check_range(values[key], fields[key].metadata, where)
+    return cls(**values)
+
+
+def _convert(value: Any, hint: Any, where: str) -> Any:
+    origin, args = get_origin(hint), get_args(hint)
+    if dataclasses.is_dataclass(hint):
+        return from_dict(hint, value, where)  # type: ignore[arg-type]
+    if origin in (Union, types.UnionType):
+        if value is None:
+            return None
+        return _convert(value, next(a for a in args if a is not type(None)), where)
+    if origin is Literal:
+        if value not in args:
+            raise ConfigError(f"{where} = {value!r} is not one of: {', '.join(map(str, args))}.")
+        return value
+    if origin is tuple:
+        return _convert_tuple(value, args, where)
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, hint) or (hint is not bool and isinstance(value, bool)):
+        raise ConfigError(f"{where} must be {_type_name(hint)}, not {value!r}.")
+    return value
+
+
+def _convert_tuple(value: Any, args: tuple[Any, ...], where: str) -> tuple[Any, ...]:
+    if not isinstance(value, list | tuple):
+        raise ConfigError(f"{where} must be a list such as [1, 2], not {value!r}.")
+    fixed = args[-1] is not Ellipsis
+    if fixed and len(value) != len(args):
+        raise ConfigError(f"{where} must be a list of {len(args)} values, not {value!r}.")
+    return tuple(_convert(v, args[0], f"{where}[{i}]") for i, v in enumerate(value))
+
+
+def _type_name(hint: Any) -> str:
+    return {float: "a number", int: "a whole number", bool: "true or false", str: "text"}.get(hint, str(hint))
+
+
+def _check_range(value: Any, meta: Any, where: str) -> None:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return
+    low, high, above = meta.get("low"), meta.get("high"), meta.get("above")
+    if not math.isfinite(value):
+        raise ConfigError(f"{where} = {value} is not a finite number.")
+    if low is not None and value < low:
+        raise ConfigError(f"{where} = {value} is out of range: it must be {low} or more.")
+    if above is not None and value <= above:
+        raise ConfigError(f"{where} = {value} is out of range: it must be above {above}.")
+    if high is not None and value > high:
+        raise ConfigError(f"{where} = {value} is out of range: it must be {high} or less.")
+
+
+def to_dict(value: Any) -> dict[str, Any]:
+    """Plain JSON values, tuples as lists."""
+    plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(value)))
+    return plain
+
+
+def override(config: Config, path: str, value: Any) -> Config:
+    """`config` with one field replaced. Recipe fields need no prefix: `optim.lr`, `machine.procs`, `global_batch`."""
+    path = ALIASES.get(path, path)
+    tree = to_dict(config)
+    outer = {f.name for f in dataclasses.fields(Config)}
+    parts = path.split(".")
+    if parts[0] not in outer:
+        parts.insert(0, "recipe")
+    node: Any = tree
+    shown: list[str] = []
+    for depth, part in enumerate(parts):
+        known = list(node) if isinstance(node, dict) else []
+        if part not in known:
+            names = known if shown and shown != ["recipe"] else [*tree["recipe"], *sorted(outer - {"recipe"})]
+            raise ConfigError(f"Unknown setting {path!r}. {did_you_mean(part, names)}")
+        if depth < len(parts) - 1:
+            node = node[part]
+        shown.append(part)
+    if isinstance(node[parts[-1]], dict) and not isinstance(value, dict):
+        raise ConfigError(f"{path!r} is a group of settings: name one of {', '.join(node[parts[-1]])}.")
+    node[parts[-1]] = value
+    return from_dict(Config, tree)
+
+
+def override_from_text(config: Config, assignment: str) -> Config:
+    """Apply one `a.b=c` from the command line; `c` is read as TOML, or as text where it is none."""
+    path, equals, text = assignment.partition("=")
+    if not equals or not path.strip():
+        raise ConfigError(f"--set takes NAME=VALUE such as optim.lr=0.1, not {assignment!r}.")
+    return override(config, path.strip(), parse_value(text.strip()))
+
+
+def parse_value(text: str) -> Any:
+    """A TOML value; `none` clears an optional field; anything else is text."""
+    if text.lower() in ("none", "null"):
+        return None
+    try:
+        return tomllib.loads(f"v = {text}")["v"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def load_file(path: Path, base: Config) -> Config:
+    """A TOML file for people (recipe fields at the top, tables for the rest) or a run's config.json, laid over `base`."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        given = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"Cannot read {path}: {error}.") from None
+    except (json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{path} is not valid {'JSON' if path.suffix == '.json' else 'TOML'}: {error}.") from None
+    tree = to_dict(base)
+    outer = {f.name for f in dataclasses.fields(Config)}
+    if not isinstance(given, dict):
+        raise ConfigError(f"{path} must hold a table of settings.")
+    given = {k: v for k, v in given.items() if k != "schema"}
+    if "recipe" not in given:
+        given = {"recipe": {k: v for k, v in given.items() if k not in outer}} | {
+            k: v for k, v in given.items() if k in outer
+        }
+    try:
+        return from_dict(Config, _merged(tree, given))
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {str(error).replace('recipe.', '')}") from None
+
+
+def _merged(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
+    out = dict(base)
+    for key, value in top.items():
+        inner = out.get(key)
+        out[key] = _merged(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else value
+    return out
+
+
+# ------------------------------------------------------------------------------------------------- from values to text
+
+
+def to_toml(recipe: Recipe) -> str:
+    """The recipe as a TOML file to edit, every field with its line of help."""
+    lines: list[str] = []
+    tables: list[tuple[str, Any]] = []
+    for f in dataclasses.fields(recipe):
+        value = getattr(recipe, f.name)
+        if dataclasses.is_dataclass(value):
+            tables.append((f"[{f.name}]", value))
+        elif f.name == "published":
+            tables += [("[[published]]", entry) for entry in value]
+        else:
+            lines.append(_toml_line(f, value))
+    for name, table in tables:
+        lines += ["", name]
+        lines += [_toml_line(f, getattr(table, f.name)) for f in dataclasses.fields(table)]
+    return "\n".join(lines) + "\n"
+
+
+def _toml_line(f: Any, value: Any) -> str:
+    doc = f.metadata["doc"]
+    if value is None:
+        return f"# {f.name} =".ljust(40) + f"  # {doc}"
+    return f"{f.name} = {_toml_value(value)}".ljust(40) + f"  # {doc}"
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, tuple):
+        return "[" + ", ".join(_toml_value(v) for v in value) + "]"
+    return repr(value)
+
+
+def digest(value: Any) -> str:
+    """A short hash of a configuration's values: equal digests, equal settings."""
+    text = json.dumps(to_dict(value), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def differences(a: Any, b: Any) -> dict[str, tuple[Any, Any]]:
+    """`a.b.c` -> (in a, in b) for every setting in which two configurations differ."""
+    return tree_differences(to_dict(a), to_dict(b))
+
+
+def tree_differences(a: Any, b: Any, path: str = "") -> dict[str, tuple[Any, Any]]:
+    """The same for plain values, as in the JSON files of a run."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        out: dict[str, tuple[Any, Any]] = {}
+        for key in [*a, *(k for k in b if k not in a)]:
+            out |= tree_differences(a.get(key), b.get(key), f"{path}.{key}" if path else key)
+        return out
+    return {} if a == b else {path: (a, b)}
