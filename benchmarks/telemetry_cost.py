@@ -2,7 +2,8 @@
 
 Both sides run the code path of `vernier train`. One samples the sensors at 10 Hz and writes every event; the other does
 neither. Blocks of steps take turns in random order, so whatever else the machine does meets both. Reported are the ratio of
-processor time of all threads, which other programs disturb least, and of wall time, each by `vernier.measure.comparison`.
+processor time of all threads, which other programs disturb least, and of wall time: by `vernier.measure.comparison`, as
+`vernier compare` does it, and as the median over rounds, which a few disturbed blocks cannot move.
 
     python benchmarks/telemetry_cost.py [--rounds 30] [--block 20] [--threads N] [--hz 10] [--model NAME]...
 """
@@ -27,6 +28,7 @@ from vernier.engine.stop import StopFlag
 from vernier.engine.train import Recorder, Training
 from vernier.measure.clock import now_s, process_cpu_s, utc_stamp
 from vernier.measure.comparison import Trace, compare
+from vernier.measure.statistics import quantile_estimate
 from vernier.store import RunDir
 
 LOADS = (("resnet8-small", 64, 32), ("resnet18", 32, 64))
@@ -37,13 +39,16 @@ class Side:
 
     def __init__(self, job: Job, root: Path, batch: Batch, hz: float) -> None:
         self._run = RunDir.create(root, f"cost-{hz:g}")
+        self._sensed = RunDir.create(
+            root, f"sensors-{hz:g}"
+        )  # starting in a run of many events would mean reading them
         observers = Observers(Recorder(self._run.events())) if hz else Observers()
         self._training = Training(job, self._run, observers, StopFlag(), Progress())
         self._batches, self._job, self._hz = itertools.repeat(batch), job, hz
 
     def block(self, steps: int) -> tuple[float, float]:
         """Wall and processor seconds of a block, with the sampler started and ended outside of them."""
-        with Telemetry(self._run, self._job.device.name, self._hz):
+        with Telemetry(self._sensed, self._job.device.name, self._hz):
             wall, cpu = now_s(), process_cpu_s()
             for _ in range(steps):
                 self._training._one_step(self._batches)
@@ -68,7 +73,12 @@ def line(found: dict[str, list[tuple[float, float]]], which: int, images: float,
     ratio = compare(traces["without"], traces["with"], 0.005)
     low, high = (f"{v:.5f}" if v is not None else "?" for v in (ratio.low, ratio.high))
     within = "within 0.5 %" if ratio.within_tolerance else "not surely within 0.5 %"
-    return f"  {what}: throughput with over without {ratio.ratio:.5f} [{low}, {high}], {ratio.basis}; {within}"
+    by_round = [a[which] / b[which] for a, b in zip(found["without"], found["with"], strict=True)]
+    middle = quantile_estimate(by_round, 0.5)
+    return (
+        f"  {what}: throughput with over without {ratio.ratio:.5f} [{low}, {high}], {ratio.basis}; {within}\n"
+        f"  {'':{len(what)}}  median over rounds {middle.value:.5f} [{middle.low:.5f}, {middle.high:.5f}]"
+    )
 
 
 def main() -> None:

@@ -49,7 +49,23 @@ def test_unsteady_repeats_are_rejected_where_the_fleet_is_large_enough() -> None
     assert "repeats spread" in large["devices"][0]["reasons"][0]
     small = check(learn(table(_fleet(rng, 20))), table(machine))
     assert small["accepted"]
-    assert "steadiness of repeats is not judged" in small["notes"][0]
+    assert any("steadiness of repeats is not judged" in note for note in small["notes"])
+
+
+def test_a_baseline_that_sees_little_says_how_little() -> None:
+    """Six devices that differ by a tenth accept one that is a quarter slower; that must be said."""
+    rng = np.random.default_rng(5)
+    fleet = {f"cpu{d}": np.exp(rng.normal(0, 0.1) + rng.normal(0, 0.1, 4)).tolist() for d in range(6)}
+    found = check(learn(table(fleet)), table({"cpu9": [1.25, 1.25, 1.25, 1.25]}))
+    assert found["accepted"]
+    (said,) = [note for note in found["notes"] if "slower can be told" in note]
+    least = float(said.split("more than ")[1].split(" %")[0]) / 100
+    assert found["devices"][0]["limit"] == pytest.approx(
+        (1 + least) * np.exp(learn(table(fleet)).speed.centre), rel=0.01
+    )
+    assert not check(learn(table(fleet)), table({"cpu9": [1.2 * (1 + least)] * 4}))["accepted"]
+    sharp = check(learn(table(_fleet(rng))), table(_machine(rng)))
+    assert not any("can be told" in note for note in sharp["notes"])
 
 
 def test_a_fleets_own_slow_devices_do_not_make_slowness_ordinary() -> None:

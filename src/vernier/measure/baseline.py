@@ -18,6 +18,8 @@ from vernier.measure.study import FEWEST_DEVICES, SENSORS, Ordinary, Table, medi
 
 METHOD = "vernier-baseline-1"
 FALSE_ALARMS = 0.01
+WORTH_KNOWING = 0.05
+"""A slowness that one wants to find: where a baseline cannot, it says so."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,11 +113,13 @@ def check(baseline: Baseline, table: Table) -> dict[str, Any]:
             )
     groups, slow = table.by_device(), _slowness(table)
     alpha = FALSE_ALARMS / len(groups)
+    least = 0.0
     hints = {s: _sensor_medians(table, s) for s in baseline.sensors}
     judged = []
     for name, values in groups.items():
         extra = median_variance(baseline.noise_sd, values.size)
         limit = baseline.speed.limit_above(alpha, extra)
+        least = max(least, math.exp(limit - baseline.speed.centre) - 1)
         reasons = _slow(baseline, slow[name], limit) + _unsteady(baseline, _spread(values), alpha)
         judged.append({
             "device": name, "accepted": not reasons, "repeats": int(values.size), "median": float(np.median(values)),
@@ -125,7 +129,8 @@ def check(baseline: Baseline, table: Table) -> dict[str, Any]:
         })  # fmt: skip
     return {
         "method": METHOD, "accepted": all(j["accepted"] for j in judged), "unit": table.unit, "workload": table.workload,
-        "simulated": table.simulated, "false_alarms": FALSE_ALARMS, "devices": judged, "notes": [*table.notes, *_blind(baseline, table)],
+        "simulated": table.simulated, "false_alarms": FALSE_ALARMS, "devices": judged,
+        "notes": [*table.notes, *_blind(baseline, table, least)],
     }  # fmt: skip
 
 
@@ -160,8 +165,14 @@ def _unusual(baseline: Baseline, values: dict[str, float], alpha: float) -> list
     return found
 
 
-def _blind(baseline: Baseline, table: Table) -> list[str]:
+def _blind(baseline: Baseline, table: Table, least: float) -> list[str]:
+    """What could not be seen; `least` is by how much a device must be slower to be rejected."""
     notes = []
+    if least > WORTH_KNOWING:
+        notes.append(
+            f"only devices that are more than {100 * least:.0f} % slower can be told from ordinary ones: {baseline.devices} devices, "
+            f"whose repeats differ by {100 * baseline.noise_sd:.1f} %, teach no more; learn from more of them, or from more repeats"
+        )
     if len(baseline.spreads) + 1 < 1 / FALSE_ALARMS * len(table.by_device()):
         notes.append(
             f"steadiness of repeats is not judged: the baseline's {len(baseline.spreads)} devices are too few for that"
