@@ -3,7 +3,8 @@
 Both sides run the code path of `vernier train`. One samples the sensors at 10 Hz and writes every event; the other does
 neither. Blocks of steps take turns in random order, so whatever else the machine does meets both. Reported are the ratio of
 processor time of all threads, which other programs disturb least, and of wall time: by `vernier.measure.comparison`, as
-`vernier compare` does it, and as the median over rounds, which a few disturbed blocks cannot move.
+`vernier compare` does it, and as the median over rounds, which a few disturbed blocks cannot move. And, where the machine is
+too noisy for either: the processor time that the sampling thread and the writing of events took by their own clocks.
 
     python benchmarks/telemetry_cost.py [--rounds 30] [--block 20] [--threads N] [--hz 10] [--model NAME]...
 """
@@ -14,6 +15,7 @@ import os
 import random
 import tempfile
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # as the command line sets it, before torch is imported
 
@@ -26,12 +28,23 @@ from vernier.engine.observe import Observers, Telemetry
 from vernier.engine.setup import Job
 from vernier.engine.stop import StopFlag
 from vernier.engine.train import Recorder, Training
-from vernier.measure.clock import now_s, process_cpu_s, utc_stamp
+from vernier.measure.clock import now_s, process_cpu_s, thread_cpu_s, utc_stamp
 from vernier.measure.comparison import Trace, compare
 from vernier.measure.statistics import quantile_estimate
 from vernier.store import RunDir
 
 LOADS = (("resnet8-small", 64, 32), ("resnet18", 32, 64))
+
+
+class Accounted(Recorder):
+    """Writes events, and knows the processor time that took."""
+
+    cpu_s = 0.0
+
+    def emit(self, event: dict[str, Any]) -> None:
+        began_s = thread_cpu_s()
+        super().emit(event)
+        self.cpu_s += thread_cpu_s() - began_s
 
 
 class Side:
@@ -42,7 +55,8 @@ class Side:
         self._sensed = RunDir.create(
             root, f"sensors-{hz:g}"
         )  # starting in a run of many events would mean reading them
-        observers = Observers(Recorder(self._run.events())) if hz else Observers()
+        self._recorder = Accounted(self._run.events())
+        observers = Observers(self._recorder) if hz else Observers()
         self._training = Training(job, self._run, observers, StopFlag(), Progress())
         self._batches, self._job, self._hz = itertools.repeat(batch), job, hz
 
@@ -53,6 +67,15 @@ class Side:
             for _ in range(steps):
                 self._training._one_step(self._batches)
             return now_s() - wall, process_cpu_s() - cpu
+
+    def accounted(self, wall_s: float) -> str:
+        """Of what `block` has taken so far, of one core."""
+        sampling_s = sum(e["cpu_s"] for e in self._sensed.read_telemetry() if e["kind"] == "end")
+        shares = [
+            f"{what} {100 * s / wall_s:.3f} %"
+            for what, s in (("sampling", sampling_s), ("events", self._recorder.cpu_s))
+        ]
+        return f"  accounted     : {', '.join(shares)} of one core, {100 * (sampling_s + self._recorder.cpu_s) / wall_s:.3f} % together"
 
 
 def measured(sides: dict[str, Side], rounds: int, block: int) -> dict[str, list[tuple[float, float]]]:
@@ -99,6 +122,7 @@ def main() -> None:
             batch = Batch(images, torch.randint(0, 10, (size,)), 0.0)
             sides = {"without": Side(job, Path(scratch), batch, 0.0), "with": Side(job, Path(scratch), batch, given.hz)}
             found = measured(sides, given.rounds, given.block)
+            told = sides["with"].accounted(sum(wall for wall, _ in found["with"]))
             job.close()
         print(
             f"{model} batch {size} at {px} px, {given.rounds} rounds of {given.block} steps, {given.hz:g} Hz",
@@ -106,6 +130,7 @@ def main() -> None:
         )
         print(line(found, 1, size * given.block, "processor time"), flush=True)
         print(line(found, 0, size * given.block, "wall time     "), flush=True)
+        print(told, flush=True)
 
 
 if __name__ == "__main__":
