@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -22,6 +23,10 @@ from vernier.data.shapes import ShapesSpec, make
 hypothesis.settings.register_profile("vernier", deadline=None, derandomize=True)
 hypothesis.settings.register_profile("search", deadline=None, derandomize=False)
 hypothesis.settings.load_profile("vernier")
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # a shell in the background ignores it, and children inherit that
 REPO = Path(__file__).resolve().parents[1]
 
 

@@ -170,11 +170,14 @@ def test_ctrl_c_keeps_what_was_measured_and_says_what_was_not(tiny: list[str], t
         "bench", "train", "--data", "synthetic", *SMALL, "--batches", "2,4", "--steps", "3", "--repeats", "50", "--out", str(tmp_path / "o")
     )  # fmt: skip
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    while not list(tmp_path.glob("o/*/bench.json")):
-        assert process.poll() is None, process.communicate()
-        threading.Event().wait(0.1)
-    process.send_signal(signal.SIGINT)
-    out, errors = process.communicate(timeout=60)
+    try:
+        while not list(tmp_path.glob("o/*/bench.json")):
+            assert process.poll() is None, process.communicate()
+            threading.Event().wait(0.1)
+        process.send_signal(signal.SIGINT)
+        out, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()  # or it would go on measuring beside the other tests
     assert process.returncode == 130, errors
     assert "100 process(es), 3 steps each" in errors
     assert "INTERRUPTED after" in out

@@ -84,13 +84,16 @@ def test_the_command_serves_until_it_is_interrupted(run: RunDir) -> None:
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}
     ) as process:
-        assert process.stdout is not None
-        url = process.stdout.readline().strip()
-        port = int(url.rsplit(":", 1)[1].strip("/"))
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-        connection.request("GET", "/")
-        assert connection.getresponse().status == 200
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=30)
-        assert process.returncode == 0
-        assert "live view ended" in errors
+        try:
+            assert process.stdout is not None
+            url = process.stdout.readline().strip()
+            port = int(url.rsplit(":", 1)[1].strip("/"))
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+            connection.request("GET", "/")
+            assert connection.getresponse().status == 200
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=30)
+            assert process.returncode == 0
+            assert "live view ended" in errors
+        finally:
+            process.kill()  # leaving the block waits for it, however long
