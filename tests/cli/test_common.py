@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Done
-from vernier.cli.common import duration, print_json
+from vernier.cli.common import print_json, rough_duration
 
 
 def _strict(text: str) -> Any:
@@ -44,4 +44,4 @@ def test_infinities_of_a_foreign_file_do_not_break_the_json(vernier_here: Callab
     [(3.2, "3 s"), (99, "99 s"), (150, "2 min"), (5400, "90 min"), (9000, "2.5 h"), (90000, "25.0 h")],
 )
 def test_durations_are_said_as_people_say_them(seconds: float, said: str) -> None:
-    assert duration(seconds) == said
+    assert rough_duration(seconds) == said

@@ -18,13 +18,13 @@ from vernier.cli.common import (
     Text,
     Whole,
     apply,
-    duration,
     ended_as_interrupted,
     pathlike,
     print_json,
     print_rows,
     progress_bar,
     quiet_profiler,
+    rough_duration,
     say,
 )
 from vernier.cli.processes import joined, start_processes, with_procs
@@ -294,11 +294,13 @@ class _Clock:
         if done == 0:
             self._began_s = now_s()
             each = f"at most {self._how.max_seconds:g} s" if self._how.steps is None else f"{self._how.steps} steps"
-            most = "" if self._how.steps is not None else f": at most {duration(total * self._how.max_seconds)}"
+            most = "" if self._how.steps is not None else f": at most {rough_duration(total * self._how.max_seconds)}"
             say(f"{total} process(es), {each} each{most}, besides starting and warming up")
         elif done == total // rounds and done < total:
             took_s = now_s() - self._began_s
-            say(f"round 1 of {rounds} took {duration(took_s)}: about {duration(took_s * (rounds - 1))} to go")
+            say(
+                f"round 1 of {rounds} took {rough_duration(took_s)}: about {rough_duration(took_s * (rounds - 1))} to go"
+            )
 
 
 def _show(found: dict[str, Any], run: str) -> None:

@@ -132,7 +132,7 @@ def print_rows(rows: list[dict[str, Any]], json: bool) -> None:
     console.print(table) if console.is_terminal else Console(highlight=False, markup=False, width=160).print(table)
 
 
-def duration(seconds: float) -> str:
+def rough_duration(seconds: float) -> str:
     """45 s, 12 min, 3.5 h: as long as it is worth saying."""
     if seconds < 100:
         return f"{seconds:.0f} s"

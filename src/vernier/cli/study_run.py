@@ -12,12 +12,12 @@ from vernier.cli.common import (
     COMMAND_LINE,
     DeviceName,
     JsonFlag,
-    duration,
     ended_as_interrupted,
     pathlike,
     print_json,
     progress_bar,
     quiet_profiler,
+    rough_duration,
     say,
 )
 from vernier.errors import EXIT_DONE, ConfigError
@@ -130,7 +130,7 @@ class _Teller:
         each_s = seconds_per_iteration * (ask.iterations + ask.kernel_iterations)
         total_s = left * each_s + (left - 1) * ask.pause_s
         say(
-            f"about {seconds_per_iteration:.3g} s an iteration: {duration(each_s)} a repeat, {duration(total_s)} for "
+            f"about {seconds_per_iteration:.3g} s an iteration: {rough_duration(each_s)} a repeat, {rough_duration(total_s)} for "
             f"{_count(left, 'repeat')}, pauses of {ask.pause_s:g} s included, starts of processes not"
         )
         if total_s > LONG_S:

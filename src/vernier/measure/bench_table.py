@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vernier.measure.bench import divided, verdict
+from vernier.measure.bench import divided, phases, verdict
 from vernier.measure.bench_arms import Round
 from vernier.measure.comparison import DEFAULT_TOLERANCE, Trace, compare
 from vernier.measure.honesty import summarize
@@ -81,11 +81,8 @@ def _phases(found: list[dict[str, Any]]) -> dict[str, Any] | None:
     """Where the time of a step goes, over all processes; None where no step was split."""
     if not found:
         return None
-    means = {name: statistics.fmean(f["seconds"].get(name, 0.0) for f in found) for name in found[0]["seconds"]}
-    total = sum(means.values())
-    return {
-        "steps": sum(f["steps"] for f in found), "seconds": means, "share": {n: s / total for n, s in means.items()}
-    }  # fmt: skip
+    means = phases({name: [f["seconds"].get(name, 0.0) for f in found] for name in found[0]["seconds"]})
+    return means and {**means, "steps": sum(f["steps"] for f in found)}
 
 
 def _flops(good: list[dict[str, Any]], images_per_s: float) -> dict[str, Any] | None:

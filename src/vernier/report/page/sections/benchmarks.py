@@ -4,11 +4,11 @@ from typing import Any
 
 from markupsafe import Markup
 
+from vernier.measure.bench_table import ARM_COLUMNS
 from vernier.report.page.collect import Subject
 from vernier.report.page.figures import PHASE_COLOURS, Figure, Section, grid
 from vernier.report.page.html import Cell, Column, joined, section, table, tag
 
-LABELS = ("batch", "precision", "mode", "procs", "threads", "exchange", "scenario", "load", "side")
 CURVE_POINTS = 200
 
 
@@ -51,7 +51,7 @@ def _rows(s: Subject) -> list[dict[str, Any]]:
 
 def _told(row: dict[str, Any], rows: list[dict[str, Any]], apart_from: tuple[str, ...]) -> str:
     """The labels of an arm in which the arms differ."""
-    differing = [k for k in LABELS if k not in apart_from and len({str(r.get(k)) for r in rows}) > 1]
+    differing = [k for k in ARM_COLUMNS if k not in apart_from and len({str(r.get(k)) for r in rows}) > 1]
     return ", ".join(
         f"{row[k]}" if k in ("precision", "mode", "scenario", "side") else f"{k} {row[k]}"
         for k in differing
@@ -239,10 +239,10 @@ def _table(s: Subject, number: int) -> Markup:
     every = (s.bench or {}).get("rows", [])
     shared = [
         k
-        for k in LABELS
+        for k in ARM_COLUMNS
         if k != "batch" and len(every) > 1 and len({str(r.get(k)) for r in every}) == 1 and every[0].get(k) is not None
     ]
-    labels = [k for k in LABELS if k not in shared and any(r.get(k) is not None for r in every)]
+    labels = [k for k in ARM_COLUMNS if k not in shared and any(r.get(k) is not None for r in every)]
     columns: list[tuple[Column, Any]] = [(Column(k), lambda r, k=k: r.get(k)) for k in labels]
     columns += [
         (Column("status"), lambda r: r["status"]),
