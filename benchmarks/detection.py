@@ -22,13 +22,13 @@ os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # as the command line sets it,
 import torch
 
 from vernier import models
+from vernier.clock import now_s, utc_stamp
 from vernier.config import Detect
-from vernier.data.targets import BoxTargets
-from vernier.measure.clock import now_s, utc_stamp
-from vernier.measure.environment import environment
+from vernier.data.loading.targets import BoxTargets
+from vernier.measure.machine.environment import environment
 from vernier.models.ssd import Ssd
-from vernier.tasks.boxes import detect
-from vernier.tasks.detect_loss import detection_loss
+from vernier.tasks.detection.boxes import detect
+from vernier.tasks.detection.loss import detection_loss
 
 REPEATS = 5  # of post-processing in a round
 OBJECTS = (7.3, 60)  # COCO's mean number of objects in a training image, and a crowded one, to which a batch is padded

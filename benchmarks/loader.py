@@ -17,9 +17,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from vernier.data.bench import BATCH, IMAGE_PX, PREFETCH, Clock, Contender, Measured, compare, report
-from vernier.data.pack import pack_raw, pack_shards
+from vernier.data.preparing.pack import pack_raw, pack_shards
 from vernier.data.sources.folder import IMAGE_SUFFIXES, FolderSource
+from vernier.engine.measured.loading import BATCH, IMAGE_PX, PREFETCH, Clock, Contender, Measured, compare, report
 
 TARGETS = {
     ("folder", "pillow"): 1.35, ("shards", "pillow"): 2.2, ("shards", "dali"): 2.0, ("raw", "pillow"): 20.0, ("x2", "x1"): 1.9,

@@ -19,16 +19,16 @@ os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # as the command line sets it,
 
 import torch
 
+from vernier.clock import now_s, utc_stamp
 from vernier.config import Config, Data, Eval, Limits, Machine, Model, Optim, Recipe, Schedule
-from vernier.data.loader import Batch
-from vernier.data.shapes import ShapesSpec, make
-from vernier.engine.checkpoint import Progress
+from vernier.data.loading.loader import Batch
+from vernier.data.shapes.files import ShapesSpec, make
 from vernier.engine.observe import Observers
-from vernier.engine.setup import Job, prepare
-from vernier.engine.stop import StopFlag
-from vernier.engine.train import Recorder, Training
-from vernier.measure.clock import now_s, utc_stamp
-from vernier.measure.environment import environment
+from vernier.engine.training.checkpoint import Progress
+from vernier.engine.training.loop import Recorder, Training
+from vernier.engine.training.setup import Job, prepare
+from vernier.engine.training.stop import StopFlag
+from vernier.measure.machine.environment import environment
 from vernier.store import RunDir
 
 

@@ -2,7 +2,7 @@
 
 Both sides run the code path of `vernier train`. One samples the sensors at 10 Hz and writes every event; the other does
 neither. Blocks of steps take turns in random order, so whatever else the machine does meets both. Reported are the ratio of
-processor time of all threads, which other programs disturb least, and of wall time: by `vernier.measure.comparison`, as
+processor time of all threads, which other programs disturb least, and of wall time: by `vernier.measure.statistics.comparison`, as
 `vernier compare` does it, and as the median over rounds, which a few disturbed blocks cannot move. And, where the machine is
 too noisy for either: the processor time that the sampling thread and the writing of events took by their own clocks.
 
@@ -22,15 +22,15 @@ os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # as the command line sets it,
 import torch
 from loop_overhead import build_job
 
-from vernier.data.loader import Batch
-from vernier.engine.checkpoint import Progress
+from vernier.clock import now_s, process_cpu_s, thread_cpu_s, utc_stamp
+from vernier.data.loading.loader import Batch
 from vernier.engine.observe import Observers, Telemetry
-from vernier.engine.setup import Job
-from vernier.engine.stop import StopFlag
-from vernier.engine.train import Recorder, Training
-from vernier.measure.clock import now_s, process_cpu_s, thread_cpu_s, utc_stamp
-from vernier.measure.comparison import Trace, compare
-from vernier.measure.statistics import quantile_estimate
+from vernier.engine.training.checkpoint import Progress
+from vernier.engine.training.loop import Recorder, Training
+from vernier.engine.training.setup import Job
+from vernier.engine.training.stop import StopFlag
+from vernier.measure.statistics.comparison import Trace, compare
+from vernier.measure.statistics.estimates import quantile_estimate
 from vernier.store import RunDir
 
 LOADS = (("resnet8-small", 64, 32), ("resnet18", 32, 64))

@@ -13,7 +13,7 @@ import sys
 
 import numpy as np
 
-from vernier.measure.study import Row, Table, devices
+from vernier.measure.study.analysis import Row, Table, devices
 
 BETWEEN, REPEATS, DISTURBED = 0.006, 0.008, 0.03
 LEAST_SLOWDOWN, FALSE_ALARMS = 0.05, 0.01

@@ -16,7 +16,7 @@ import hypothesis
 import pytest
 
 from vernier.cli import main
-from vernier.data.shapes import ShapesSpec, make
+from vernier.data.shapes.files import ShapesSpec, make
 
 # How long an example takes is the machine's business. The same examples each time, so that a change is what made a test
 # fail; `pytest --hypothesis-profile search` looks for new ones.

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from vernier.clock import file_stamp, utc_stamp
 from vernier.errors import ConfigError
-from vernier.measure.clock import file_stamp, utc_stamp
 
 SCHEMA = 1
 STEP_DIR = re.compile(r"^step-(\d{8,})$")

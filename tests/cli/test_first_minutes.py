@@ -127,8 +127,8 @@ def test_doctor_fits_on_a_screen_and_says_what_can_be_done(vernier_here: Vernier
 
 
 def test_the_probe_trains_and_decodes(vernier_here: Vernier, monkeypatch: pytest.MonkeyPatch) -> None:
-    from vernier.data import probe as decoding
-    from vernier.measure import probe
+    from vernier.engine.measured import decode_probe as decoding
+    from vernier.measure.machine import probe
 
     monkeypatch.setattr(decoding, "_PX", 64)
     monkeypatch.setattr(probe, "PX", 32)
@@ -144,7 +144,7 @@ def test_the_probe_trains_and_decodes(vernier_here: Vernier, monkeypatch: pytest
 def test_what_is_missing_is_named_with_its_command_absence_faked(
     vernier_here: Vernier, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from vernier.measure import doctor
+    from vernier.measure.machine import doctor
 
     monkeypatch.setattr(doctor, "installed_version", lambda package: None)
     shown = vernier_here("doctor", "--no-probe").out

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vernier.data.decode import size_of
-from vernier.data.shapes import ShapesSpec, make
-from vernier.data.sources import BoxSource, EncodedSource, boxes, data_home, open_boxes, open_split
-from vernier.data.verify import open_splits
+from vernier.data.decoding.decode import size_of
+from vernier.data.preparing.verify import open_splits
+from vernier.data.shapes.files import ShapesSpec, make
+from vernier.data.sources import BoxSource, EncodedSource, open_boxes, open_split
+from vernier.data.sources.boxes import layouts as boxes
 from vernier.errors import ConfigError
+from vernier.folders import data_home
 
 
 def _inside(source: BoxSource) -> bool:

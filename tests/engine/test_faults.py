@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from tests.conftest import TINY, command
-from vernier.data.order import TrainOrder
+from vernier.data.loading.order import TrainOrder
 
 PATIENCE_S = 240
 """For a crowded machine; what is waited for takes seconds."""

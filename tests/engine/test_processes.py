@@ -11,8 +11,8 @@ import pytest
 from safetensors.torch import load_file
 
 from tests.engine import workers
-from vernier.engine.distributed import World
-from vernier.engine.launch import Topology
+from vernier.engine.processes.launch import Topology
+from vernier.engine.processes.world import World
 
 REPO = Path(__file__).resolve().parents[2]
 

@@ -24,8 +24,8 @@ from vernier.config import (
     Recipe,
     Schedule,
 )
-from vernier.engine.load import evaluate_trained, load_trained
-from vernier.engine.train import Outcome, train
+from vernier.engine.inference.trained import evaluate_trained, load_trained
+from vernier.engine.training.loop import Outcome, train
 from vernier.errors import ConfigError, RunFailed
 from vernier.store import RunDir
 
@@ -213,7 +213,7 @@ def test_deterministic_runs_repeat_bit_for_bit_and_refuse_what_does_not(
             "frobnicate does not have a deterministic implementation, but you set it. You can turn it off"
         )
 
-    monkeypatch.setattr("vernier.engine.step.TrainStep.__call__", unsure)
+    monkeypatch.setattr("vernier.engine.training.step.TrainStep.__call__", unsure)
     with pytest.raises(RunFailed, match="--deterministic: frobnicate"):
         run(config, tmp_path / "c")
 

@@ -14,12 +14,12 @@ from torch import nn
 
 from vernier.config import Config, override
 from vernier.devices import resolve
-from vernier.engine import setup
-from vernier.engine.distributed import World, joined
-from vernier.engine.launch import topology
-from vernier.engine.load import evaluate_trained, load_trained
-from vernier.engine.resume import ResumePoint
-from vernier.engine.train import train
+from vernier.engine.inference.trained import evaluate_trained, load_trained
+from vernier.engine.processes.launch import topology
+from vernier.engine.processes.world import World, joined
+from vernier.engine.training import setup
+from vernier.engine.training.loop import train
+from vernier.engine.training.resume import ResumePoint
 from vernier.store import RunDir
 
 

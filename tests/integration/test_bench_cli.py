@@ -12,10 +12,10 @@ import pytest
 from tests.conftest import REPO, TINY, Done, command, only_run
 from vernier.config import Config, override, to_dict
 from vernier.errors import ConfigError
-from vernier.measure import bench_session
-from vernier.measure.bench_session import Ask, both_sides
-from vernier.measure.bench_versions import fitted, version
-from vernier.measure.comparison import DEFAULT_RUNS
+from vernier.measure.bench import session as bench_session
+from vernier.measure.bench.session import Ask, both_sides
+from vernier.measure.bench.versions import fitted, version
+from vernier.measure.statistics.comparison import DEFAULT_RUNS
 from vernier.store import RunDir
 
 SMALL = [a for a in TINY if a not in ("--global-batch", "16")]

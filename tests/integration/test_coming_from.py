@@ -15,13 +15,13 @@ import pytest
 import torch
 
 from tests.conftest import TINY, Done, only_run
-from tests.data.test_devkit import _devkit, _meta
-from tests.data.test_prepare import SYNSETS, _jpeg, _tar
+from tests.data.preparing.test_devkit import _devkit, _meta
+from tests.data.preparing.test_prepare import SYNSETS, _jpeg, _tar
 from tests.documented import DOCS, Shown, commands, fences, parsed
 from vernier import cli
 from vernier import recipes as book
 from vernier.config import Config, derive
-from vernier.data.shapes import ShapesSpec, make
+from vernier.data.shapes.files import ShapesSpec, make
 from vernier.devices import KINDS
 from vernier.models import build
 
@@ -59,7 +59,7 @@ def resolved(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> Config:
     def stop(config: Config) -> None:
         raise Resolved(config)
 
-    monkeypatch.setattr(sys.modules["vernier.cli.train"], "with_procs", stop)
+    monkeypatch.setattr(sys.modules["vernier.cli.model.train"], "with_procs", stop)
     given = parsed(shown.words)
     with pytest.raises(Resolved) as caught:
         cli.COMMANDS["train"](given.pop("0"), **given)

@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from tests.conftest import Done, only_run
-from vernier.data.shapes import ShapesSpec, make
-from vernier.tasks.coco import coco_figures
+from vernier.data.shapes.files import ShapesSpec, make
+from vernier.tasks.detection.coco import coco_figures
 
 Vernier = Callable[..., Done]
 SMALL = [

@@ -13,7 +13,7 @@ from tests.conftest import TINY, Done, only_run
 from tests.integration.test_detect import boxes, train  # noqa: F401
 from vernier.cli import main
 from vernier.data.sources import open_split
-from vernier.engine import export as exporting
+from vernier.engine.inference import export as exporting
 from vernier.errors import RunFailed
 
 Vernier = Callable[..., Done]
@@ -99,7 +99,7 @@ def test_one_card_for_the_same_weights_and_another_for_others(run: Path, vernier
 
 
 def test_names_from_folders_cannot_format_the_card(run: Path, vernier_here: Vernier, tmp_path: Path) -> None:
-    from vernier.report.card import _plain
+    from vernier.report.model_card import _plain
 
     assert _plain("<script>a|b\n`") == "\\<script\\>a\\|b\\`"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import REPO, TINY, Done, only_run
-from vernier.data.shapes import ShapesSpec, make
+from vernier.data.shapes.files import ShapesSpec, make
 
 PAGE = REPO / "docs" / "getting-started.md"
 SET_UP = ("git clone", "make install")  # what the CI does before any test

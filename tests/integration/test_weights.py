@@ -94,9 +94,9 @@ def _folders(root: Path, photographs: list[tuple[Path, str]]) -> Path:
 
 def test_imagenet_weights_see_what_is_on_photographs(real_data: Callable[[str], Path]) -> None:
     from vernier.config import Data
-    from vernier.data.decode import decode
-    from vernier.data.transforms import EvalTransform, Normalizer
-    from vernier.engine.initial import load_weights
+    from vernier.data.augment.crop_flip import EvalTransform, Normalizer
+    from vernier.data.decoding.decode import decode
+    from vernier.engine.starting_weights import load_weights
 
     photographs = _photographs_of(real_data("coco"), set(IMAGENET_OF_COCO), share=0.3)
     if len(photographs) < 8:

@@ -20,22 +20,22 @@ from tests.conftest import TINY, only_run
 from tests.engine.test_training import run, tiny_config
 from tests.report.made import write_run
 from vernier.config import Config, Limits, Machine, override, override_from_text
-from vernier.data.loader import Loader
+from vernier.data.loading.loader import Loader
 from vernier.devices.cpu import Cpu
-from vernier.engine.checkpoint import Progress
-from vernier.engine.load import load_trained
-from vernier.engine.loads import TrainingLoad
-from vernier.engine.scaling import LossScaler
-from vernier.engine.window import StepWindow
+from vernier.engine.inference.trained import load_trained
+from vernier.engine.measured.workloads import TrainingLoad
+from vernier.engine.training.checkpoint import Progress
+from vernier.engine.training.loss_scaling import LossScaler
+from vernier.engine.training.step_window import StepWindow
 from vernier.errors import ConfigError, RunFailed
-from vernier.measure.honesty import contradictions, summarize
-from vernier.measure.statistics import rate_estimate
-from vernier.measure.summary import summarize_training
-from vernier.measure.throughput import Window
-from vernier.measure.workloads import MatrixLoad
-from vernier.report.console import closing_lines
-from vernier.report.dllogger import write_dllogger
-from vernier.report.records import open_records
+from vernier.measure.machine.kernels import MatrixLoad
+from vernier.measure.statistics.estimates import rate_estimate
+from vernier.measure.statistics.run_summary import summarize_training
+from vernier.measure.statistics.summary_checks import contradictions, summarize
+from vernier.measure.statistics.throughput import Window
+from vernier.report.live.console import closing_lines
+from vernier.report.logs.dllogger import write_dllogger
+from vernier.report.logs.reading import open_records
 from vernier.store import RunDir
 
 Runner = Callable[..., Any]
@@ -94,7 +94,7 @@ class FakeClock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
     made = FakeClock()
-    monkeypatch.setattr("vernier.engine.train.now_s", made)
+    monkeypatch.setattr("vernier.engine.training.loop.now_s", made)
     return made
 
 

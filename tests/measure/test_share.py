@@ -1,6 +1,6 @@
 import pytest
 
-from vernier.measure.statistics import share_interval
+from vernier.measure.statistics.estimates import share_interval
 
 
 def test_wilsons_interval_is_that_of_the_books() -> None:

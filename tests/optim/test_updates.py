@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from vernier.config import Ema, Optim
-from vernier.engine.checkpoint import optimizer_tensors, restore_optimizer
+from vernier.engine.training.checkpoint import optimizer_tensors, restore_optimizer
 from vernier.errors import ConfigError
 from vernier.models import build
 from vernier.optim.build import build_optimizer, set_lr

@@ -12,8 +12,8 @@ from tests.conftest import REPO, Done, only_run
 from tests.optim.golden import FOLDER, curve
 from vernier import recipes
 from vernier.config import Config, Recipe, derive, from_dict, to_dict
-from vernier.data import shapes as shapes_set
-from vernier.data.shapes import ShapesSpec, make
+from vernier.data.shapes import files as shapes_set
+from vernier.data.shapes.files import ShapesSpec, make
 from vernier.models import names
 from vernier.recipes.__main__ import page
 
@@ -119,7 +119,7 @@ def test_torchvisions_average_is_stretched_over_its_steps() -> None:
 
 
 def test_the_tensorflow_recipe_subtracts_the_mean_only() -> None:
-    from vernier.data.transforms import Normalizer
+    from vernier.data.augment.crop_flip import Normalizer
 
     recipe = recipes.named("habana-tf-resnext101-90e")
     grey = torch.full((1, 3, 1, 1), 200, dtype=torch.uint8)

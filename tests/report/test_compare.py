@@ -10,7 +10,7 @@ import pytest
 from tests.report.made import step_times, write_run
 from vernier.errors import ConfigError
 from vernier.report.compare import compare_runs, comparison_lines, parse_tolerance
-from vernier.report.records import open_records, open_side
+from vernier.report.logs.reading import open_records, open_side
 
 Runner = Callable[..., Any]
 

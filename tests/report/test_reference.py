@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import REPO, TINY, Done, only_run
-from vernier.data.shapes import ShapesSpec, make
+from vernier.data.shapes.files import ShapesSpec, make
 
 PAGE = REPO / "docs" / "run-directory.md"
 EVERYWHERE = {"schema", "time", "kind", "step"}

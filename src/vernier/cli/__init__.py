@@ -12,18 +12,18 @@ from importlib import import_module
 import tyro
 from tyro.conf import OmitArgPrefixes
 
-from vernier.cli.book import models, recipes
-from vernier.cli.common import COMMAND_LINE, say
-from vernier.cli.compare import compare
-from vernier.cli.completion import completion
-from vernier.cli.convert import convert
-from vernier.cli.doctor import doctor
-from vernier.cli.plan import plan
-from vernier.cli.profile import profile
-from vernier.cli.report import report
-from vernier.cli.train import train
-from vernier.cli.use import evaluate, export, predict
-from vernier.engine.launch import record_failure
+from vernier.cli.flags import COMMAND_LINE, say
+from vernier.cli.info.catalogue import models, recipes
+from vernier.cli.info.completion import completion
+from vernier.cli.info.doctor import doctor
+from vernier.cli.info.plan import plan
+from vernier.cli.model.evaluate import evaluate, export, predict
+from vernier.cli.model.profile import profile
+from vernier.cli.model.train import train
+from vernier.cli.report.compare import compare
+from vernier.cli.report.convert import convert
+from vernier.cli.report.page import report
+from vernier.engine.processes.launch import record_failure
 from vernier.errors import (
     EXIT_DONE,
     EXIT_FAILED,

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from vernier.cli.common import JsonFlag, Whole, bytes_bar, print_json, progress_bar, say
+from vernier.cli.flags import JsonFlag, Whole, bytes_bar, print_json, progress_bar, say
 from vernier.errors import EXIT_DONE, EXIT_FAILED, ConfigError
 
 if TYPE_CHECKING:
-    from vernier.data.pack import Packed
+    from vernier.data.preparing.pack import Packed
     from vernier.data.sources import EncodedSource
 
 Out = Annotated[str | None, arg(metavar="DIR", help_behavior_hint="")]
@@ -48,7 +48,7 @@ def make(
         size_px: Side of an image.
         seed: Another seed, another set.
     """
-    from vernier.data import shapes
+    from vernier.data.shapes import files as shapes
 
     given = {k: v for k, v in {"train": train, "val": val, "size_px": size_px}.items() if v is not None}
     spec = shapes.ShapesSpec(kind=kind, seed=seed, **given)
@@ -110,9 +110,9 @@ def prepare(
             raise ConfigError(f"{', '.join(missing)} does not exist.")
     if kind == "coco":
         return _prepare_coco(sources, out, layout, expect, json)
-    from vernier.data.pack import forget_progress
-    from vernier.data.prepare import prepare_split
-    from vernier.data.unfinished import being_written
+    from vernier.data.preparing.pack import forget_progress
+    from vernier.data.preparing.prepare import prepare_split
+    from vernier.data.preparing.unfinished import being_written
 
     if any(Path(p).expanduser().resolve() == out.resolve() for p in paths[:-1]):
         raise ConfigError(f"{out} is what is read. Choose another folder to write into.")
@@ -134,7 +134,7 @@ def prepare(
 
 
 def _opened(sources: list[str], layout: str, val_share: float) -> dict[str, "EncodedSource"]:
-    from vernier.data.prepare import open_encoded
+    from vernier.data.preparing.prepare import open_encoded
     from vernier.data.sources import FolderSource
 
     if len(sources) != 1:
@@ -150,7 +150,7 @@ def _opened(sources: list[str], layout: str, val_share: float) -> dict[str, "Enc
 def _imagenet(
     sources: list[Path], val_labels: str | None, expect: tuple[int, int, int] | None
 ) -> dict[str, "EncodedSource"]:
-    from vernier.data.prepare import IMAGENET_CLASSES, IMAGENET_SAMPLES, imagenet_train, imagenet_val
+    from vernier.data.preparing.prepare import IMAGENET_CLASSES, IMAGENET_SAMPLES, imagenet_train, imagenet_val
 
     classes, train_count, val_count = expect or (IMAGENET_CLASSES, IMAGENET_SAMPLES["train"], IMAGENET_SAMPLES["val"])
     train = next((p for p in sources if "train" in p.name), None)
@@ -178,8 +178,8 @@ def _imagenet(
 
 
 def _prepare_coco(sources: list[Path], out: Path, layout: str, expect: tuple[int, int, int] | None, json: bool) -> int:
-    from vernier.data.prepare import prepare_coco
-    from vernier.data.unfinished import being_written
+    from vernier.data.preparing.prepare import prepare_coco
+    from vernier.data.preparing.unfinished import being_written
 
     if layout != "folders":
         raise ConfigError(f"--format {layout} has no place for boxes: COCO is unpacked as it is. Leave --format out.")
@@ -217,8 +217,8 @@ def verify(
         val_share: A folder without train/ and val/: share of every class for validation.
         workers: Threads; left out: one a core.
     """
-    from vernier.data.verify import open_splits
-    from vernier.data.verify import verify as run
+    from vernier.data.preparing.verify import open_splits
+    from vernier.data.preparing.verify import verify as run
 
     _check(val_share, workers=workers)
     splits, missing = open_splits(data, val_share)
@@ -258,7 +258,7 @@ def inspect(
         compare_backends: Print how far the pixels of Pillow and DALI are from ours.
         val_share: A folder without train/ and val/: share of every class for validation.
     """
-    from vernier.data import verify as looking
+    from vernier.data.preparing import verify as looking
 
     _check(val_share)
     splits, missing = looking.open_splits(data, val_share)
@@ -306,7 +306,7 @@ def get(
         out: Where to put it; left out: Vernier's cache, where --data finds it by name.
         mirror: Another address where files of the same names are.
     """
-    from vernier.data.fetch import get as fetch
+    from vernier.data.preparing.fetch import get as fetch
 
     with bytes_bar(name) as progress:
         path = fetch(name, Path(out).expanduser() if out else None, mirror=mirror, progress=progress)

@@ -5,6 +5,19 @@ Built-in recipes live in `vernier.recipes`; nothing here knows torch, files of a
 """
 
 from vernier.config.derived import Derived, derive, train_px
+from vernier.config.parsing import (
+    ALIASES,
+    differences,
+    digest,
+    from_dict,
+    load_file,
+    override,
+    override_from_text,
+    parse_value,
+    to_dict,
+    to_toml,
+    tree_differences,
+)
 from vernier.config.settings import (
     Augment,
     Checkpoint,
@@ -21,19 +34,6 @@ from vernier.config.settings import (
     Published,
     Recipe,
     Schedule,
-)
-from vernier.config.text import (
-    ALIASES,
-    differences,
-    digest,
-    from_dict,
-    load_file,
-    override,
-    override_from_text,
-    parse_value,
-    to_dict,
-    to_toml,
-    tree_differences,
 )
 
 __all__ = [

@@ -4,8 +4,8 @@ import os
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
-from vernier.engine.launch import Topology
-from vernier.measure.telemetry import Sampler
+from vernier.engine.processes.launch import Topology
+from vernier.measure.telemetry.sampler import Sampler
 from vernier.store import RunDir
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from vernier.errors import ConfigError
-from vernier.models import Arch, describe
+from vernier.models.catalogue import Arch, describe
 from vernier.models.resnet import inner_channels
 
 State = dict[str, Tensor]

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from vernier.errors import ConfigError
-from vernier.models import Arch, Options, SsdSpec
+from vernier.models.catalogue import Arch, Options, SsdSpec
 from vernier.models.resnet import Trunk, initialise
 
 LARGE_GRID = 5  # cells a side: a larger grid is halved for the next level, a smaller one loses its rim

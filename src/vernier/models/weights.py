@@ -22,7 +22,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from vernier.errors import ConfigError
-from vernier.models import Options, describe, info, names
+from vernier.models.catalogue import Options, describe, info, names
 from vernier.models.naming import Report, State, identify, listed, strip, to_torchvision, translate, translate_detector
 from vernier.models.resnet import BlurConv2d, Bottleneck, ResNet, Trunk
 from vernier.models.ssd import Ssd

@@ -6,8 +6,8 @@ from typing import Any
 
 from vernier.config import tree_differences
 from vernier.errors import ConfigError
-from vernier.measure.comparison import DEFAULT_TOLERANCE, compare
-from vernier.report.recorded import Recorded
+from vernier.measure.statistics.comparison import DEFAULT_TOLERANCE, compare
+from vernier.report.logs.model import Recorded
 
 _PASSING = (
     "cpu.load_average", "command", "telemetry", "run", "recipe.seed", "recipe.published", "recipe.about", "recipe.source",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from vernier.config import Config, Model, Recipe, from_dict
 from vernier.errors import ConfigError
-from vernier.measure.estimate import Speed, device_hours, gmac
+from vernier.measure.planning.estimate import Speed, device_hours, gmac
 from vernier.store import RunDir
 
 _REFERENCE = Model(name="resnet50", num_classes=1000)

@@ -5,7 +5,7 @@ from typing import Any
 
 from PIL import Image, ImageDraw, ImageFont
 
-from vernier.data.decode import decode
+from vernier.data.decoding.decode import decode
 
 # Okabe and Ito's colours, which people with any colour vision tell apart; black and yellow left out, as lines on photographs.
 COLOURS = ((230, 159, 0), (86, 180, 233), (0, 158, 115), (213, 94, 0), (204, 121, 167), (0, 114, 178))

@@ -3,8 +3,8 @@
 from vernier.config import Recipe
 from vernier.models import info
 from vernier.tasks.base import Task
-from vernier.tasks.classify import Classify
-from vernier.tasks.detect import Detect
+from vernier.tasks.classification.task import Classify
+from vernier.tasks.detection.task import Detect
 
 
 def task_of(recipe: Recipe) -> Task:

@@ -7,8 +7,8 @@ from typing import Any, Protocol, Self
 import torch
 
 from vernier.config import Machine
-from vernier.data.bad import BadImages
-from vernier.data.loader import Reader
+from vernier.data.loading.bad_images import BadImages
+from vernier.data.loading.loader import Reader
 from vernier.data.sources import Source
 
 Forward = Callable[[torch.Tensor], Any]

@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import TINY, only_run
 from vernier.cli import main
-from vernier.data.thumbnails import thumbnail
+from vernier.data.decoding.thumbnails import thumbnail
 from vernier.report.page.build import Page, build
 from vernier.report.page.collect import collect
 from vernier.store import RunDir

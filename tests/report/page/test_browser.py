@@ -14,7 +14,7 @@ import pytest
 
 from tests.report.made import step_times, write_run
 from tests.report.page.conftest import EVIL, STEP, bench_run, detector, emit
-from vernier.measure.study_files import csv_text
+from vernier.measure.study.files import csv_text
 from vernier.report.page.build import build
 from vernier.report.page.collect import collect
 from vernier.report.page.serve import Live, Server

@@ -7,7 +7,7 @@ import pytest
 from tests.report.made import step_times, write_run
 from tests.report.page.conftest import bench_run, detector
 from vernier.errors import ConfigError
-from vernier.measure.study_files import Repeat, StudyDevice, StudyDir, StudyMeta
+from vernier.measure.study.files import Repeat, StudyDevice, StudyDir, StudyMeta
 from vernier.report.page.collect import MOST_POINTS, collect
 from vernier.store import RunDir
 

@@ -7,22 +7,23 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from vernier.data.preparing.unfinished import refuse_unfinished
 from vernier.data.sources.arrays import ArraySource, open_cifar10, open_fashion_mnist, read_idx
-from vernier.data.sources.base import VAL_SHARE, Boxes, BoxSource, EncodedSource, Source, data_home
-from vernier.data.sources.boxes import has_boxes, open_boxes
+from vernier.data.sources.base import VAL_SHARE, Boxes, BoxSource, EncodedSource, Source
+from vernier.data.sources.boxes.layouts import has_boxes, open_boxes
 from vernier.data.sources.folder import FolderSource, divided, has_class_folders
 from vernier.data.sources.raw import RawSource
 from vernier.data.sources.shards import ShardSource, open_shards
 from vernier.data.sources.synthetic import SyntheticSource
 from vernier.data.sources.tfrecord import TFRecordSource, find_tfrecords
-from vernier.data.unfinished import refuse_unfinished
 from vernier.errors import ConfigError, NoSuchSplit, did_you_mean
+from vernier.folders import data_home
 
 __all__ = [
     "BUILT_IN", "ArraySource", "BoxSource", "Boxes",
     "EncodedSource", "FolderSource", "RawSource", "ShardSource", "Source", "SyntheticSource",
     "TFRecordSource",
-    "data_home", "open_boxes", "open_cifar10", "open_fashion_mnist", "open_split", "read_idx",
+    "open_boxes", "open_cifar10", "open_fashion_mnist", "open_split", "read_idx",
 ]  # fmt: skip
 
 SPLIT_FOLDERS = {"train": ("train",), "val": ("val", "validation", "test")}
@@ -40,7 +41,7 @@ def open_split(source: str, split: str, *, search: tuple[Path, ...] = (), val_sh
     if not source:
         raise ConfigError("This recipe brings no data of its own. Say where the images are: --data PATH.")
     if source == "shapes":
-        from vernier.data import shapes
+        from vernier.data.shapes import files as shapes
 
         return FolderSource(shapes.cached(shapes.ShapesSpec()) / split)
     if source in ("synthetic", "static"):
@@ -58,7 +59,7 @@ def open_split(source: str, split: str, *, search: tuple[Path, ...] = (), val_sh
             f"or say where its files are: --data PATH."
         )
     if "://" in source:
-        from vernier.data.remote import open_remote
+        from vernier.data.preparing.remote import open_remote
 
         return open_remote(source, split)
     root = Path(source).expanduser()

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from vernier.data.decode import Croppable, Image
+from vernier.data.decoding.decode import Croppable, Image
 from vernier.data.sources.base import Indices, Source, fingerprint_classes, fingerprint_of
 from vernier.errors import ConfigError, NoSuchSplit
 

@@ -4,13 +4,12 @@ import hashlib
 import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from vernier.data.decode import Croppable, Image, decode, picture
+from vernier.data.decoding.decode import Croppable, Image, decode, picture
 
 Indices = npt.NDArray[np.int64]
 VAL_SHARE = 0.1
@@ -143,10 +142,3 @@ class Names:
     def __getitem__(self, index: int) -> str:
         start = int(self.ends[index - 1]) if index else 0
         return os.fsdecode(bytes(self._bytes[start : int(self.ends[index])]))
-
-
-def data_home() -> Path:
-    """Where data sets are kept: $VERNIER_HOME/data, by default ~/.cache/vernier/data."""
-    home = os.environ.get("VERNIER_HOME")
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return (Path(home) if home else cache / "vernier") / "data"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vernier.data.decode import Croppable, Image, decode
+from vernier.data.decoding.decode import Croppable, Image, decode
 from vernier.data.sources.base import Boxes, BoxSource, EncodedSource, Indices, fingerprint_classes, fingerprint_of
 from vernier.data.sources.folder import IMAGE_SUFFIXES
 from vernier.errors import ConfigError

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from vernier.data.sources.base import EncodedSource, Indices, Names, data_home, fingerprint_classes, fingerprint_of
-from vernier.data.tables import Columns, read_table, write_table
+from vernier.data.sources.base import EncodedSource, Indices, Names, fingerprint_classes, fingerprint_of
+from vernier.data.sources.tables import Columns, read_table, write_table
 from vernier.errors import ConfigError
+from vernier.folders import data_home
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".tif", ".tiff"})
 CACHED_FROM = 5_000  # files; below, listing is faster than asking whether it has to be

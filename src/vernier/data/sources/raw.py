@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from vernier.data.decode import Croppable, Image
+from vernier.data.decoding.decode import Croppable, Image
 from vernier.data.sources.base import Indices, Names, Source, fingerprint_classes, fingerprint_of
-from vernier.data.tables import read_table, table_path
+from vernier.data.sources.tables import read_table, table_path
 from vernier.errors import ConfigError
 
 FORMAT = "vernier-raw"

@@ -8,7 +8,7 @@ import threading
 
 import numpy as np
 
-from vernier.data.decode import Croppable, Image
+from vernier.data.decoding.decode import Croppable, Image
 from vernier.data.sources.base import Boxes, BoxSource, Indices, Source, fingerprint_of
 
 CLASSES = 1000

@@ -16,18 +16,18 @@ from typing import Any
 
 import numpy as np
 
-from vernier.data.decode import size_of
+from vernier.data.decoding.decode import size_of
 from vernier.data.sources.base import (
     Boxes,
     BoxSource,
     EncodedSource,
     Indices,
-    data_home,
     fingerprint_classes,
     fingerprint_of,
 )
-from vernier.data.tables import Columns, kept_table
+from vernier.data.sources.tables import Columns, kept_table
 from vernier.errors import ConfigError
+from vernier.folders import data_home
 
 VERSION = "2"
 SPLIT_PREFIXES = {"train": ("train",), "val": ("val", "validation"), "test": ("test",)}

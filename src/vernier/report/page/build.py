@@ -12,8 +12,8 @@ from typing import Any
 from markupsafe import Markup
 
 import vernier
+from vernier.clock import utc_stamp
 from vernier.errors import ConfigError
-from vernier.measure.clock import utc_stamp
 from vernier.report.page.collect import Subject
 from vernier.report.page.figures import Figure, Section
 from vernier.report.page.html import joined, tag
@@ -105,7 +105,7 @@ def _digest(section: Section) -> str:
 
 @cache
 def _resource(name: str) -> str:
-    return files("vernier.report.page").joinpath(name).read_text(encoding="utf-8")
+    return files("vernier.report.page").joinpath("assets", name).read_text(encoding="utf-8")
 
 
 @cache

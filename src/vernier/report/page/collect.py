@@ -13,12 +13,12 @@ from typing import Any
 from urllib.parse import quote
 
 from vernier.errors import ConfigError
-from vernier.measure.study import METHOD as STUDY_METHOD
-from vernier.measure.study_files import StudyDir, read_csv
-from vernier.measure.telemetry import noise, noise_words, worst
+from vernier.measure.study.analysis import METHOD as STUDY_METHOD
+from vernier.measure.study.files import StudyDir, read_csv
+from vernier.measure.telemetry.sampler import noise, noise_words, worst
+from vernier.report.logs.model import Recorded
+from vernier.report.logs.reading import open_records
 from vernier.report.page.studies import Study, open_study, open_study_result
-from vernier.report.recorded import Recorded
-from vernier.report.records import open_records
 from vernier.store import RunDir, find_runs, read_json
 
 MOST_POINTS = 1500

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from vernier.measure.study import SENSORS, Table, analyze
-from vernier.measure.study_files import StudyDir, place, read_csv
-from vernier.report.study_tables import read_table
+from vernier.measure.study.analysis import SENSORS, Table, analyze
+from vernier.measure.study.files import StudyDir, place, read_csv
+from vernier.report.study.tables import read_table
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from vernier.measure.bench_table import ARM_COLUMNS
+from vernier.measure.bench.table import ARM_COLUMNS
 from vernier.report.page.collect import Subject
 from vernier.report.page.figures import PHASE_COLOURS, Figure, Section, grid
 from vernier.report.page.html import Cell, Column, joined, section, table, tag

@@ -4,7 +4,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from vernier.measure.study import SENSORS
+from vernier.measure.study.analysis import SENSORS
 from vernier.report.page.collect import MOST_POINTS, Subject
 from vernier.report.page.figures import Figure, Section, grid
 from vernier.report.page.html import Cell, Column, chip, joined, section, table, tag

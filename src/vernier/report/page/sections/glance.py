@@ -4,10 +4,10 @@ from typing import Any
 
 from markupsafe import Markup
 
-from vernier.measure.agreement import agreement_lines
-from vernier.measure.bench import LOADER_BOUND_SHARE
-from vernier.measure.statistics import share_interval
-from vernier.report.console import plural
+from vernier.measure.bench.measuring import LOADER_BOUND_SHARE
+from vernier.measure.statistics.agreement import agreement_lines
+from vernier.measure.statistics.estimates import share_interval
+from vernier.report.live.console import plural
 from vernier.report.page.collect import FOREIGN, Subject
 from vernier.report.page.figures import Section
 from vernier.report.page.html import Column, chip, facts, joined, number, seconds, section, table, tag, tile

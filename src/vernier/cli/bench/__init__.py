@@ -1,0 +1,5 @@
+"""TODO."""
+
+from vernier.cli.bench.commands import COMMANDS
+
+__all__ = ["COMMANDS"]

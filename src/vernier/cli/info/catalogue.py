@@ -1,0 +1,70 @@
+"""`vernier recipes` and `vernier models`: what there is."""
+
+import sys
+from typing import Annotated, Literal
+
+from tyro.conf import Positional, arg
+
+from vernier.cli.flags import JsonFlag, pathlike, print_json, print_rows, say
+from vernier.config import to_toml
+from vernier.errors import EXIT_DONE, ConfigError
+
+
+def recipes(
+    action: Positional[Literal["list", "show"]] = "list",
+    name: Annotated[Positional[str | None], arg(metavar="NAME", help_behavior_hint="")] = None,
+    /,
+    *,
+    device_hours: Annotated[str | None, pathlike("RUN|IMG_PER_S")] = None,
+    json: JsonFlag = False,
+) -> int:
+    """List the built-in recipes, or print one as a TOML file to edit: vernier recipes show NAME > mine.toml
+
+    Args:
+        action: list, or show one.
+        name: Which one to show.
+        device_hours: Estimate the cost of each on a device, from a training run on it, or from the images a second at
+            which it trains a ResNet-50 at 224 pixels.
+    """
+    from vernier import recipes as book
+    from vernier.config import to_dict
+
+    if action == "show":
+        if name is None:
+            raise ConfigError("Which recipe? vernier recipes show NAME; vernier recipes lists them.")
+        chosen = book.named(name)
+        if json:
+            print_json({"notes": book.notes(name), "recipe": to_dict(chosen)})
+        else:
+            sys.stdout.write(
+                "".join(f"# {line}".rstrip() + "\n" for line in book.notes(name).splitlines()) + "\n" + to_toml(chosen)
+            )
+        return EXIT_DONE
+    rows = book.table()
+    if device_hours is not None:
+        from vernier.report.cost import estimated_hours
+
+        hours, basis = estimated_hours([book.named(n) for n in book.BUILT_IN], book.train_images, device_hours)
+        rows = [{**row, "estimated_device_hours": round(h, 2)} for row, h in zip(rows, hours, strict=True)]
+        say(f"Device hours are an ESTIMATE: {basis}.")
+    print_rows(rows, json)
+    return EXIT_DONE
+
+
+def models(*, json: JsonFlag = False) -> int:
+    """List the networks with their parameters and cost."""
+    from vernier.models import describe
+
+    rows = [
+        {
+            "name": m.name,
+            "family": m.family,
+            "parameters": m.params,
+            "gmac": round(m.gmac, 3),
+            "input_px": m.input_px,
+            "about": m.summary,
+        }
+        for m in describe()
+    ]
+    print_rows(rows, json)
+    return EXIT_DONE

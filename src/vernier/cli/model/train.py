@@ -1,0 +1,170 @@
+"""`vernier train`."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from tyro.conf import Positional, arg
+
+from vernier.cli.flags import (
+    DataFlag,
+    DeviceName,
+    FreezeFlag,
+    JsonFlag,
+    Mode,
+    Number,
+    Precision,
+    SetFlag,
+    Text,
+    TrackFlag,
+    Whole,
+    apply,
+    pathlike,
+    print_json,
+    quiet_profiler,
+)
+from vernier.cli.launching import console_of, joined, start_processes, with_procs
+from vernier.config import Config
+from vernier.errors import EXIT_DONE, EXIT_STOPPED, ConfigError
+
+if TYPE_CHECKING:
+    from vernier.engine.training.loop import Outcome
+    from vernier.engine.training.resume import ResumePoint
+
+
+def train(
+    recipe: Annotated[
+        Positional[str | None], arg(metavar="RECIPE", help_behavior_hint="(default: shapes-quick)")
+    ] = None,
+    /,
+    *,
+    data: DataFlag = None,
+    out: Annotated[str, arg(metavar="DIR")] = "runs",
+    device: Annotated[DeviceName | None, pathlike("auto|cpu|cuda|hpu|mps|xpu")] = None,
+    procs: Whole = None,
+    precision: Annotated[Precision | None, pathlike("fp32|tf32|bf16|fp16")] = None,
+    allow_slow: bool = False,
+    mode: Annotated[Mode | None, pathlike("eager|compile|trace")] = None,
+    deterministic: bool = False,
+    model: Text = None,
+    global_batch: Whole = None,
+    epochs: Number = None,
+    lr: Number = None,
+    seed: Whole = None,
+    weights: Annotated[str | None, pathlike("FILE")] = None,
+    backbone_weights: Annotated[str | None, pathlike("FILE")] = None,
+    reset_head: bool = False,
+    freeze: FreezeFlag = (),
+    workers: Whole = None,
+    max_bad_images: Annotated[str | None, pathlike("N|SHARE%")] = None,
+    max_steps: Whole = None,
+    max_eval_steps: Whole = None,
+    train_only: bool = False,
+    smoke: bool = False,
+    tensorboard: bool = True,
+    track: TrackFlag = (),
+    profile_steps: Annotated[str | None, pathlike("A:B")] = None,
+    resume: Annotated[str | None, pathlike("auto|never|PATH")] = None,
+    config: Annotated[str | None, pathlike("FILE")] = None,
+    settings: SetFlag = (),
+    json: JsonFlag = False,
+) -> int:
+    """Train a model with a recipe. Without a recipe: the embedded default, about a minute on two cores.
+
+    Run the same command again after an interruption and it goes on where it stopped.
+
+    Args:
+        recipe: A built-in recipe (see `vernier recipes`) or a .toml file of your own.
+        data: A built-in data set, or a folder with train/ and val/ (one folder per class).
+        out: Folder in which the run directory is made, or looked for when resuming.
+        device: Where to run.
+        procs: Processes, one a device.
+        precision: Arithmetic of the network.
+        allow_slow: Run a precision this device has no hardware for.
+        mode: How the network is executed.
+        deterministic: Repeat bit for bit on the same machine, or refuse.
+        model: Another network than the recipe's (see `vernier models`).
+        global_batch: Images per optimiser step, over all processes.
+        epochs: Length of the training; the schedule follows.
+        lr: Peak learning rate at the recipe's batch.
+        seed: Initial weights, order and augmentation.
+        weights: Start from these weights: safetensors or torch file, names as in torchvision, timm, NVIDIA's or Habana's.
+        backbone_weights: Detectors: weights of a classifier for the backbone alone.
+        reset_head: Start a new classifier on top of them, for other classes.
+        workers: Loader threads per process.
+        max_bad_images: How many unreadable images to replace before giving up, e.g. 20 or 0.1% of the set.
+        max_steps: Stop after this many steps; the schedule stays.
+        max_eval_steps: Evaluate on this many batches only.
+        train_only: Do not evaluate.
+        smoke: Try the recipe out: two steps of eight rendered 64-pixel images in a narrow network, one evaluation.
+        tensorboard: Write TensorBoard's event files into the run directory, where the package is installed.
+        profile_steps: Profile these steps of the run, both ends included: kernel table, trace, memory (see `vernier profile`).
+        resume: auto: the newest run of this recipe in --out; never: always a new run; or a run directory.
+        config: A run's config.json, to repeat it.
+    """
+    from vernier import recipes as book
+    from vernier.measure.profile.summary import Range
+    from vernier.report.live.trackers import require, trackers
+
+    profile = None if profile_steps is None else Range.parse(profile_steps, "--profile-steps")
+    if profile is not None:
+        quiet_profiler()
+    flags = {
+        "data.source": data, "machine.device": device, "machine.procs": procs, "machine.precision": precision, "machine.mode": mode,
+        "machine.allow_slow": allow_slow or None, "machine.deterministic": deterministic or None,
+        "model.name": model, "global_batch": global_batch, "schedule.epochs": epochs, "optim.lr": lr, "seed": seed,
+        "machine.workers": workers, "data.max_bad_images": max_bad_images,
+        "limits.max_steps": max_steps, "limits.max_eval_steps": max_eval_steps,
+        "eval.every_epochs": 0 if train_only else None, "model.weights": weights, "model.backbone_weights": backbone_weights,
+        "model.reset_head": reset_head or None,
+        "model.freeze": freeze or None,
+    }  # fmt: skip
+    start = _starting_config(recipe, config, resume)
+    chosen = apply(book.smoke(start) if smoke else start, flags, settings)
+    require(track)
+    chosen, to_start = with_procs(chosen)
+    if to_start:
+        return start_processes(to_start)
+    with (
+        joined(chosen) as world,
+        console_of(world) as console,
+        trackers(track, tensorboard, console.warn if console else None) as tracked,
+    ):
+        from vernier.engine.training import resume as resuming
+        from vernier.engine.training.loop import train as run_training
+
+        def choose() -> "ResumePoint | None":
+            assert console is not None
+            found = resuming.choose(chosen, Path(out), resume, console.warn)
+            if found is not None and resume is None:
+                console.say(f"Found {found.run.path}, cut short: going on with it (--resume never starts a new run).")
+            return found
+
+        point, watchers = world.from_first(choose), [console] if console else []
+        outcome = run_training(
+            chosen, Path(out), point, [*watchers, *tracked], book.reference(chosen.recipe), world, profile
+        )
+    return _ended(outcome, json) if world.first else EXIT_DONE
+
+
+def _ended(outcome: "Outcome", json: bool) -> int:
+    from vernier.report.live.console import closing_lines
+
+    if json:
+        print_json({"run": str(outcome.run.path), "status": outcome.status, **outcome.summary})
+    else:
+        sys.stdout.write("\n".join(closing_lines(outcome.summary, str(outcome.run.path), outcome.status)) + "\n")
+    return EXIT_DONE if outcome.status == "finished" else EXIT_STOPPED
+
+
+def _starting_config(recipe: str | None, config: str | None, resume: str | None) -> Config:
+    from vernier import recipes as book
+
+    if recipe is not None and config is not None:
+        raise ConfigError(f"Give a recipe ({recipe}) or --config ({config}), not both.")
+    if recipe is None and config is None and resume not in (None, "auto", "never"):
+        from vernier.engine.training.resume import run_config, run_of
+        from vernier.store import RunDir
+
+        return run_config(RunDir.open(run_of(Path(resume))))
+    return book.load(config or recipe or book.DEFAULT)

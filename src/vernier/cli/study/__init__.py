@@ -1,0 +1,5 @@
+"""TODO."""
+
+from vernier.cli.study.commands import COMMANDS
+
+__all__ = ["COMMANDS"]

@@ -1,0 +1,220 @@
+"""From a decoded image to the square the network sees, as uint8: crop, resize, flip.
+
+A random transform is a function of a row of uniform numbers, which `chance.uniform` makes from (seed, epoch, sample).
+Resizing is torch's antialiased uint8 kernel, which agrees with Pillow's.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from vernier.config import Augment, Data
+from vernier.data.decoding.decode import Croppable, JpegPicture
+from vernier.randomness import key, uniform
+
+Image = npt.NDArray[np.uint8]
+Row = npt.NDArray[np.float64]
+DRAWS = 42  # numbers a training transform may use: 10 crop attempts of 4, flip, one spare
+_ATTEMPTS = 10
+_STREAM_AUGMENT = 2
+
+
+def augment_rows(seed: int, epoch: int, indices: npt.NDArray[np.int64]) -> Row:
+    """A row of uniform numbers for each sample: the same crops and flips whatever backend makes them."""
+    return uniform(key(_STREAM_AUGMENT, seed, epoch), indices, DRAWS)
+
+
+def resize(image: Image, width: int, height: int, mode: str = "bilinear") -> Image:
+    """Antialiased bilinear or bicubic."""
+    if image.shape[:2] == (height, width):
+        return image
+    out = np.empty((height, width, image.shape[2]), dtype=np.uint8)
+    resize_into(image, out, mode)
+    return out
+
+
+_KERNELS: dict[str, Callable[..., torch.Tensor]] = {
+    "bilinear": torch._C._nn._upsample_bilinear2d_aa,
+    "bicubic": torch._C._nn._upsample_bicubic2d_aa,
+}
+
+
+def resize_into(image: Image, out: Image, mode: str = "bilinear", *, flipped: bool = False) -> None:
+    """`resize` to the size of `out`, which must be contiguous; `flipped` left to right, wherever there are fewer pixels.
+
+    The kernel is that of `torch.nn.functional.interpolate`, called with its output given: otherwise it answers in
+    channels-first memory, and bringing that back costs as much as the resizing. Every call of torch hands the
+    interpreter's lock to another thread, which is why the views are numpy's.
+    """
+    before = flipped and image.size <= out.size
+    if image.shape == out.shape:
+        out[...] = image
+        before = False
+    else:
+        if not image.flags.writeable:  # torch warns about memory it could write to but must not
+            image = np.array(image)
+        pixels = torch.from_numpy(image.transpose(2, 0, 1)[None])
+        if before:
+            pixels = pixels.flip(3)
+        _KERNELS[mode](
+            pixels, out.shape[:2], False, None, None, out=torch.from_numpy(out.transpose(2, 0, 1)[None])
+        )  # fmt: skip
+    if flipped and not before:
+        mirror(out)
+
+
+_MANY = torch.jit.CompilationUnit(
+    """
+def resize_many(images: List[Tensor], flipped: List[bool], bicubic: bool, out: Tensor) -> None:
+    height, width = out.size(2), out.size(3)
+    for i in range(len(images)):
+        image, place = images[i], out[i : i + 1]
+        same = image.size(2) == height and image.size(3) == width
+        before = flipped[i] and not same and image.numel() <= place.numel()
+        if before:
+            image = image.flip(3)
+        if same:
+            place.copy_(image)
+        elif bicubic:
+            torch._C._nn._upsample_bicubic2d_aa(image, [height, width], False, None, None, out=place)
+        else:
+            torch._C._nn._upsample_bilinear2d_aa(image, [height, width], False, None, None, out=place)
+        if flipped[i] and not before:
+            place.copy_(place.flip(3))
+"""
+)
+
+
+def resize_many_into(images: list[Image], out: Image, mode: str, flipped: list[bool]) -> None:
+    """`resize_into` for the rows of `out` in one call, which keeps away from the interpreter's lock until all are done.
+
+    Small images that are decoded already take so little time that threads would otherwise wait for the lock.
+    """
+    views = [(i if i.flags.writeable else np.array(i)).transpose(2, 0, 1)[None] for i in images]
+    with torch.jit.optimized_execution(False):  # type: ignore[attr-defined]  # sizes differ each time: nothing to specialise on
+        _MANY.resize_many(
+            [torch.from_numpy(v) for v in views], flipped, mode == "bicubic", torch.from_numpy(out.transpose(0, 3, 1, 2))
+        )  # fmt: skip
+
+
+def mirror(image: Image) -> None:
+    """Flip left to right in place; ten times faster than numpy's reversed slice."""
+    pixels = torch.from_numpy(image.transpose(2, 0, 1)[None])  # torch's flip is fastest for four dimensions
+    pixels.copy_(pixels.flip(3))
+
+
+def random_crop_box(width: int, height: int, augment: Augment, row: Row) -> tuple[int, int, int, int]:
+    """Left, top, width, height of a crop whose area and ratio are drawn; the centre when ten draws do not fit."""
+    log_low, log_high = math.log(augment.ratio[0]), math.log(augment.ratio[1])
+    for attempt in range(_ATTEMPTS):
+        a, r, x, y = row[4 * attempt : 4 * attempt + 4].tolist()
+        area = width * height * (augment.area[0] + a * (augment.area[1] - augment.area[0]))
+        ratio = math.exp(log_low + r * (log_high - log_low))
+        w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+        if 0 < w <= width and 0 < h <= height:
+            return int(x * (width - w + 1)), int(y * (height - h + 1)), w, h
+    w, h = width, height
+    if width / height < augment.ratio[0]:
+        h = round(width / augment.ratio[0])
+    elif width / height > augment.ratio[1]:
+        w = round(height * augment.ratio[1])
+    return (width - w) // 2, (height - h) // 2, w, h
+
+
+@dataclass(frozen=True)
+class TrainTransform:
+    """One training image."""
+
+    data: Data
+    augment: Augment
+
+    def __call__(self, image: Croppable, row: Row, out: Image) -> None:
+        self.finish(self.cut(image, row, out.shape[0]), row, out)
+
+    def cut(self, image: Croppable, row: Row, size: int) -> Image:
+        """What of an image becomes a square of `size`. What is decoded only when it is sliced shows here whether it can be."""
+        if self.augment.crop != "random-resized":
+            whole: Image = image[:, :]
+            return whole
+        left, top, w, h = random_crop_box(image.shape[1], image.shape[0], self.augment, row)
+        factor = reduction(w, h, size) if self.data.scaled_decode and isinstance(image, JpegPicture) else 1
+        if factor == 1:
+            crop: Image = image[top : top + h, left : left + w]
+            return crop
+        assert isinstance(image, JpegPicture)
+        top, bottom, left, right = ((2 * at + factor) // (2 * factor) for at in (top, top + h, left, left + w))
+        return image.reduced((slice(top, bottom), slice(left, right)), factor)
+
+    def finish(self, cut: Image, row: Row, out: Image) -> None:
+        """Resize, shift and flip."""
+        mode, flipped = self.data.interpolation, bool(row[-2] < self.augment.flip)
+        if self.augment.crop == "pad":
+            out[...] = _shifted(resize(cut, out.shape[1], out.shape[0], mode), self.augment.pad_px, row)
+            if flipped:
+                mirror(out)
+        else:
+            resize_into(cut, out, mode, flipped=flipped)
+
+    def finish_many(self, cuts: list[Image], rows: Row, out: Image) -> None:
+        """`finish` for each row of `out`, where nothing is shifted."""
+        assert self.augment.crop != "pad"
+        resize_many_into(cuts, out, self.data.interpolation, (rows[:, -2] < self.augment.flip).tolist())
+
+
+def reduction(width: int, height: int, size: int) -> int:
+    """By how much the decoder may reduce a crop that becomes a square of `size`: 8, 4, 2, or 1 where it is too small."""
+    return next((f for f in (8, 4, 2) if min(width, height) >= f * size), 1)
+
+
+def _shifted(image: Image, pad: int, row: Row) -> Image:
+    size = image.shape[0]
+    top, left = int(row[0] * (2 * pad + 1)), int(row[1] * (2 * pad + 1))
+    framed = np.pad(image, ((pad, pad), (pad, pad), (0, 0)))
+    return framed[top : top + size, left : left + size]
+
+
+@dataclass(frozen=True)
+class EvalTransform:
+    """One evaluation image: short side to a size, then the centre."""
+
+    data: Data
+
+    def __call__(self, image: Image, out: Image) -> None:
+        height, width = image.shape[:2]
+        short, size = self.data.eval_short_side_px, self.data.eval_px
+        if width <= height:
+            w, h = short, int(short * height / width)
+        else:
+            w, h = int(short * width / height), short
+        image = resize(image, w, h, self.data.interpolation)
+        top, left = round((h - size) / 2), round((w - size) / 2)
+        out[...] = image[top : top + size, left : left + size]
+
+
+def pad_crop_flip_many(images: Image, rows: Row, augment: Augment, out: Image) -> None:
+    """`TrainTransform` with crop = pad or none for many small images of the target size at once."""
+    count, size = len(images), images.shape[1]
+    pad = augment.pad_px if augment.crop == "pad" else 0
+    top = (rows[:, 0] * (2 * pad + 1)).astype(np.intp)
+    left = (rows[:, 1] * (2 * pad + 1)).astype(np.intp)
+    framed = np.pad(images, ((0, 0), (pad, pad), (pad, pad), (0, 0)))
+    windows = np.lib.stride_tricks.sliding_window_view(framed, (size, size), axis=(1, 2))
+    out[...] = windows[np.arange(count), top, left].transpose(0, 2, 3, 1)
+    flipped = rows[:, -2] < augment.flip
+    out[flipped] = out[flipped, :, ::-1]
+
+
+class Normalizer:
+    """uint8 images to the network's float input, on whatever device they are: (x / 255 - mean) / std."""
+
+    def __init__(self, data: Data, device: torch.device) -> None:
+        mean = torch.tensor(data.mean, device=device).view(1, -1, 1, 1)
+        std = torch.tensor(data.std, device=device).view(1, -1, 1, 1)
+        self._scale, self._shift = 1 / (255 * std), -mean / std
+
+    def __call__(self, images: torch.Tensor) -> torch.Tensor:
+        return images.float().mul_(self._scale).add_(self._shift)

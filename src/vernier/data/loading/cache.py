@@ -1,0 +1,113 @@
+"""Decoded images kept in memory, for sets that are small enough: from the second epoch on nothing is decoded.
+
+Decided once, when the set is opened, from the sizes of a sample of its images; pixels and order are the same with and
+without. A set that does not fit is not kept at all: a part of it would help little and cost all of the memory.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import psutil
+
+from vernier.data.decoding.decode import BadImage, Croppable, Image, size_of
+from vernier.data.sources.base import Boxes, BoxSource, EncodedSource, Source
+from vernier.data.sources.shards import ShardSource
+
+_SAMPLE = 200
+_SHARDS = 4
+_OVERHEAD_BYTES = 200  # of an array and its place in the list
+_CAUTION = 1.1  # the sample may have missed large ones
+
+
+class CachedSource(Source):
+    """Another source whose decoded images stay in memory, up to a number of bytes."""
+
+    def __init__(self, inner: Source, limit_bytes: int) -> None:
+        self._inner, self._left = inner, limit_bytes
+        self.classes, self.labels, self.channels = inner.classes, inner.labels, inner.channels
+        self._kept: list[Image | None] = [None] * len(inner)
+
+    def __len__(self) -> int:
+        return len(self._inner)
+
+    def image(self, index: int) -> Image:
+        found = self._kept[index]
+        if found is None:
+            found = self._inner.image(index)
+            if found.nbytes <= self._left:  # two threads may both add here: the limit is soft by one image each
+                self._left -= found.nbytes
+                self._kept[index] = found
+        return found
+
+    def picture(self, index: int) -> Croppable:
+        return self.image(index)
+
+    def describe(self, index: int) -> str:
+        return self._inner.describe(index)
+
+    def name(self, index: int) -> str:
+        return self._inner.name(index)
+
+    def fingerprint(self) -> str:
+        return self._inner.fingerprint()
+
+
+class CachedBoxSource(CachedSource, BoxSource):
+    """The same for images with boxes."""
+
+    _inner: BoxSource
+
+    def __init__(self, inner: BoxSource, limit_bytes: int) -> None:
+        super().__init__(inner, limit_bytes)
+        self.category_ids, self.notes = inner.category_ids, inner.notes
+
+    def boxes(self, index: int) -> Boxes:
+        return self._inner.boxes(index)
+
+    def image_id(self, index: int) -> int:
+        return self._inner.image_id(index)
+
+    def size(self, index: int) -> tuple[int, int] | None:
+        return self._inner.size(index)
+
+
+def decoded_bytes(source: EncodedSource) -> int:
+    """What the decoded images would take, estimated from the headers of a sample, or from the tables of a few shards."""
+    areas = _areas_in_tables(source) if isinstance(source, ShardSource) else _areas_of_headers(source)
+    return int(len(source) * (float(np.mean(areas)) * source.channels + _OVERHEAD_BYTES)) if areas else 0
+
+
+def _areas_in_tables(source: ShardSource) -> list[int]:
+    """Without reading a shard, which may be far away."""
+    chosen = np.unique(np.linspace(0, len(source.shards) - 1, min(_SHARDS, len(source.shards))).astype(int)).tolist()
+    tables = [source.table(which) for which in chosen]
+    areas = np.concatenate([table["width"].astype(np.int64) * table["height"] for table in tables])
+    return [area for area in areas.tolist() if area]
+
+
+def _areas_of_headers(source: EncodedSource) -> list[int]:
+    chosen = np.unique(np.linspace(0, len(source) - 1, min(_SAMPLE, len(source))).astype(int)).tolist()
+    areas = []
+    for index in chosen:
+        try:
+            width, height = size_of(source.read(index))
+            areas.append(width * height)
+        except (BadImage, OSError):
+            continue
+    return areas
+
+
+def cached(
+    source: Source, share: float, processes: int = 1, *, free_bytes: Callable[[], int] | None = None
+) -> tuple[Source, dict[str, Any]]:
+    """The source, kept in memory when all of it fits into `share` of the free memory, and what was decided."""
+    if share <= 0 or not isinstance(source, EncodedSource):
+        return source, {"cache": "off"}
+    free = (free_bytes or (lambda: int(psutil.virtual_memory().available)))()
+    limit, needed = int(share * free / processes), decoded_bytes(source)
+    facts = {"cache_needs_bytes": needed, "cache_limit_bytes": limit}
+    if not needed or needed * _CAUTION > limit:
+        return source, {"cache": "does not fit", **facts}
+    kind = CachedBoxSource(source, limit) if isinstance(source, BoxSource) else CachedSource(source, limit)
+    return kind, {"cache": "memory", **facts}

@@ -1,0 +1,116 @@
+"""The media loader of Gaudi 2 and later, which decodes JPEGs in hardware: an optional backend where SynapseAI is installed.
+
+Not run by us: there is no Gaudi here. Written after the published interface of `habana_frameworks.mediapipe`; a recorded
+stand-in checks what is asked of it.
+"""
+
+import queue
+import threading
+from typing import Any
+
+import numpy as np
+import torch
+
+from vernier.config import Augment, Data
+from vernier.data.loading.backends import BackendReader, Wanted
+from vernier.data.sources.base import Indices, Source
+from vernier.errors import ConfigError, RunFailed
+
+_ALIGNMENT = 64  # the decoder reads whole blocks of this many bytes
+
+
+def _modules() -> tuple[Any, ...]:
+    try:
+        from habana_frameworks.mediapipe import fn, media_types
+        from habana_frameworks.mediapipe.mediapipe import MediaPipe
+        from habana_frameworks.mediapipe.operators.reader_nodes import reader_nodes
+        from habana_frameworks.mediapipe.plugins.iterator_pytorch import HPUGenericPytorchIterator
+    except ImportError as error:
+        raise ConfigError(
+            f"machine.backend = gaudi-media needs SynapseAI's package habana-media-loader ({error}). "
+            "Install it as the Gaudi software guide says, or use machine.backend=native."
+        ) from None
+    return fn, media_types, MediaPipe, reader_nodes, HPUGenericPytorchIterator
+
+
+class GaudiTrainReader(BackendReader):
+    """Augmented training images by the media loader: one pipeline a size of batch, fed through a queue."""
+
+    def __init__(self, source: Source, data: Data, augment: Augment, seed: int, place: torch.device) -> None:
+        super().__init__("gaudi-media", source, data, augment, seed, place)
+        self._modules = _modules()
+        self._lock = threading.Lock()
+        self._pipes: dict[int, tuple[queue.Queue[Wanted], Any]] = {}
+
+    def _make(self, wanted: Wanted, indices: Indices, out: torch.Tensor) -> None:
+        with self._lock:  # a pipeline gives what it was fed, in order
+            waiting, images = self._pipe(len(indices))
+            waiting.put(wanted)
+            try:
+                (made, *_) = next(images)
+            except RuntimeError as error:
+                raise RunFailed(f"The media loader could not read one of {self._names(indices)}: {error}") from None
+            out.copy_(made)
+
+    def _pipe(self, batch: int) -> tuple["queue.Queue[Wanted]", Any]:
+        if batch not in self._pipes:
+            waiting: queue.Queue[Wanted] = queue.Queue()
+            iterator = self._modules[-1](mediapipe=_pipeline(self._modules, waiting, batch, self.shape[0]))
+            self._pipes[batch] = waiting, iter(iterator)
+        return self._pipes[batch]
+
+
+def _reader(modules: tuple[Any, ...], waiting: "queue.Queue[Wanted]") -> type:
+    """The class that the media loader makes its input of: images, crops as shares of their image, flips."""
+    _, types, _, nodes, _ = modules
+
+    class Reader(nodes.media_ext_reader_op_impl):  # type: ignore[misc, name-defined]
+        def __init__(self, params: Any, fw_params: Any) -> None:
+            self._batch = fw_params.batch_size
+
+        def __iter__(self) -> Any:
+            return self
+
+        def __len__(self) -> int:
+            return 1 << 30
+
+        def __next__(self) -> Any:
+            wanted = waiting.get()
+            images = [np.pad(e, (0, -len(e) % _ALIGNMENT)) for e in wanted.encoded]
+            return images, wanted.boxes / np.tile(wanted.sizes, 2), wanted.flips.astype(np.uint8)
+
+        def get_media_output_type(self) -> Any:
+            return types.readerOutType.BUFFER_LIST
+
+        def get_largest_file(self) -> str:
+            return ""
+
+        def gen_output_info(self) -> list[Any]:
+            kinds = (
+                (types.dtype.NDT, [self._batch]), (types.dtype.FLOAT32, [4, self._batch]), (types.dtype.UINT8, [self._batch])
+            )  # fmt: skip
+            return [nodes.media_ext_reader_op_tensor_info(k, np.array(s, dtype=np.uint32), "") for k, s in kinds]
+
+    return Reader
+
+
+def _pipeline(modules: tuple[Any, ...], waiting: "queue.Queue[Wanted]", batch: int, image_px: int) -> Any:
+    fn, types, pipe, _, _ = modules
+
+    class Pipeline(pipe):  # type: ignore[misc, valid-type]
+        def __init__(self) -> None:
+            super().__init__(device="legacy", prefetch_depth=1, batch_size=batch, pipe_name=f"vernier-{batch}")
+            self._input = fn.MediaExtReaderOp(impl=_reader(modules, waiting), num_outputs=3, priv_params={})
+            self._decode = fn.ImageDecoder(
+                device="hpu", output_format=types.imgtype.RGB_I, resize=[image_px, image_px],
+                resampling_mode=types.ftype.BI_LINEAR,
+            )  # fmt: skip
+            self._flip = fn.RandomFlip(horizontal=1, device="hpu")
+
+        def definegraph(self) -> Any:
+            encoded, crops, flips = self._input()
+            return self._flip(self._decode(encoded, crops), flips)
+
+    built = Pipeline()
+    built.build()
+    return built

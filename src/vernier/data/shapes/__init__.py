@@ -1,0 +1,5 @@
+"""TODO."""
+
+from vernier.data.shapes.files import ShapesSpec, cached, make
+
+__all__ = ["ShapesSpec", "cached", "make"]

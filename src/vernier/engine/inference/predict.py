@@ -1,0 +1,55 @@
+"""A trained model applied to single images, through the very code that evaluates it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from vernier.data.augment.crop_flip import Normalizer
+from vernier.data.loading.loader import Loader
+from vernier.data.loading.order import EvalOrder
+from vernier.data.sources.files import FilesSource, find_images
+from vernier.engine.inference.evaluate import evaluating
+from vernier.engine.inference.trained import Trained
+from vernier.tasks import task_of
+
+BATCH = 16
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What was found in one image: classes with scores, best first, and with `box` (left, top, right, bottom in pixels)
+    where they are objects; or why it could not be read."""
+
+    path: Path
+    found: list[dict[str, Any]]
+    error: str | None = None
+
+
+def predict(trained: Trained, named: list[Path]) -> Iterator[tuple[Prediction, int, int]]:
+    """For each image, in order: the prediction, how many are done, and of how many."""
+    recipe = trained.config.recipe
+    recipe = replace(recipe, data=replace(recipe.data, max_bad_images="100%"))
+    task, paths, machine = task_of(recipe), find_images(named), trained.config.machine
+    source = FilesSource(paths, trained.classes, trained.channels)
+    reader, place = task.eval_reader(source), trained.device.torch_device(0)
+    loader = Loader(reader, batch=BATCH, workers=machine.workers, prefetch=machine.prefetch)
+    normalize = Normalizer(recipe.data, place)
+
+    def forward(images: Any) -> Any:
+        with trained.device.autocast(machine.precision):
+            return trained.model(images)
+
+    done = 0
+    try:
+        order = EvalOrder(samples=len(source), batch=BATCH).mine()
+        with evaluating(trained.model):
+            for batch in loader.batches((0, indices) for indices in order):
+                predicted = task.predict(forward, normalize(batch.images.to(place)))
+                errors = {bad.index: bad.reason for bad in reader.bad.found()}
+                for found in task.readable(predicted, batch.targets, trained.classes):
+                    error = errors.get(done)
+                    yield Prediction(paths[done], [] if error else found, error), done + 1, len(paths)
+                    done += 1
+    finally:
+        loader.close()

@@ -1,0 +1,195 @@
+"""What can be measured of a recipe: its training and its inference, as loads that take steps.
+
+The training load is the code path of `vernier train`: same loader, same step. Nothing is written.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from vernier.config import Config
+from vernier.data.augment.crop_flip import Normalizer
+from vernier.data.loading.cache import cached
+from vernier.data.loading.loader import Batch, Loader
+from vernier.devices import Device
+from vernier.engine.execution import Execution
+from vernier.engine.inference.evaluate import evaluating
+from vernier.engine.inference.trained import load_trained
+from vernier.engine.processes.world import World
+from vernier.engine.training.setup import Job, model_for, prepare, prepare_device
+from vernier.engine.training.step import Phase, unmeasured
+from vernier.measure.machine.kernels import PhaseClock
+from vernier.models.cost import cost
+from vernier.tasks import task_of
+
+FORWARDS_A_TRAINING_STEP = 3
+"""Multiply-accumulates of a training step over those of a forward pass: gradients of weights and of inputs cost one each."""
+
+
+class TrainingLoad:
+    """A step: data, copy, forward, backward, optimiser; then the device is synchronised.
+
+    `apart`: processes go in step, but exchange no gradients.
+    """
+
+    def __init__(self, config: Config, world: World | None = None, *, apart: bool = False) -> None:
+        self.job: Job = prepare(config, world=world)
+        self.job.step.apart = apart
+        self.device: Device = self.job.device
+        self.images, self.devices = config.recipe.global_batch, self.job.derived.world
+        self._batches = self.job.loader.batches(self.job.requests(0, 2**62))
+        self._step = 0
+        self.threads = self.job.threads
+        self.loss = torch.zeros(())
+
+    @property
+    def phase(self) -> Phase:
+        return self.job.step.phase
+
+    @phase.setter
+    def phase(self, around: Phase) -> None:
+        self.job.step.phase = around
+
+    @property
+    def place(self) -> torch.device:
+        return next(self.job.model.parameters()).device
+
+    def flops_per_image(self) -> int:
+        data, source = self.job.config.recipe.data, self.job.train_source
+        shape = (source.channels, data.image_px, data.image_px)
+        return 2 * FORWARDS_A_TRAINING_STEP * cost(self.job.model, shape).macs
+
+    def step(self) -> float:
+        self.loss, wait_s, _ = self.job.step(self._step % self.job.derived.total_steps, self._batches)
+        self._step += 1
+        self.device.synchronize()
+        if self.job.step.apart:
+            self.job.world.any(False)
+        return wait_s
+
+    def split(self, steps: int) -> dict[str, list[float]]:
+        """Communication is what was waited for the others after this process had handed over its last gradient."""
+        world = self.job.world
+
+        def waited(clock: PhaseClock) -> None:
+            if world.size > 1 and world.handed_over_s is not None:
+                exposed_s = min(clock.ended_s["backward"] - world.handed_over_s, clock.steps[-1]["backward"])
+                clock.add("backward", -exposed_s)
+                clock.add("communication", exposed_s)
+
+        return split_by_phase(self, steps, waited)
+
+    def close(self) -> None:
+        self._batches.close()
+        self.job.close()
+
+
+class InferenceLoad:
+    """A step: a batch of evaluation images through the network to predictions; then the device is synchronised.
+
+    Weights are those of `run` where one is given, else the recipe's initial ones: speed does not depend on them.
+    """
+
+    devices = 1
+
+    def __init__(self, config: Config, run: Path | None = None) -> None:
+        self._task = task_of(config.recipe)
+        self._source = self._task.open("val")
+        self.device, self.threads = prepare_device(config)
+        self.place = self.device.torch_device(0)
+        trained = load_trained(run, changed=lambda _: config).model if run is not None else None
+        self._model = trained or model_for(config, self._task, self._source, self.place)
+        precision = config.machine.precision
+        self.network = Execution(
+            self._model, config.machine, self.device, lambda: self.device.autocast(precision), frozen=True
+        )
+        self._config, self.images = config, config.machine.eval_batch
+        self._normalize = Normalizer(config.recipe.data, self.place)
+        kept, _ = cached(self._source, config.machine.cache_share, 1)
+        reader = self._task.eval_reader(kept)
+        machine = config.machine
+        self._loader = Loader(
+            reader, batch=self.images, workers=machine.workers, prefetch=machine.prefetch, pin=self.device.pins_memory
+        )
+        self._batches = self._loader.batches(self._requests())
+        self.phase: Phase = unmeasured
+        self._evaluating: AbstractContextManager[None] = evaluating(self._model)
+        self._evaluating.__enter__()
+        self._forward = self.network.evaluation_network(self.images)
+
+    def _requests(self) -> Iterator[tuple[int, Any]]:
+        at = 0
+        while True:
+            yield 0, np.arange(at, at + self.images) % len(self._source)
+            at += self.images
+
+    def flops_per_image(self) -> int:
+        px = self._config.recipe.data.eval_px
+        return 2 * cost(self._model, (self._source.channels, px, px)).macs
+
+    def run(self, images: torch.Tensor) -> None:
+        """uint8 images on the host to predictions."""
+        with self.phase("copy"):
+            ready = self._normalize(self.device.upload(images, self.place))
+            self.device.uploads_done()
+        with self.phase("forward"):
+            self.predicted = self._task.predict(self._forward, ready)
+            self.device.mark_step()
+        self.device.synchronize()
+
+    def step(self) -> float:
+        with self.phase("data"):
+            batch: Batch = next(self._batches)
+        self.run(batch.images)
+        return batch.wait_s
+
+    def held(self, batch: int) -> Callable[[int], None]:
+        """Runs so many images of one batch that is in memory already: no data loading."""
+        images = next(self._batches).images.clone()
+        assert batch <= len(images)
+        return lambda count: self.run(images[:count])
+
+    def split(self, steps: int) -> dict[str, list[float]]:
+        return split_by_phase(self, steps)
+
+    def close(self) -> None:
+        self._evaluating.__exit__(None, None, None)
+        self._batches.close()
+        self._loader.close()
+
+
+def split_by_phase(
+    load: TrainingLoad | InferenceLoad, steps: int, after: Callable[[PhaseClock], None] = lambda _: None
+) -> dict[str, list[float]]:
+    """Seconds by phase of some further steps; `after` each of them the clock may be put right."""
+    clock = PhaseClock(load.device.synchronize)
+    load.phase = clock
+    try:
+        for _ in range(steps):
+            load.step()
+            after(clock)
+            clock.next_step()
+    finally:
+        load.phase = unmeasured
+    return clock.by_phase()
+
+
+class HeldLoad:
+    """Single-stream inference: one batch after another, already in memory; a step's time is its latency."""
+
+    devices = 1
+
+    def __init__(self, inner: InferenceLoad) -> None:
+        self._inner, self.images = inner, inner.images
+        self._run = inner.held(inner.images)
+
+    def step(self) -> float:
+        self._run(self.images)
+        return 0.0
+
+    def split(self, steps: int) -> dict[str, list[float]]:
+        return {}

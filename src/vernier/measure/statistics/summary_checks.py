@@ -1,0 +1,228 @@
+"""The gate every summary passes: figures that no sample can have are refused, whoever computed them.
+
+`contradictions` checks n, mean, median, sd, min, max and percentiles against the inequalities that hold for every set of
+numbers; a `Summary` that violates one cannot be made, so it cannot be printed. `needs` says what figures silently imply,
+where nothing given contradicts them: a mean above its 99th percentile needs a maximum far beyond it.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from vernier.measure.statistics.estimates import METHOD, Floats, mean_estimate
+
+PERCENTILES = (5, 95, 99)
+_ROUNDING, _UNDERFLOW = 1e-9, 1e-150
+
+
+class Impossible(ValueError):
+    """No sample has these figures."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """What a set of samples came to. `of` names what one value is: "step, all devices", "iteration, one device".
+
+    `low` and `high` are the 95 % interval of the mean; None where the samples cannot say. Raises Impossible when the
+    figures contradict each other, ValueError without a unit.
+    """
+
+    unit: str
+    of: str
+    n: int
+    mean: float
+    median: float
+    sd: float
+    min: float
+    max: float
+    percentiles: dict[int, float] = field(default_factory=dict)
+    low: float | None = None
+    high: float | None = None
+    basis: str = ""
+    method: str = METHOD
+
+    def __post_init__(self) -> None:
+        if not self.unit.strip() or not self.of.strip():
+            raise ValueError("a summary names its unit and what one value is")
+        found = contradictions(
+            n=self.n, mean=self.mean, median=self.median, sd=self.sd, minimum=self.min, maximum=self.max,
+            percentiles=self.percentiles,
+        )  # fmt: skip
+        if self.low is not None and self.high is not None and not self.low <= self.mean <= self.high:
+            found.append(f"the mean {self.mean:g} is outside its own interval {self.low:g} to {self.high:g}")
+        if found:
+            raise Impossible(f"These figures cannot belong to one set of {self.n} values: {'; '.join(found)}.")
+
+    @property
+    def cv(self) -> float | None:
+        """Coefficient of variation: sd / mean."""
+        return self.sd / self.mean if self.mean > 0 else None
+
+    def as_dict(self) -> dict[str, Any]:
+        tree = asdict(self)
+        shares = {f"p{p}": v for p, v in tree.pop("percentiles").items()}
+        return {**tree, **shares, "cv": self.cv}
+
+
+def summarize(samples: Sequence[float] | Floats, *, unit: str, of: str) -> Summary:
+    """The summary of raw samples in time order."""
+    import numpy as np
+
+    estimate = mean_estimate(samples)
+    row = np.asarray(samples, np.float64)
+    sd = float(row.std(ddof=1)) if row.size > 1 else 0.0
+    ends = float(row.min()), float(row.max())
+    mean = min(max(estimate.value, ends[0]), ends[1])  # the sum of equal values may be rounded past them
+    low, high = estimate.low, estimate.high
+    return Summary(
+        unit=unit, of=of, n=row.size, mean=mean, median=float(np.median(row)), sd=sd, min=ends[0], max=ends[1],
+        percentiles={p: float(np.percentile(row, p)) for p in PERCENTILES},
+        low=None if low is None else min(low, mean), high=None if high is None else max(high, mean), basis=estimate.basis,
+    )  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------------------ inequalities
+
+
+def contradictions(
+    *,
+    n: int | None = None,
+    mean: float | None = None,
+    median: float | None = None,
+    sd: float | None = None,
+    minimum: float | None = None,
+    maximum: float | None = None,
+    percentiles: Mapping[int, float] | None = None,
+    rounding: float = 0.0,
+) -> list[str]:
+    """Which inequalities the given figures break; empty when a sample with them can exist. What is None is not checked.
+
+    `rounding` is half the last digit of published figures; sd is taken with n - 1, the larger of the two customs.
+    """
+    given = [x for x in (mean, median, sd, minimum, maximum, *(percentiles or {}).values()) if x is not None]
+    if not all(math.isfinite(x) for x in given):
+        return ["a figure is not a number"]
+    if n is not None and n < 1:
+        return [f"n is {n}"]
+    slack = 4 * rounding + _ROUNDING * max((abs(x) for x in given), default=0.0) + _UNDERFLOW
+    ladder = _ladder(minimum, median, maximum, percentiles or {})
+    found = _order(ladder, mean, minimum, maximum, slack)
+    if sd is not None:
+        found += _spread(n, mean, sd, minimum, maximum, slack)
+        found += _around_mean(n, mean, sd, ladder, slack)
+    if n is not None and mean is not None:
+        found += _mean_between(n, mean, ladder, slack)
+    return found
+
+
+def _ladder(
+    minimum: float | None, median: float | None, maximum: float | None, percentiles: Mapping[int, float]
+) -> list[tuple[float, float]]:
+    """(share, value), ascending in share."""
+    known = {p / 100: v for p, v in percentiles.items()}
+    for share, value in ((0.0, minimum), (0.5, median), (1.0, maximum)):
+        if value is not None:
+            known[share] = value
+    return sorted(known.items())
+
+
+def _name(share: float) -> str:
+    return {0.0: "minimum", 0.5: "median", 1.0: "maximum"}.get(share, f"p{100 * share:g}")
+
+
+def _order(
+    ladder: list[tuple[float, float]], mean: float | None, minimum: float | None, maximum: float | None, slack: float
+) -> list[str]:
+    found = [f"{_name(a)} {x:g} is above {_name(b)} {y:g}" for (a, x), (b, y) in pairwise(ladder) if x > y + slack]
+    if mean is not None and minimum is not None and mean < minimum - slack:
+        found.append(f"mean {mean:g} is below minimum {minimum:g}")
+    if mean is not None and maximum is not None and mean > maximum + slack:
+        found.append(f"mean {mean:g} is above maximum {maximum:g}")
+    return found
+
+
+def _spread(
+    n: int | None, mean: float | None, sd: float, minimum: float | None, maximum: float | None, slack: float
+) -> list[str]:
+    """sd against the range (Popoviciu, Bhatia-Davis, Nagy) and the extremes against sd (Samuelson)."""
+    if sd < 0:
+        return [f"sd {sd:g} is negative"]
+    found = []
+    scale = math.sqrt(n / (n - 1)) if n is not None and n > 1 else math.sqrt(2)
+    if n == 1 and sd > slack:
+        found.append(f"one value has no spread, but sd is {sd:g}")
+    if minimum is not None and maximum is not None:
+        most = (maximum - minimum) / 2 * scale
+        if mean is not None:
+            most = min(most, math.sqrt(max(0.0, (maximum - mean) * (mean - minimum))) * scale)
+        if sd > most + slack * 2 * scale and (n is None or n > 1):
+            found.append(f"sd {sd:g} is above {most:g}, the most these extremes allow")
+        if n is not None and n > 1 and sd < (maximum - minimum) / math.sqrt(2 * (n - 1)) - slack:
+            found.append(
+                f"sd {sd:g} is below {(maximum - minimum) / math.sqrt(2 * (n - 1)):g}, the least this range allows"
+            )
+    if n is not None and n > 1 and mean is not None:
+        reach = sd * (n - 1) / math.sqrt(n)
+        for name, value in (("minimum", minimum), ("maximum", maximum)):
+            if value is not None and abs(value - mean) > reach + slack * (1 + (n - 1) / math.sqrt(n)):
+                far = abs(value - mean) / sd if sd > 0 else math.inf
+                found.append(f"{name} is {far:.1f} sd from the mean, n = {n} allows {(n - 1) / math.sqrt(n):.1f}")
+    return found
+
+
+def _around_mean(
+    n: int | None, mean: float | None, sd: float, ladder: list[tuple[float, float]], slack: float
+) -> list[str]:
+    """Cantelli: how far a percentile can lie from the mean; for the median, one sd."""
+    if mean is None:
+        return []
+    found = []
+    for share, value in ladder:
+        if share in (0.0, 1.0):
+            continue
+        below, above = (share, 1 - share) if share == 0.5 or n is None else _shares(n, share)
+        limit = sd * math.sqrt((1 - below) / below) if value < mean else sd * math.sqrt((1 - above) / above)
+        if abs(value - mean) > limit + slack * (1 + limit / sd if sd > 0 else 1):
+            found.append(
+                f"|mean - {_name(share)}| = {abs(mean - value):g} exceeds {limit:g}, the most sd {sd:g} allows"
+            )
+    return found
+
+
+def _shares(n: int, share: float) -> tuple[float, float]:
+    """The least shares of n values at or below, and at or above, a percentile under any custom of interpolation."""
+    place = (n - 1) * share
+    return max(1, math.floor(place)) / n, max(1, n - 1 - math.ceil(place)) / n
+
+
+def _mean_between(n: int, mean: float, ladder: list[tuple[float, float]], slack: float) -> list[str]:
+    """The mean against all percentiles together: each stretch of values lies between the two that bound it."""
+    if len(ladder) < 3 or ladder[0][0] != 0.0 or ladder[-1][0] != 1.0:
+        return []
+    inner = ladder[1:-1]
+    most, used = 0.0, 0
+    for share, value in inner:
+        count = max(used, math.floor((n - 1) * share))
+        most, used = most + (count - used) * value, count
+    most = (most + (n - used) * ladder[-1][1]) / n
+    least, used = 0.0, 0
+    for share, value in reversed(inner):
+        count = max(used, n - 1 - math.ceil((n - 1) * share))
+        least, used = least + (count - used) * value, count
+    least = (least + (n - used) * ladder[0][1]) / n
+    if mean > most + slack:
+        return [f"mean {mean:g} is above {most:g}, the most these percentiles and this maximum allow"]
+    if mean < least - slack:
+        return [f"mean {mean:g} is below {least:g}, the least these percentiles and this minimum allow"]
+    return []
+
+
+def needs(*, mean: float, percentiles: Mapping[int, float]) -> list[str]:
+    """What a mean above its own percentiles implies about values that were not given."""
+    return [
+        f"mean {mean:g} above p{p} {value:g} needs a maximum of at least {value + (mean - value) / (1 - p / 100):g}"
+        for p, value in sorted(percentiles.items())
+        if 50 < p < 100 and mean > value
+    ]

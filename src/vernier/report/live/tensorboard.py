@@ -1,0 +1,56 @@
+"""TensorBoard's event files, through TensorBoard's own writer: its queue and thread keep the disk out of the loop.
+
+torch.utils.tensorboard is not used: it takes seconds to import.
+"""
+
+import io
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from vernier.clock import wall_s
+
+
+class EventFile:
+    """One events.out.tfevents file in a folder. Raises ImportError without the tensorboard package."""
+
+    def __init__(self, folder: Path, *, flush_s: float = 5.0) -> None:
+        from tensorboard.compat.proto import event_pb2, summary_pb2
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+        self._event, self._summary = event_pb2, summary_pb2
+        self._writer = EventFileWriter(str(folder), max_queue_size=100, flush_secs=flush_s)
+
+    def scalars(self, step: int, values: dict[str, float], at_s: float | None = None) -> None:
+        """Figures by tag; `at_s`: seconds since 1970, now where left out."""
+        parts = [self._summary.Summary.Value(tag=tag, simple_value=value) for tag, value in values.items()]
+        self._add(step, self._summary.Summary(value=parts), at_s)
+
+    def image(self, step: int, tag: str, picture: Image.Image) -> None:
+        encoded = io.BytesIO()
+        picture.save(encoded, format="PNG")
+        image = self._summary.Summary.Image(
+            height=picture.height, width=picture.width, colorspace=len(picture.getbands()), encoded_image_string=encoded.getvalue(),
+        )  # fmt: skip
+        self._add(step, self._summary.Summary(value=[self._summary.Summary.Value(tag=tag, image=image)]))
+
+    def hyperparameters(self, values: dict[str, str | float | bool], metrics: list[str], trial: str) -> None:
+        """For the HPARAMS tab: the settings of this run, and the tags by which runs are compared there."""
+        from tensorboard.plugins.hparams import summary_v2
+
+        columns = [summary_v2.HParam(name) for name in values]
+        self._add(0, summary_v2.hparams_config_pb(columns, [summary_v2.Metric(tag) for tag in metrics]))
+        self._add(0, summary_v2.hparams_pb(values, trial_id=trial))
+
+    def forget_from(self, step: int) -> None:
+        """A session that was cut short wrote beyond `step`; it is about to be done again."""
+        log = self._event.SessionLog(status=self._event.SessionLog.START)
+        self._writer.add_event(self._event.Event(step=step, wall_time=wall_s(), session_log=log))
+
+    def close(self) -> None:
+        self._writer.close()
+
+    def _add(self, step: int, summary: Any, at_s: float | None = None) -> None:
+        when = wall_s() if at_s is None else at_s
+        self._writer.add_event(self._event.Event(step=step, wall_time=when, summary=summary))

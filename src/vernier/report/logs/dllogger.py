@@ -1,0 +1,185 @@
+"""NVIDIA's two log forms, in and out: the 2019 `raport.json` (one object) and DLLogger lines (`DLLL {...}`), since 2020.
+
+Both keep, at print frequency, `train.data_time` and `train.compute_time` in seconds and `*_ips` in images a second over all
+devices; `val.top1` and `val.top5` in percent. Rates written here are images over time, never means of rates.
+"""
+
+import datetime as dt
+import json
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from vernier.errors import ConfigError
+from vernier.report.logs.model import EvalRecord, Recorded, StepRecord, is_number, mark_warmup
+
+PREFIX = "DLLL "
+_UNITS = {
+    "train.loss": {"format": ":.5f"}, "train.compute_ips": {"unit": "img/s", "format": ":.2f"},
+    "train.total_ips": {"unit": "img/s", "format": ":.2f"}, "train.data_time": {"unit": "s", "format": ":.5f"},
+    "train.compute_time": {"unit": "s", "format": ":.5f"}, "lr": {}, "val.top1": {"unit": "%", "format": ":.2f"},
+    "val.top5": {"unit": "%", "format": ":.2f"}, "val.loss": {"format": ":.5f"},
+}  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------------------------- reading
+
+
+def read_dllogger(path: Path, text: str) -> Recorded:
+    """A stream of DLLogger lines; other lines between them are ignored, broken ones counted."""
+    settings: dict[str, Any] = {}
+    points: dict[tuple[int, ...], dict[str, float]] = {}
+    broken = 0
+    for line in text.splitlines():
+        if not line.startswith(PREFIX):
+            continue
+        try:
+            record = json.loads(line.removeprefix(PREFIX))
+            step, data = record.get("step"), record.get("data")
+        except (ValueError, AttributeError):
+            broken += 1
+            continue
+        if step == "PARAMETER" and isinstance(data, dict):
+            settings |= data
+        elif isinstance(step, list) and isinstance(data, dict) and all(isinstance(s, int) for s in step):
+            points.setdefault(tuple(step), {}).update(data)
+    if not settings and not points:
+        raise ConfigError(f"{path} has no DLLogger records (lines that begin with {PREFIX.strip()}).")
+    steps = [_step(k[0], k[1], v, settings) for k, v in points.items() if len(k) == 2]
+    evals = [_eval(k[0], v) for k, v in points.items() if len(k) == 1]
+    notes = [f"{broken} broken line(s) in {path.name} left out"] if broken else []
+    return _recorded("dllogger", path, settings, steps, evals, notes)
+
+
+def read_raport(path: Path, tree: dict[str, Any]) -> Recorded:
+    """The 2019 form: lists by metric, inner lists by epoch."""
+    settings, per_iteration, per_epoch = (tree.get(k) or {} for k in ("run", "iter", "epoch"))
+    if not all(isinstance(part, dict) for part in (settings, per_iteration, per_epoch)):
+        raise ConfigError(f"{path} is not a raport.json: it has no `iter` and `epoch` tables.")
+    metrics = {k: v for k, v in per_iteration.items() if k.startswith("train.") and isinstance(v, list)}
+    metrics = {k: [e if isinstance(e, list) else [] for e in v] for k, v in metrics.items()}
+    epochs = metrics.get("train.compute_time", [])
+    flat_lr = per_iteration["lr"] if isinstance(per_iteration.get("lr"), list) else []
+    rates = iter(flat_lr[0] if flat_lr and isinstance(flat_lr[0], list) else flat_lr)
+    steps = []
+    for epoch, values in enumerate(epochs):
+        for number in range(len(values)):
+            data = {k: v[epoch][number] for k, v in metrics.items() if epoch < len(v) and number < len(v[epoch])}
+            lr = next(rates, None)
+            steps.append(_step(epoch, number, data if lr is None else {**data, "lr": lr}, settings))
+    lasting = {k: v for k, v in per_epoch.items() if k.startswith("val.") and isinstance(v, list)}
+    count = max((len(v) for v in lasting.values()), default=0)
+    evals = [_eval(e, {k: v[e] for k, v in lasting.items() if e < len(v)}) for e in range(count)]
+    return _recorded("raport", path, settings, steps, evals, [])
+
+
+def _recorded(
+    form: str, path: Path, settings: dict[str, Any], steps: Sequence[StepRecord | None],
+    evals: Sequence[EvalRecord | None], notes: list[str],
+) -> Recorded:  # fmt: skip
+    good = [s for s in steps if s is not None]
+    if len(good) < len(steps):
+        notes.append(f"{len(steps) - len(good)} step record(s) of {path.name} without usable times left out")
+    return Recorded(
+        format=form, path=path, settings=settings, steps=mark_warmup(good), evals=tuple(e for e in evals if e is not None),
+        devices=int(_number(settings.get("world_size")) or 1),
+        notes=(*notes, "times are those of the printed iterations, not of every step"),
+    )  # fmt: skip
+
+
+def _number(value: Any) -> float | None:
+    """A finite number, or None."""
+    return value if is_number(value) else None
+
+
+def _step(epoch: int, number: int, data: dict[str, Any], settings: dict[str, Any]) -> StepRecord | None:
+    wait, busy = _number(data.get("train.data_time")), _number(data.get("train.compute_time"))
+    if wait is None or busy is None or busy <= 0 or wait < 0:
+        return None
+    per_process, world = _number(settings.get("batch_size")), _number(settings.get("world_size"))
+    samples = per_process * world if per_process and world else (_number(data.get("train.compute_ips")) or 0.0) * busy
+    return StepRecord(
+        epoch=epoch, step=number, seconds=wait + busy, wait_s=wait, samples=float(samples), loss=_number(data.get("train.loss")),
+        lr=_number(data.get("lr", data.get("train.lr"))),
+    )  # fmt: skip
+
+
+def _eval(epoch: int, data: dict[str, Any]) -> EvalRecord | None:
+    names = ("val.top1", "val.top5", "val.loss")
+    values = {k.removeprefix("val."): float(n) for k, v in data.items() if k in names and (n := _number(v)) is not None}
+    return EvalRecord(epoch=epoch, values=values) if values else None
+
+
+# ------------------------------------------------------------------------------------------------------------- writing
+
+
+def _parameters(run: Recorded) -> dict[str, Any]:
+    """The run's settings, with the names NVIDIA's readers look for."""
+    samples = run.steps[0].samples if run.steps else 0.0
+    return {**run.settings, "batch_size": samples / run.devices, "world_size": run.devices}
+
+
+def _step_data(step: StepRecord) -> dict[str, float]:
+    busy = step.seconds - step.wait_s
+    data = {"train.data_time": step.wait_s, "train.compute_time": busy, "train.total_ips": step.samples / step.seconds}
+    if busy > 0:
+        data["train.compute_ips"] = step.samples / busy
+    if step.loss is not None:
+        data["train.loss"] = step.loss
+    return data if step.lr is None else {**data, "lr": step.lr}
+
+
+def _whole(steps: Iterable[StepRecord]) -> dict[str, float]:
+    """One figure for several steps: images over time."""
+    kept = list(steps)
+    seconds, waits, samples = (sum(getattr(s, name) for s in kept) for name in ("seconds", "wait_s", "samples"))
+    losses = [s.loss for s in kept if s.loss is not None]
+    found = {"train.total_ips": samples / seconds} if seconds > 0 else {}
+    if seconds > waits:
+        found["train.compute_ips"] = samples / (seconds - waits)
+    return {**found, "train.loss": math.fsum(losses) / len(losses)} if losses else found
+
+
+def write_dllogger(run: Recorded, start: dt.datetime) -> str:
+    """DLLogger lines: parameters, units, every step, every epoch, the run."""
+    lines: list[str] = []
+    elapsed = 0.0
+
+    def line(kind: str, **fields: Any) -> None:
+        now = start + dt.timedelta(seconds=elapsed)
+        head = {
+            "timestamp": f"{now.timestamp():.6f}",
+            "datetime": now.strftime("%Y-%m-%d %H:%M:%S.%f"),
+            "elapsedtime": f"{elapsed:.6f}",
+        }
+        lines.append(PREFIX + json.dumps({**head, "type": kind, **fields}))
+
+    line("LOG", step="PARAMETER", data=_parameters(run))
+    for metric, metadata in _UNITS.items():
+        line("METADATA", metric=metric, metadata=metadata)
+    results = {e.epoch: {f"val.{k}": v for k, v in e.values.items()} for e in run.evals}
+    for epoch in sorted({s.epoch for s in run.steps} | set(results)):
+        mine = [s for s in run.steps if s.epoch == epoch]
+        for step in mine:
+            elapsed += step.seconds
+            line("LOG", step=[epoch, step.step], data=_step_data(step))
+        line("LOG", step=[epoch], data={**_whole(mine), **results.get(epoch, {})})
+    line("LOG", step=[], data=_whole(run.steady))
+    return "\n".join(lines) + "\n"
+
+
+def write_raport(run: Recorded) -> str:
+    """The 2019 object. Step numbers within an epoch are positions, as there."""
+    epochs = sorted({s.epoch for s in run.steps})
+    rows = [[_step_data(s) for s in run.steps if s.epoch == epoch] for epoch in epochs]
+    names = sorted({k for row in rows for step in row for k in step} - {"lr"})
+    iteration: dict[str, Any] = {name: [[step[name] for step in row if name in step] for row in rows] for name in names}
+    iteration["lr"] = [step["lr"] for row in rows for step in row if "lr" in step]
+    wholes = [_whole(s for s in run.steps if s.epoch == epoch) for epoch in epochs]
+    per_epoch: dict[str, list[float]] = {
+        k: [w[k] for w in wholes if k in w] for k in sorted({k for w in wholes for k in w})
+    }
+    for name in sorted({k for e in run.evals for k in e.values}):
+        per_epoch[f"val.{name}"] = [e.values[name] for e in run.evals if name in e.values]
+    return json.dumps({"run": _parameters(run), "epoch": per_epoch, "iter": iteration, "event": {}}, indent=1) + "\n"

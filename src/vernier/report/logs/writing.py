@@ -1,0 +1,110 @@
+"""Writes a recorded run in the form another tool reads. Whatever `records` opens can be converted; nothing is overwritten."""
+
+import datetime as dt
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from vernier.clock import utc_stamp
+from vernier.errors import ConfigError
+from vernier.measure.study.files import Repeat, StudyDevice, StudyDir, StudyMeta
+from vernier.report.live import tags
+from vernier.report.live.tensorboard import EventFile
+from vernier.report.logs.dllogger import write_dllogger, write_raport
+from vernier.report.logs.mllog import write_mllog
+from vernier.report.logs.model import Recorded
+from vernier.store import write_atomically
+
+
+def convert(run: Recorded, form: str, out: Path) -> list[Path]:
+    """Write `run` as `form` to a file or, for study and tensorboard, a directory. Returns what was written."""
+    if not run.steps:
+        raise ConfigError(f"{run.path} records no steps: there is nothing to convert.")
+    if out.exists() and (out.is_file() or any(out.iterdir())):
+        raise ConfigError(f"{out} exists already. Choose another --out.")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        if form in DIRECTORIES:
+            return DIRECTORIES[form](run, out)
+        write_atomically(out, FILES[form](run))
+    except OSError as error:
+        raise ConfigError(f"Cannot write {out}: {error.strerror or error}.") from None
+    return [out]
+
+
+def _start(run: Recorded) -> dt.datetime:
+    return dt.datetime.fromisoformat(run.started or utc_stamp())
+
+
+# -------------------------------------------------------------------------------------------------------------- MLPerf
+
+
+def _mllog(run: Recorded) -> str:
+    recipe: dict[str, Any] = run.settings.get("recipe") or {}
+    optim, batch = recipe.get("optim") or {}, recipe.get("global_batch") or round(run.steps[0].samples)
+    detects = any("AP" in e.values for e in run.evals)
+    hyper = {
+        "seed": recipe.get("seed"), "global_batch_size": batch, "train_samples": run.train_samples,
+        "eval_samples": run.eval_samples, "opt_name": optim.get("name"),
+        "opt_base_learning_rate": optim.get("lr"), "opt_weight_decay": optim.get("weight_decay"),
+    }  # fmt: skip
+    known = {k: v for k, v in hyper.items() if v is not None}
+    return write_mllog(run, 1000 * _start(run).timestamp(), benchmark="ssd" if detects else "resnet", hyper=known)
+
+
+# --------------------------------------------------------------------------------------------------------------- study
+
+
+def _study(run: Recorded, out: Path) -> list[Path]:
+    """The study's files of one device and one repeat, and its raw iteration-duration text."""
+    host = str(run.environment.get("host") or "unknown")
+    listed = (run.environment.get("devices") or [{}])[0]
+    device = StudyDevice(id=str(listed.get("uuid") or f"{host}-0"), name=str(listed.get("name") or ""), host=host)
+    warmup = next((i for i, s in enumerate(run.steps) if s.steady), 0)
+    name = str((run.settings.get("recipe") or {}).get("name") or run.settings.get("arch") or "training")
+    study = StudyDir.create(
+        out, StudyMeta(workload=name, iterations=len(run.steps) - warmup, repeats=1, devices=(device,), order=((device.id, 0),))
+    )  # fmt: skip
+    seconds = tuple(s.seconds for s in run.steps)
+    study.write_repeat(
+        Repeat(
+            device=device.id, repeat=0, seconds=seconds, warmup=warmup, train_time_s=sum(seconds), started=run.started
+        )
+    )
+    study.write_tables()
+    text = "".join(f"Iteration Duration {i} 0 : {s!r}\n" for i, s in enumerate(seconds))
+    raw = out / f"resnet_iterdur_{int(_start(run).timestamp())}_{host}.txt"
+    write_atomically(raw, f"{text}Training time: {dt.timedelta(seconds=sum(seconds))}\n")
+    return [out]
+
+
+# --------------------------------------------------------------------------------------------------------- TensorBoard
+
+
+def _tensorboard(run: Recorded, out: Path) -> list[Path]:
+    """The tags of a run that was watched live; the x axis is the optimiser step."""
+    try:
+        file = EventFile(out)
+    except ImportError:
+        raise ConfigError("TensorBoard's files need its package: pip install 'vernier[tensorboard]'.") from None
+    start, elapsed = _start(run).timestamp(), 0.0
+    scores = {e.epoch: e for e in run.evals}
+    last = {s.epoch: s for s in run.steps}
+    for number, step in enumerate(run.steps, start=1):
+        elapsed += step.seconds
+        values = tags.training(
+            loss=step.loss, lr=step.lr, step_s=step.seconds, wait_s=step.wait_s, samples=step.samples
+        )
+        if step is last[step.epoch] and step.epoch in scores:
+            values |= tags.evaluation(scores[step.epoch].values)
+        file.scalars(number, values, start + elapsed)
+    file.close()
+    return sorted(out.glob("events.out.tfevents.*"))
+
+
+FILES: dict[str, Callable[[Recorded], str]] = {
+    "raport": write_raport,
+    "dllogger": lambda run: write_dllogger(run, _start(run)),
+    "mllog": _mllog,
+}
+DIRECTORIES: dict[str, Callable[[Recorded, Path], list[Path]]] = {"study": _study, "tensorboard": _tensorboard}

@@ -1,0 +1,200 @@
+import shutil
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from vernier.config import Augment, Data
+from vernier.data.loading.loader import EvalReader, Loader, TrainReader
+from vernier.data.loading.order import EvalOrder, TrainOrder
+from vernier.data.preparing.pack import pack_raw, pack_shards
+from vernier.data.sources import EncodedSource, open_split
+from vernier.errors import ConfigError, RunFailed
+
+
+def _stream(
+    shapes: Path, *, workers: int, start: int = 0, world: int = 1, rank: int = 0, crop: str = "random-resized"
+) -> list[torch.Tensor]:
+    source = open_split(str(shapes), "train")
+    reader = TrainReader(source, Data(image_px=24), Augment(crop=crop), seed=5)  # type: ignore[arg-type]
+    order = TrainOrder(samples=len(source), seed=5, global_batch=12, world=world, rank=rank)
+    loader = Loader(reader, batch=12 // world, workers=workers, prefetch=2)
+    steps = range(start, 2 * order.steps_per_epoch)
+    requests = (
+        (s // order.steps_per_epoch, order.indices(s // order.steps_per_epoch, s % order.steps_per_epoch, 0))
+        for s in steps
+    )
+    out = [torch.cat([b.images.flatten(1), b.targets[:, None]], dim=1).clone() for b in loader.batches(requests)]
+    loader.close()
+    return out
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+def test_pixels_and_order_do_not_depend_on_workers(shapes: Path, workers: int) -> None:
+    alone, several = _stream(shapes, workers=1), _stream(shapes, workers=workers)
+    assert len(alone) == 26
+    assert all(torch.equal(a, b) for a, b in zip(alone, several, strict=True))
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_processes_split_the_same_stream(shapes: Path, world: int) -> None:
+    alone = _stream(shapes, workers=2)
+    parts = [_stream(shapes, workers=2, world=world, rank=r) for r in range(world)]
+    assert all(torch.equal(a, torch.cat(p)) for a, p in zip(alone, zip(*parts, strict=True), strict=True))
+
+
+@pytest.mark.parametrize("start", [1, 13, 25])
+def test_a_stream_can_begin_anywhere(shapes: Path, start: int) -> None:
+    whole, rest = _stream(shapes, workers=2), _stream(shapes, workers=2, start=start)
+    assert all(torch.equal(a, b) for a, b in zip(whole[start:], rest, strict=True))
+
+
+@pytest.fixture(scope="module")
+def packed(shapes: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The shapes as shards (with restart segments where jpegtran is) and decoded, with a folder beside them."""
+    out = tmp_path_factory.mktemp("packed")
+    source = open_split(str(shapes), "train")
+    assert isinstance(source, EncodedSource)
+    pack_shards(source, out / "shards", "train", shard_bytes=60_000, restarts=bool(shutil.which("jpegtran")), workers=2)
+    pack_raw(source, out / "raw", "train", short_side_px=28, workers=2)
+    (out / "folder").symlink_to(shapes)
+    return out
+
+
+@pytest.mark.parametrize("name", ["folder", "shards", "raw"])
+@given(workers=st.integers(1, 4), world=st.sampled_from([1, 2, 3]), start=st.integers(0, 25))
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_source_gives_one_stream_for_any_workers_processes_and_start(
+    packed: Path, name: str, workers: int, world: int, start: int
+) -> None:
+    alone = _stream(packed / name, workers=1)
+    parts = [_stream(packed / name, workers=workers, world=world, rank=r, start=start) for r in range(world)]
+    assert all(torch.equal(a, torch.cat(p)) for a, p in zip(alone[start:], zip(*parts, strict=True), strict=True))
+
+
+class _Numbered:
+    """A reader whose images are their sample's number."""
+
+    shape = (1, 1, 1)
+
+    def shape_at(self, epoch: int) -> tuple[int, int, int]:
+        return self.shape
+
+    def fill(self, epoch: int, indices: np.ndarray, out: np.ndarray) -> list[int]:
+        out[:, 0, 0, 0] = indices
+        return indices.tolist()  # type: ignore[no-any-return]
+
+    def targets(self, indices: np.ndarray, filled: list[list[int]]) -> list[int]:
+        assert np.concatenate(filled).tolist() == indices.tolist()
+        return indices.tolist()  # type: ignore[no-any-return]
+
+
+@given(
+    world=st.integers(1, 3), workers=st.integers(1, 4), process_batch=st.integers(1, 40), steps=st.integers(1, 4),
+    tail=st.integers(0, 7), epoch=st.integers(0, 3), prefetch=st.integers(1, 4),
+)  # fmt: skip
+@settings(max_examples=60, deadline=None)
+def test_an_epoch_brings_every_sample_exactly_once_for_any_processes_workers_and_batch(
+    world: int, workers: int, process_batch: int, steps: int, tail: int, epoch: int, prefetch: int
+) -> None:
+    """Training leaves out the tail that fills no batch, evaluation nothing."""
+    batch = world * process_batch
+    samples = min(255, steps * batch + tail % batch)
+    if samples < batch:
+        return
+    trained: list[int] = []
+    evaluated: list[int] = []
+    for rank in range(world):
+        train = TrainOrder(samples=samples, seed=5, global_batch=batch, world=world, rank=rank)
+        held_out = EvalOrder(samples=samples, batch=process_batch, world=world, rank=rank)
+        loader = Loader(_Numbered(), batch=process_batch, workers=workers, prefetch=prefetch)
+        requests = [(epoch, train.indices(epoch, step, 0)) for step in range(train.steps_per_epoch)]
+        for seen, asked in ((trained, requests), (evaluated, [(0, indices) for indices in held_out.mine()])):
+            for made in loader.batches(asked):
+                assert made.images[:, 0, 0, 0].tolist() == made.targets
+                seen += made.targets
+        loader.close()
+    assert sorted(evaluated) == list(range(samples))
+    assert len(set(trained)) == len(trained) == samples - samples % batch
+
+
+def test_epochs_are_augmented_differently(shapes: Path) -> None:
+    source = open_split(str(shapes), "train")
+    reader = TrainReader(source, Data(image_px=24), Augment(), seed=5)
+    out = np.empty((2, 4, 24, 24, 3), dtype=np.uint8)
+    for epoch in (0, 1):
+        reader.fill(epoch, np.arange(4), out[epoch])
+    assert not np.array_equal(out[0], out[1])
+
+
+def test_evaluation_images_are_whole_and_in_order(shapes: Path) -> None:
+    source = open_split(str(shapes), "val")
+    loader = Loader(EvalReader(source, Data(eval_px=32, eval_short_side_px=32)), batch=16, workers=2, prefetch=2)
+    labels = torch.cat(
+        [b.targets.labels for b in loader.batches((0, np.arange(i, min(i + 16, 50))) for i in range(0, 50, 16))]
+    )
+    assert labels.tolist() == source.labels.tolist()
+
+
+def test_a_broken_image_names_its_file(tmp_path: Path, shapes: Path) -> None:
+    good = next((shapes / "train").rglob("*.jpg")).read_bytes()
+    (tmp_path / "train/a").mkdir(parents=True)
+    (tmp_path / "train/a/good.jpg").write_bytes(good)
+    (tmp_path / "train/a/zbad.jpg").write_bytes(b"\xff\xd8 not a picture")
+    source = open_split(str(tmp_path), "train")
+    loader = Loader(TrainReader(source, Data(image_px=24), Augment(), 1), batch=2, workers=1, prefetch=1)
+    with pytest.raises(RunFailed, match=r"zbad\.jpg"):
+        list(loader.batches([(0, np.array([0, 1]))]))
+
+
+def test_leaving_early_stops_the_work_and_frees_the_buffers(shapes: Path) -> None:
+    source, before = open_split(str(shapes), "train"), set(threading.enumerate())
+    loader = Loader(TrainReader(source, Data(image_px=24), Augment(), 1), batch=8, workers=2, prefetch=3)
+    first = loader.batches((0, np.arange(8)) for _ in range(100))
+    expected = next(first).images.clone()
+    first.close()
+    again = next(loader.batches(iter([(0, np.arange(8))]))).images
+    assert torch.equal(expected, again)
+    loader.close()
+    assert not set(threading.enumerate()) - before
+
+
+def test_a_crop_larger_than_the_image_is_refused(shapes: Path) -> None:
+    with pytest.raises(ConfigError, match="smaller than"):
+        EvalReader(open_split(str(shapes), "val"), Data(eval_px=64, eval_short_side_px=32))
+
+
+def test_image_size_may_change_between_epochs_while_batches_are_prepared_ahead(shapes: Path) -> None:
+    source = open_split(str(shapes), "train")
+    augment = Augment(start_px=16, ramp_epochs=(0, 1), policy="trivial-wide", erase=0.5, repeats=2)
+    reader = TrainReader(source, Data(image_px=32), augment, seed=5)
+    order = TrainOrder(samples=len(source), seed=5, global_batch=40, repeats=2)
+    loader = Loader(reader, batch=40, workers=2, prefetch=3)
+    requests = [(e, order.indices(e, s, 0)) for e in (0, 1) for s in range(4)]
+    seen = []
+    for (epoch, indices), batch in zip(requests, loader.batches(requests), strict=True):
+        seen.append(tuple(batch.images.shape))
+        alone = np.empty((40, *reader.shape_at(epoch)), dtype=np.uint8)
+        reader.fill(epoch, indices, alone)
+        assert np.array_equal(batch.images.permute(0, 2, 3, 1).numpy(), alone)
+        assert batch.targets.tolist() == source.labels[indices % len(source)].tolist()
+    loader.close()
+    assert seen == [(40, 3, 16, 16)] * 4 + [(40, 3, 32, 32)] * 4
+
+
+@pytest.mark.parametrize("augment", [Augment(crop="ssd"), Augment(crop="ssd-tf"), Augment(jitter="mlperf")])
+def test_what_only_a_detector_does_is_refused(shapes: Path, augment: Augment) -> None:
+    with pytest.raises(ConfigError, match=r"augment\.crop=random-resized and augment\.jitter=none"):
+        TrainReader(open_split(str(shapes), "train"), Data(), augment, seed=5)
+
+
+def test_copies_of_a_repeated_sample_look_different(shapes: Path) -> None:
+    source = open_split(str(shapes), "train")
+    reader = TrainReader(source, Data(image_px=24), Augment(repeats=2), seed=5)
+    out = np.empty((2, 24, 24, 3), dtype=np.uint8)
+    reader.fill(0, np.array([7, 7 + len(source)]), out)
+    assert not np.array_equal(out[0], out[1])

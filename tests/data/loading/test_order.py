@@ -1,0 +1,66 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vernier.data.loading.order import EvalOrder, TrainOrder
+
+
+@given(st.integers(1, 4), st.integers(1, 3), st.integers(1, 8), st.integers(0, 60), st.integers(0, 5))
+def test_an_epoch_sees_each_sample_at_most_once_on_any_number_of_processes(
+    world: int, accumulation: int, per: int, extra: int, epoch: int
+) -> None:
+    batch = world * accumulation * per
+    samples = 3 * batch + extra
+    alone = TrainOrder(samples=samples, seed=9, global_batch=batch)
+    seen = []
+    for step in range(alone.steps_per_epoch):
+        together = [
+            TrainOrder(
+                samples=samples, seed=9, global_batch=batch, accumulation=accumulation, rank=r, world=world
+            ).indices(epoch, step, m)
+            for m in range(accumulation)
+            for r in range(world)
+        ]
+        assert np.concatenate(together).tolist() == alone.indices(epoch, step, 0).tolist()
+        seen += np.concatenate(together).tolist()
+    assert len(set(seen)) == len(seen) == alone.steps_per_epoch * batch
+
+
+def test_epochs_and_seeds_differ() -> None:
+    def first(seed: int, epoch: int) -> list[int]:
+        return TrainOrder(samples=100, seed=seed, global_batch=50).indices(epoch, 0, 0).tolist()
+
+    assert len({tuple(first(s, e)) for s in (1, 2) for e in (0, 1, 2)}) == 6
+
+
+@given(st.integers(1, 300), st.integers(1, 40), st.integers(1, 5))
+def test_evaluation_visits_every_sample_once_and_batches_never_depend_on_processes(
+    samples: int, batch: int, world: int
+) -> None:
+    parts = [EvalOrder(samples=samples, batch=batch, rank=r, world=world).mine() for r in range(world)]
+    alone = EvalOrder(samples=samples, batch=batch).mine()
+    assert sorted(np.concatenate([b for p in parts for b in p]).tolist()) == list(range(samples))
+    assert sorted(b.tolist() for p in parts for b in p) == sorted(b.tolist() for b in alone)
+
+
+@pytest.mark.parametrize(("repeats", "batch"), [(4, 16), (3, 16)])
+def test_repeated_samples_come_with_other_draws_and_do_not_depend_on_processes(repeats: int, batch: int) -> None:
+    order = TrainOrder(samples=100, seed=1, global_batch=batch, repeats=repeats)
+    epoch = np.concatenate([order.indices(0, s, 0) for s in range(order.steps_per_epoch)])
+    assert len(set(epoch.tolist())) == len(epoch)
+    samples, copies = epoch % 100, epoch // 100
+    assert set(copies.tolist()) == set(range(repeats))
+    counts = np.unique(samples, return_counts=True)[1]
+    assert len(counts) == -(-len(epoch) // repeats)
+    assert set(counts[:-1].tolist()) <= {repeats, len(epoch) % repeats or repeats}
+    for world in (2, 4):
+        parts = [
+            TrainOrder(samples=100, seed=1, global_batch=batch, repeats=repeats, rank=r, world=world)
+            for r in range(world)
+        ]
+        step = np.concatenate([p.indices(3, 2, 0) for p in parts])
+        assert np.array_equal(step, order.indices(3, 2, 0))
+        for part in parts:
+            mine = part.indices(3, 2, 0) % 100
+            assert len(set(mine.tolist())) >= len(mine) * min(world, repeats) // repeats

@@ -1,0 +1,115 @@
+"""Shards whose writing was killed: the next run goes on and ends with the very files an uninterrupted one writes."""
+
+import shutil
+import signal
+import subprocess
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.conftest import Done, command
+from vernier.data.sources.tables import read_table, write_table
+
+needs_jpegtran = pytest.mark.skipif(shutil.which("jpegtran") is None, reason="jpegtran is not installed")
+
+
+@pytest.fixture
+def photographs(tmp_path: Path) -> Path:
+    """Files that are large enough for several shards of 1 MiB, and slow enough to rewrite to be interrupted."""
+    dice = np.random.default_rng(3)
+    for split, count in (("train", 30), ("val", 2)):
+        folder = tmp_path / "set" / split / "a"
+        folder.mkdir(parents=True)
+        for number in range(count):
+            pixels = dice.integers(0, 256, (400, 500, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(folder / f"{number:03d}.jpg", quality=80)
+    return tmp_path / "set"
+
+
+def _arguments(source: Path, out: Path) -> list[str]:
+    return ["data", "prepare", "folder", str(source), str(out), "--format", "shards", "--shard-mb", "1", "--workers", "1"]  # fmt: skip
+
+
+def _content(folder: Path) -> dict[str, bytes]:
+    return {p.name: p.read_bytes() for p in sorted(folder.iterdir())}
+
+
+def _kill_once_there(arguments: list[str], awaited: Path) -> None:
+    """Run a command and kill it as soon as a file exists."""
+    process = subprocess.Popen(command(*arguments), stdout=subprocess.DEVNULL)
+    try:
+        while process.poll() is None and not awaited.exists():
+            threading.Event().wait(0.002)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert process.returncode == -signal.SIGKILL
+
+
+@needs_jpegtran
+def test_a_killed_run_goes_on_and_ends_in_the_same_bytes(
+    vernier_here: Callable[..., Done], photographs: Path, tmp_path: Path
+) -> None:
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    assert vernier_here(*_arguments(photographs, whole)).code == 0
+    assert len(list(whole.glob("train-*.tar"))) > 3
+    _kill_once_there(_arguments(photographs, out), out / "train-000001.tar.table")
+    assert not (out / "train.shards.json").exists()
+    half = vernier_here("data", "verify", str(out))
+    assert half.code == 2
+    assert "is not whole" in half.err
+    other = vernier_here(*_arguments(photographs, out), "--no-restarts")
+    assert other.code == 2
+    assert "other settings" in other.err
+    first = (out / "train-000000.tar").stat().st_mtime_ns
+    again = vernier_here(*_arguments(photographs, out))
+    assert again.code == 0, again.err
+    assert "were there already" in again.out
+    assert (out / "train-000000.tar").stat().st_mtime_ns == first
+    assert _content(out) == _content(whole)
+
+
+@needs_jpegtran
+def test_a_split_that_was_whole_is_not_written_again(
+    vernier_here: Callable[..., Done], photographs: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    _kill_once_there(_arguments(photographs, out), out / "train.shards.json")
+    before = (out / "train-000000.tar").stat().st_mtime_ns
+    assert vernier_here(*_arguments(photographs, out)).code == 0
+    assert (out / "train-000000.tar").stat().st_mtime_ns == before
+    assert (out / "val.shards.json").is_file()
+    complete = vernier_here(*_arguments(photographs, out))
+    assert complete.code == 2
+    assert "exists already" in complete.err
+
+
+@pytest.mark.parametrize("noise", ["", "[]", '{"made_of": {}}', '{"made_of": {}, "entries": [{"name": "../x"}]}'])
+def test_notes_that_make_no_sense_are_begun_anew(
+    vernier_here: Callable[..., Done], shapes: Path, tmp_path: Path, noise: str
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / ".train.shards.progress").write_text(noise)
+    done = vernier_here(
+        "data", "prepare", "folder", str(shapes), str(tmp_path / "out"), "--format", "shards", "--no-restarts"
+    )
+    assert done.code == 0, done.err
+    assert not list((tmp_path / "out").glob(".*"))
+
+
+def test_a_table_is_the_layout_of_safetensors_and_the_same_bytes_each_time(tmp_path: Path) -> None:
+    from safetensors.numpy import load_file
+
+    columns = {"small": np.arange(3, dtype="u1"), "large": np.arange(8, dtype="u8").reshape(4, 2), "none": np.zeros(0, "f4")}  # fmt: skip
+    write_table(tmp_path / "a.table", columns, {"b": "1", "a": "2"})
+    write_table(tmp_path / "b.table", dict(reversed(columns.items())), {"a": "2", "b": "1"})
+    assert (tmp_path / "a.table").read_bytes() == (tmp_path / "b.table").read_bytes()
+    theirs, (ours, about) = load_file(tmp_path / "a.table"), read_table(tmp_path / "a.table")
+    assert about == {"a": "2", "b": "1"}
+    for name, values in columns.items():
+        assert np.array_equal(theirs[name], values)
+        assert np.array_equal(ours[name], values)

@@ -1,0 +1,117 @@
+"""What an interrupted command leaves is refused until it is whole. A full disk here is /dev/full."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Done
+from tests.data.preparing.test_prepare import _prepare, ilsvrc  # noqa: F401 (a fixture)
+from vernier.data.preparing.unfinished import MARK, being_written
+from vernier.data.sources import open_boxes, open_split
+from vernier.errors import ConfigError, RunFailed
+
+
+def test_a_marked_folder_is_no_data_set(shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VERNIER_HOME", str(tmp_path))
+    (tmp_path / "set").mkdir()
+    for name in ("train", "val", "annotations"):
+        (tmp_path / "set" / name).symlink_to(shapes / name)
+    for name in ("cifar10", "imagenette/imagenette2-320", "coco/annotations"):
+        (tmp_path / "data" / name).mkdir(parents=True)
+    folders = [tmp_path / "set", *(tmp_path / "data" / name for name in ("cifar10", "imagenette", "coco"))]
+    for folder in folders:
+        (folder / MARK).write_text("vernier data get x\n")
+    for opens, data in (
+        (open_split, str(tmp_path / "set")), (open_boxes, str(tmp_path / "set")), (open_split, "cifar10"),
+        (open_split, "imagenette"), (open_boxes, "coco"),
+    ):  # fmt: skip
+        with pytest.raises(ConfigError, match="not whole: `vernier data get x` did not finish"):
+            opens(data, "train")
+    (tmp_path / "set" / MARK).unlink()
+    assert len(open_split(str(tmp_path / "set"), "train")) == len(open_boxes(str(tmp_path / "set"), "train")) == 160
+
+
+def _write_half(folder: Path) -> None:
+    (folder / "train").touch()
+    raise ConfigError("no")
+
+
+def test_the_mark_goes_when_all_is_well_and_with_bad_usage_and_stays_otherwise(tmp_path: Path) -> None:
+    folder = tmp_path / "a" / "b"
+    with pytest.raises(ConfigError), being_written(folder, "x"):
+        raise ConfigError("no")
+    assert not folder.exists()
+    with pytest.raises(ConfigError), being_written(folder, "x"):
+        _write_half(folder)
+    assert (folder / MARK).is_file(), "half of it was written"
+    (folder / "train").unlink()
+    (folder / MARK).unlink()
+    for error in (RunFailed("no"), KeyboardInterrupt()):
+        with pytest.raises(type(error)), being_written(folder, "x"):
+            raise error
+        assert (folder / MARK).is_file()
+    with pytest.raises(ConfigError), being_written(folder, "x"):
+        raise ConfigError("no")
+    assert (folder / MARK).is_file(), "it was not whole before, nor is it now"
+    with being_written(folder, "x"):
+        pass
+    assert not list(folder.iterdir())
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="Cannot write into"), being_written(tmp_path / "file" / "x", "x"):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("layout", "written"), [("raw", ".train.raw.writing"), ("shards", ".train-000000.tar.writing")]
+)
+def test_a_full_disk_is_one_message_and_the_same_command_finishes(
+    vernier_here: Callable[..., Done],
+    ilsvrc: list[str],  # noqa: F811
+    tmp_path: Path,
+    layout: str,
+    written: str,
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / written).symlink_to("/dev/full")
+    full = _prepare(vernier_here, ilsvrc, out, "--format", layout, "--no-restarts")
+    assert full.code == 1
+    assert "No space left on device" in full.err
+    assert "same command" in full.err
+    assert "Traceback" not in full.err
+    refused = vernier_here("data", "verify", str(out))
+    assert refused.code == 2
+    assert "not whole" in refused.err
+    (out / written).unlink()
+    assert _prepare(vernier_here, ilsvrc, out, "--format", layout, "--no-restarts").code == 0
+    assert vernier_here("data", "verify", str(out), "--json").json()["images"] == {"train": 6, "val": 2}
+    assert not list(out.glob(".*"))
+
+
+def test_a_raw_split_that_was_finished_is_not_written_again(
+    vernier_here: Callable[..., Done],
+    ilsvrc: list[str],  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / ".val.raw.writing").symlink_to("/dev/full")
+    assert _prepare(vernier_here, ilsvrc, out, "--format", "raw").code == 1
+    before = (out / "train.raw").stat().st_mtime_ns
+    other = _prepare(vernier_here, ilsvrc, out, "--format", "raw", "--short-side-px", "20")
+    assert (other.code, "exists already" in other.err) == (2, True)
+    (out / ".val.raw.writing").unlink()
+    again = _prepare(vernier_here, ilsvrc, out, "--format", "raw", "--json")
+    assert again.code == 0, again.err
+    assert [d["continued_after"] for d in json.loads(again.out)] == [6, 0]
+    assert (out / "train.raw").stat().st_mtime_ns == before
+    assert _prepare(vernier_here, ilsvrc, out, "--format", "raw").code == 2
+
+
+def test_a_full_disk_elsewhere_is_one_message_too(vernier_here: Callable[..., Done], shapes: Path) -> None:
+    done = vernier_here("data", "inspect", str(shapes), "--sheet", "/dev/full")
+    assert done.code == 1
+    assert done.err.splitlines()[-1].startswith("vernier: No space left on device")
+    assert "Traceback" not in done.err

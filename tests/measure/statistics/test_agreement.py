@@ -1,0 +1,99 @@
+"""Agreement with a published result, against tables and arithmetic done by hand."""
+
+import pytest
+
+from vernier.config import Config, Published, Recipe, override
+from vernier.measure.statistics.agreement import agreement, agreement_lines, prediction_interval
+from vernier.measure.statistics.estimates import t_quantile
+
+
+@pytest.mark.parametrize(
+    ("freedom", "tabled"), [(1, 12.706), (2, 4.303), (3, 3.182), (4, 2.776), (9, 2.262), (14, 2.145), (120, 1.980)]
+)
+def test_quantiles_are_those_of_the_tables(freedom: int, tabled: float) -> None:
+    assert t_quantile(0.95, freedom) == pytest.approx(tabled, abs=6e-4)
+
+
+def test_the_interval_by_hand() -> None:
+    low, high = prediction_interval(Published(mean=77.0, sd=0.1, n=5)) or (0, 0)
+    half = 2.77645 * 0.1 * (6 / 5) ** 0.5
+    assert (low, high) == pytest.approx((77 - half, 77 + half), abs=1e-5)
+    assumed = prediction_interval(Published(mean=77.0, sd=0.1))
+    assert assumed == pytest.approx((77 - 4.302653 * 0.1 * (4 / 3) ** 0.5, 77 + 4.302653 * 0.1 * (4 / 3) ** 0.5))
+    assert prediction_interval(Published(mean=77.0)) is None
+
+
+def _config(*published: Published, **changes: object) -> Config:
+    config = Config(recipe=Recipe(name="r", global_batch=2048, published=published))
+    for path, value in changes.items():
+        config = override(config, path.replace("__", "."), value)
+    return config
+
+
+def _result(top1: float, samples: int = 50_000) -> dict[str, object]:
+    return {"top1": top1, "samples": samples}
+
+
+@pytest.mark.parametrize(("top1", "verdict"), [(77.2, "inside"), (76.0, "below"), (78.0, "above")])
+def test_inside_above_and_below(top1: float, verdict: str) -> None:
+    config = _config(Published(mean=77.0, sd=0.1, n=5))
+    found = agreement(config, _result(top1), config.recipe)
+    assert found is not None
+    assert found["verdict"] == verdict
+    assert f"{top1:.2f} is {verdict} the 95 % prediction interval 76.70 to 77.30" in agreement_lines(found)[0]
+    assert "assum" not in agreement_lines(found)[0]
+    assert "taking" not in agreement_lines(found)[0]
+
+
+def test_unknown_runs_are_assumed_and_said() -> None:
+    config = _config(Published(mean=77.0, sd=0.1))
+    found = agreement(config, _result(77.0), None)
+    assert found is not None
+    assert found["runs_assumed"] == 3
+    assert "taking 3 runs, which were not stated" in agreement_lines(found)[0]
+
+
+def test_without_a_spread_there_is_only_a_difference() -> None:
+    found = agreement(_config(Published(mean=75.9)), _result(76.4), None)
+    assert found is not None
+    assert found["interval"] is None
+    assert "no spread published: difference +0.50" in agreement_lines(found)[0]
+
+
+def test_another_validation_set_is_not_compared() -> None:
+    found = agreement(_config(Published(mean=75.9, sd=0.1)), _result(99.0, samples=160), None)
+    assert found is not None
+    assert "not comparable: measured on 160 images, published on 50,000" in agreement_lines(found)[0]
+
+
+def test_the_result_of_the_same_arithmetic_is_taken() -> None:
+    both = (Published(mean=77.23, precision="mixed"), Published(mean=77.08, precision="fp32"))
+    for precision, mean in (("fp32", 77.08), ("bf16", 77.23), ("fp16", 77.23), ("tf32", 77.23)):
+        found = agreement(_config(*both, machine__precision=precision), _result(77.0), None)
+        assert found is not None
+        assert found["published"]["mean"] == mean
+
+
+def test_what_was_changed_is_named() -> None:
+    reference = _config(Published(mean=77.0, precision="mixed")).recipe
+    changed = _config(
+        *reference.published, global_batch=256, schedule__epochs=10, seed=7, data__source="here", limits__max_steps=5
+    )
+    found = agreement(changed, _result(77.0), reference)
+    assert found is not None
+    said = agreement_lines(found)[1]
+    for part in (
+        "global_batch 2048 -> 256",
+        "schedule.epochs 90.0 -> 10.0",
+        "stopped at 5 steps",
+        "precision mixed -> fp32",
+        "loader",
+    ):
+        assert part in said
+    assert "seed" not in said
+    assert "data.source" not in said
+
+
+def test_nothing_published_nothing_said() -> None:
+    assert agreement(_config(), _result(77.0), None) is None
+    assert agreement(_config(Published(mean=77.0)), None, None) is None

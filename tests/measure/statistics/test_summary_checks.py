@@ -1,0 +1,69 @@
+"""The gate: every real sample passes, the impossible tables of the field do not."""
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from vernier.measure.statistics.estimates import METHOD
+from vernier.measure.statistics.summary_checks import Impossible, Summary, contradictions, needs, summarize
+
+VALUES = st.one_of(st.floats(-1e6, 1e6), st.sampled_from([0.0, 1.0, 1.0 + 1e-9, 1000.0]))
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(VALUES, min_size=1, max_size=80))
+@example([5.1912598282214726e-169] * 3)  # their mean, as computed, is not one of them
+def test_every_sample_passes(values: list[float]) -> None:
+    summary = summarize(values, unit="s", of="step, all devices")
+    assert summary.n == len(values)
+    assert summary.method == METHOD
+
+
+GOOD = {"n": 15, "mean": 10.0, "median": 10.0, "sd": 1.0, "minimum": 8.5, "maximum": 12.0}
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"mean": 13.0}, "above maximum"),
+        ({"mean": 8.0}, "below minimum"),
+        ({"median": 11.5}, r"\|mean - median\|"),
+        ({"sd": 2.2}, "the most these extremes allow"),
+        ({"sd": 0.1}, "the least this range allows"),
+        ({"minimum": 6.0, "sd": 1.0}, "sd from the mean"),
+        ({"percentiles": {95: 11.0, 99: 10.5}}, "p95 11 is above p99"),
+        ({"percentiles": {5: 5.0}}, "minimum 8.5 is above p5"),
+        ({"n": 0}, "n is 0"),
+        ({"mean": float("nan")}, "not a number"),
+        ({"sd": -1.0}, "negative"),
+        ({"n": 1000, "percentiles": {5: 8.5, 95: 8.6, 99: 8.7}, "median": 8.55, "mean": 9.0, "sd": 0.6}, "the most these percentiles"),
+    ],
+)  # fmt: skip
+def test_each_inequality_is_checked(changes: dict[str, object], what: str) -> None:
+    import re
+
+    assert contradictions(**GOOD) == []  # type: ignore[arg-type]
+    found = contradictions(**{**GOOD, **changes})  # type: ignore[arg-type]
+    assert any(re.search(what, line) for line in found), found
+
+
+def test_an_impossible_summary_cannot_be_made() -> None:
+    with pytest.raises(Impossible, match="cannot belong to one set of 3 values"):
+        Summary(unit="s", of="step, all devices", n=3, mean=5.0, median=1.0, sd=0.1, min=1.0, max=1.2)
+    with pytest.raises(ValueError, match="names its unit"):
+        Summary(unit="", of="step", n=1, mean=1.0, median=1.0, sd=0.0, min=1.0, max=1.0)
+
+
+def test_the_published_stability_table_is_refused() -> None:
+    """NVIDIA's SSD, 15 seeds, mixed precision: |mean - median| is 1.9 sd."""
+    found = contradictions(n=15, mean=0.2680, median=0.2707, sd=0.0014, rounding=0.00005)
+    assert any("median" in line for line in found)
+
+
+def test_a_mean_above_its_99th_percentile_implies_a_maximum() -> None:
+    assert needs(mean=20.0, percentiles={95: 11.0, 99: 12.0}) == [
+        "mean 20 above p95 11 needs a maximum of at least 191",
+        "mean 20 above p99 12 needs a maximum of at least 812",
+    ]
+    assert contradictions(n=1000, mean=20.0, maximum=50.0, minimum=5.0, percentiles={99: 12.0}) != []
+    assert contradictions(n=1000, mean=20.0, maximum=9000.0, minimum=5.0, percentiles={99: 12.0}) == []

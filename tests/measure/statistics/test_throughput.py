@@ -1,0 +1,69 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vernier.clock import Stopwatch
+from vernier.measure.statistics.run_summary import summarize_training
+from vernier.measure.statistics.throughput import Window, warmup_steps
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.001, 5), st.floats(0, 1)), min_size=1, max_size=50),
+    st.integers(1, 512),
+    st.integers(1, 8),
+)
+def test_throughput_is_samples_over_wall_time_however_it_is_cut(
+    steps: list[tuple[float, float]], batch: int, devices: int
+) -> None:
+    """Against a simulated clock: the rate of the whole is the time-weighted rate of its parts, never their mean."""
+    wall = sum(s for s, _ in steps)
+    wait = sum(s * share for s, share in steps)
+    whole = Window(samples=batch * len(steps), wall_s=wall, data_wait_s=wait, devices=devices)
+    parts = [Window(samples=batch, wall_s=s, data_wait_s=s * share, devices=devices) for s, share in steps]
+    weighted = sum(p.samples_per_s * p.wall_s for p in parts) / wall
+    assert whole.samples_per_s == pytest.approx(weighted)
+    assert whole.samples_per_s <= sum(p.samples_per_s for p in parts) / len(parts) * (1 + 1e-9)
+    assert whole.samples_per_s_per_device * devices == pytest.approx(whole.samples_per_s)
+    assert whole.compute_samples_per_s >= whole.samples_per_s or wait == pytest.approx(wall)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [{"samples": -1, "wall_s": 1.0}, {"samples": 1, "wall_s": -1.0}, {"samples": 1, "wall_s": 1.0, "data_wait_s": 2.0}],
+)
+def test_impossible_windows_are_refused(bad: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="impossible"):
+        Window(**bad)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [([5.0, 2.0] + [1.0] * 20, 2), ([1.0] * 20, 0), ([1.0, 1.05] * 10, 0), ([3.0], 0), ([3.0, 1.0], 1), ([], 0)],
+)
+def test_warmup_is_detected_not_assumed(times: list[float], expected: int) -> None:
+    assert warmup_steps(times) == expected
+
+
+def test_a_resumed_run_has_a_warmup_in_each_session() -> None:
+    def step(times: list[float]) -> dict[str, object]:
+        return {"kind": "step", "step_s": times, "wait_s": [t / 10 for t in times]}
+
+    events = [{"kind": "start"}, step([9.0] + [1.0] * 9), {"kind": "start"}, step([5.0] + [1.0] * 5), step([1.0] * 4)]
+    summary = summarize_training(events, global_batch=8, devices=2)
+    assert summary is not None
+    assert summary["images_per_s_total"] == pytest.approx(8)
+    assert summary["images_per_s_per_device"] == pytest.approx(4)
+    assert summary["data_wait_share"] == pytest.approx(0.1)
+    assert (summary["steps_measured"], summary["warmup_steps_excluded"]) == (18, 2)
+    assert summarize_training([{"kind": "start"}], global_batch=8, devices=1) is None
+
+
+def test_the_stopwatch_survives_restarts_and_shows_what_no_purpose_claims() -> None:
+    watch = Stopwatch({"total": 100.0, "compute": 60.0, "other": 40.0})
+    watch.add("compute", 5.0)
+    spent = watch.spent()
+    assert spent["compute"] == 65.0
+    assert spent["total"] >= 100.0
+    assert spent["other"] == pytest.approx(spent["total"] - 65.0)
+    with pytest.raises(ValueError, match="negative"):
+        watch.add("compute", -1.0)

@@ -1,0 +1,169 @@
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.measure.conftest import put
+from vernier.errors import ConfigError, RunFailed
+from vernier.measure.study import run as study_run
+from vernier.measure.study.files import StudyDir
+from vernier.measure.study.run import Cooler, StudyAsk, collect, parse_slow, plan_order, socket_of, targets
+
+CPU = [{"index": 0, "name": "a cpu", "uuid": "machine-7"}]
+GPUS = [{"index": i, "name": "a card", "uuid": f"GPU-{i}"} for i in range(4)]
+
+
+def test_cores_are_devices_with_the_machines_identity() -> None:
+    found = targets(StudyAsk(), "cpu", CPU)
+    cores = sorted(os.sched_getaffinity(0))
+    assert [t.cores for t in found] == [(c,) for c in cores]
+    assert found[0].device.id == f"machine-7-core{cores[0]}"
+    whole = targets(StudyAsk(per="socket"), "cpu", CPU)
+    assert sorted(c for t in whole for c in t.cores) == cores
+
+
+def test_a_socket_is_what_the_system_says(tmp_path: Path) -> None:
+    put(tmp_path / "sys/devices/system/cpu/cpu5/topology/physical_package_id", "1")
+    assert socket_of(5, tmp_path) == 1
+    assert socket_of(6, tmp_path) == 0
+
+
+def test_accelerators_are_known_by_their_uuid_and_seen_alone() -> None:
+    found = targets(StudyAsk(), "cuda", GPUS)
+    assert [t.device.id for t in found] == [f"GPU-{i}" for i in range(4)]
+    assert [t.variables for t in found] == [{"CUDA_VISIBLE_DEVICES": str(i)} for i in range(4)]
+
+
+def test_virtual_devices_are_labelled_and_have_their_factor() -> None:
+    found = targets(StudyAsk(virtual=5, slow=parse_slow("3=1.08, 4=1.5")), "cpu", CPU)
+    assert [t.device.slowdown for t in found] == [1.0, 1.0, 1.0, 1.08, 1.5]
+    assert all("simulated" in t.device.id and "simulated" in t.device.name for t in found)
+    with pytest.raises(ConfigError, match="has 0 to 4"):
+        targets(StudyAsk(virtual=5, slow=((9, 1.1),)), "cpu", CPU)
+    with pytest.raises(ConfigError, match="--virtual"):
+        targets(StudyAsk(slow=((1, 1.1),)), "cpu", CPU)
+
+
+@pytest.mark.parametrize("text", ["3", "3=0.5", "a=1.1", "3=1.1;4=1.2", ""])
+def test_factors_that_are_none_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="INDEX=FACTOR"):
+        parse_slow(text)
+
+
+def test_the_order_is_random_by_round_and_repeatable() -> None:
+    order = plan_order(["a", "b", "c", "d"], 5, seed=1)
+    assert [sorted(n for n, k in order if k == r) for r in range(5)] == [["a", "b", "c", "d"]] * 5
+    assert len({tuple(n for n, k in order if k == r) for r in range(5)}) > 1
+    assert order == plan_order(["a", "b", "c", "d"], 5, seed=1) != plan_order(["a", "b", "c", "d"], 5, seed=2)
+
+
+def test_cooling_down_waits_for_the_idle_temperature(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VERNIER_SENSOR_ROOT", str(machine))
+    sensor = machine / "sys/class/hwmon/hwmon0/temp1_input"
+    cooler = Cooler("cpu", 999.0)
+    assert cooler.idle_c == 51.5
+    put(sensor, "60000")
+    polls = []
+
+    def wait(_: Any, seconds: float) -> None:
+        polls.append(seconds)
+        put(sensor, str(60000 - 2000 * len(polls)))
+
+    monkeypatch.setattr(study_run.threading.Event, "wait", wait)
+    assert cooler.wait() == ""
+    assert polls == [5.0] * 4  # 58, 56, 54, 52: within one degree of idle
+    clock = iter(range(0, 10_000, 60))
+    monkeypatch.setattr(study_run, "now_s", lambda: float(next(clock)))
+    monkeypatch.setattr(study_run.threading.Event, "wait", lambda *_: None)
+    put(sensor, "90000")
+    assert "not cooled down" in cooler.wait()
+
+
+def test_without_a_sensor_the_pause_is_fixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VERNIER_SENSOR_ROOT", str(tmp_path))
+    polls: list[float] = []
+    monkeypatch.setattr(study_run.threading.Event, "wait", lambda _, seconds: polls.append(seconds))
+    assert Cooler("cpu", 7.0).wait() == ""
+    assert polls == [7.0]
+
+
+class Silent:
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+
+    def begin(self, study: StudyDir, done: int, total: int) -> None:
+        self.heard.append((done, total))
+
+    def pace(self, seconds_per_iteration: float, left: int) -> None:
+        self.heard.append((seconds_per_iteration, left))
+
+    def repeat(self, done: int, total: int, what: str) -> None:
+        pass
+
+
+def _finished(arm: Any, heard: Any) -> dict[str, Any]:
+    if heard:
+        heard({"seconds_per_iteration": 1.0})
+    return {
+        "status": "ok", "time": "now", "seconds": [2.0, 1.0, 1.0], "warmup": 1, "train_time_s": 4.0, "notes": [],
+        "telemetry": [], "kernels": [],
+    }  # fmt: skip
+
+
+def test_an_interrupted_study_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+
+    def run(arm: Any, heard: Any) -> dict[str, Any]:
+        if len(ran) == 3:
+            raise KeyboardInterrupt
+        ran.append(arm.name)
+        return _finished(arm, heard)
+
+    ask = StudyAsk(repeats=2, pause_s=0)
+    at = (ask, targets(ask, "cuda", GPUS), "cuda", tmp_path / "s")
+    monkeypatch.setattr(study_run, "run_in_process", run)
+    with pytest.raises(KeyboardInterrupt):
+        collect(*at, Silent())
+    assert len(StudyDir.open(tmp_path / "s").repeats()) == 3
+    listener = Silent()
+    monkeypatch.setattr(study_run, "run_in_process", _finished)
+    study = collect(*at, listener)
+    assert len(study.repeats()) == 8
+    assert listener.heard == [(3, 8), (1.0, 5)]
+    again = Silent()
+    collect(*at, again)
+    assert again.heard == [(8, 8)]
+
+
+def test_a_study_does_not_go_on_in_the_directory_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(study_run, "run_in_process", _finished)
+    ask = StudyAsk(repeats=1, pause_s=0)
+    study = collect(ask, targets(ask, "cuda", GPUS), "cuda", tmp_path / "s", Silent())
+    other = StudyAsk(repeats=1, pause_s=0, batch=8)
+    with pytest.raises(ConfigError, match=r"differs in settings.batch \(64 there, 8 now\)"):
+        collect(other, targets(other, "cuda", GPUS), "cuda", tmp_path / "s", Silent())
+    with study.locked(), pytest.raises(ConfigError, match="another process"):
+        collect(ask, targets(ask, "cuda", GPUS), "cuda", tmp_path / "s", Silent())
+
+
+def test_one_device_that_fails_does_not_lose_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(arm: Any, heard: Any) -> dict[str, Any]:
+        if arm.name == "GPU-2":
+            return {"status": "out-of-memory", "why": "too big"}
+        return {
+            "status": "ok", "time": "now", "seconds": [2.0, 1.0, 1.0], "warmup": 1, "train_time_s": 4.0, "notes": [],
+            "telemetry": [{"t_s": 0.1, "clock_mhz": 1500.0}], "kernels": [{"name": "k", "total_ms": 1.0}],
+        }  # fmt: skip
+
+    monkeypatch.setattr(study_run, "run_in_process", run)
+    ask = StudyAsk(repeats=2, pause_s=0)
+    with pytest.raises(RunFailed, match=r"2 of 8 repeats failed.*too big"):
+        collect(ask, targets(ask, "cuda", GPUS), "cuda", tmp_path / "s", Silent())
+    study = StudyDir.open(tmp_path / "s")
+    assert len(study.repeats()) == 6
+    assert study.repeats()[0].sensor("clock_mhz") == 1500
+    rows = study.table()
+    assert {r["uuid"] for r in rows} == {"GPU-0", "GPU-1", "GPU-3"}
+    assert rows[0]["max_iter_dur"] == 1.0  # the first iteration is in no figure
+    assert (tmp_path / "s" / "aggregated_data.csv").exists()

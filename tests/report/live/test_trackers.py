@@ -1,0 +1,154 @@
+"""What trackers get of a run: read back with their own readers."""
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.conftest import Done, only_run
+from vernier.report.live import tags, trackers
+from vernier.store import RunDir
+
+Vernier = Callable[..., Done]
+
+
+def _read(run: Path) -> Any:
+    pytest.importorskip("tensorboard", reason="needs vernier[tensorboard]")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    read = EventAccumulator(str(run / "tensorboard"), size_guidance={"scalars": 0, "images": 0})
+    read.Reload()
+    return read
+
+
+def test_tensorboard_reads_the_figures_of_the_run(tiny: list[str], vernier_here: Vernier, tmp_path: Path) -> None:
+    done = vernier_here("train", *tiny, "--epochs", "2", "--set", "limits.log_every_steps=5")
+    assert done.code == 0, done.err
+    run = only_run(tmp_path / "runs")
+    read, events = _read(run), RunDir(run).read_events()
+    losses = [(e["step"], e["loss"]) for e in events if e["kind"] == "step"]
+    assert [(s.step, s.value) for s in read.Scalars("train/loss")] == [(s, pytest.approx(v)) for s, v in losses]
+    top1 = [(e["step"], e["top1"]) for e in events if e["kind"] == "eval"]
+    assert [(s.step, s.value) for s in read.Scalars("val/top1")] == [(s, pytest.approx(v)) for s, v in top1]
+    assert {"train/lr", "train/images_per_s_total", "train/data_wait_s", "val/loss"} <= set(read.Tags()["scalars"])
+    (pictured,) = read.Images("train/images")
+    with Image.open(io.BytesIO(pictured.encoded_image_string)) as sheet:
+        assert sheet.size == (128, 128)
+        assert len(np.unique(np.asarray(sheet))) > 50
+    settings = read.SummaryMetadata("_hparams_/session_start_info").plugin_data.content
+    assert b"recipe.optim.lr" in settings
+
+
+def test_a_resumed_run_has_every_step_once(tiny: list[str], vernier_here: Vernier, tmp_path: Path) -> None:
+    fixed = [*tiny, "--set", "limits.log_every_steps=1", "--set", "checkpoint.every_steps=4"]
+    assert vernier_here("train", *fixed, "--max-steps", "7").code == 0
+    run = only_run(tmp_path / "runs")
+    for doomed in ("step-00000007",):  # as if the process had died after step 7 and before its checkpoint
+        for file in (run / "checkpoints" / doomed).iterdir():
+            file.unlink()
+        (run / "checkpoints" / doomed).rmdir()
+    done = vernier_here("train", *fixed, "--max-steps", "9", "--resume", str(run))
+    assert done.code == 0, done.err
+    assert "from step 4" in done.err
+    assert [s.step for s in _read(run).Scalars("train/loss")] == list(range(1, 10))
+    assert len(_read(run).Images("train/images")) == 1
+
+
+def test_it_can_be_left_out(tiny: list[str], vernier_here: Vernier, tmp_path: Path) -> None:
+    assert vernier_here("train", *tiny, "--max-steps", "1", "--no-tensorboard", "--train-only").code == 0
+    assert not (only_run(tmp_path / "runs") / "tensorboard").exists()
+
+
+def test_mlflow_keeps_a_run_in_a_local_store(
+    tiny: list[str], vernier_here: Vernier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("mlflow", reason="needs vernier[mlflow]")
+    store = f"file://{tmp_path / 'store'}"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    done = vernier_here("train", *tiny, "--max-steps", "3", "--track", "mlflow")
+    assert done.code == 0, done.err
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(store)
+    (experiment,) = client.search_experiments(filter_string="name = 'vernier'")
+    (found,) = client.search_runs([experiment.experiment_id])
+    run = only_run(tmp_path / "runs")
+    assert found.info.run_name == run.name
+    assert found.info.status == "FINISHED"
+    assert found.data.params["recipe.global_batch"] == "16"
+    result = json.loads((run / "run.json").read_text())["summary"]["result"]
+    assert found.data.metrics["val/top1"] == pytest.approx(result["top1"])
+    assert [a.path for a in client.list_artifacts(found.info.run_id)] == ["train-images.png"]
+
+
+def test_wandb_keeps_a_run_offline(
+    tiny: list[str], vernier_here: Vernier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("wandb", reason="needs vernier[wandb]")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    done = vernier_here("train", *tiny, "--max-steps", "3", "--track", "wandb")
+    assert done.code == 0, done.err
+    run = only_run(tmp_path / "runs")
+    (record,) = run.glob("wandb/offline-run-*/run-*.wandb")
+    kept = record.read_bytes()
+    assert run.name.encode() in kept
+    assert b"train/loss" in kept
+    assert b"val/top1" in kept
+
+
+def test_a_tracker_that_cannot_start_fails_the_run_with_a_way_out(
+    tiny: list[str], vernier_here: Vernier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("mlflow", reason="needs vernier[mlflow]")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "nonsense://x")
+    done = vernier_here("train", *tiny, "--track", "mlflow")
+    assert done.code == 1
+    assert "Set MLFLOW_TRACKING_URI" in done.err
+    assert "Traceback" not in done.err
+    assert RunDir(only_run(tmp_path / "runs")).read_status()["status"] == "failed"
+
+
+def test_what_is_not_installed_is_named_with_the_command_absence_faked(
+    tiny: list[str], vernier_here: Vernier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trackers, "installed_version", lambda package: None)
+    done = vernier_here("train", *tiny, "--track", "wandb")
+    assert done.code == 2
+    assert "pip install 'vernier[wandb]'" in done.err
+    assert not (tmp_path / "runs").exists()
+    assert vernier_here("train", *tiny, "--max-steps", "1", "--train-only").code == 0
+    assert not (only_run(tmp_path / "runs") / "tensorboard").exists()
+
+
+class Failing(trackers.TensorBoard):
+    """A sink whose server goes away."""
+
+    def scalars(self, step: int, values: dict[str, float]) -> None:
+        raise ConnectionError("gone")
+
+
+def test_a_tracker_that_fails_later_is_let_go(tiny: list[str], vernier_here: Vernier, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    pytest.importorskip("tensorboard", reason="needs vernier[tensorboard]")
+    monkeypatch.setitem(trackers.SINKS, "tensorboard", Failing)
+    done = vernier_here("train", *tiny, "--epochs", "1", "--set", "limits.log_every_steps=2")
+    assert done.code == 0, done.err
+    assert done.err.count("training goes on: ConnectionError: gone") == 1
+
+
+def test_settings_become_plain_names() -> None:
+    tree = {"recipe": {"optim": {"lr": 0.1, "nesterov": True}, "data": {"mean": [1, 2]}}, "limits": {"max_steps": None}}
+    expected = {"recipe.optim.lr": 0.1, "recipe.optim.nesterov": True, "recipe.data.mean": "[1, 2]"}
+    assert tags.hyperparameters(tree) == expected
+
+
+def test_grey_images_and_short_rows_make_a_sheet() -> None:
+    sheet = trackers.grid(np.full((5, 8, 6, 1), 200, dtype=np.uint8))
+    assert sheet.size == (24, 16)
+    assert sheet.getpixel((0, 8)) == 200
+    assert sheet.getpixel((6, 8)) == 0
