@@ -19,6 +19,9 @@ from typing import Any, TextIO
 
 from vernier.clock import file_stamp, utc_stamp
 from vernier.errors import ConfigError
+from vernier.records.codec import DamagedRecord, decode
+from vernier.records.events import Event, decode_event, encode_event
+from vernier.records.run import RunStatus
 
 SCHEMA = 1
 STEP_DIR = re.compile(r"^step-(\d{8,})$")
@@ -146,8 +149,9 @@ class EventLog:
         if torn:
             self._file.write("\n")
 
-    def emit(self, event: dict[str, Any]) -> None:
-        self._file.write(json.dumps({"schema": SCHEMA, "time": utc_stamp(), **event}) + "\n")
+    def emit(self, event: Event | dict[str, Any]) -> None:
+        tree = event if isinstance(event, dict) else encode_event(event)
+        self._file.write(json.dumps({"schema": SCHEMA, "time": utc_stamp(), **tree}) + "\n")
         self._file.flush()
 
     def close(self) -> None:
@@ -257,6 +261,13 @@ class RunDir:
             found["status"] = "crashed"
         return found
 
+    def status(self) -> RunStatus:
+        """run.json, typed: `unknown` where it cannot be read."""
+        try:
+            return decode(RunStatus, self.read_status())
+        except DamagedRecord:
+            return RunStatus()
+
     def events(self, rank: int = 0) -> EventLog:
         """The event file of a process; the first one's is the run's."""
         self.path.mkdir(parents=True, exist_ok=True)
@@ -267,6 +278,15 @@ class RunDir:
         folder = self.path / "logs"
         folder.mkdir(parents=True, exist_ok=True)
         return folder / f"rank{rank}.log"
+
+    def history(self) -> list[Event]:
+        """The run's events as one history, typed; damaged ones and kinds of a newer version are left out."""
+        typed: list[Event] = []
+        for tree in self.read_events():
+            with contextlib.suppress(DamagedRecord):
+                event = decode_event(tree)
+                typed += [] if event is None else [event]
+        return typed
 
     def read_events(self) -> list[dict[str, Any]]:
         return read_events(self.path / "events.jsonl")

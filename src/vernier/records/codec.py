@@ -1,0 +1,132 @@
+"""The one way from a record to JSON and back, driven by the types of its fields.
+
+Reading ignores unknown keys (a newer version may have added them), gives missing ones their default, and turns anything
+else that does not fit into a `DamagedRecord` that names the key.
+"""
+
+import dataclasses
+import types
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+T = TypeVar("T")
+
+
+class DamagedRecord(ValueError):
+    """A JSON value that is not the record it should be: which key, and what is wrong with it."""
+
+
+def omitted() -> Any:
+    """A field that defaults to None and is left out of the JSON when it is None."""
+    return dataclasses.field(default=None, metadata={"omit": True})
+
+
+def flattened() -> Any:
+    """A dictionary field whose entries stand beside the other fields in the JSON; reading puts all unknown keys into it."""
+    return dataclasses.field(default_factory=dict, metadata={"flatten": True})
+
+
+def encode(value: Any) -> Any:
+    """A record, or anything made of records, as plain JSON values."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        tree: dict[str, Any] = {}
+        for field in dataclasses.fields(value):
+            item = getattr(value, field.name)
+            if field.metadata.get("flatten"):
+                tree |= encode(item)
+            elif item is not None or not field.metadata.get("omit"):
+                tree[field.name] = encode(item)
+        return tree
+    if isinstance(value, dict):
+        return {str(key): encode(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [encode(item) for item in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def decode(cls: type[T], tree: Any, where: str = "") -> T:
+    """A record of type `cls` from plain JSON values. Raises DamagedRecord."""
+    if not isinstance(tree, dict):
+        raise DamagedRecord(f"{where or cls.__name__} is {_brief(tree)}, not an object")
+    values: dict[str, Any] = {}
+    rest: str | None = None
+    for name, hint, field in _fields(cls):
+        if field.metadata.get("flatten"):
+            rest = name
+        elif name in tree:
+            values[name] = _convert(tree[name], hint, f"{where}.{name}" if where else name)
+        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+            raise DamagedRecord(f"{where or cls.__name__} has no {name!r}")
+    if rest is not None:
+        known = {name for name, _, _ in _fields(cls)} | {"schema", "kind"}
+        hint = get_args(next(h for n, h, _ in _fields(cls) if n == rest))[1]
+        values[rest] = {k: v for k, v in tree.items() if k not in known and _fits(v, hint)}
+    try:
+        return cls(**values)
+    except (TypeError, ValueError) as error:
+        raise DamagedRecord(f"{where or cls.__name__}: {error}") from None
+
+
+@cache
+def _fields(cls: type) -> tuple[tuple[str, Any, dataclasses.Field[Any]], ...]:
+    hints = get_type_hints(cls)
+    return tuple((f.name, hints[f.name], f) for f in dataclasses.fields(cls) if f.init)
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    try:
+        _convert(value, hint, "")
+    except DamagedRecord:
+        return False
+    return True
+
+
+def _convert(value: Any, hint: Any, where: str) -> Any:
+    if hint is Any:
+        return value
+    if hint is float:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+    elif hint is int:
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+    elif hint in (str, bool):
+        if isinstance(value, hint):
+            return value
+    elif hint is Path:
+        if isinstance(value, str):
+            return Path(value)
+    elif dataclasses.is_dataclass(hint):
+        return decode(hint, value, where)  # type: ignore[arg-type]
+    else:
+        return _convert_generic(value, hint, where)
+    raise DamagedRecord(f"{where} is {_brief(value)}, not {getattr(hint, '__name__', hint)}")
+
+
+def _convert_generic(value: Any, hint: Any, where: str) -> Any:
+    origin, args = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        if value is None and type(None) in args:
+            return None
+        options = [a for a in args if a is not type(None)]
+        for option in options[:-1]:
+            if _fits(value, option):
+                return _convert(value, option, where)
+        return _convert(value, options[-1], where)
+    if origin is Literal and value in args:
+        return value
+    if origin is tuple and isinstance(value, list):
+        kinds = [args[0]] * len(value) if args[-1] is Ellipsis else args
+        if len(kinds) == len(value):
+            return tuple(
+                _convert(v, kind, f"{where}[{i}]") for i, (v, kind) in enumerate(zip(value, kinds, strict=True))
+            )
+    if origin is dict and isinstance(value, dict):
+        return {key: _convert(item, args[1], f"{where}.{key}") for key, item in value.items()}
+    raise DamagedRecord(f"{where} is {_brief(value)}, not {hint}")
+
+
+def _brief(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."

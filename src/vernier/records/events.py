@@ -1,0 +1,169 @@
+"""The events of a run, one per line of events.jsonl: start, step, epoch, eval, checkpoint, warning, end."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from vernier.records.codec import DamagedRecord, decode, encode, omitted
+from vernier.records.run import EvalResult, RunSummary
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessInfo:
+    """One process of a run: where it runs and with what."""
+
+    rank: int
+    host: str
+    device: str
+    cores: tuple[int, ...] = ()
+    threads: int = 1
+    pid: int = 0
+    launcher: str = "single"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loading:
+    """How training images are decoded and resized, and whether decoded ones are cached."""
+
+    backend: str = "native"
+    source: str = ""
+    resize: str = ""
+    scaled_decode: bool = False
+    cache: str = "off"
+    cache_needs_bytes: int | None = omitted()
+    cache_limit_bytes: int | None = omitted()
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartEvent:
+    """A session of a run begins: what is trained, where, and the schedule that follows."""
+
+    kind: ClassVar[str] = "start"
+    run: str = ""
+    recipe: str = ""
+    model: str = ""
+    data: str = ""
+    seed: int = 0
+    parameters: int = 0
+    classes: int = 0
+    train_samples: int = 0
+    val_samples: int = 0
+    device: str = ""
+    threads: int = 1
+    precision: str = ""
+    mode: str = ""
+    workers: int = 0
+    loading: Loading | None = None
+    global_batch: int = 0
+    process_batch: int = 0
+    accumulation: int = 1
+    world: int = 1
+    lr: float = 0.0
+    end_lr: float = 0.0
+    epochs: float = 0.0
+    steps_per_epoch: int = 1
+    total_steps: int = 0
+    stop_step: int = 0
+    metric: str = ""
+    resumed_from: int | None = None
+    processes: tuple[ProcessInfo, ...] = ()
+    restarts: int = 0
+    notes: tuple[str, ...] = ()
+    time: str | None = omitted()
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepEvent:
+    """A window of steps that ends at `step`: their mean loss, and the wall time and data wait of each one in seconds.
+
+    `samples` are summed over the window and all processes; `t_s` is the monotonic clock at its end, that of the telemetry.
+    """
+
+    kind: ClassVar[str] = "step"
+    step: int
+    epoch: float
+    loss: float
+    lr: float
+    samples: int
+    step_s: tuple[float, ...]
+    wait_s: tuple[float, ...]
+    t_s: float | None = omitted()
+    loss_scale: float | None = omitted()
+    skipped_steps: int | None = omitted()
+    own_s_by_rank: tuple[float, ...] | None = omitted()
+    time: str | None = omitted()
+
+    def __post_init__(self) -> None:
+        if not self.step_s or len(self.step_s) != len(self.wait_s):
+            raise ValueError(f"{len(self.step_s)} step times and {len(self.wait_s)} data waits")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpochEvent:
+    """So many epochs are complete."""
+
+    kind: ClassVar[str] = "epoch"
+    step: int
+    epoch: int
+    time: str | None = omitted()
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalEvent(EvalResult):
+    """An evaluation: when, how long it took, and its result."""
+
+    kind: ClassVar[str] = "eval"
+    step: int
+    epoch: float
+    seconds: float = 0.0
+    best: bool = False
+    time: str | None = omitted()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointEvent:
+    """A checkpoint was committed. `path` is the name of its directory."""
+
+    kind: ClassVar[str] = "checkpoint"
+    step: int
+    path: str
+    seconds: float = 0.0
+    time: str | None = omitted()
+
+
+@dataclass(frozen=True, kw_only=True)
+class WarningEvent:
+    """Something a person should know: a bad image, a slow process, a failure."""
+
+    kind: ClassVar[str] = "warning"
+    step: int
+    message: str
+    time: str | None = omitted()
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndEvent(RunSummary):
+    """A session of a run has ended, with the summary so far."""
+
+    kind: ClassVar[str] = "end"
+    status: str
+    time: str | None = omitted()
+
+
+Event = StartEvent | StepEvent | EpochEvent | EvalEvent | CheckpointEvent | WarningEvent | EndEvent
+_KINDS: dict[str, type[Event]] = {
+    cls.kind: cls for cls in (StartEvent, StepEvent, EpochEvent, EvalEvent, CheckpointEvent, WarningEvent, EndEvent)
+}
+
+
+def encode_event(event: Event) -> dict[str, Any]:
+    """The event as one JSON object, its kind first."""
+    return {"kind": event.kind, **encode(event)}
+
+
+def decode_event(tree: Any) -> Event | None:
+    """An event from its JSON object; None for a kind this version does not know. Raises DamagedRecord."""
+    kind = tree.get("kind") if isinstance(tree, dict) else None
+    if not isinstance(kind, str):
+        raise DamagedRecord("an event has a kind")
+    cls = _KINDS.get(kind)
+    return None if cls is None else decode(cls, tree)

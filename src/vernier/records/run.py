@@ -1,0 +1,143 @@
+"""How a training run went: its evaluations, its speed, and the summary that ends it (`run.json`, the `end` event)."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from vernier.records.codec import flattened, omitted
+
+Status = Literal["running", "finished", "stopped", "crashed", "failed", "unknown"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassScore:
+    """COCO's figures of one class of a detector."""
+
+    category_id: int
+    name: str
+    AP: float | None = None
+    AP50: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalResult:
+    """One evaluation. `figures` are named as the task names them: top1 and top5 in percent, AP and AP50 from 0 to 1.
+
+    A figure is None where the data has nothing to measure it on. `exact` is False when only a part of the set was evaluated.
+    """
+
+    samples: int = 0
+    averaged: bool = False
+    exact: bool = True
+    flip_tta: bool = False
+    detections: int | None = omitted()
+    classes: tuple[ClassScore, ...] | None = omitted()
+    figures: dict[str, float | None] = flattened()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Best:
+    """The best evaluation so far: its step, and the figure by which it was chosen."""
+
+    step: int
+    figures: dict[str, float | None] = flattened()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedFigure:
+    """A published mean with its spread over runs, as far as the source states it."""
+
+    mean: float
+    sd: float | None = None
+    n: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agreement:
+    """A result beside the published one. `interval` is where 95 % of repetitions should fall; None without a published spread."""
+
+    metric: str
+    value: float
+    published: PublishedFigure
+    verdict: Literal["inside", "above", "below", "no-spread", "not-comparable"]
+    difference: float
+    interval: tuple[float, float] | None = None
+    runs_assumed: int | None = None
+    where: str = ""
+    samples: tuple[int | None, int | None] = (None, None)
+    differs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnergyPerImage:
+    """Energy over all devices of one kind. `method` says which counter or integral it comes from."""
+
+    joules_per_image: float
+    joules: float
+    devices: int
+    device_kind: str
+    method: str
+    mean_power_w: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSpeed:
+    """Throughput over the steady steps of a run, data loading included, and the spread of its step times."""
+
+    images_per_s_total: float
+    images_per_s_per_device: float
+    devices: int
+    method: str
+    images_per_s_total_95: tuple[float | None, float | None] = (None, None)
+    compute_only_images_per_s_total: float | None = None
+    data_wait_share: float | None = None
+    step_s_median: float | None = None
+    step_s: dict[str, Any] | None = None
+    steps_measured: int | None = None
+    warmup_steps_excluded: int | None = None
+    energy: EnergyPerImage | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compilation:
+    """What preparing the network for its mode took. Recompilations are graphs compiled after the first call."""
+
+    mode: str = "eager"
+    seconds: float = 0.0
+    graphs: int = 0
+    recompilations: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class BadImageNote:
+    """An image that could not be read, and why."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSummary:
+    """What a run came to. A benchmark's run directory has only `training`, where one training was measured."""
+
+    step: int | None = None
+    epoch: float | None = None
+    result: EvalResult | None = None
+    best: Best | None = None
+    reached_target: bool | None = None
+    agreement: Agreement | None = None
+    spent_s: dict[str, float] = field(default_factory=dict)
+    skipped_steps: int = 0
+    bad_images: tuple[BadImageNote, ...] = ()
+    profile: dict[str, Any] | None = None
+    compilation: Compilation | None = None
+    training: TrainingSpeed | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunStatus:
+    """run.json. `crashed`: ended without saying so, and can be resumed."""
+
+    status: Status = "unknown"
+    updated: str | None = None
+    reason: str | None = None
+    summary: RunSummary | None = None
