@@ -69,7 +69,7 @@ def decode(cls: type[T], tree: Any, where: str = "") -> T:
 
 
 @cache
-def _fields(cls: type) -> tuple[tuple[str, Any, dataclasses.Field[Any]], ...]:
+def _fields(cls: Any) -> tuple[tuple[str, Any, dataclasses.Field[Any]], ...]:
     hints = get_type_hints(cls)
     return tuple((f.name, hints[f.name], f) for f in dataclasses.fields(cls) if f.init)
 
