@@ -6,7 +6,6 @@ else that does not fit into a `DamagedRecord` that names the key.
 
 import dataclasses
 import types
-from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -68,10 +67,16 @@ def decode(cls: type[T], tree: Any, where: str = "") -> T:
         raise DamagedRecord(f"{where or cls.__name__}: {error}") from None
 
 
-@cache
-def _fields(cls: Any) -> tuple[tuple[str, Any, dataclasses.Field[Any]], ...]:
-    hints = get_type_hints(cls)
-    return tuple((f.name, hints[f.name], f) for f in dataclasses.fields(cls) if f.init)
+_Fields = tuple[tuple[str, Any, dataclasses.Field[Any]], ...]
+_FIELDS: dict[Any, _Fields] = {}
+
+
+def _fields(cls: Any) -> _Fields:
+    """Name, type and field of everything that `cls` is made from; looked up once per class."""
+    if cls not in _FIELDS:
+        hints = get_type_hints(cls)
+        _FIELDS[cls] = tuple((f.name, hints[f.name], f) for f in dataclasses.fields(cls) if f.init)
+    return _FIELDS[cls]
 
 
 def _fits(value: Any, hint: Any) -> bool:
