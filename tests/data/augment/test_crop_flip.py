@@ -21,7 +21,7 @@ from vernier.data.augment.crop_flip import (
     resize,
     resize_into,
 )
-from vernier.data.decoding.decode import decode, picture
+from vernier.data.decoding.decode import decode, lazy_image
 from vernier.randomness import uniform
 
 
@@ -155,7 +155,7 @@ def test_scaled_decoding_changes_large_crops_a_little_and_small_ones_not_at_all(
     for i, scaled in enumerate((False, True)):
         for j, area in enumerate((0.5, 0.01)):
             transform = TrainTransform(Data(scaled_decode=scaled), Augment(area=(area, area)))
-            transform(picture(encoded.getvalue()), row, out[i, j])
+            transform(lazy_image(encoded.getvalue()), row, out[i, j])
     large, small = np.abs(out[0].astype(int) - out[1]).mean(axis=(1, 2, 3))
     assert 0 < large < 3
     assert small == 0

@@ -13,7 +13,7 @@ from PIL import Image
 
 from vernier.data.decoding import decode as decode_module
 from vernier.data.decoding import jpeg_slicing as jpeg
-from vernier.data.decoding.decode import BadImage, JpegPicture, SegmentedJpeg, decode, picture
+from vernier.data.decoding.decode import BadImage, LazyJpeg, SegmentedJpeg, decode, lazy_image
 from vernier.data.decoding.jpeg_slicing import (
     NotSliceable,
     find_segments,
@@ -74,7 +74,7 @@ def test_a_trimmed_jpeg_gives_the_pixels_of_the_whole(
     width, height, left, top, w, h = crop
     encoded = _jpeg(width, height, subsampling=subsampling, mode=mode)
     window = slice(top, top + h), slice(left, left + w)
-    assert np.array_equal(picture(encoded)[window], decode(encoded)[window])
+    assert np.array_equal(lazy_image(encoded)[window], decode(encoded)[window])
 
 
 @needs_jpegtran
@@ -105,8 +105,8 @@ def test_a_reduced_window_is_that_of_pillows_draft_mode(
         assert image.size == (-(-width // factor), -(-height // factor))
         small = np.asarray(image)
     window = slice(top // factor, -(-(top + h) // factor)), slice(left // factor, -(-(left + w) // factor))
-    for opened in (picture(encoded), SegmentedJpeg(_Bytes(rewritten), segments)):
-        assert isinstance(opened, JpegPicture)
+    for opened in (lazy_image(encoded), SegmentedJpeg(_Bytes(rewritten), segments)):
+        assert isinstance(opened, LazyJpeg)
         assert np.array_equal(opened.reduced(window, factor), small[window])
 
 
@@ -134,7 +134,7 @@ def test_real_photographs_are_cut_without_a_changed_pixel_and_half_is_read(real_
             left, top = int(dice.integers(segments.width - w + 1)), int(dice.integers(segments.height - h + 1))
             window = slice(top, top + h), slice(left, left + w)
             assert np.array_equal(SegmentedJpeg(file, segments)[window], whole[window]), path
-            assert np.array_equal(picture(encoded)[window], whole[window]), path
+            assert np.array_equal(lazy_image(encoded)[window], whole[window]), path
             total, crops = total + len(rewritten), crops + 1
         read += file.read
     assert crops == 300
@@ -185,13 +185,13 @@ def test_a_truncated_jpeg_is_bad_whatever_the_crop(keep: float) -> None:
     cut_short = encoded[: int(keep * len(encoded))]
     for _ in range(2):
         with pytest.raises(BadImage):
-            _ = picture(cut_short)[0:8, 0:8]
+            _ = lazy_image(cut_short)[0:8, 0:8]
         cut_short += bytes(500)  # a download that was padded
 
 
 def test_progressive_and_cmyk_pictures_are_decoded_whole() -> None:
     for encoded in (_jpeg(50, 40, progressive=True), _jpeg(50, 40, mode="CMYK")):
-        assert np.array_equal(picture(encoded)[3:30, 5:40], decode(encoded)[3:30, 5:40])
+        assert np.array_equal(lazy_image(encoded)[3:30, 5:40], decode(encoded)[3:30, 5:40])
 
 
 def test_a_bomb_is_refused_before_anything_is_decoded() -> None:
@@ -199,7 +199,7 @@ def test_a_bomb_is_refused_before_anything_is_decoded() -> None:
     frame = parse_header(encoded).frame_at
     encoded[frame + 5 : frame + 9] = (60_000).to_bytes(2, "big") * 2
     with pytest.raises(BadImage, match="more than the limit"):
-        picture(bytes(encoded))
+        lazy_image(bytes(encoded))
 
 
 @needs_jpegtran

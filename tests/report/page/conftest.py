@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import TINY, only_run
 from vernier.cli import main
-from vernier.data.decoding.thumbnails import thumbnail
+from vernier.data.decoding.decode import encode_thumbnail
 from vernier.report.page.build import Page, build
 from vernier.report.page.collect import collect
 from vernier.store import RunDir
@@ -70,7 +70,7 @@ def detector(out: Path, name: str = "detector", evil: str = "") -> Path:
         step,
         {"kind": "eval", "step": 10, "epoch": 1.0, "seconds": 1.0, **found},
     )
-    jpeg = thumbnail(np.full((8, 8, 3), 120, np.uint8), 8)
+    jpeg = encode_thumbnail(np.full((8, 8, 3), 120, np.uint8), 8)
     box = {"box": [0.1, 0.2, 0.6, 0.7], "class": f"star{evil}"}
     run.write_prediction("examples", [
         {"image": f"/data/{evil}.jpg", "width": 8, "height": 8, "jpeg": jpeg, "truth": [box], "found": [{**box, "score": 0.9}, {**box, "score": 0.1}]}

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 
 from vernier.config import Augment, Data
-from vernier.data.decoding.decode import Croppable, JpegPicture
+from vernier.data.decoding.decode import Croppable, LazyJpeg
 from vernier.randomness import key, uniform
 
 Image = npt.NDArray[np.uint8]
@@ -141,11 +141,11 @@ class TrainTransform:
             whole: Image = image[:, :]
             return whole
         left, top, w, h = random_crop_box(image.shape[1], image.shape[0], self.augment, row)
-        factor = reduction(w, h, size) if self.data.scaled_decode and isinstance(image, JpegPicture) else 1
+        factor = reduction(w, h, size) if self.data.scaled_decode and isinstance(image, LazyJpeg) else 1
         if factor == 1:
             crop: Image = image[top : top + h, left : left + w]
             return crop
-        assert isinstance(image, JpegPicture)
+        assert isinstance(image, LazyJpeg)
         top, bottom, left, right = ((2 * at + factor) // (2 * factor) for at in (top, top + h, left, left + w))
         return image.reduced((slice(top, bottom), slice(left, right)), factor)
 

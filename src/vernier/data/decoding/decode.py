@@ -5,6 +5,7 @@ orientation is not applied, as in the reference pipelines of this field. A file 
 complete JPEG is decoded as libjpeg recovers from it, as Pillow does. `check` is stricter, for `vernier data verify`.
 """
 
+import base64
 import io
 from abc import ABC, abstractmethod
 from typing import Any, Protocol
@@ -27,7 +28,7 @@ class BadImage(ValueError):
 
 
 class Croppable(Protocol):
-    """An image, or something that becomes one where it is sliced: `picture[top:bottom, left:right]` is an Image."""
+    """An image, or something that becomes one where it is sliced: `lazy_image[top:bottom, left:right]` is an Image."""
 
     @property
     def shape(self) -> tuple[Any, ...]: ...
@@ -104,10 +105,24 @@ def size_of(encoded: bytes) -> tuple[int, int]:
         raise BadImage(str(error)) from None
 
 
+def encode_thumbnail(image: Image, longest_px: int) -> str:
+    """The image as a base64 JPEG with no side longer than `longest_px`; never enlarged.
+
+    Runs store such thumbnails, so that a report can show single samples without the data set.
+    """
+    from PIL import Image as Pillow
+
+    small = Pillow.fromarray(np.ascontiguousarray(image[..., 0] if image.shape[2] == 1 else image[..., :3]))
+    small.thumbnail((longest_px, longest_px))
+    out = io.BytesIO()
+    small.save(out, "JPEG", quality=80)
+    return base64.b64encode(out.getvalue()).decode("ascii")
+
+
 # ------------------------------------------------------------------------------------------ only what a crop asks for
 
 
-def picture(encoded: bytes) -> Croppable:
+def lazy_image(encoded: bytes) -> Croppable:
     """The image, decoded no further down than it will be sliced where the format allows that."""
     if len(encoded) >= WORTH_CUTTING and encoded.startswith(SOI) and encoded.endswith(EOI):
         try:
@@ -120,7 +135,7 @@ def picture(encoded: bytes) -> Croppable:
     return decode(encoded)
 
 
-class JpegPicture(ABC):
+class LazyJpeg(ABC):
     """A JPEG that is decoded when it is sliced, whole or reduced in size by the decoder itself."""
 
     __slots__ = ("shape",)
@@ -135,7 +150,7 @@ class JpegPicture(ABC):
         """A window of the image at 1/factor (2, 4 or 8) of its size, counted in pixels of the small image."""
 
 
-class _TrimmedJpeg(JpegPicture):
+class _TrimmedJpeg(LazyJpeg):
     """A baseline JPEG, decoded from the top to the end of the crop."""
 
     __slots__ = ("_encoded", "_header")
@@ -164,7 +179,7 @@ class ByteRanges(Protocol):
     def read_range(self, start: int, stop: int) -> bytes: ...
 
 
-class SegmentedJpeg(JpegPicture):
+class SegmentedJpeg(LazyJpeg):
     """A JPEG with known restart segments, of which only those that the crop touches are read and decoded."""
 
     __slots__ = ("_file", "_segments")

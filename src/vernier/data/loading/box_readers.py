@@ -80,7 +80,7 @@ class BoxTrainReader:
         self._source, self._data, self._augment = source, data, augment
         self.bad = BadImages(parse_limit(data.max_bad_images, len(source)), len(source))
         self._change = BoxAugment(data, augment, seed)
-        self._open = source.image if augment.crop == "none" else source.picture
+        self._open = source.image if augment.crop == "none" else source.lazy_image
         self.shape = (data.image_px, data.image_px, source.channels)
 
     def shape_at(self, epoch: int) -> tuple[int, int, int]:

@@ -40,7 +40,7 @@ class CachedSource(Source):
                 self._kept[index] = found
         return found
 
-    def picture(self, index: int) -> Croppable:
+    def lazy_image(self, index: int) -> Croppable:
         return self.image(index)
 
     def describe(self, index: int) -> str:

@@ -98,7 +98,7 @@ class TrainReader:
         small = isinstance(source, ArraySource) and source.images.shape[1:3] == (data.image_px, data.image_px)
         self._all_at_once = small and augment.crop != "random-resized" and augment.start_px is None
         self._together = augment.crop == "random-resized" and not isinstance(source, EncodedSource)
-        self._open = source.picture if augment.crop == "random-resized" else source.image
+        self._open = source.lazy_image if augment.crop == "random-resized" else source.image
 
     def shape_at(self, epoch: int) -> tuple[int, int, int]:
         px = train_px(self._data, self._augment, epoch)

@@ -32,7 +32,7 @@ class ArraySource(Source):
         image: Image = self.images[index]
         return image
 
-    def picture(self, index: int) -> Croppable:
+    def lazy_image(self, index: int) -> Croppable:
         return self.image(index)
 
     def __len__(self) -> int:

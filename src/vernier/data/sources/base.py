@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from vernier.data.decoding.decode import Croppable, Image, decode, picture
+from vernier.data.decoding.decode import Croppable, Image, decode, lazy_image
 
 Indices = npt.NDArray[np.int64]
 VAL_SHARE = 0.1
@@ -53,7 +53,7 @@ class Source(ABC):
         """The decoded image [height, width, channels]. Raises BadImage or OSError."""
 
     @abstractmethod
-    def picture(self, index: int) -> Croppable:
+    def lazy_image(self, index: int) -> Croppable:
         """The image for taking one crop of it, which may spare decoding the rest. Raises like `image`, perhaps on slicing."""
 
     def all_labels(self) -> Indices:
@@ -71,8 +71,8 @@ class EncodedSource(Source):
     def image(self, index: int) -> Image:
         return decode(self.read(index))
 
-    def picture(self, index: int) -> Croppable:
-        return picture(self.read(index))
+    def lazy_image(self, index: int) -> Croppable:
+        return lazy_image(self.read(index))
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ class FilesSource(EncodedSource, BoxSource):
         image = decode(self.read(index))
         return image if self.channels == 3 else _grey(image)
 
-    def picture(self, index: int) -> Croppable:
+    def lazy_image(self, index: int) -> Croppable:
         return self.image(index)
 
     def boxes(self, index: int) -> Boxes:

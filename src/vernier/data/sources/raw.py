@@ -50,7 +50,7 @@ class RawSource(Source):
         at, height, width = self._places[index]
         return self._pixels[at : at + 3 * height * width].reshape(height, width, 3)
 
-    def picture(self, index: int) -> Croppable:
+    def lazy_image(self, index: int) -> Croppable:
         return self.image(index)
 
     def describe(self, index: int) -> str:

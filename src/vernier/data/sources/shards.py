@@ -102,10 +102,10 @@ class ShardSource(EncodedSource):
         which, table, row = self.place(index)
         return self._files.read(self.shards[which].name, int(table["offset"][row]), int(table["size"][row]))
 
-    def picture(self, index: int) -> Croppable:
+    def lazy_image(self, index: int) -> Croppable:
         which, table, row = self.place(index)
         if not table["scan_at"][row]:
-            return super().picture(index)
+            return super().lazy_image(index)
         member = _Member(self._files, self.shards[which].name, int(table["offset"][row]))
         return SegmentedJpeg(member, _segments(table, row))
 

@@ -55,7 +55,7 @@ class SyntheticSource(Source):
         image: Image = out[0]
         return image
 
-    def picture(self, index: int) -> Croppable:
+    def lazy_image(self, index: int) -> Croppable:
         return self.image(index)
 
     def describe(self, index: int) -> str:

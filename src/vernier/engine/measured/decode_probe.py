@@ -9,7 +9,7 @@ import simplejpeg
 from vernier.clock import now_s
 from vernier.config import Augment, Data
 from vernier.data.augment.crop_flip import TrainTransform, augment_rows
-from vernier.data.decoding.decode import picture
+from vernier.data.decoding.decode import lazy_image
 from vernier.data.shapes.files import ShapesSpec, render
 
 _PX, _IMAGES, _QUALITY = 400, 8, 90
@@ -27,7 +27,7 @@ def decoding_speed(seconds: float) -> dict[str, Any]:
     while len(rates) < 3 or now_s() - began < seconds:
         rows, start = augment_rows(1, len(rates), np.arange(_IMAGES)), now_s()
         for row, image in zip(rows, encoded, strict=True):
-            transform(picture(image), row, out)
+            transform(lazy_image(image), row, out)
         rates.append(_IMAGES / (now_s() - start))
     return {
         "images": f"rendered {_PX} px JPEGs of {sum(map(len, encoded)) // _IMAGES // 1000} kB",

@@ -10,8 +10,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from vernier.data.decoding.decode import BadImage
-from vernier.data.decoding.thumbnails import thumbnail
+from vernier.data.decoding.decode import BadImage, encode_thumbnail
 from vernier.data.loading.targets import ClassTargets
 from vernier.data.sources import Source
 
@@ -109,7 +108,7 @@ class ClassScore:
     def _described(self, mistake: Mistake, source: Source) -> dict[str, Any]:
         picture = None
         with contextlib.suppress(BadImage, OSError):
-            picture = thumbnail(source.image(mistake.sample), THUMBNAIL_PX)
+            picture = encode_thumbnail(source.image(mistake.sample), THUMBNAIL_PX)
         return {
             "sample": mistake.sample, "image": source.describe(mistake.sample), "truth": mistake.truth,
             "taken_for": mistake.taken_for, "score": 1 - mistake.doubt, "truth_score": mistake.truth_score, "jpeg": picture,

@@ -9,8 +9,7 @@ import numpy.typing as npt
 import torch
 
 from vernier.config import Machine, Recipe
-from vernier.data.decoding.decode import BadImage, Image
-from vernier.data.decoding.thumbnails import thumbnail
+from vernier.data.decoding.decode import BadImage, Image, encode_thumbnail
 from vernier.data.loading.box_readers import BoxEvalReader, BoxTrainReader
 from vernier.data.loading.targets import BoxTargets, ground_truth
 from vernier.data.sources import Source, open_boxes
@@ -169,7 +168,7 @@ class DetectionScore:
         best = mine[np.argsort(-mine[:, 4], kind="stable")][:EXAMPLE_BOXES]
         return {
             "image": self._source.describe(sample), "width": image.shape[1], "height": image.shape[0],
-            "jpeg": thumbnail(image, EXAMPLE_PX),
+            "jpeg": encode_thumbnail(image, EXAMPLE_PX),
             "truth": [
                 {"box": (box / scale).tolist(), "class": self._source.classes[kind]}
                 for box, kind in zip(truth.ltrb, truth.classes.tolist(), strict=True)
