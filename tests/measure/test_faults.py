@@ -18,7 +18,7 @@ import torch
 
 from tests.conftest import TINY, only_run
 from tests.engine.test_training import run, tiny_config
-from tests.report.made import write_run
+from tests.report.run_dirs import write_run
 from vernier.config import Config, Limits, Machine, override, override_from_text
 from vernier.data.loading.loader import Loader
 from vernier.devices.cpu import Cpu
@@ -35,7 +35,7 @@ from vernier.measure.statistics.summary_checks import contradictions, summarize
 from vernier.measure.statistics.throughput import Window
 from vernier.report.live.console import closing_lines
 from vernier.report.logs.dllogger import write_dllogger
-from vernier.report.logs.reading import open_records
+from vernier.report.logs.reading import open_logs
 from vernier.store import RunDir
 
 Runner = Callable[..., Any]
@@ -132,7 +132,7 @@ def test_f7_a_rate_is_never_a_mean_of_rates(tmp_path: Path) -> None:
     found = summarize_training(_events(uneven), global_batch=8, devices=1)
     assert found is not None
     assert found["images_per_s_total"] == pytest.approx(8 / 0.2, rel=0.02)
-    (record,) = open_records(write_run(tmp_path, "uneven", uneven, batch=8))
+    (record,) = open_logs(write_run(tmp_path, "uneven", uneven, batch=8))
     last = write_dllogger(record, dt.datetime(2026, 1, 1, tzinfo=dt.UTC)).splitlines()[-1]
     assert json.loads(last.removeprefix("DLLL "))["data"]["train.total_ips"] == pytest.approx(8 / 0.2, rel=0.02)
 

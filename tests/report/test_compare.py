@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.report.made import step_times, write_run
+from tests.report.run_dirs import step_times, write_run
 from vernier.errors import ConfigError
 from vernier.report.compare import compare_runs, comparison_lines, parse_tolerance
-from vernier.report.logs.reading import open_records, open_side
+from vernier.report.logs.reading import open_logs, open_side
 
 Runner = Callable[..., Any]
 
@@ -34,7 +34,7 @@ def test_a_slower_run_is_a_regression(tmp_path: Path, vernier_here: Runner) -> N
 
 
 def test_equal_runs_cannot_be_told_apart(tmp_path: Path) -> None:
-    a, b = (open_records(write_run(tmp_path, n, step_times(s))) for n, s in (("a", 1), ("b", 2)))
+    a, b = (open_logs(write_run(tmp_path, n, step_times(s))) for n, s in (("a", 1), ("b", 2)))
     found = compare_runs(a, b, 0.02)
     assert found["comparison"]["verdict"] == "cannot tell"
     assert found["comparison"]["within_tolerance"]
@@ -42,7 +42,7 @@ def test_equal_runs_cannot_be_told_apart(tmp_path: Path) -> None:
 
 
 def test_differences_below_the_tolerance_are_accepted(tmp_path: Path) -> None:
-    a, b = (open_records(write_run(tmp_path, n, step_times(s, mean=m))) for n, s, m in (("a", 1, 0.1), ("b", 2, 0.105)))
+    a, b = (open_logs(write_run(tmp_path, n, step_times(s, mean=m))) for n, s, m in (("a", 1, 0.1), ("b", 2, 0.105)))
     assert compare_runs(a, b, 0.08)["comparison"]["verdict"] == "cannot tell"
 
 
@@ -59,8 +59,8 @@ def test_several_runs_a_side_count_what_differs_between_runs(tmp_path: Path, ver
 
 
 def test_another_batch_is_compared_by_images(tmp_path: Path) -> None:
-    a = open_records(write_run(tmp_path, "a", step_times(1), batch=32))
-    b = open_records(write_run(tmp_path, "b", step_times(2, mean=0.2), batch=64))
+    a = open_logs(write_run(tmp_path, "a", step_times(1), batch=32))
+    b = open_logs(write_run(tmp_path, "b", step_times(2, mean=0.2), batch=64))
     assert compare_runs(a, b)["comparison"]["ratio"] == pytest.approx(1.0, abs=0.02)
 
 
@@ -124,7 +124,7 @@ def test_tolerances() -> None:
 
 
 def test_one_step_each_gives_no_interval(tmp_path: Path) -> None:
-    a, b = (open_records(write_run(tmp_path, n, [0.1 * (i + 1)])) for i, n in enumerate("ab"))
+    a, b = (open_logs(write_run(tmp_path, n, [0.1 * (i + 1)])) for i, n in enumerate("ab"))
     found = compare_runs(a, b)
     assert found["comparison"]["low"] is None
     assert "too few steps" in " ".join(comparison_lines(found))
@@ -138,7 +138,7 @@ def test_damaged_events_are_left_out(tmp_path: Path, damage: str) -> None:
     path = write_run(tmp_path, "a", step_times(1, n=50))
     with (path / "events.jsonl").open("a") as f:
         f.write(damage + "\n")
-    (found,) = open_records(path)
+    (found,) = open_logs(path)
     assert len(found.steps) == 50
     assert damage in ("5", "[]") or "1 damaged event(s) left out" in found.notes[0]
 
@@ -149,4 +149,4 @@ def test_damaged_events_are_left_out(tmp_path: Path, damage: str) -> None:
 def test_damaged_bench_results_get_a_message(tmp_path: Path, rounds: str) -> None:
     (tmp_path / "b.json").write_text(f'{{"rounds": {rounds}}}')
     with pytest.raises(ConfigError):
-        open_records(tmp_path / "b.json")
+        open_logs(tmp_path / "b.json")

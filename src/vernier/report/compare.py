@@ -7,7 +7,7 @@ from typing import Any
 from vernier.config import tree_differences
 from vernier.errors import ConfigError
 from vernier.measure.statistics.comparison import DEFAULT_TOLERANCE, compare
-from vernier.report.logs.model import Recorded
+from vernier.report.logs.model import RunLog
 
 _PASSING = (
     "cpu.load_average", "command", "telemetry", "run", "recipe.seed", "recipe.published", "recipe.about", "recipe.source",
@@ -26,7 +26,7 @@ def parse_tolerance(text: str) -> float:
     return value
 
 
-def compare_runs(a: Sequence[Recorded], b: Sequence[Recorded], tolerance: float = DEFAULT_TOLERANCE) -> dict[str, Any]:
+def compare_runs(a: Sequence[RunLog], b: Sequence[RunLog], tolerance: float = DEFAULT_TOLERANCE) -> dict[str, Any]:
     """Everything as plain values; `comparison` is the verdict, B against A."""
     same = sorted({str(_identity(r)) for r in a} & {str(_identity(r)) for r in b})
     found = compare([r.trace() for r in a], [r.trace() for r in b], tolerance)
@@ -46,11 +46,11 @@ def compare_runs(a: Sequence[Recorded], b: Sequence[Recorded], tolerance: float 
     }
 
 
-def _identity(run: Recorded) -> tuple[Path, int | None, int]:
+def _identity(run: RunLog) -> tuple[Path, int | None, int]:
     return run.path.resolve(), run.round, hash(run.steps)
 
 
-def _side(runs: Sequence[Recorded]) -> dict[str, Any]:
+def _side(runs: Sequence[RunLog]) -> dict[str, Any]:
     return {
         "runs": [str(r.path) for r in runs],
         "format": sorted({r.format for r in runs}),
@@ -73,7 +73,7 @@ def _differs(a: dict[str, Any], b: dict[str, Any]) -> dict[str, list[Any]]:
     return {k: list(v) for k, v in found.items() if not any(k == p or k.startswith(f"{p}.") for p in _PASSING)}
 
 
-def _unlike(name: str, runs: Sequence[Recorded]) -> list[str]:
+def _unlike(name: str, runs: Sequence[RunLog]) -> list[str]:
     """Settings in which the runs of one side differ among themselves."""
     found = sorted({k for r in runs[1:] for k in _differs(runs[0].settings, r.settings)})
     return [f"the runs of {name} are not alike: {', '.join(found[:5])}"] if found else []

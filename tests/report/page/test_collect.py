@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.report.made import step_times, write_run
+from tests.report.run_dirs import step_times, write_run
 from tests.report.page.conftest import bench_run, detector
 from vernier.errors import ConfigError
 from vernier.measure.study.files import Repeat, StudyDevice, StudyDir, StudyMeta

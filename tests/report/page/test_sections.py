@@ -2,7 +2,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.report.made import step_times, write_run
+from tests.report.run_dirs import step_times, write_run
 from tests.report.page.conftest import bench_run, detector
 from vernier.report.page.build import Page
 from vernier.report.page.collect import collect

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.report.made import step_times, write_run
+from tests.report.run_dirs import step_times, write_run
 from tests.report.page.conftest import STEP, emit
 from vernier.report.page.serve import Live, Server
 from vernier.store import RunDir

@@ -27,10 +27,10 @@ def convert(
         to: raport: NVIDIA's of 2019; dllogger: NVIDIA's since 2020; mllog: MLPerf's; study: the SC22 study's files; tensorboard.
         out: The file to write; for study and tensorboard the directory.
     """
-    from vernier.report.logs.reading import open_records
+    from vernier.report.logs.reading import open_logs
     from vernier.report.logs.writing import convert as write
 
-    found = open_records(Path(run).expanduser())
+    found = open_logs(Path(run).expanduser())
     if len(found) != 1:
         raise ConfigError(f"{run} holds {len(found)} runs: give one of them.")
     written = [str(p) for p in write(found[0], to, Path(out).expanduser())]

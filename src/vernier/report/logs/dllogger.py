@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from vernier.errors import ConfigError
-from vernier.report.logs.model import EvalRecord, Recorded, StepRecord, is_number, mark_warmup
+from vernier.report.logs.model import EvalRecord, RunLog, StepRecord, is_number, mark_warmup
 
 PREFIX = "DLLL "
 _UNITS = {
@@ -26,7 +26,7 @@ _UNITS = {
 # ------------------------------------------------------------------------------------------------------------- reading
 
 
-def read_dllogger(path: Path, text: str) -> Recorded:
+def read_dllogger(path: Path, text: str) -> RunLog:
     """A stream of DLLogger lines; other lines between them are ignored, broken ones counted."""
     settings: dict[str, Any] = {}
     points: dict[tuple[int, ...], dict[str, float]] = {}
@@ -52,7 +52,7 @@ def read_dllogger(path: Path, text: str) -> Recorded:
     return _recorded("dllogger", path, settings, steps, evals, notes)
 
 
-def read_raport(path: Path, tree: dict[str, Any]) -> Recorded:
+def read_raport(path: Path, tree: dict[str, Any]) -> RunLog:
     """The 2019 form: lists by metric, inner lists by epoch."""
     settings, per_iteration, per_epoch = (tree.get(k) or {} for k in ("run", "iter", "epoch"))
     if not all(isinstance(part, dict) for part in (settings, per_iteration, per_epoch)):
@@ -77,11 +77,11 @@ def read_raport(path: Path, tree: dict[str, Any]) -> Recorded:
 def _recorded(
     form: str, path: Path, settings: dict[str, Any], steps: Sequence[StepRecord | None],
     evals: Sequence[EvalRecord | None], notes: list[str],
-) -> Recorded:  # fmt: skip
+) -> RunLog:  # fmt: skip
     good = [s for s in steps if s is not None]
     if len(good) < len(steps):
         notes.append(f"{len(steps) - len(good)} step record(s) of {path.name} without usable times left out")
-    return Recorded(
+    return RunLog(
         format=form, path=path, settings=settings, steps=mark_warmup(good), evals=tuple(e for e in evals if e is not None),
         devices=int(_number(settings.get("world_size")) or 1),
         notes=(*notes, "times are those of the printed iterations, not of every step"),
@@ -114,7 +114,7 @@ def _eval(epoch: int, data: dict[str, Any]) -> EvalRecord | None:
 # ------------------------------------------------------------------------------------------------------------- writing
 
 
-def _parameters(run: Recorded) -> dict[str, Any]:
+def _parameters(run: RunLog) -> dict[str, Any]:
     """The run's settings, with the names NVIDIA's readers look for."""
     samples = run.steps[0].samples if run.steps else 0.0
     return {**run.settings, "batch_size": samples / run.devices, "world_size": run.devices}
@@ -141,7 +141,7 @@ def _whole(steps: Iterable[StepRecord]) -> dict[str, float]:
     return {**found, "train.loss": math.fsum(losses) / len(losses)} if losses else found
 
 
-def write_dllogger(run: Recorded, start: dt.datetime) -> str:
+def write_dllogger(run: RunLog, start: dt.datetime) -> str:
     """DLLogger lines: parameters, units, every step, every epoch, the run."""
     lines: list[str] = []
     elapsed = 0.0
@@ -169,7 +169,7 @@ def write_dllogger(run: Recorded, start: dt.datetime) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write_raport(run: Recorded) -> str:
+def write_raport(run: RunLog) -> str:
     """The 2019 object. Step numbers within an epoch are positions, as there."""
     epochs = sorted({s.epoch for s in run.steps})
     rows = [[_step_data(s) for s in run.steps if s.epoch == epoch] for epoch in epochs]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vernier.errors import ConfigError
-from vernier.report.logs.model import EvalRecord, Recorded, StepRecord, is_number
+from vernier.report.logs.model import EvalRecord, RunLog, StepRecord, is_number
 
 PREFIX = ":::MLLOG "
 _ONE = {"top1": 100.0}  # stored in percent here, as a share there
@@ -35,7 +35,7 @@ def mllog_lines(text: str) -> tuple[list[dict[str, Any]], int]:
     return found, broken
 
 
-def read_mllog(path: Path, text: str) -> Recorded:
+def read_mllog(path: Path, text: str) -> RunLog:
     """Epochs are the steps: their wall time and the samples of the training set."""
     records, broken = mllog_lines(text)
     if not records:
@@ -58,7 +58,7 @@ def read_mllog(path: Path, text: str) -> Recorded:
         for r in records
         if r["key"] == "eval_accuracy" and is_number(r.get("value"))
     ]
-    return Recorded(
+    return RunLog(
         format="mllog", path=path, settings=settings, steps=tuple(_epochs(records, settings)), evals=tuple(evals),
         total_s=total, reached=status == "success", train_samples=_count(settings, "train_samples"),
         eval_samples=_count(settings, "eval_samples"), notes=(*notes, "times are those of whole epochs"),
@@ -129,7 +129,7 @@ class _Log:
         self.lines.append(PREFIX + json.dumps(record))
 
 
-def write_mllog(run: Recorded, start_ms: float, *, benchmark: str, hyper: dict[str, Any]) -> str:
+def write_mllog(run: RunLog, start_ms: float, *, benchmark: str, hyper: dict[str, Any]) -> str:
     """A whole log: submission lines, `hyper` (keys as the rules name them), blocks of epochs with their evaluations."""
     log = _Log(start_ms)
     for key, value in (
@@ -152,7 +152,7 @@ def write_mllog(run: Recorded, start_ms: float, *, benchmark: str, hyper: dict[s
     return "\n".join(log.lines) + "\n"
 
 
-def _blocks(log: _Log, run: Recorded) -> None:
+def _blocks(log: _Log, run: RunLog) -> None:
     """Epochs from one evaluation to the next form a block."""
     scored = {e.epoch: e for e in run.evals}
     epochs = sorted({s.epoch for s in run.steps} | set(scored))

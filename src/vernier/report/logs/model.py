@@ -47,7 +47,7 @@ class EvalRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recorded:
+class RunLog:
     """One run; `notes` say what a reader should know. `reached` is whether it got to the accuracy it aimed for.
 
     `started` is an ISO time; `train_samples` and `eval_samples` are the sizes of the sets.

@@ -11,27 +11,27 @@ from typing import Any
 from vernier.errors import ConfigError, did_you_mean
 from vernier.measure.statistics.run_summary import steady_steps
 from vernier.report.logs import dllogger, mllog
-from vernier.report.logs.model import EvalRecord, Recorded, StepRecord, is_number
+from vernier.report.logs.model import EvalRecord, RunLog, StepRecord, is_number
 from vernier.store import RunDir, find_runs, read_json
 
 _KINDS = "a run directory, a bench result (JSON), a raport.json, DLLogger lines or an MLPerf log"
 
 
-def open_side(given: str) -> list[Recorded]:
+def open_side(given: str) -> list[RunLog]:
     """All runs of one side of a comparison: paths with commas between them, patterns, folders of runs; FILE#ARM for one arm."""
-    found: list[Recorded] = []
+    found: list[RunLog] = []
     for part in filter(None, (p.strip() for p in given.split(","))):
         name, _, arm = part.partition("#")
         whole = str(Path(name).expanduser())
         matches = sorted(glob.glob(whole)) or [whole]  # noqa: PTH207  an absolute pattern is not a Path.glob
         for match in matches:
-            found += open_records(Path(match), arm or None)
+            found += open_logs(Path(match), arm or None)
     if not found:
         raise ConfigError(f"{given!r} names no run.")
     return found
 
 
-def open_records(path: Path, arm: str | None = None) -> list[Recorded]:
+def open_logs(path: Path, arm: str | None = None) -> list[RunLog]:
     """The run, or runs, that a path holds."""
     if not path.exists():
         raise ConfigError(f"{path} does not exist.")
@@ -58,16 +58,16 @@ def read_text(path: Path) -> str:
         raise ConfigError(f"Cannot read {path}: {error.strerror}.") from None
 
 
-def _open_folder(path: Path, arm: str | None) -> list[Recorded]:
+def _open_folder(path: Path, arm: str | None) -> list[RunLog]:
     inside = [run.path for run in find_runs(path)] or [path]
     return [record for folder in inside for record in _open_run(folder, arm)]
 
 
-def _open_run(path: Path, arm: str | None) -> list[Recorded]:
+def _open_run(path: Path, arm: str | None) -> list[RunLog]:
     results = [p for p in sorted(path.glob("*.json")) if _is_bench(p)]
     if results:
         return [record for p in results for record in _open_json(p, read_json(p), arm)]
-    return [record_of_run(RunDir.open(path))]
+    return [read_run(RunDir.open(path))]
 
 
 def _is_bench(path: Path) -> bool:
@@ -78,7 +78,7 @@ def _is_bench(path: Path) -> bool:
     return isinstance(tree, dict) and isinstance(tree.get("rounds"), list)
 
 
-def _open_json(path: Path, tree: Any, arm: str | None) -> list[Recorded]:
+def _open_json(path: Path, tree: Any, arm: str | None) -> list[RunLog]:
     if isinstance(tree, dict) and isinstance(tree.get("rounds"), list):
         return _bench(path, tree, arm)
     if isinstance(tree, dict) and "iter" in tree and "epoch" in tree:
@@ -89,7 +89,7 @@ def _open_json(path: Path, tree: Any, arm: str | None) -> list[Recorded]:
 # ----------------------------------------------------------------------------------------------------- run directories
 
 
-def record_of_run(run: RunDir) -> Recorded:
+def read_run(run: RunDir) -> RunLog:
     """A Vernier run, also one that was killed: what is there, and a note of what is not."""
     config = run.read_config()
     recorded = run.read_events()
@@ -98,7 +98,7 @@ def record_of_run(run: RunDir) -> Recorded:
     steps = list(_steps(events, start))
     status = run.read_status()
     summary = status.get("summary") or {}
-    return Recorded(
+    return RunLog(
         format="vernier", path=run.path, settings=config, environment=run.read_environment(), steps=tuple(steps),
         evals=tuple(_evals(events)), devices=int(start.get("world") or 1), reached=bool(summary.get("reached_target")),
         started=start.get("time"), train_samples=start.get("train_samples"), eval_samples=start.get("val_samples"),
@@ -171,7 +171,7 @@ def _evals(events: list[dict[str, Any]]) -> Iterator[EvalRecord]:
 # -------------------------------------------------------------------------------------------------------------- bench
 
 
-def _bench(path: Path, tree: dict[str, Any], arm: str | None) -> list[Recorded]:
+def _bench(path: Path, tree: dict[str, Any], arm: str | None) -> list[RunLog]:
     """Every round of one arm; which arm must be said when there are several."""
     rounds = [r for r in tree["rounds"] if isinstance(r, dict)]
     names = list(dict.fromkeys(str(r.get("arm")) for r in rounds))
@@ -192,7 +192,7 @@ def _bench(path: Path, tree: dict[str, Any], arm: str | None) -> list[Recorded]:
     return found
 
 
-def _round(path: Path, tree: dict[str, Any], entry: dict[str, Any]) -> Recorded | None:
+def _round(path: Path, tree: dict[str, Any], entry: dict[str, Any]) -> RunLog | None:
     result = entry.get("result")
     if not isinstance(result, dict):
         return None
@@ -204,7 +204,7 @@ def _round(path: Path, tree: dict[str, Any], entry: dict[str, Any]) -> Recorded 
     steps = tuple(StepRecord(epoch=0, step=i, seconds=float(s), samples=samples) for i, s in enumerate(times))
     figures = result.get("figures")
     devices = figures.get("devices") if isinstance(figures, dict) else 1
-    return Recorded(
+    return RunLog(
         format="bench", path=path, settings=asked if isinstance(asked, dict) else {}, environment=RunDir(path.parent).read_environment(),
         steps=steps, devices=int(devices) if is_number(devices) else 1, round=number if isinstance(number, int) else None,
     )  # fmt: skip

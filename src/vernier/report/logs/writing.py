@@ -12,11 +12,11 @@ from vernier.report.live import tags
 from vernier.report.live.tensorboard import EventFile
 from vernier.report.logs.dllogger import write_dllogger, write_raport
 from vernier.report.logs.mllog import write_mllog
-from vernier.report.logs.model import Recorded
+from vernier.report.logs.model import RunLog
 from vernier.store import write_atomically
 
 
-def convert(run: Recorded, form: str, out: Path) -> list[Path]:
+def convert(run: RunLog, form: str, out: Path) -> list[Path]:
     """Write `run` as `form` to a file or, for study and tensorboard, a directory. Returns what was written."""
     if not run.steps:
         raise ConfigError(f"{run.path} records no steps: there is nothing to convert.")
@@ -32,14 +32,14 @@ def convert(run: Recorded, form: str, out: Path) -> list[Path]:
     return [out]
 
 
-def _start(run: Recorded) -> dt.datetime:
+def _start(run: RunLog) -> dt.datetime:
     return dt.datetime.fromisoformat(run.started or utc_stamp())
 
 
 # -------------------------------------------------------------------------------------------------------------- MLPerf
 
 
-def _mllog(run: Recorded) -> str:
+def _mllog(run: RunLog) -> str:
     recipe: dict[str, Any] = run.settings.get("recipe") or {}
     optim, batch = recipe.get("optim") or {}, recipe.get("global_batch") or round(run.steps[0].samples)
     detects = any("AP" in e.values for e in run.evals)
@@ -55,7 +55,7 @@ def _mllog(run: Recorded) -> str:
 # --------------------------------------------------------------------------------------------------------------- study
 
 
-def _study(run: Recorded, out: Path) -> list[Path]:
+def _study(run: RunLog, out: Path) -> list[Path]:
     """The study's files of one device and one repeat, and its raw iteration-duration text."""
     host = str(run.environment.get("host") or "unknown")
     listed = (run.environment.get("devices") or [{}])[0]
@@ -81,7 +81,7 @@ def _study(run: Recorded, out: Path) -> list[Path]:
 # --------------------------------------------------------------------------------------------------------- TensorBoard
 
 
-def _tensorboard(run: Recorded, out: Path) -> list[Path]:
+def _tensorboard(run: RunLog, out: Path) -> list[Path]:
     """The tags of a run that was watched live; the x axis is the optimiser step."""
     try:
         file = EventFile(out)
@@ -102,9 +102,9 @@ def _tensorboard(run: Recorded, out: Path) -> list[Path]:
     return sorted(out.glob("events.out.tfevents.*"))
 
 
-FILES: dict[str, Callable[[Recorded], str]] = {
+FILES: dict[str, Callable[[RunLog], str]] = {
     "raport": write_raport,
     "dllogger": lambda run: write_dllogger(run, _start(run)),
     "mllog": _mllog,
 }
-DIRECTORIES: dict[str, Callable[[Recorded, Path], list[Path]]] = {"study": _study, "tensorboard": _tensorboard}
+DIRECTORIES: dict[str, Callable[[RunLog, Path], list[Path]]] = {"study": _study, "tensorboard": _tensorboard}

@@ -16,8 +16,8 @@ from vernier.errors import ConfigError
 from vernier.measure.study.analysis import METHOD as STUDY_METHOD
 from vernier.measure.study.files import StudyDir, read_csv
 from vernier.measure.telemetry.sampler import noise, noise_words, worst
-from vernier.report.logs.model import Recorded
-from vernier.report.logs.reading import open_records
+from vernier.report.logs.model import RunLog
+from vernier.report.logs.reading import open_logs
 from vernier.report.page.studies import Study, open_study, open_study_result
 from vernier.store import RunDir, find_runs, read_json
 
@@ -124,7 +124,7 @@ def _open(path: Path) -> Iterable[Subject]:
         return [_of_study(path, open_study_result(tree))]
     if isinstance(tree, dict) and isinstance(tree.get("rounds"), list):
         return [Subject(name=path.stem, path=path, kind="bench", bench=tree, status="finished")]
-    return [_of_record(r) for r in open_records(path)]
+    return [_of_record(r) for r in open_logs(path)]
 
 
 def _json(path: Path) -> Any:
@@ -276,7 +276,7 @@ def _of_study(path: Path, study: Study) -> Subject:
     )
 
 
-def _of_record(record: Recorded) -> Subject:
+def _of_record(record: RunLog) -> Subject:
     """A log of another system: steps become points, one each."""
     per_epoch: dict[int, int] = {}
     for s in record.steps:

@@ -19,9 +19,9 @@ from vernier.errors import ConfigError, did_you_mean
 from vernier.measure.study.analysis import Row, Table
 from vernier.measure.study.files import StudyDir, csv_text, read_csv
 from vernier.report.logs import dllogger, mllog
-from vernier.report.logs.model import Recorded
+from vernier.report.logs.model import RunLog
 from vernier.report.logs.nvprof import looks_like_trace, read_trace
-from vernier.report.logs.reading import open_records, read_text
+from vernier.report.logs.reading import open_logs, read_text
 from vernier.store import find_runs
 
 TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60.0}
@@ -121,7 +121,7 @@ def _parts(path: Path, asked: Asked) -> list[_Part]:
     if StudyDir.is_one(path):
         return [_study(StudyDir.open(path))]
     if find_runs(path) or any(path.glob("*.jsonl")):
-        return [_runs(open_records(path))]
+        return [_runs(open_logs(path))]
     inside = sorted(
         p for p in path.rglob("*") if p.suffix in (".csv", ".txt", ".log", ".json") and p.name != "LICENSE.txt"
     )
@@ -135,7 +135,7 @@ def _file(path: Path, asked: Asked) -> _Part:
     if not text.strip():
         raise ConfigError(f"{path} is empty.")
     if mllog.PREFIX in text or dllogger.PREFIX in text or text.lstrip().startswith("{"):
-        return _runs(open_records(path))
+        return _runs(open_logs(path))
     if _ITERATION.search(text):
         return _iteration_file(path, text)
     if looks_like_trace(text):
@@ -169,7 +169,7 @@ def _study(study: StudyDir) -> _Part:
     return part
 
 
-def _runs(runs: Sequence[Recorded]) -> _Part:
+def _runs(runs: Sequence[RunLog]) -> _Part:
     """Runs as repeats: the device is what they ran on, as far as the log says."""
     epochs = runs[0].format == "mllog"
     part = _Part(unit="s", what="median epoch" if epochs else "median step")
@@ -186,7 +186,7 @@ def _runs(runs: Sequence[Recorded]) -> _Part:
     return part
 
 
-def _device_of(run: Recorded) -> str:
+def _device_of(run: RunLog) -> str:
     listed = run.environment.get("devices") or [{}]
     named = listed[0].get("uuid") or run.environment.get("host")
     return str(named or run.settings.get("submission_platform") or run.path.stem)
