@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.report.run_dirs import step_times, write_run
 from tests.report.page.conftest import bench_run, detector
+from tests.report.run_dirs import step_times, write_run
 from vernier.errors import ConfigError
 from vernier.measure.study.files import Repeat, StudyDevice, StudyDir, StudyMeta
 from vernier.report.page.collect import MOST_POINTS, collect

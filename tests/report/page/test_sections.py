@@ -2,8 +2,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.report.run_dirs import step_times, write_run
 from tests.report.page.conftest import bench_run, detector
+from tests.report.run_dirs import step_times, write_run
 from vernier.report.page.build import Page
 from vernier.report.page.collect import collect
 from vernier.report.page.sections.environment import flat

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.report.run_dirs import step_times, write_run
 from tests.report.page.conftest import STEP, emit
+from tests.report.run_dirs import step_times, write_run
 from vernier.report.page.serve import Live, Server
 from vernier.store import RunDir
 
