@@ -12,14 +12,15 @@ from importlib import import_module
 import tyro
 from tyro.conf import OmitArgPrefixes
 
-from vernier.cli.flags import COMMAND_LINE, say
 from vernier.cli.info.catalogue import models, recipes
 from vernier.cli.info.completion import completion
 from vernier.cli.info.doctor import doctor
 from vernier.cli.info.plan import plan
+from vernier.cli.launching import COMMAND_LINE
 from vernier.cli.model.evaluate import evaluate, export, predict
 from vernier.cli.model.profile import profile
 from vernier.cli.model.train import train
+from vernier.cli.output import say
 from vernier.cli.report.compare import compare
 from vernier.cli.report.convert import convert
 from vernier.cli.report.page import report

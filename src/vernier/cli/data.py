@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from vernier.cli.flags import JsonFlag, Whole, bytes_bar, print_json, progress_bar, say
+from vernier.cli.flags import JsonFlag, OptionalInt
+from vernier.cli.output import bytes_bar, print_json, progress_bar, say
 from vernier.errors import EXIT_DONE, EXIT_FAILED, ConfigError
 
 if TYPE_CHECKING:
@@ -31,9 +32,9 @@ def make(
     *,
     out: Out = None,
     kind: Literal["classify", "detect"] = "classify",
-    train: Whole = None,
-    val: Whole = None,
-    size_px: Whole = None,
+    train: OptionalInt = None,
+    val: OptionalInt = None,
+    size_px: OptionalInt = None,
     seed: int = 0,
     json: JsonFlag = False,
 ) -> int:
@@ -77,7 +78,7 @@ def prepare(
     shard_mb: int = 512,
     restarts: bool = True,
     val_share: float = 0.1,
-    workers: Whole = None,
+    workers: OptionalInt = None,
     expect: Annotated[tuple[int, int, int] | None, arg(metavar="CLASSES TRAIN VAL", help_behavior_hint="")] = None,
     json: JsonFlag = False,
 ) -> int:
@@ -207,7 +208,7 @@ def verify(
     /,
     *,
     val_share: float = 0.1,
-    workers: Whole = None,
+    workers: OptionalInt = None,
     json: JsonFlag = False,
 ) -> int:
     """Decode every image strictly, check the hashes of shards, and look for images that are in both splits.

@@ -1,30 +1,59 @@
-"""What commands that may run in several processes share: whether to start them, and who talks to people."""
+"""Processes of a command: starting several of them, joining them, and what each sets for itself before it works.
 
+The processes themselves are the business of `vernier.engine.processes`.
+"""
+
+import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from vernier.cli.flags import COMMAND_LINE
 from vernier.config import Config, override
 
 if TYPE_CHECKING:
     from vernier.engine.processes.world import World
     from vernier.report.live.console import ConsoleObserver
 
+COMMAND_LINE: list[str] = []
+"""The arguments of this command, set once by `vernier.cli.main`: other processes are started with the same ones.
+
+Not `sys.argv`, because `main` can also be called with a list of arguments."""
+
+
+def silence_profiler() -> None:
+    """Keep PyTorch's profiler from writing to standard error. Call it before torch is imported."""
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+
+
+@contextmanager
+def sigterm_as_interrupt() -> Iterator[None]:
+    """While entered, SIGTERM acts like Ctrl-C: child processes are ended and finished results are kept."""
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
 
 def with_procs(config: Config) -> tuple[Config, int]:
-    """The configuration with the processes there will be, and how many of them have to be started here (0: none)."""
+    """Fill in the number of processes; also give how many must be started here (0: none)."""
     from vernier.engine.processes.launch import agreed_procs, quiet_torch, topology
 
-    found = topology()
-    if found.world > 1:
+    here = topology()
+    if here.world > 1:
         quiet_torch()
-    procs = agreed_procs(config.machine.procs, found)
-    return override(config, "machine.procs", procs), procs if found.launcher == "single" and procs > 1 else 0
+    procs = agreed_procs(config.machine.procs, here)
+    return override(config, "machine.procs", procs), procs if here.launcher == "single" and procs > 1 else 0
 
 
 def start_processes(procs: int) -> int:
-    """Run this very command in so many processes; its exit code."""
+    """Run this same command in `procs` processes and return its exit code."""
     from vernier.engine.processes.launch import run_local
 
     return run_local(procs, COMMAND_LINE)
@@ -32,7 +61,7 @@ def start_processes(procs: int) -> int:
 
 @contextmanager
 def joined(config: Config) -> Iterator["World"]:
-    """This process and the others of the run."""
+    """Connect this process with the others of the run."""
     from vernier.devices import resolve
     from vernier.engine.processes import world as distributed
     from vernier.engine.processes.launch import topology
@@ -43,7 +72,7 @@ def joined(config: Config) -> Iterator["World"]:
 
 @contextmanager
 def console_of(world: "World") -> Iterator["ConsoleObserver | None"]:
-    """The terminal, at the first process; the others are silent there."""
+    """Open the terminal output in the first process; the others print nothing."""
     from vernier.report.live.console import ConsoleObserver
 
     with ConsoleObserver() if world.first else nullcontext() as console:

@@ -11,23 +11,17 @@ from tyro.conf import Positional, arg
 
 from vernier.cli.flags import (
     DataFlag,
-    DeviceName,
+    DeviceFlag,
     JsonFlag,
-    Number,
+    OptionalFloat,
+    OptionalInt,
+    OptionalText,
     SetFlag,
-    Text,
-    Whole,
-    apply,
-    ended_as_interrupted,
-    pathlike,
-    print_json,
-    print_rows,
-    progress_bar,
-    quiet_profiler,
-    rough_duration,
-    say,
+    apply_flags,
+    optional,
 )
-from vernier.cli.launching import joined, start_processes, with_procs
+from vernier.cli.launching import joined, sigterm_as_interrupt, silence_profiler, start_processes, with_procs
+from vernier.cli.output import print_json, print_rows, progress_bar, rough_duration, say
 from vernier.errors import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, ConfigError
 
 if TYPE_CHECKING:
@@ -35,20 +29,20 @@ if TYPE_CHECKING:
     from vernier.measure.bench.session import Ask
 
 RecipeName = Annotated[Positional[str | None], arg(metavar="RECIPE", help_behavior_hint="(default: shapes-quick)")]
-Device = Annotated[DeviceName | None, pathlike("auto|cpu|cuda|hpu|mps|xpu")]
-Batches = Annotated[str | None, pathlike("N,N,...")]
+Device = DeviceFlag
+Batches = Annotated[str | None, optional("N,N,...")]
 Out = Annotated[str, arg(metavar="DIR")]
 Target = Annotated[str, arg(metavar="SHARE")]
-Against = Annotated[str | None, pathlike("GIT_REF|RUN")]
+Against = Annotated[str | None, optional("GIT_REF|RUN")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measuring:
     """How a benchmark is measured, whatever it is of."""
 
-    steps: Whole = None
+    steps: OptionalInt = None
     """Measure exactly so many steps."""
-    precision_target: Annotated[str | None, pathlike("SHARE")] = None
+    precision_target: Annotated[str | None, optional("SHARE")] = None
     """Else until the rate is known so well, to either side. Default: 1%; 0.5% with --against."""
     max_seconds: float = 20.0
     """But no longer than this in one process."""
@@ -69,7 +63,7 @@ class Comparing(Measuring):
     By default a slowdown of 2 % is found in 95 % of cases or more."""
     tolerance: Target = "1%"
     """With --against: smaller differences do not count. Exit code 1 when slower."""
-    memory_limit: Annotated[float | None, pathlike("GIB")] = None
+    memory_limit: Annotated[float | None, optional("GIB")] = None
     """Memory an arm may take, in GiB; default on a CPU: nine tenths of what is free."""
 
 
@@ -78,10 +72,10 @@ def train(
     /,
     *,
     data: DataFlag = None,
-    model: Text = None,
+    model: OptionalText = None,
     batches: Batches = None,
-    precisions: Annotated[str | None, pathlike("fp32,bf16,...")] = None,
-    modes: Annotated[str | None, pathlike("eager,compile,...")] = None,
+    precisions: Annotated[str | None, optional("fp32,bf16,...")] = None,
+    modes: Annotated[str | None, optional("eager,compile,...")] = None,
     procs: Batches = None,
     device: Device = None,
     measuring: Comparing = Comparing(),  # noqa: B008
@@ -113,14 +107,14 @@ def infer(
     /,
     *,
     data: DataFlag = None,
-    model: Text = None,
-    run: Annotated[str | None, pathlike("RUN")] = None,
+    model: OptionalText = None,
+    run: Annotated[str | None, optional("RUN")] = None,
     batches: Batches = None,
-    precisions: Annotated[str | None, pathlike("fp32,bf16,...")] = None,
-    modes: Annotated[str | None, pathlike("eager,compile,...")] = None,
+    precisions: Annotated[str | None, optional("fp32,bf16,...")] = None,
+    modes: Annotated[str | None, optional("eager,compile,...")] = None,
     scenarios: Annotated[str, arg(metavar="offline,single-stream,server")] = "offline",
     loads: Annotated[str, arg(metavar="SHARE,...")] = "0.5,0.8",
-    rate: Number = None,
+    rate: OptionalFloat = None,
     device: Device = None,
     measuring: Comparing = Comparing(),  # noqa: B008
     settings: SetFlag = (),
@@ -168,13 +162,13 @@ def scaling(
     *,
     procs: Annotated[str, arg(metavar="N,N,...")],
     data: DataFlag = None,
-    model: Text = None,
-    batch: Whole = None,
+    model: OptionalText = None,
+    batch: OptionalInt = None,
     strong: bool = False,
     apart: bool = False,
     device: Device = None,
-    precision: Text = None,
-    mode: Text = None,
+    precision: OptionalText = None,
+    mode: OptionalText = None,
     measuring: Measuring = Measuring(),  # noqa: B008
     settings: SetFlag = (),
     json: JsonFlag = False,
@@ -229,7 +223,7 @@ def _ask(
     source = data or start.recipe.data.source or "synthetic"
     flags = {"data.source": source, "model.name": model, "machine.device": device, "eval.every_epochs": 0.0}
     return Ask(
-        what=what, config=apply(start, flags, settings), weights_of=run,
+        what=what, config=apply_flags(start, flags, settings), weights_of=run,
         batches=parsed(batches, positive, "--batches") if batches else (),
         precisions=chosen(precisions, Precision, "--precisions"), modes=chosen(modes, Mode, "--modes"),
         layouts=parsed(procs, layout, "--procs") if procs else (),
@@ -269,7 +263,7 @@ def _measure(ask: "Ask", how: Comparing, json: bool) -> int:
         tolerance=share(how.tolerance),
         memory_limit_bytes=None if how.memory_limit is None else int(how.memory_limit * 2**30),
     )
-    with progress_bar("measuring") as bar, ended_as_interrupted():
+    with progress_bar("measuring") as bar, sigterm_as_interrupt():
         run, found = run_bench(ask, Path(how.out), _Clock(how, bar))
     if json:
         print_json({"run": str(run.path), **{k: v for k, v in found.items() if k != "rounds"}})
@@ -323,7 +317,7 @@ def arm(
         spec: What to measure.
         answer: Where the result goes.
     """
-    quiet_profiler()
+    silence_profiler()
     from vernier.config import Config, from_dict
     from vernier.engine.measured.arm import guard_memory, run_arm
 
@@ -344,7 +338,7 @@ def arm(
 
 def data(
     *,
-    data: Annotated[str, pathlike("PATH")],
+    data: Annotated[str, optional("PATH")],
     against: Annotated[tuple[Literal["pillow", "dali"], ...], arg(metavar="pillow|dali ...")] = (),
     workers: int = 1,
     rounds: int = 10,

@@ -5,7 +5,8 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from vernier.cli.flags import JsonFlag, pathlike, print_json, print_rows, say
+from vernier.cli.flags import JsonFlag, optional
+from vernier.cli.output import print_json, print_rows, say
 from vernier.config import to_toml
 from vernier.errors import EXIT_DONE, ConfigError
 
@@ -15,7 +16,7 @@ def recipes(
     name: Annotated[Positional[str | None], arg(metavar="NAME", help_behavior_hint="")] = None,
     /,
     *,
-    device_hours: Annotated[str | None, pathlike("RUN|IMG_PER_S")] = None,
+    device_hours: Annotated[str | None, optional("RUN|IMG_PER_S")] = None,
     json: JsonFlag = False,
 ) -> int:
     """List the built-in recipes, or print one as a TOML file to edit: vernier recipes show NAME > mine.toml

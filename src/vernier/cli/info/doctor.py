@@ -4,7 +4,8 @@ import os
 import sys
 from typing import Any
 
-from vernier.cli.flags import JsonFlag, print_json, say
+from vernier.cli.flags import JsonFlag
+from vernier.cli.output import print_json, say
 from vernier.errors import EXIT_DONE, ConfigError
 
 DECODE_S = 1.5

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from vernier.cli.flags import JsonFlag, Number, Whole, pathlike, print_json, print_rows, say
+from vernier.cli.flags import JsonFlag, OptionalFloat, OptionalInt, optional
+from vernier.cli.output import print_json, print_rows, say
 from vernier.config import Recipe
 from vernier.errors import EXIT_DONE, ConfigError, did_you_mean
 
@@ -20,17 +21,17 @@ def plan(
     recipe: Annotated[Positional[str | None], arg(metavar="RECIPE", help_behavior_hint="")] = None,
     /,
     *,
-    bench: Annotated[str | None, pathlike("RUN|IMG_PER_S")] = None,
+    bench: Annotated[str | None, optional("RUN|IMG_PER_S")] = None,
     devices: Annotated[str, arg(metavar="8..4096|8,16,32")] = "8..4096",
-    device_batch: Whole = None,
+    device_batch: OptionalInt = None,
     network: Annotated[str, arg(metavar="NAME")] = "ethernet-100g",
-    per_host: Whole = None,
-    link_gb_s: Number = None,
-    host_gb_s: Number = None,
-    host_us: Number = None,
-    input_img_s: Number = None,
-    spread: Number = None,
-    watts: Number = None,
+    per_host: OptionalInt = None,
+    link_gb_s: OptionalFloat = None,
+    host_gb_s: OptionalFloat = None,
+    host_us: OptionalFloat = None,
+    input_img_s: OptionalFloat = None,
+    spread: OptionalFloat = None,
+    watts: OptionalFloat = None,
     check: bool = False,
     json: JsonFlag = False,
 ) -> int:

@@ -11,19 +11,17 @@ from vernier.cli.flags import (
     DataFlag,
     EmaFlag,
     JsonFlag,
-    Mode,
+    ModeFlag,
     NoEmaFlag,
+    OptionalInt,
+    OptionalText,
     SetFlag,
-    Text,
-    Whole,
-    apply,
-    pathlike,
-    print_json,
-    progress_bar,
-    say,
-    wants_average,
+    apply_flags,
+    choose_averaged,
+    optional,
 )
 from vernier.cli.launching import console_of, joined, start_processes, with_procs
+from vernier.cli.output import print_json, progress_bar, say
 from vernier.config import Config
 from vernier.errors import EXIT_DONE, EXIT_FAILED, ConfigError
 
@@ -37,19 +35,19 @@ def evaluate(
     path: Annotated[Positional[str | None], arg(metavar="RUN|CHECKPOINT", help_behavior_hint="")] = None,
     /,
     *,
-    model: Text = None,
-    weights: Annotated[str | None, pathlike("FILE")] = None,
+    model: OptionalText = None,
+    weights: Annotated[str | None, optional("FILE")] = None,
     data: DataFlag = None,
-    split: Annotated[Literal["val", "test", "train"], pathlike("val|test|train")] = "val",
+    split: Annotated[Literal["val", "test", "train"], optional("val|test|train")] = "val",
     which: Annotated[str, arg(metavar="latest|best|STEP|all")] = "latest",
-    procs: Whole = None,
-    mode: Annotated[Mode | None, pathlike("eager|compile|trace")] = None,
+    procs: OptionalInt = None,
+    mode: ModeFlag = None,
     ema: EmaFlag = False,
     no_ema: NoEmaFlag = False,
     flip_tta: bool = False,
-    out: Annotated[str | None, pathlike("DIR")] = None,
-    max_eval_steps: Whole = None,
-    workers: Whole = None,
+    out: Annotated[str | None, optional("DIR")] = None,
+    max_eval_steps: OptionalInt = None,
+    workers: OptionalInt = None,
     settings: SetFlag = (),
     json: JsonFlag = False,
 ) -> int:
@@ -71,10 +69,10 @@ def evaluate(
         max_eval_steps: Evaluate on this many batches only.
         workers: Loader threads.
     """
-    averaged = wants_average(ema, no_ema)
+    averaged = choose_averaged(ema, no_ema)
     if (path is None) == (weights is None):
         raise ConfigError("Say what to evaluate: a run or checkpoint directory, or --model NAME --weights FILE.")
-    asked = apply(Config(), {"machine.procs": procs}, tuple(s for s in settings if s.startswith("machine.")))
+    asked = apply_flags(Config(), {"machine.procs": procs}, tuple(s for s in settings if s.startswith("machine.")))
     asked, to_start = with_procs(asked)
     if to_start:
         return start_processes(to_start)
@@ -84,7 +82,7 @@ def evaluate(
     }  # fmt: skip
 
     def changed(config: Config) -> Config:
-        return apply(config, flags, settings)
+        return apply_flags(config, flags, settings)
 
     results = []
     with joined(asked) as world, console_of(world) as console:
@@ -155,7 +153,7 @@ def predict(
     images: Annotated[Positional[tuple[str, ...]], arg(metavar="IMAGE|DIR...")],
     /,
     *,
-    out: Annotated[str | None, pathlike("DIR")] = None,
+    out: Annotated[str | None, optional("DIR")] = None,
     min_score: float = 0.3,
     which: Annotated[str, arg(metavar="latest|best|STEP")] = "latest",
     ema: EmaFlag = False,
@@ -178,7 +176,7 @@ def predict(
     from vernier.engine.inference.trained import load_trained
     from vernier.report.predictions import Predictions
 
-    trained = load_trained(Path(path), which=which, averaged=wants_average(ema, no_ema))
+    trained = load_trained(Path(path), which=which, averaged=choose_averaged(ema, no_ema))
     shown = Predictions(trained.classes, trained.origin, Path(out) if out else None, min_score)
     with progress_bar("predict") as progress:
         for prediction, done, total in run(trained, [Path(i) for i in images]):
@@ -197,7 +195,7 @@ def export(
     /,
     *,
     format: Literal["safetensors", "torchvision", "onnx", "torch-export"] = "safetensors",
-    out: Annotated[str | None, pathlike("FILE")] = None,
+    out: Annotated[str | None, optional("FILE")] = None,
     which: Annotated[str, arg(metavar="latest|best|STEP")] = "latest",
     ema: EmaFlag = False,
     no_ema: NoEmaFlag = False,
@@ -225,7 +223,7 @@ def export(
     from vernier.report.model_card import checked, write_card
 
     made = write(
-        Path(path), format, Path(out) if out else None, which=which, averaged=wants_average(ema, no_ema), data=data,
+        Path(path), format, Path(out) if out else None, which=which, averaged=choose_averaged(ema, no_ema), data=data,
         normalised_input=normalised_input,
     )  # fmt: skip
     check = asdict(made.check) if made.check else None

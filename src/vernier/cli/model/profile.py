@@ -8,19 +8,17 @@ from tyro.conf import Positional, arg
 
 from vernier.cli.flags import (
     DataFlag,
-    DeviceName,
+    DeviceFlag,
     JsonFlag,
-    Mode,
-    Precision,
+    ModeFlag,
+    OptionalInt,
+    OptionalText,
+    PrecisionFlag,
     SetFlag,
-    Text,
-    Whole,
-    apply,
-    pathlike,
-    print_json,
-    print_rows,
-    quiet_profiler,
+    apply_flags,
 )
+from vernier.cli.launching import silence_profiler
+from vernier.cli.output import print_json, print_rows
 from vernier.errors import EXIT_DONE
 
 
@@ -33,11 +31,11 @@ def profile(
     steps: Annotated[str, arg(metavar="A:B")] = "11:15",
     infer: bool = False,
     data: DataFlag = None,
-    model: Text = None,
-    batch: Whole = None,
-    device: Annotated[DeviceName | None, pathlike("auto|cpu|cuda|hpu|mps|xpu")] = None,
-    precision: Annotated[Precision | None, pathlike("fp32|tf32|bf16|fp16")] = None,
-    mode: Annotated[Mode | None, pathlike("eager|compile|trace")] = None,
+    model: OptionalText = None,
+    batch: OptionalInt = None,
+    device: DeviceFlag = None,
+    precision: PrecisionFlag = None,
+    mode: ModeFlag = None,
     out: Annotated[str, arg(metavar="DIR")] = "runs",
     settings: SetFlag = (),
     json: JsonFlag = False,
@@ -62,7 +60,7 @@ def profile(
     from vernier import recipes as book
     from vernier.measure.profile.summary import Range, profile_lines
 
-    quiet_profiler()
+    silence_profiler()
     wanted = Range.parse(steps, "--steps")
     start = book.load(recipe or book.DEFAULT)
     flags = {
@@ -70,7 +68,7 @@ def profile(
         "machine.eval_batch" if infer else "global_batch": batch, "machine.device": device, "machine.precision": precision,
         "machine.mode": mode,
     }  # fmt: skip
-    config = apply(start, flags, settings)
+    config = apply_flags(start, flags, settings)
     from vernier.engine.measured.profile_run import profile_load
 
     run, found = profile_load(config, wanted, infer=infer, out=Path(out))

@@ -8,22 +8,21 @@ from tyro.conf import Positional, arg
 
 from vernier.cli.flags import (
     DataFlag,
-    DeviceName,
+    DeviceFlag,
     FreezeFlag,
     JsonFlag,
-    Mode,
-    Number,
-    Precision,
+    ModeFlag,
+    OptionalFloat,
+    OptionalInt,
+    OptionalText,
+    PrecisionFlag,
     SetFlag,
-    Text,
     TrackFlag,
-    Whole,
-    apply,
-    pathlike,
-    print_json,
-    quiet_profiler,
+    apply_flags,
+    optional,
 )
-from vernier.cli.launching import console_of, joined, start_processes, with_procs
+from vernier.cli.launching import console_of, joined, silence_profiler, start_processes, with_procs
+from vernier.cli.output import print_json
 from vernier.config import Config
 from vernier.errors import EXIT_DONE, EXIT_STOPPED, ConfigError
 
@@ -40,32 +39,32 @@ def train(
     *,
     data: DataFlag = None,
     out: Annotated[str, arg(metavar="DIR")] = "runs",
-    device: Annotated[DeviceName | None, pathlike("auto|cpu|cuda|hpu|mps|xpu")] = None,
-    procs: Whole = None,
-    precision: Annotated[Precision | None, pathlike("fp32|tf32|bf16|fp16")] = None,
+    device: DeviceFlag = None,
+    procs: OptionalInt = None,
+    precision: PrecisionFlag = None,
     allow_slow: bool = False,
-    mode: Annotated[Mode | None, pathlike("eager|compile|trace")] = None,
+    mode: ModeFlag = None,
     deterministic: bool = False,
-    model: Text = None,
-    global_batch: Whole = None,
-    epochs: Number = None,
-    lr: Number = None,
-    seed: Whole = None,
-    weights: Annotated[str | None, pathlike("FILE")] = None,
-    backbone_weights: Annotated[str | None, pathlike("FILE")] = None,
+    model: OptionalText = None,
+    global_batch: OptionalInt = None,
+    epochs: OptionalFloat = None,
+    lr: OptionalFloat = None,
+    seed: OptionalInt = None,
+    weights: Annotated[str | None, optional("FILE")] = None,
+    backbone_weights: Annotated[str | None, optional("FILE")] = None,
     reset_head: bool = False,
     freeze: FreezeFlag = (),
-    workers: Whole = None,
-    max_bad_images: Annotated[str | None, pathlike("N|SHARE%")] = None,
-    max_steps: Whole = None,
-    max_eval_steps: Whole = None,
+    workers: OptionalInt = None,
+    max_bad_images: Annotated[str | None, optional("N|SHARE%")] = None,
+    max_steps: OptionalInt = None,
+    max_eval_steps: OptionalInt = None,
     train_only: bool = False,
     smoke: bool = False,
     tensorboard: bool = True,
     track: TrackFlag = (),
-    profile_steps: Annotated[str | None, pathlike("A:B")] = None,
-    resume: Annotated[str | None, pathlike("auto|never|PATH")] = None,
-    config: Annotated[str | None, pathlike("FILE")] = None,
+    profile_steps: Annotated[str | None, optional("A:B")] = None,
+    resume: Annotated[str | None, optional("auto|never|PATH")] = None,
+    config: Annotated[str | None, optional("FILE")] = None,
     settings: SetFlag = (),
     json: JsonFlag = False,
 ) -> int:
@@ -108,7 +107,7 @@ def train(
 
     profile = None if profile_steps is None else Range.parse(profile_steps, "--profile-steps")
     if profile is not None:
-        quiet_profiler()
+        silence_profiler()
     flags = {
         "data.source": data, "machine.device": device, "machine.procs": procs, "machine.precision": precision, "machine.mode": mode,
         "machine.allow_slow": allow_slow or None, "machine.deterministic": deterministic or None,
@@ -120,7 +119,7 @@ def train(
         "model.freeze": freeze or None,
     }  # fmt: skip
     start = _starting_config(recipe, config, resume)
-    chosen = apply(book.smoke(start) if smoke else start, flags, settings)
+    chosen = apply_flags(book.smoke(start) if smoke else start, flags, settings)
     require(track)
     chosen, to_start = with_procs(chosen)
     if to_start:

@@ -5,7 +5,8 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from vernier.cli.flags import JsonFlag, print_json
+from vernier.cli.flags import JsonFlag
+from vernier.cli.output import print_json
 from vernier.errors import EXIT_DONE, EXIT_FAILED
 
 Side = Annotated[Positional[str], arg(metavar="RUN[,RUN...]")]

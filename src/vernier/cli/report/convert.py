@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from vernier.cli.flags import JsonFlag, print_json
+from vernier.cli.flags import JsonFlag
+from vernier.cli.output import print_json
 from vernier.errors import EXIT_DONE, ConfigError
 
 Form = Literal["raport", "dllogger", "mllog", "study", "tensorboard"]

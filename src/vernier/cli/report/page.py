@@ -6,7 +6,8 @@ from typing import Annotated
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
-from vernier.cli.flags import JsonFlag, pathlike, print_json, say
+from vernier.cli.flags import JsonFlag, optional
+from vernier.cli.output import print_json, say
 from vernier.errors import EXIT_DONE, ConfigError
 
 Runs = Annotated[Positional[tuple[str, ...]], arg(metavar="RUN...")]
@@ -18,7 +19,7 @@ def report(
     *,
     out: Annotated[str | None, arg(metavar="FILE", aliases=["-o"], help_behavior_hint="")] = None,
     watch: FlagCreatePairsOff[bool] = False,
-    port: Annotated[int | None, pathlike("N")] = None,
+    port: Annotated[int | None, optional("N")] = None,
     json: JsonFlag = False,
 ) -> int:
     """Make one self-contained page about runs: it opens anywhere, offline, and can be sent to others.

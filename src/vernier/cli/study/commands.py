@@ -7,14 +7,15 @@ from typing import Annotated, Any
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
-from vernier.cli.flags import JsonFlag, pathlike, print_json, print_rows
+from vernier.cli.flags import JsonFlag, optional
+from vernier.cli.output import print_json, print_rows
 from vernier.cli.study.run import run
 from vernier.errors import EXIT_DONE, EXIT_FAILED, ConfigError
 
 Sources = Annotated[Positional[tuple[str, ...]], arg(metavar="CSV|DIR...")]
 Out = Annotated[str, arg(metavar="PATH", aliases=["-o"])]
-Columns = Annotated[str | None, pathlike("perf=NAME,device=NAME,...")]
-Units = Annotated[str | None, pathlike("perf=UNIT,power=UNIT,...")]
+Columns = Annotated[str | None, optional("perf=NAME,device=NAME,...")]
+Units = Annotated[str | None, optional("perf=UNIT,power=UNIT,...")]
 Drop = Annotated[FlagCreatePairsOff[bool], arg(help="Leave out rows that are exact copies of others.")]
 SHOWN = 20
 

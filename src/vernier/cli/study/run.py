@@ -8,18 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import arg
 
-from vernier.cli.flags import (
-    COMMAND_LINE,
-    DeviceName,
-    JsonFlag,
-    ended_as_interrupted,
-    pathlike,
-    print_json,
-    progress_bar,
-    quiet_profiler,
-    rough_duration,
-    say,
-)
+from vernier.cli.flags import DeviceName, JsonFlag, optional
+from vernier.cli.launching import COMMAND_LINE, sigterm_as_interrupt, silence_profiler
+from vernier.cli.output import print_json, progress_bar, rough_duration, say
 from vernier.errors import EXIT_DONE, ConfigError
 
 if TYPE_CHECKING:
@@ -36,14 +27,14 @@ def run(
     iterations: Annotated[int, arg(metavar="N")] = 500,
     repeats: Annotated[int, arg(metavar="N")] = 5,
     batch: Annotated[int, arg(metavar="N")] = 64,
-    device: Annotated[DeviceName, pathlike("auto|cpu|cuda|hpu|mps|xpu")] = "auto",
+    device: Annotated[DeviceName, optional("auto|cpu|cuda|hpu|mps|xpu")] = "auto",
     per: Literal["core", "socket"] = "core",
     virtual: Annotated[int, arg(metavar="N")] = 0,
-    slow: Annotated[str | None, pathlike("INDEX=FACTOR,...")] = None,
+    slow: Annotated[str | None, optional("INDEX=FACTOR,...")] = None,
     pause: Annotated[float, arg(metavar="SECONDS")] = 5.0,
     kernels: Annotated[int, arg(metavar="N")] = 3,
     seed: Annotated[int, arg(metavar="N")] = 0,
-    out: Annotated[str | None, pathlike("DIR")] = None,
+    out: Annotated[str | None, optional("DIR")] = None,
     json: JsonFlag = False,
 ) -> int:
     """Measure every device of this machine, several times each, in random order: are they equal?
@@ -76,7 +67,7 @@ def run(
     ):  # fmt: skip
         if value < least:
             raise ConfigError(f"{name} {value:g} is out of range: it must be {least} or more.")
-    quiet_profiler()
+    silence_profiler()
     ask = StudyAsk(
         workload=workload, iterations=iterations, repeats=repeats, batch=batch, device=device, per=per, virtual=virtual,
         slow=parse_slow(slow) if slow else (), pause_s=pause, seed=seed, kernel_iterations=kernels,
@@ -87,7 +78,7 @@ def run(
     found = resolve(device)
     chosen = targets(ask, found.name, found.identity())
     path = Path(out) if out else Path("runs") / f"{file_stamp()}-study-{workload}"
-    with progress_bar("study") as bar, ended_as_interrupted():
+    with progress_bar("study") as bar, sigterm_as_interrupt():
         teller = _Teller(ask, len(chosen), bar)
         try:
             study = collect(ask, chosen, found.name, path, teller)

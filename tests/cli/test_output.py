@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Done
-from vernier.cli.flags import print_json, rough_duration
+from vernier.cli.output import print_json, rough_duration
 
 
 def _strict(text: str) -> Any:

@@ -1,0 +1,94 @@
+"""What commands print: JSON, tables, messages, durations and progress bars.
+
+Results go to standard output, messages and bars to standard error. Live output of a training run is in
+`vernier.report.live`.
+"""
+
+import json as jsonlib
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+
+def say(text: str) -> None:
+    """Print one message on standard error."""
+    sys.stderr.write(text + "\n")
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON document. JSON has no infinities and no NaN: they become null, and standard error says where."""
+    not_finite: list[str] = []
+    sys.stdout.write(jsonlib.dumps(_finite(value, "", not_finite), indent=2, allow_nan=False) + "\n")
+    if not_finite:
+        more = f" and {len(not_finite) - 3} more" if len(not_finite) > 3 else ""
+        say(f"not a finite number, null in the JSON: {', '.join(not_finite[:3])}{more}")
+
+
+def _finite(value: Any, path: str, not_finite: list[str]) -> Any:
+    if isinstance(value, dict):
+        return {k: _finite(v, f"{path}.{k}" if path else str(k), not_finite) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v, f"{path}[{i}]", not_finite) for i, v in enumerate(value)]
+    if isinstance(value, float) and not math.isfinite(value):
+        not_finite.append(path or "the value")
+        return None
+    return value
+
+
+def print_rows(rows: Sequence[Mapping[str, object]], json: bool) -> None:
+    """Print rows with the same columns, as JSON or as a table."""
+    if json:
+        print_json(list(rows))
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in rows[0]:
+        numeric = all(isinstance(r[column], int | float) for r in rows)
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(
+            *(f"{v:,}" if isinstance(v, int) else f"{v:g}" if isinstance(v, float) else str(v) for v in row.values())
+        )
+    console = Console(highlight=False, markup=False)
+    console.print(table) if console.is_terminal else Console(highlight=False, markup=False, width=160).print(table)
+
+
+def rough_duration(seconds: float) -> str:
+    """Write a duration in the unit people would use: 45 s, 12 min, 3.5 h."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 100 * 60 else f"{seconds / 3600:.1f} h"
+
+
+@contextmanager
+def progress_bar(label: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar on standard error if it is a terminal; the function it gives takes done and total."""
+    from rich.progress import MofNCompleteColumn
+
+    with _bar(MofNCompleteColumn()) as bar:
+        task = bar.add_task(label, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextmanager
+def bytes_bar(label: str) -> Iterator[Callable[[str, int, int], None]]:
+    """Show a bar of bytes; the function it gives takes what is being done, bytes done and total bytes."""
+    from rich.progress import DownloadColumn
+
+    with _bar(DownloadColumn(binary_units=True)) as bar:
+        task = bar.add_task(label, total=None)
+        yield lambda doing, done, total: bar.update(task, description=doing, completed=done, total=total or None)
+
+
+def _bar(amount: Any) -> Any:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeRemainingColumn())
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
