@@ -113,7 +113,7 @@ def prepare(
         return _prepare_coco(sources, out, layout, expect, json)
     from vernier.data.preparing.pack import forget_progress
     from vernier.data.preparing.prepare import prepare_split
-    from vernier.data.preparing.unfinished import being_written
+    from vernier.data.unfinished import being_written
 
     if any(Path(p).expanduser().resolve() == out.resolve() for p in paths[:-1]):
         raise ConfigError(f"{out} is what is read. Choose another folder to write into.")
@@ -180,7 +180,7 @@ def _imagenet(
 
 def _prepare_coco(sources: list[Path], out: Path, layout: str, expect: tuple[int, int, int] | None, json: bool) -> int:
     from vernier.data.preparing.prepare import prepare_coco
-    from vernier.data.preparing.unfinished import being_written
+    from vernier.data.unfinished import being_written
 
     if layout != "folders":
         raise ConfigError(f"--format {layout} has no place for boxes: COCO is unpacked as it is. Leave --format out.")

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from tests.conftest import Done, command
-from vernier.data.sources.tables import read_table, write_table
+from vernier.data.sources.containers.tables import read_table, write_table
 
 needs_jpegtran = pytest.mark.skipif(shutil.which("jpegtran") is None, reason="jpegtran is not installed")
 

@@ -12,7 +12,7 @@ import psutil
 
 from vernier.data.decoding.decode import BadImage, Croppable, Image, size_of
 from vernier.data.sources.base import Boxes, BoxSource, EncodedSource, Source
-from vernier.data.sources.shards import ShardSource
+from vernier.data.sources.containers.shards import ShardSource
 
 _SAMPLE = 200
 _SHARDS = 4

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from vernier.data.preparing.unfinished import being_written, is_unfinished
+from vernier.data.unfinished import being_written, is_unfinished
 from vernier.errors import ConfigError, RunFailed, did_you_mean, of_the_machine
 from vernier.folders import data_home
 

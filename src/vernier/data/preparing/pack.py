@@ -23,10 +23,10 @@ from vernier.data.augment.crop_flip import Image, resize
 from vernier.data.decoding.decode import BadImage
 from vernier.data.decoding.jpeg_slicing import SOI, TARGET_INTERVAL, NotSliceable, find_jpegtran, with_restarts
 from vernier.data.sources.base import EncodedSource, Names, Source
-from vernier.data.sources.raw import FORMAT as RAW_FORMAT
-from vernier.data.sources.raw import VERSION as RAW_VERSION
-from vernier.data.sources.shards import FORMAT, VERSION, TableWriter, manifest_name, write_table_beside
-from vernier.data.sources.tables import Columns, table_path, write_table
+from vernier.data.sources.containers.raw import FORMAT as RAW_FORMAT
+from vernier.data.sources.containers.raw import VERSION as RAW_VERSION
+from vernier.data.sources.containers.shards import FORMAT, VERSION, TableWriter, manifest_name, write_table_beside
+from vernier.data.sources.containers.tables import Columns, table_path, write_table
 from vernier.errors import ConfigError, RunFailed
 from vernier.randomness import key, permuted
 

@@ -4,7 +4,6 @@ ImageNet's tars are read in place, never unpacked first: a member of a tar insid
 origin, the result is written by `data.pack` (shards, raw) or as folders, here.
 """
 
-import os
 import re
 import tarfile
 from collections import Counter
@@ -19,9 +18,10 @@ from vernier.data.preparing.fetch import Progress as BytesProgress
 from vernier.data.preparing.fetch import unpack
 from vernier.data.preparing.pack import Packed, Progress, pack_raw, pack_shards, read
 from vernier.data.sources import open_split
-from vernier.data.sources.base import VAL_SHARE, EncodedSource, Indices, Names, fingerprint_classes, fingerprint_of
+from vernier.data.sources.base import VAL_SHARE, EncodedSource
 from vernier.data.sources.boxes.annotated import AnnotatedSource
 from vernier.data.sources.boxes.layouts import open_folder
+from vernier.data.sources.containers.tar import TarImages
 from vernier.errors import ConfigError, NoSuchSplit, RunFailed
 
 IMAGENET_SAMPLES = {"train": 1_281_167, "val": 50_000}
@@ -100,43 +100,6 @@ def _targets(source: EncodedSource, out: Path) -> list[Path]:
 
 
 # ------------------------------------------------------------------------------------------------------------ ImageNet
-
-
-class TarImages(EncodedSource):
-    """Images that lie inside a tar, perhaps inside tars inside it."""
-
-    labels: Indices
-
-    def __init__(
-        self, path: Path, places: list[tuple[int, int]], names: list[str], labels: Indices, classes: tuple[str, ...]
-    ) -> None:
-        self._path, self._places, self._names, self.labels, self.classes = (
-            path,
-            places,
-            Names.of(names),
-            labels,
-            classes,
-        )
-        self._handle = os.open(path, os.O_RDONLY)
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-    def read(self, index: int) -> bytes:
-        offset, size = self._places[index]
-        return os.pread(self._handle, size, offset)
-
-    def name(self, index: int) -> str:
-        return self._names[index]
-
-    def describe(self, index: int) -> str:
-        return f"{self._path}:{self._names[index]}"
-
-    def fingerprint(self) -> str:
-        return fingerprint_of(self._names.joined, self.labels.tobytes(), fingerprint_classes(self.classes))
-
-    def __del__(self) -> None:
-        os.close(self._handle)
 
 
 def imagenet_train(

@@ -15,8 +15,8 @@ from vernier.data.decoding.decode import BadImage, Image, check, size_of
 from vernier.data.preparing.pack import in_order
 from vernier.data.sources import BUILT_IN, ArraySource, EncodedSource, ShardSource, Source, open_boxes, open_split
 from vernier.data.sources.boxes.layouts import has_boxes
+from vernier.data.sources.containers.shards import shard_starts
 from vernier.data.sources.folder import has_class_folders
-from vernier.data.sources.shards import shard_starts
 from vernier.errors import ConfigError, NoSuchSplit
 
 Progress = Callable[[int, int], None]

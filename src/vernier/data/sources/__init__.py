@@ -7,15 +7,15 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from vernier.data.preparing.unfinished import refuse_unfinished
 from vernier.data.sources.arrays import ArraySource, open_cifar10, open_fashion_mnist, read_idx
 from vernier.data.sources.base import VAL_SHARE, Boxes, BoxSource, EncodedSource, Source
 from vernier.data.sources.boxes.layouts import has_boxes, open_boxes
+from vernier.data.sources.containers.raw import RawSource
+from vernier.data.sources.containers.shards import ShardSource, open_shards
+from vernier.data.sources.containers.tfrecord import TFRecordSource, find_tfrecords
 from vernier.data.sources.folder import FolderSource, divided, has_class_folders
-from vernier.data.sources.raw import RawSource
-from vernier.data.sources.shards import ShardSource, open_shards
 from vernier.data.sources.synthetic import SyntheticSource
-from vernier.data.sources.tfrecord import TFRecordSource, find_tfrecords
+from vernier.data.unfinished import refuse_unfinished
 from vernier.errors import ConfigError, NoSuchSplit, did_you_mean
 from vernier.folders import data_home
 
@@ -59,7 +59,7 @@ def open_split(source: str, split: str, *, search: tuple[Path, ...] = (), val_sh
             f"or say where its files are: --data PATH."
         )
     if "://" in source:
-        from vernier.data.preparing.remote import open_remote
+        from vernier.data.sources.containers.remote import open_remote
 
         return open_remote(source, split)
     root = Path(source).expanduser()

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from vernier.data.sources.base import EncodedSource, Indices, Names, fingerprint_classes, fingerprint_of
-from vernier.data.sources.tables import Columns, read_table, write_table
+from vernier.data.sources.containers.tables import Columns, read_table, write_table
 from vernier.errors import ConfigError
 from vernier.folders import data_home
 

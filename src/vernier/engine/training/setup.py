@@ -16,7 +16,7 @@ from vernier.data.loading.loader import Loader
 from vernier.data.loading.order import EvalOrder, TrainOrder
 from vernier.data.loading.shard_order import ShardedTrainOrder
 from vernier.data.sources import ShardSource, Source
-from vernier.data.sources.shards import shard_starts
+from vernier.data.sources.containers.shards import shard_starts
 from vernier.devices import Device, resolve
 from vernier.engine.execution import Execution
 from vernier.engine.inference.evaluate import Evaluator

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from vernier.data.preparing.unfinished import refuse_unfinished
 from vernier.data.sources.base import VAL_SHARE, BoxSource
 from vernier.data.sources.boxes.annotated import AnnotatedSource, divided
 from vernier.data.sources.boxes.formats import SPLITS, Annotations, find_annotations, find_undivided, has_splits
+from vernier.data.sources.containers.tfrecord import TFRecordSource, find_tfrecords
 from vernier.data.sources.folder import has_class_folders
 from vernier.data.sources.synthetic import SyntheticBoxSource
-from vernier.data.sources.tfrecord import TFRecordSource, find_tfrecords
+from vernier.data.unfinished import refuse_unfinished
 from vernier.errors import ConfigError, NoSuchSplit, did_you_mean
 from vernier.folders import data_home
 

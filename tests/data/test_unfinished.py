@@ -8,8 +8,8 @@ import pytest
 
 from tests.conftest import Done
 from tests.data.preparing.test_prepare import _prepare, ilsvrc  # noqa: F401 (a fixture)
-from vernier.data.preparing.unfinished import MARK, being_written
 from vernier.data.sources import open_boxes, open_split
+from vernier.data.unfinished import MARK, being_written
 from vernier.errors import ConfigError, RunFailed
 
 

@@ -18,8 +18,8 @@ from vernier.data.loading.cache import decoded_bytes
 from vernier.data.loading.order import TrainOrder
 from vernier.data.loading.shard_order import ShardedTrainOrder
 from vernier.data.preparing.pack import pack_shards
-from vernier.data.preparing.remote import LIMIT_VARIABLE, cache_limit_bytes, open_remote
 from vernier.data.sources import EncodedSource, open_split
+from vernier.data.sources.containers.remote import LIMIT_VARIABLE, cache_limit_bytes, open_remote
 from vernier.errors import ConfigError, RunFailed
 
 

@@ -21,8 +21,8 @@ import numpy as np
 from vernier.data.decoding.decode import BadImage, Croppable, SegmentedJpeg, size_of
 from vernier.data.decoding.jpeg_slicing import NotSliceable, Segments, find_segments
 from vernier.data.sources.base import EncodedSource, Indices, Names, fingerprint_classes, fingerprint_of
+from vernier.data.sources.containers.tables import Columns, kept_table, table_path, write_table
 from vernier.data.sources.folder import IMAGE_SUFFIXES
-from vernier.data.sources.tables import Columns, kept_table, table_path, write_table
 from vernier.errors import ConfigError, RunFailed
 from vernier.folders import data_home
 

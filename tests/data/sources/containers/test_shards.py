@@ -14,7 +14,7 @@ from vernier.config import Augment, Data
 from vernier.data.loading.loader import TrainReader
 from vernier.data.preparing.pack import Packed, pack_raw, pack_shards
 from vernier.data.sources import EncodedSource, FolderSource, RawSource, ShardSource, Source, open_split
-from vernier.data.sources.shards import table_path
+from vernier.data.sources.containers.shards import table_path
 from vernier.errors import ConfigError
 
 needs_jpegtran = pytest.mark.skipif(shutil.which("jpegtran") is None, reason="jpegtran is not installed")

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from vernier.data.sources.shards import Shard, ShardSource, manifest_name, read_manifest
-from vernier.data.sources.tables import Columns, read_table
+from vernier.data.sources.containers.shards import Shard, ShardSource, manifest_name, read_manifest
+from vernier.data.sources.containers.tables import Columns, read_table
 from vernier.errors import ConfigError, NoSuchSplit, RunFailed
 from vernier.folders import data_home
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from vernier.data.decoding.decode import Croppable, Image
 from vernier.data.sources.base import Indices, Names, Source, fingerprint_classes, fingerprint_of
-from vernier.data.sources.tables import read_table, table_path
+from vernier.data.sources.containers.tables import read_table, table_path
 from vernier.errors import ConfigError
 
 FORMAT = "vernier-raw"

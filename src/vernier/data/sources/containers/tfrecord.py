@@ -25,7 +25,7 @@ from vernier.data.sources.base import (
     fingerprint_classes,
     fingerprint_of,
 )
-from vernier.data.sources.tables import Columns, kept_table
+from vernier.data.sources.containers.tables import Columns, kept_table
 from vernier.errors import ConfigError
 from vernier.folders import data_home
 

@@ -16,7 +16,7 @@ pytest.importorskip("google_crc32c", reason="the extra 'tfrecord' is not install
 
 from tests.conftest import Done
 from vernier.data.sources import TFRecordSource, open_boxes, open_split
-from vernier.data.sources.tfrecord import masked, parse_example, records, write_record
+from vernier.data.sources.containers.tfrecord import masked, parse_example, records, write_record
 from vernier.errors import ConfigError
 
 
