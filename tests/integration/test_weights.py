@@ -94,7 +94,8 @@ def _folders(root: Path, photographs: list[tuple[Path, str]]) -> Path:
 
 def test_imagenet_weights_see_what_is_on_photographs(real_data: Callable[[str], Path]) -> None:
     from vernier.config import Data
-    from vernier.data.augment.crop_flip import EvalTransform, Normalizer
+    from vernier.data.augment.crop_flip import EvalTransform
+    from vernier.data.augment.normalize import Normalizer
     from vernier.data.decoding.decode import decode
     from vernier.engine.starting_weights import load_weights
 

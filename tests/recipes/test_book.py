@@ -119,7 +119,7 @@ def test_torchvisions_average_is_stretched_over_its_steps() -> None:
 
 
 def test_the_tensorflow_recipe_subtracts_the_mean_only() -> None:
-    from vernier.data.augment.crop_flip import Normalizer
+    from vernier.data.augment.normalize import Normalizer
 
     recipe = recipes.named("habana-tf-resnext101-90e")
     grey = torch.full((1, 3, 1, 1), 200, dtype=torch.uint8)

@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from vernier.config import Config, Data, Model
-from vernier.data.augment.crop_flip import EvalTransform, Normalizer
+from vernier.data.augment.crop_flip import EvalTransform
+from vernier.data.augment.normalize import Normalizer
 from vernier.data.decoding.decode import BadImage, Image
 from vernier.data.sources import ArraySource, Source
 from vernier.errors import ConfigError, did_you_mean

@@ -12,7 +12,6 @@ from vernier.config import Augment, Data
 from vernier.data.augment.crop_flip import (
     DRAWS,
     EvalTransform,
-    Normalizer,
     TrainTransform,
     mirror,
     pad_crop_flip_many,
@@ -106,15 +105,6 @@ def test_flips_happen_half_of_the_time() -> None:
         transform(image, row, out)
         flipped += int(out[0, -1, 0] == 255)
     assert 430 < flipped < 570
-
-
-def test_normalisation_is_mean_and_std_of_zero_to_one() -> None:
-    data = Data()
-    images = torch.from_numpy(_image(5, 6))[None].permute(0, 3, 1, 2)
-    mean, std = torch.tensor(data.mean).view(3, 1, 1), torch.tensor(data.std).view(3, 1, 1)
-    out = Normalizer(data, torch.device("cpu"))(images)
-    torch.testing.assert_close(out, (images / 255 - mean) / std)
-    assert out.is_contiguous(memory_format=torch.channels_last)
 
 
 @pytest.mark.parametrize("channels", [1, 3])

@@ -12,7 +12,7 @@ import torch
 
 from tests.engine.test_training import tiny_config
 from vernier.config import Config, Derived, Limits, Machine, Optim, Recipe, Schedule, derive
-from vernier.data.augment.crop_flip import Normalizer
+from vernier.data.augment.normalize import Normalizer
 from vernier.data.loading.loader import Batch
 from vernier.devices.cpu import Cpu
 from vernier.engine.processes.launch import Topology

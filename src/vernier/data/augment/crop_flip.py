@@ -5,7 +5,6 @@ Resizing is torch's antialiased uint8 kernel, which agrees with Pillow's.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +14,7 @@ import torch
 from vernier.config import Augment, Data
 from vernier.data.decoding.decode import Croppable, LazyJpeg
 from vernier.randomness import key, uniform
+from vernier.torch_private import resize_antialiased, resize_each_antialiased
 
 Image = npt.NDArray[np.uint8]
 Row = npt.NDArray[np.float64]
@@ -37,18 +37,10 @@ def resize(image: Image, width: int, height: int, mode: str = "bilinear") -> Ima
     return out
 
 
-_KERNELS: dict[str, Callable[..., torch.Tensor]] = {
-    "bilinear": torch._C._nn._upsample_bilinear2d_aa,
-    "bicubic": torch._C._nn._upsample_bicubic2d_aa,
-}
-
-
 def resize_into(image: Image, out: Image, mode: str = "bilinear", *, flipped: bool = False) -> None:
     """`resize` to the size of `out`, which must be contiguous; `flipped` left to right, wherever there are fewer pixels.
 
-    The kernel is that of `torch.nn.functional.interpolate`, called with its output given: otherwise it answers in
-    channels-first memory, and bringing that back costs as much as the resizing. Every call of torch hands the
-    interpreter's lock to another thread, which is why the views are numpy's.
+    Every call of torch hands the interpreter's lock to another thread, which is why the views are numpy's.
     """
     before = flipped and image.size <= out.size
     if image.shape == out.shape:
@@ -60,33 +52,9 @@ def resize_into(image: Image, out: Image, mode: str = "bilinear", *, flipped: bo
         pixels = torch.from_numpy(image.transpose(2, 0, 1)[None])
         if before:
             pixels = pixels.flip(3)
-        _KERNELS[mode](
-            pixels, out.shape[:2], False, None, None, out=torch.from_numpy(out.transpose(2, 0, 1)[None])
-        )  # fmt: skip
+        resize_antialiased(pixels, mode, torch.from_numpy(out.transpose(2, 0, 1)[None]))
     if flipped and not before:
         mirror(out)
-
-
-_MANY = torch.jit.CompilationUnit(
-    """
-def resize_many(images: List[Tensor], flipped: List[bool], bicubic: bool, out: Tensor) -> None:
-    height, width = out.size(2), out.size(3)
-    for i in range(len(images)):
-        image, place = images[i], out[i : i + 1]
-        same = image.size(2) == height and image.size(3) == width
-        before = flipped[i] and not same and image.numel() <= place.numel()
-        if before:
-            image = image.flip(3)
-        if same:
-            place.copy_(image)
-        elif bicubic:
-            torch._C._nn._upsample_bicubic2d_aa(image, [height, width], False, None, None, out=place)
-        else:
-            torch._C._nn._upsample_bilinear2d_aa(image, [height, width], False, None, None, out=place)
-        if flipped[i] and not before:
-            place.copy_(place.flip(3))
-"""
-)
 
 
 def resize_many_into(images: list[Image], out: Image, mode: str, flipped: list[bool]) -> None:
@@ -95,10 +63,8 @@ def resize_many_into(images: list[Image], out: Image, mode: str, flipped: list[b
     Small images that are decoded already take so little time that threads would otherwise wait for the lock.
     """
     views = [(i if i.flags.writeable else np.array(i)).transpose(2, 0, 1)[None] for i in images]
-    with torch.jit.optimized_execution(False):  # type: ignore[attr-defined]  # sizes differ each time: nothing to specialise on
-        _MANY.resize_many(
-            [torch.from_numpy(v) for v in views], flipped, mode == "bicubic", torch.from_numpy(out.transpose(0, 3, 1, 2))
-        )  # fmt: skip
+    pixels = torch.from_numpy(out.transpose(0, 3, 1, 2))
+    resize_each_antialiased([torch.from_numpy(v) for v in views], flipped, mode, pixels)
 
 
 def mirror(image: Image) -> None:
@@ -206,15 +172,3 @@ def pad_crop_flip_many(images: Image, rows: Row, augment: Augment, out: Image) -
     out[...] = windows[np.arange(count), top, left].transpose(0, 2, 3, 1)
     flipped = rows[:, -2] < augment.flip
     out[flipped] = out[flipped, :, ::-1]
-
-
-class Normalizer:
-    """uint8 images to the network's float input, on whatever device they are: (x / 255 - mean) / std."""
-
-    def __init__(self, data: Data, device: torch.device) -> None:
-        mean = torch.tensor(data.mean, device=device).view(1, -1, 1, 1)
-        std = torch.tensor(data.std, device=device).view(1, -1, 1, 1)
-        self._scale, self._shift = 1 / (255 * std), -mean / std
-
-    def __call__(self, images: torch.Tensor) -> torch.Tensor:
-        return images.float().mul_(self._scale).add_(self._shift)

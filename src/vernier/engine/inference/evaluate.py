@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import nn
 
-from vernier.data.augment.crop_flip import Normalizer
+from vernier.data.augment.normalize import Normalizer
 from vernier.data.loading.loader import Batch, Loader
 from vernier.data.loading.order import EvalOrder
 from vernier.data.sources import Source

@@ -20,7 +20,7 @@ from safetensors import SafetensorError
 from torch import nn
 
 from vernier.config import Config, from_dict
-from vernier.data.augment.crop_flip import Normalizer
+from vernier.data.augment.normalize import Normalizer
 from vernier.engine.inference.evaluate import evaluating
 from vernier.engine.inference.trained import Trained, find_checkpoint, load_trained
 from vernier.engine.training.checkpoint import weights_for_use

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from vernier.data.augment.crop_flip import Normalizer
+from vernier.data.augment.normalize import Normalizer
 from vernier.data.loading.loader import Loader
 from vernier.data.loading.order import EvalOrder
 from vernier.data.sources.files import FilesSource, find_images

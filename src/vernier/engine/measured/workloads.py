@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from vernier.config import Config
-from vernier.data.augment.crop_flip import Normalizer
+from vernier.data.augment.normalize import Normalizer
 from vernier.data.loading.cache import cached
 from vernier.data.loading.loader import Batch, Loader
 from vernier.devices import Device

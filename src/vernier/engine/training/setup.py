@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from vernier.config import Config, Derived, derive
-from vernier.data.augment.crop_flip import Normalizer
+from vernier.data.augment.normalize import Normalizer
 from vernier.data.loading.backends import RESIZES
 from vernier.data.loading.bad_images import BadImages
 from vernier.data.loading.cache import cached

@@ -9,7 +9,7 @@ from torch import nn
 
 from vernier.clock import now_s
 from vernier.config import Derived, Recipe
-from vernier.data.augment.crop_flip import Normalizer
+from vernier.data.augment.normalize import Normalizer
 from vernier.data.loading.loader import Batch
 from vernier.devices import Device
 from vernier.engine.execution import Autocast

@@ -1,22 +1,17 @@
 """Image classification: smoothed, possibly mixed targets in training; exact top-1, top-5 and loss in evaluation."""
 
-import math
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-import numpy as np
 import torch
 from torch.nn import functional as F
 
-from vernier.config import Augment, Loss, Machine, Recipe
+from vernier.config import Loss, Machine, Recipe
+from vernier.data.augment.mixing import MixedLabels, mix_batch
 from vernier.data.loading.backends import train_reader
 from vernier.data.loading.loader import EvalReader
 from vernier.data.sources import Source, open_split
-from vernier.randomness import key
 from vernier.tasks.base import CountingReader, Forward, Moment
 from vernier.tasks.classification.score import ClassScore
-
-_STREAM_MIX = 4
 
 
 class Classify:
@@ -40,15 +35,11 @@ class Classify:
         return EvalReader(source, self._recipe.data)
 
     def loss(self, forward: Forward, images: torch.Tensor, targets: torch.Tensor, when: Moment) -> torch.Tensor:
-        mixed: Mixed | None = None
-        seed = self._recipe.seed
-        if (draw := mix_draw(self._recipe.augment, seed, when.step)) is not None:
-            order = mix_partners(seed, when.step, when.micro, when.rank, len(targets)).to(images.device)
-            if draw.kind == "mixup":
-                images, mixed = mix_images(images, targets, draw.weight, order)
-            else:
-                images, mixed = cut_images(images, targets, draw.weight, draw.centre, order)
-        return training_loss(forward(images), targets, self._recipe.loss, mixed)
+        recipe = self._recipe
+        images, mixed = mix_batch(
+            images, targets, recipe.augment, seed=recipe.seed, step=when.step, micro=when.micro, rank=when.rank
+        )
+        return training_loss(forward(images), targets, recipe.loss, mixed)
 
     def predict(self, forward: Forward, images: torch.Tensor) -> torch.Tensor:
         """Logits; with test-time augmentation the mean of the image's and its mirror image's."""
@@ -75,65 +66,9 @@ class Classify:
         return {}
 
 
-@dataclass(frozen=True)
-class MixDraw:
-    """What one step does to all its images: which mixing, the weight of the first image, where CutMix's box lies."""
-
-    kind: Literal["mixup", "cutmix"]
-    weight: float
-    centre: tuple[float, float]
-
-
-def mix_draw(augment: Augment, seed: int, step: int) -> MixDraw | None:
-    """The same for every process and micro-step of a step; None when nothing is mixed."""
-    if augment.mixup == 0 and augment.cutmix == 0:
-        return None
-    chance = np.random.Generator(np.random.Philox(key=key(_STREAM_MIX, seed, step)))
-    cut = augment.cutmix > 0 and (augment.mixup == 0 or bool(chance.random() < 0.5))
-    alpha = augment.cutmix if cut else augment.mixup
-    weight = float(chance.beta(alpha, alpha))
-    return MixDraw("cutmix" if cut else "mixup", weight, (float(chance.random()), float(chance.random())))
-
-
-def mix_partners(seed: int, step: int, micro: int, rank: int, count: int) -> torch.Tensor:
-    """Whom each image of this micro-batch is mixed with."""
-    chance = np.random.Generator(np.random.Philox(key=key(_STREAM_MIX, seed, step, micro, rank)))
-    return torch.from_numpy(chance.permutation(count))
-
-
-@dataclass(frozen=True)
-class Mixed:
-    """The second labels of MixUp or CutMix, and the weight of the first."""
-
-    labels: torch.Tensor
-    weight: float
-
-
-def mix_images(
-    images: torch.Tensor, labels: torch.Tensor, weight: float, order: torch.Tensor
-) -> tuple[torch.Tensor, Mixed]:
-    """MixUp: weight * images + (1 - weight) * images[order], and the labels to go with them."""
-    return torch.lerp(images[order], images, weight), Mixed(labels[order], weight)
-
-
-def cut_images(
-    images: torch.Tensor, labels: torch.Tensor, weight: float, centre: tuple[float, float], order: torch.Tensor
-) -> tuple[torch.Tensor, Mixed]:
-    """CutMix: a box of share 1 - weight around `centre` (in 0..1) comes from images[order], clipped at the border.
-
-    The labels' weight is the share that is really left of the first image.
-    """
-    height, width = images.shape[2:]
-    half = 0.5 * math.sqrt(1 - weight)
-    y, x = int(centre[0] * height), int(centre[1] * width)
-    top, bottom = max(0, y - int(half * height)), min(height, y + int(half * height))
-    left, right = max(0, x - int(half * width)), min(width, x + int(half * width))
-    cut = images.clone()
-    cut[:, :, top:bottom, left:right] = images[order, :, top:bottom, left:right]
-    return cut, Mixed(labels[order], 1 - (bottom - top) * (right - left) / (height * width))
-
-
-def training_loss(logits: torch.Tensor, labels: torch.Tensor, loss: Loss, mixed: Mixed | None = None) -> torch.Tensor:
+def training_loss(
+    logits: torch.Tensor, labels: torch.Tensor, loss: Loss, mixed: MixedLabels | None = None
+) -> torch.Tensor:
     """Mean over the batch, and over the classes with `bce`."""
     logits = logits.float()
     if loss.kind == "bce":
@@ -141,7 +76,7 @@ def training_loss(logits: torch.Tensor, labels: torch.Tensor, loss: Loss, mixed:
     value = _cross_entropy(logits, labels, loss)
     if mixed is None:
         return value
-    return mixed.weight * value + (1 - mixed.weight) * _cross_entropy(logits, mixed.labels, loss)
+    return mixed.weight * value + (1 - mixed.weight) * _cross_entropy(logits, mixed.second, loss)
 
 
 def _cross_entropy(logits: torch.Tensor, labels: torch.Tensor, loss: Loss) -> torch.Tensor:
@@ -152,7 +87,7 @@ def _cross_entropy(logits: torch.Tensor, labels: torch.Tensor, loss: Loss) -> to
     return F.cross_entropy(logits, labels, label_smoothing=mass)
 
 
-def _binary_targets(logits: torch.Tensor, labels: torch.Tensor, loss: Loss, mixed: Mixed | None) -> torch.Tensor:
+def _binary_targets(logits: torch.Tensor, labels: torch.Tensor, loss: Loss, mixed: MixedLabels | None) -> torch.Tensor:
     """[samples, classes] in 0..1: smoothed one-hot labels, mixed, then cut at the threshold where there is one."""
     classes = logits.shape[1]
     off = loss.label_smoothing / (classes if loss.smoothing_over == "all" else max(1, classes - 1))
@@ -163,5 +98,5 @@ def _binary_targets(logits: torch.Tensor, labels: torch.Tensor, loss: Loss, mixe
 
     wanted = targets(labels)
     if mixed is not None:
-        wanted = torch.lerp(targets(mixed.labels), wanted, mixed.weight)
+        wanted = torch.lerp(targets(mixed.second), wanted, mixed.weight)
     return wanted if loss.bce_threshold is None else (wanted > loss.bce_threshold).to(logits.dtype)

@@ -1,0 +1,87 @@
+"""MixUp and CutMix: a training batch is mixed with a permutation of itself, on the device, after normalisation.
+
+The draws are a function of (seed, step, micro-step, rank). The loss of mixed labels belongs to `tasks.classification`.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+
+from vernier.config import Augment
+from vernier.randomness import key
+
+_STREAM_MIX = 4
+
+
+@dataclass(frozen=True)
+class MixDraw:
+    """What one step does to all its images: the kind of mixing, the first image's weight, the centre of CutMix's box."""
+
+    kind: Literal["mixup", "cutmix"]
+    weight: float
+    centre: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class MixedLabels:
+    """The second label of each mixed image, and the weight of the first."""
+
+    second: torch.Tensor
+    weight: float
+
+
+def mix_batch(
+    images: torch.Tensor, labels: torch.Tensor, augment: Augment, *, seed: int, step: int, micro: int, rank: int
+) -> tuple[torch.Tensor, MixedLabels | None]:
+    """Mix the images of one micro-batch as `augment.mixup` and `augment.cutmix` say; None when nothing is mixed."""
+    draw = draw_mix(augment, seed, step)
+    if draw is None:
+        return images, None
+    partners = draw_partners(seed, step, micro, rank, len(labels)).to(images.device)
+    if draw.kind == "mixup":
+        return mixup(images, labels, draw.weight, partners)
+    return cutmix(images, labels, draw.weight, draw.centre, partners)
+
+
+def draw_mix(augment: Augment, seed: int, step: int) -> MixDraw | None:
+    """Draw the mixing of a step, the same for every process and micro-step; None when nothing is mixed."""
+    if augment.mixup == 0 and augment.cutmix == 0:
+        return None
+    generator = np.random.Generator(np.random.Philox(key=key(_STREAM_MIX, seed, step)))
+    cut = augment.cutmix > 0 and (augment.mixup == 0 or bool(generator.random() < 0.5))
+    alpha = augment.cutmix if cut else augment.mixup
+    weight = float(generator.beta(alpha, alpha))
+    return MixDraw("cutmix" if cut else "mixup", weight, (float(generator.random()), float(generator.random())))
+
+
+def draw_partners(seed: int, step: int, micro: int, rank: int, count: int) -> torch.Tensor:
+    """Draw the permutation that says which image of this micro-batch each image is mixed with."""
+    generator = np.random.Generator(np.random.Philox(key=key(_STREAM_MIX, seed, step, micro, rank)))
+    return torch.from_numpy(generator.permutation(count))
+
+
+def mixup(
+    images: torch.Tensor, labels: torch.Tensor, weight: float, partners: torch.Tensor
+) -> tuple[torch.Tensor, MixedLabels]:
+    """MixUp: weight * images + (1 - weight) * images[partners], and the labels to go with them."""
+    return torch.lerp(images[partners], images, weight), MixedLabels(labels[partners], weight)
+
+
+def cutmix(
+    images: torch.Tensor, labels: torch.Tensor, weight: float, centre: tuple[float, float], partners: torch.Tensor
+) -> tuple[torch.Tensor, MixedLabels]:
+    """CutMix: a box of share 1 - weight around `centre` (in 0..1) comes from images[partners], clipped at the border.
+
+    The labels' weight is the share of the first image that is really left.
+    """
+    height, width = images.shape[2:]
+    half = 0.5 * math.sqrt(1 - weight)
+    y, x = int(centre[0] * height), int(centre[1] * width)
+    top, bottom = max(0, y - int(half * height)), min(height, y + int(half * height))
+    left, right = max(0, x - int(half * width)), min(width, x + int(half * width))
+    mixed = images.clone()
+    mixed[:, :, top:bottom, left:right] = images[partners, :, top:bottom, left:right]
+    return mixed, MixedLabels(labels[partners], 1 - (bottom - top) * (right - left) / (height * width))

@@ -1,0 +1,17 @@
+"""From uint8 images to the network's float input. Runs on the device, after the upload: uint8 is a quarter of the bytes."""
+
+import torch
+
+from vernier.config import Data
+
+
+class Normalizer:
+    """(x / 255 - mean) / std per channel, on whatever device the images are."""
+
+    def __init__(self, data: Data, device: torch.device) -> None:
+        mean = torch.tensor(data.mean, device=device).view(1, -1, 1, 1)
+        std = torch.tensor(data.std, device=device).view(1, -1, 1, 1)
+        self._scale, self._shift = 1 / (255 * std), -mean / std
+
+    def __call__(self, images: torch.Tensor) -> torch.Tensor:
+        return images.float().mul_(self._scale).add_(self._shift)

@@ -1,0 +1,59 @@
+"""Every private or deprecated name of PyTorch that Vernier uses, each behind a function that says why.
+
+Nothing else in Vernier touches `torch._C`, `torch._foreach_*`, `torch._dynamo`, `torch._inductor` or TorchScript. When a
+release of PyTorch moves one of these names, this file and its tests are the only ones to change.
+"""
+
+from functools import cache
+from typing import Any
+
+import torch
+
+
+def resize_antialiased(images: torch.Tensor, mode: str, out: torch.Tensor) -> None:
+    """Resize [samples, channels, height, width] to the size of `out`, with antialiasing, into `out`.
+
+    `torch.nn.functional.interpolate` calls the same kernel but takes no output: it answers in channels-first memory, and
+    bringing that back costs as much as the resizing.
+    """
+    _RESIZE_KERNELS[mode](images, out.shape[2:], False, None, None, out=out)
+
+
+_RESIZE_KERNELS: dict[str, Any] = {
+    "bilinear": torch._C._nn._upsample_bilinear2d_aa,
+    "bicubic": torch._C._nn._upsample_bicubic2d_aa,
+}
+
+
+def resize_each_antialiased(images: list[torch.Tensor], flipped: list[bool], mode: str, out: torch.Tensor) -> None:
+    """Resize images [1, channels, height, width] of any size into the rows of `out`, some flipped left to right.
+
+    TorchScript runs the whole loop without the interpreter's lock; each call from Python would take it again, and threads
+    that resize small decoded images would mostly wait for it.
+    """
+    with torch.jit.optimized_execution(False):  # type: ignore[attr-defined]  # sizes differ each time
+        _resize_loop().resize_each(images, flipped, mode == "bicubic", out)
+
+
+@cache
+def _resize_loop() -> Any:
+    return torch.jit.CompilationUnit(
+        """
+def resize_each(images: List[Tensor], flipped: List[bool], bicubic: bool, out: Tensor) -> None:
+    height, width = out.size(2), out.size(3)
+    for i in range(len(images)):
+        image, row = images[i], out[i : i + 1]
+        same = image.size(2) == height and image.size(3) == width
+        flip_first = flipped[i] and not same and image.numel() <= row.numel()
+        if flip_first:
+            image = image.flip(3)
+        if same:
+            row.copy_(image)
+        elif bicubic:
+            torch._C._nn._upsample_bicubic2d_aa(image, [height, width], False, None, None, out=row)
+        else:
+            torch._C._nn._upsample_bilinear2d_aa(image, [height, width], False, None, None, out=row)
+        if flipped[i] and not flip_first:
+            row.copy_(row.flip(3))
+"""
+    )

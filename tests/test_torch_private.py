@@ -1,0 +1,35 @@
+"""One test per private name of PyTorch: what a new release must still do."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from vernier import torch_private
+
+MODES = ["bilinear", "bicubic"]
+
+
+def _image(height: int, width: int, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    pixels = torch.randint(0, 256, (1, height, width, 3), dtype=torch.uint8, generator=generator)
+    return pixels.permute(0, 3, 1, 2)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_resize_antialiased_is_interpolate_with_an_output(mode: str) -> None:
+    image = _image(37, 53)
+    out = torch.empty((1, 16, 24, 3), dtype=torch.uint8).permute(0, 3, 1, 2)
+    torch_private.resize_antialiased(image, mode, out)
+    assert torch.equal(out, F.interpolate(image, size=(16, 24), mode=mode, antialias=True))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_resize_each_antialiased_resizes_and_flips_every_image_on_its_own(mode: str) -> None:
+    images = [_image(37, 53, 1), _image(16, 16, 2), _image(9, 12, 3), _image(40, 8, 4)]
+    flipped = [True, True, True, False]
+    out = torch.empty((len(images), 16, 16, 3), dtype=torch.uint8).permute(0, 3, 1, 2)
+    torch_private.resize_each_antialiased(images, flipped, mode, out)
+    for row, image, flip in zip(out, images, flipped, strict=True):
+        same_size = image.shape[2:] == (16, 16)
+        expected = image if same_size else F.interpolate(image, size=(16, 16), mode=mode, antialias=True)
+        assert (row.int() - (expected.flip(3) if flip else expected)[0].int()).abs().max() <= 1
