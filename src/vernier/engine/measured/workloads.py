@@ -22,7 +22,7 @@ from vernier.engine.inference.trained import load_trained
 from vernier.engine.processes.world import World
 from vernier.engine.training.setup import Job, model_for, prepare, prepare_device
 from vernier.engine.training.step import Phase, unmeasured
-from vernier.measure.machine.kernels import PhaseClock
+from vernier.measure.phases import PhaseClock
 from vernier.models.cost import cost
 from vernier.tasks import task_of
 

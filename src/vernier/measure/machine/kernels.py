@@ -5,7 +5,6 @@ compiler may leave the work out.
 """
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -86,52 +85,3 @@ def matmul_flops_per_s(
     return {
         "gflop_per_s": load.flops / samples[len(samples) // 2] / 1e9, "size": load.size, "precision": precision, "n": len(samples),
     }  # fmt: skip
-
-
-Phase = Callable[[str], AbstractContextManager[Any]]
-
-
-class PhaseClock:
-    """Times named phases of a step, synchronised at both ends: `with clock("forward"): ...`. Phases may come several times a step."""
-
-    def __init__(self, synchronize: Callable[[], None], inner: Phase | None = None) -> None:
-        self._synchronize, self._inner = synchronize, inner
-        self.steps: list[dict[str, float]] = [{}]
-        self.ended_s: dict[str, float] = {}
-
-    def __call__(self, name: str) -> "_Running":
-        return _Running(self, name, None if self._inner is None else self._inner(name))
-
-    def add(self, name: str, seconds: float) -> None:
-        self.steps[-1][name] = self.steps[-1].get(name, 0.0) + seconds
-
-    def next_step(self) -> None:
-        self.steps.append({})
-
-    def by_phase(self) -> dict[str, list[float]]:
-        """Seconds of every phase, one value a whole step."""
-        whole = [s for s in self.steps if s]
-        names = list(dict.fromkeys(name for step in whole for name in step))
-        return {name: [step.get(name, 0.0) for step in whole] for name in names}
-
-    def synchronize(self) -> None:
-        self._synchronize()
-
-
-class _Running:
-    def __init__(self, clock: PhaseClock, name: str, inner: AbstractContextManager[Any] | None) -> None:
-        self._clock, self._name, self._inner = clock, name, inner
-        self._began_s = 0.0
-
-    def __enter__(self) -> None:
-        self._clock.synchronize()
-        self._began_s = now_s()
-        if self._inner is not None:
-            self._inner.__enter__()
-
-    def __exit__(self, *error: Any) -> None:
-        if self._inner is not None:
-            self._inner.__exit__(*error)
-        self._clock.synchronize()
-        self._clock.ended_s[self._name] = now_s()
-        self._clock.add(self._name, self._clock.ended_s[self._name] - self._began_s)

@@ -18,7 +18,7 @@ from torch.autograd import DeviceType  # type: ignore[attr-defined]
 from torch.profiler import ProfilerActivity, record_function
 
 from vernier.clock import now_s
-from vernier.measure.machine.kernels import PhaseClock
+from vernier.measure.phases import PhaseClock
 from vernier.measure.profile.summary import Range
 from vernier.measure.statistics.throughput import warmup_steps
 from vernier.measure.study.files import csv_text
