@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from vernier.records.codec import flattened, omitted
+from vernier.records.profile import ProfileSummary
 
 Status = Literal["running", "finished", "stopped", "crashed", "failed", "unknown"]
 
@@ -128,7 +129,7 @@ class RunSummary:
     spent_s: dict[str, float] = field(default_factory=dict)
     skipped_steps: int = 0
     bad_images: tuple[BadImageNote, ...] = ()
-    profile: dict[str, Any] | None = None
+    profile: ProfileSummary | None = None
     compilation: Compilation | None = None
     training: TrainingSpeed | None = None
 

@@ -1,0 +1,49 @@
+"""What a run happened on: environment.json."""
+
+from dataclasses import dataclass, field
+
+from vernier.records.codec import omitted
+from vernier.records.events import ProcessInfo
+from vernier.records.telemetry import SensorSetup
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceInfo:
+    """One device as PyTorch or the operating system describes it. `uuid` is the same on every day and in every process."""
+
+    index: int
+    name: str
+    uuid: str | None = None
+    memory_bytes: int | None = omitted()
+    capability: str | None = omitted()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CpuInfo:
+    """The host's processor and memory, and the load average over 1, 5 and 15 minutes."""
+
+    cores_logical: int | None = None
+    cores_physical: int | None = None
+    memory_bytes: int = 0
+    load_average: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """Everything another person needs to judge or repeat a measurement.
+
+    A package that is not installed has the version None. `variables` are those that change speed or results.
+    """
+
+    host: str = ""
+    system: str = ""
+    cpu: CpuInfo = field(default_factory=CpuInfo)
+    device_kind: str = ""
+    devices: tuple[DeviceInfo, ...] = ()
+    compute_threads: int = 1
+    sensors: SensorSetup | None = None
+    versions: dict[str, str | None] = field(default_factory=dict)
+    variables: dict[str, str] = field(default_factory=dict)
+    command: tuple[str, ...] = ()
+    git_commit: str | None = None
+    processes: tuple[ProcessInfo, ...] | None = omitted()

@@ -1,0 +1,59 @@
+"""The profile of some steps: profile.rank0.json, `vernier profile --json`, and a run's summary where steps were profiled."""
+
+from dataclasses import dataclass, field
+
+from vernier.records.codec import omitted
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelTime:
+    """All calls of one kernel or operation with one launch shape; `share` is of all time on its device."""
+
+    name: str
+    device: str
+    calls: int
+    total_ms: float
+    mean_ms: float
+    min_ms: float
+    max_ms: float
+    share: float
+    grid: str | None = None
+    block: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhaseTimes:
+    """Seconds of each phase over some steps, and their share; a profile also has `idle`, which no phase claims."""
+
+    steps: int
+    seconds: dict[str, float] = field(default_factory=dict)
+    share: dict[str, float] = field(default_factory=dict)
+    note: str | None = omitted()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfilingOverhead:
+    """How much longer a profiled step took than the steady ones around it."""
+
+    ratio: float
+    profiled_step_s_median: float
+    other_step_s_median: float
+    n_profiled: int
+    n_others: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileSummary:
+    """The profiled steps of one process, first and last included. `overhead` is None with too few steps to compare with.
+
+    Communication that overlaps the backward pass is in `communication_busy_ms` and not a phase of its own.
+    """
+
+    method: str
+    steps: tuple[int, int]
+    where_the_time_goes: PhaseTimes
+    rank: int = 0
+    communication_busy_ms: float = 0.0
+    overhead: ProfilingOverhead | None = None
+    top: tuple[KernelTime, ...] = ()
+    files: tuple[str, ...] = ()

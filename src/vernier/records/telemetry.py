@@ -1,0 +1,124 @@
+"""Samples of the sensors (telemetry.jsonl), and what they tell about a stretch of time: noise. Energy is in `records.run`."""
+
+import contextlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from vernier.records.codec import DamagedRecord, decode, encode, omitted
+
+
+@dataclass(frozen=True, kw_only=True)
+class SensorDevice:
+    """A device whose sensors are read. `kind` is cpu, cuda or hpu."""
+
+    kind: str
+    index: int
+    name: str
+    uuid: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MissingSensor:
+    """A sensor that cannot be read, and why. `device` is None where a kind of device has no sensors at all."""
+
+    kind: str
+    device: int | None
+    sensor: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SensorSetup:
+    """Which sensors a run reads and how often, and which are missing."""
+
+    hz: float = 0.0
+    devices: tuple[SensorDevice, ...] = ()
+    missing: tuple[MissingSensor, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TelemetryHeader(SensorSetup):
+    """The first record of a session. `fields` explains the readings of a sample."""
+
+    record: ClassVar[str] = "header"
+    method: str = ""
+    session: int = 0
+    t_s: float = 0.0
+    fields: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What the sensors of one device say at one moment; None: not read. Units are in the names."""
+
+    util_pct: float | None = omitted()
+    own_pct: float | None = omitted()
+    others_pct: float | None = omitted()
+    steal_pct: float | None = omitted()
+    mem_used_bytes: float | None = omitted()
+    rss_bytes: float | None = omitted()
+    clock_mhz: float | None = omitted()
+    memory_clock_mhz: float | None = omitted()
+    temperature_c: float | None = omitted()
+    power_w: float | None = omitted()
+    power_limit_w: float | None = omitted()
+    energy_j: float | None = omitted()
+    throttle: tuple[str, ...] | None = omitted()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample(Reading):
+    """A reading of one device: its kind and index, the session of the run, and the monotonic clock."""
+
+    record: ClassVar[str] = "sample"
+    device_kind: str
+    device: int
+    t_s: float
+    session: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TelemetryEnd:
+    """The last record of a session: what sampling cost, and what ended it early."""
+
+    record: ClassVar[str] = "end"
+    session: int = 0
+    t_s: float = 0.0
+    problem: str | None = None
+    samples: int = 0
+    seconds: float = 0.0
+    cpu_s: float = 0.0
+    cpu_share_of_a_core: float = 0.0
+
+
+TelemetryRecord = TelemetryHeader | Sample | TelemetryEnd
+_KINDS: dict[str, type[TelemetryRecord]] = {cls.record: cls for cls in (TelemetryHeader, Sample, TelemetryEnd)}
+
+
+def encode_telemetry(record: TelemetryRecord) -> dict[str, Any]:
+    """The record as one JSON object, its kind first."""
+    return {"kind": record.record, **encode(record)}
+
+
+def decode_telemetry(trees: Iterable[Any]) -> list[TelemetryRecord]:
+    """The records of a file; damaged ones and kinds of a newer version are left out."""
+    records: list[TelemetryRecord] = []
+    for tree in trees:
+        cls = _KINDS.get(tree.get("kind"))
+        if cls is not None:
+            with contextlib.suppress(DamagedRecord):
+                records.append(decode(cls, tree))
+    return records
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noise:
+    """What disturbed a stretch of time: other programs, the hypervisor, throttling, a drifting clock. None: not measured."""
+
+    samples: int = 0
+    others_cores: float | None = None
+    steal_pct: float | None = None
+    throttled: tuple[str, ...] | None = None
+    clock_drift_pct: float | None = None
+    temperature_c_max: float | None = None
