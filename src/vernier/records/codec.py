@@ -26,6 +26,11 @@ def flattened() -> Any:
     return dataclasses.field(default_factory=dict, metadata={"flatten": True})
 
 
+def named(key: str) -> Any:
+    """A required field whose JSON key is no Python name, such as `class`."""
+    return dataclasses.field(metadata={"key": key})
+
+
 def encode(value: Any) -> Any:
     """A record, or anything made of records, as plain JSON values."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -35,7 +40,7 @@ def encode(value: Any) -> Any:
             if field.metadata.get("flatten"):
                 tree |= encode(item)
             elif item is not None or not field.metadata.get("omit"):
-                tree[field.name] = encode(item)
+                tree[field.metadata.get("key", field.name)] = encode(item)
         return tree
     if isinstance(value, dict):
         return {str(key): encode(item) for key, item in value.items()}
@@ -51,12 +56,13 @@ def decode(cls: type[T], tree: Any, where: str = "") -> T:
     values: dict[str, Any] = {}
     rest: str | None = None
     for name, hint, field in _fields(cls):
+        key = field.metadata.get("key", name)
         if field.metadata.get("flatten"):
             rest = name
-        elif name in tree:
-            values[name] = _convert(tree[name], hint, f"{where}.{name}" if where else name)
+        elif key in tree:
+            values[name] = _convert(tree[key], hint, f"{where}.{key}" if where else key)
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            raise DamagedRecord(f"{where or cls.__name__} has no {name!r}")
+            raise DamagedRecord(f"{where or cls.__name__} has no {key!r}")
     if rest is not None:
         known = {name for name, _, _ in _fields(cls)} | {"schema", "kind"}
         hint = get_args(next(h for n, h, _ in _fields(cls) if n == rest))[1]

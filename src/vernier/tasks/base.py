@@ -10,6 +10,7 @@ from vernier.config import Machine
 from vernier.data.loading.bad_images import BadImages
 from vernier.data.loading.loader import Reader
 from vernier.data.sources import Source
+from vernier.records.predictions import ScoredClass
 
 Forward = Callable[[torch.Tensor], Any]
 """The network as it is executed: in its precision and mode, with the weights that are asked for."""
@@ -80,8 +81,8 @@ class Task(Protocol):
         """What a score counts."""
         ...
 
-    def readable(self, predicted: Any, targets: Any, classes: tuple[str, ...]) -> list[list[dict[str, Any]]]:
-        """For each image, best first: `class`, `score` 0 to 1 and, where it is an object, `box` in pixels of the original."""
+    def readable(self, predicted: Any, targets: Any, classes: tuple[str, ...]) -> list[list[ScoredClass]]:
+        """The predictions for each image, best first; boxes in pixels of the original image."""
         ...
 
     def score(self, source: Source) -> Score:

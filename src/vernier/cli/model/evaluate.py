@@ -174,17 +174,18 @@ def predict(
     """
     from vernier.engine.inference.predict import predict as run
     from vernier.engine.inference.trained import load_trained
-    from vernier.report.predictions import Predictions
+    from vernier.records.codec import encode
+    from vernier.report.predictions import PredictionWriter
 
     trained = load_trained(Path(path), which=which, averaged=choose_averaged(ema, no_ema))
-    shown = Predictions(trained.classes, trained.origin, Path(out) if out else None, min_score)
+    shown = PredictionWriter(trained.classes, trained.origin, Path(out) if out else None, min_score)
     with progress_bar("predict") as progress:
         for prediction, done, total in run(trained, [Path(i) for i in images]):
             shown.add(prediction.path, prediction.found, prediction.error)
             progress(done, total)
     shown.close()
     if json:
-        print_json(shown.document())
+        print_json(encode(shown.document()))
     else:
         sys.stdout.write("\n".join(shown.lines()) + "\n")
     return EXIT_FAILED if shown.failed else EXIT_DONE

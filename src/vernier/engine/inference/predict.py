@@ -11,6 +11,7 @@ from vernier.data.loading.order import EvalOrder
 from vernier.data.sources.files import FilesSource, find_images
 from vernier.engine.inference.evaluate import evaluating
 from vernier.engine.inference.trained import Trained
+from vernier.records.predictions import ScoredClass
 from vernier.tasks import task_of
 
 BATCH = 16
@@ -18,11 +19,10 @@ BATCH = 16
 
 @dataclass(frozen=True)
 class Prediction:
-    """What was found in one image: classes with scores, best first, and with `box` (left, top, right, bottom in pixels)
-    where they are objects; or why it could not be read."""
+    """The predictions for one image, best first, with boxes in pixels; or why it could not be read."""
 
     path: Path
-    found: list[dict[str, Any]]
+    found: list[ScoredClass]
     error: str | None = None
 
 

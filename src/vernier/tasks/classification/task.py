@@ -10,6 +10,7 @@ from vernier.data.augment.mixing import MixedLabels, mix_batch
 from vernier.data.loading.backends import train_reader
 from vernier.data.loading.loader import EvalReader
 from vernier.data.sources import Source, open_split
+from vernier.records.predictions import ScoredClass
 from vernier.tasks.base import CountingReader, Forward, Moment
 from vernier.tasks.classification.score import ClassScore
 
@@ -48,11 +49,11 @@ class Classify:
             logits = (logits + forward(images.flip(3)).float()) / 2
         return logits
 
-    def readable(self, predicted: torch.Tensor, targets: Any, classes: tuple[str, ...]) -> list[list[dict[str, Any]]]:
+    def readable(self, predicted: torch.Tensor, targets: Any, classes: tuple[str, ...]) -> list[list[ScoredClass]]:
         """The five most likely classes; outputs that no class has are left out."""
         best = predicted[:, : len(classes)].softmax(1).topk(min(5, len(classes)), dim=1)
         return [
-            [{"class": classes[c], "score": s} for s, c in zip(scores, kinds, strict=True)]
+            [ScoredClass(class_name=classes[c], score=s) for s, c in zip(scores, kinds, strict=True)]
             for scores, kinds in zip(best.values.tolist(), best.indices.tolist(), strict=True)
         ]
 

@@ -17,6 +17,7 @@ from vernier.data.sources.base import BoxSource
 from vernier.errors import ConfigError
 from vernier.models import info, ssd_spec
 from vernier.models.ssd import levels, make_anchors
+from vernier.records.predictions import ScoredClass
 from vernier.tasks.base import CountingReader, Forward, Moment
 from vernier.tasks.detection.boxes import Detections, detect
 from vernier.tasks.detection.coco import Rows, coco_figures
@@ -72,11 +73,9 @@ class Detect:
             self._anchors = self._anchors.to(device)
         return self._anchors
 
-    def readable(
-        self, predicted: Detections, targets: BoxTargets, classes: tuple[str, ...]
-    ) -> list[list[dict[str, Any]]]:
+    def readable(self, predicted: Detections, targets: BoxTargets, classes: tuple[str, ...]) -> list[list[ScoredClass]]:
         return [
-            [{"class": classes[int(r[5])], "score": r[4], "box": r[:4]} for r in rows.tolist()]
+            [ScoredClass(class_name=classes[int(r[5])], score=r[4], box=tuple(r[:4])) for r in rows.tolist()]
             for rows in in_pixels(predicted, targets.sizes)
         ]
 

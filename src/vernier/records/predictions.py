@@ -1,0 +1,87 @@
+"""What a model predicted: on single images (predictions.json), and in an evaluation (mistakes.json, examples.json)."""
+
+from dataclasses import dataclass
+
+from vernier.records.codec import named, omitted
+
+Box = tuple[float, float, float, float]
+"""Left, top, right, bottom."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredClass:
+    """A class with its score from 0 to 1; with a box where it is an object."""
+
+    class_name: str = named("class")
+    score: float
+    box: Box | None = omitted()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImagePrediction:
+    """The predictions for one image, best first, with boxes in pixels; or why it could not be read."""
+
+    image: str
+    error: str | None = None
+    found: tuple[ScoredClass, ...] = ()
+    picture: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predictions:
+    """predictions.json."""
+
+    model: str
+    classes: tuple[str, ...]
+    images: tuple[ImagePrediction, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mistake:
+    """A misclassified image. `truth` and `taken_for` are class numbers; `jpeg` is a thumbnail in base64."""
+
+    sample: int = 0
+    image: str
+    truth: int
+    taken_for: int
+    score: float
+    truth_score: float
+    jpeg: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mistakes:
+    """mistakes.json: samples and correct answers per class, the most confused pairs, the most confident mistakes.
+
+    `confused` has the true class, the predicted one, and how often.
+    """
+
+    classes: tuple[str, ...]
+    samples: tuple[int, ...]
+    correct: tuple[int, ...]
+    confused: tuple[tuple[int, int, int], ...] = ()
+    mistakes: tuple[Mistake, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not len(self.classes) == len(self.samples) == len(self.correct):
+            raise ValueError("classes, samples and correct differ in length")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrueBox:
+    """An annotated object."""
+
+    box: Box
+    class_name: str = named("class")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DetectionExample:
+    """One entry of examples.json: an image with its annotated and its detected objects; boxes as shares of its size."""
+
+    image: str
+    width: int
+    height: int
+    jpeg: str | None = None
+    truth: tuple[TrueBox, ...] = ()
+    found: tuple[ScoredClass, ...] = ()
