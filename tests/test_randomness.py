@@ -1,9 +1,12 @@
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vernier.randomness import key, permuted, uniform
+from tests.conftest import REPO
+from vernier.randomness import Stream, key, permuted, uniform
 
 
 @given(st.integers(1, 3000), st.integers(0, 2**63))
@@ -53,3 +56,21 @@ def test_uniform_depends_on_key_and_index_alone() -> None:
 
 def test_keys_tell_order_and_parts_apart() -> None:
     assert len({key(1, 2), key(2, 1), key(1, 2, 0), key(12), key(0, 12)}) == 5
+
+
+def test_no_two_streams_share_a_number() -> None:
+    values = [stream.value for stream in Stream.__members__.values()]
+    assert len(set(values)) == len(values) == len(list(Stream))
+    keys = {key(stream, seed, epoch) for stream in Stream for seed in range(20) for epoch in range(20)}
+    assert len(keys) == len(list(Stream)) * 400
+
+
+def test_every_key_outside_this_file_names_its_stream_and_no_purpose_is_used_twice() -> None:
+    users: dict[str, set[str]] = {}
+    for path in (REPO / "src" / "vernier").rglob("*.py"):
+        if path.name != "randomness.py" and "vernier.randomness" in (text := path.read_text()):
+            assert re.findall(r"(?<![\w.])key\((?!Stream\.)", text) == [], path
+            for name in set(re.findall(r"Stream\.([A-Z_]+)", text)):
+                users.setdefault(name, set()).add(path.name)
+    assert set(users) == set(Stream.__members__)
+    assert {name: files for name, files in users.items() if len(files) > 1} == {}

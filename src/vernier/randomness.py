@@ -5,6 +5,8 @@ The mixing function is splitmix64's finaliser; the permutation is a Feistel netw
 the image at any position of an epoch's order in constant memory.
 """
 
+from enum import IntEnum, unique
+
 import numpy as np
 import numpy.typing as npt
 
@@ -12,6 +14,37 @@ U64 = npt.NDArray[np.uint64]
 _GOLDEN = 0x9E3779B97F4A7C15
 _MASK = 0xFFFFFFFFFFFFFFFF
 _ROUNDS = 6
+
+
+@unique
+class Stream(IntEnum):
+    """What a random number is for: the first part of every key, so that no two purposes share numbers.
+
+    The values are part of what a seed means: changing one changes the results of every run that draws from it.
+    """
+
+    ORDER = 1
+    """Order of the training samples in an epoch."""
+    CROP_FLIP = 2
+    """Crop window and flip of a training image."""
+    STEP = 3
+    """PyTorch's generator in a step: stochastic depth."""
+    MIX = 4
+    """MixUp and CutMix."""
+    PIXELS = 5
+    """RandAugment, TrivialAugment and random erasing."""
+    SHARD_WINDOW = 6
+    """Order of the samples in a window of shards."""
+    BOX_CROP = 8
+    """Crop and flip of a detector's training image."""
+    BOX_COLOUR = 9
+    """Colour distortion of a detector's training image."""
+    SHARD_ORDER = 10
+    """Order of the shards in an epoch."""
+    SUBSTITUTE = 11
+    """Which image stands in for an unreadable one."""
+    PACK = 12
+    """Order in which `vernier data prepare` writes samples into shards."""
 
 
 def _mix(x: U64) -> U64:

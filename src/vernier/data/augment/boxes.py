@@ -20,7 +20,7 @@ from vernier.data.augment.colour import jitter_mlperf, jitter_tf
 from vernier.data.augment.crop_flip import mirror, resize_into
 from vernier.data.decoding.decode import Croppable, Image
 from vernier.errors import ConfigError
-from vernier.randomness import key, uniform
+from vernier.randomness import Stream, key, uniform
 
 Shares = npt.NDArray[np.float64]
 Window = tuple[int, int, int, int]  # left, top, right, bottom in pixels
@@ -30,7 +30,6 @@ TF_TRIALS = 50
 SMALLEST = 0.3
 MODES = 7  # what a pass draws among: 0 is the whole image, the others are overlaps
 _AT_ONCE = 16  # windows judged together: numpy's overhead is larger than their arithmetic
-_STREAM_CROP, _STREAM_LOOK = 8, 9
 
 
 @dataclass(frozen=True)
@@ -155,12 +154,12 @@ class BoxAugment:
         height, width = image.shape[:2]
         window = (0, 0, width, height)
         if self._rule is not None:
-            at = key(_STREAM_CROP, self._seed, epoch)
+            at = key(Stream.BOX_CROP, self._seed, epoch)
             window = choose_window(ltrb, width, height, self._rule, at, index)
         left, top, right, bottom = window
         resize_into(image[top:bottom, left:right], out, self._mode)
         ltrb, kept = into_window(ltrb, window, width, height)
-        row = uniform(key(_STREAM_LOOK, self._seed, epoch), [index], 1 + JITTER_DRAWS)[0]
+        row = uniform(key(Stream.BOX_COLOUR, self._seed, epoch), [index], 1 + JITTER_DRAWS)[0]
         if row[0] < self._flip:
             mirror(out)
             ltrb = flipped(ltrb)

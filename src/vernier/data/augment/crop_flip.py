@@ -13,19 +13,18 @@ import torch
 
 from vernier.config import Augment, Data
 from vernier.data.decoding.decode import Croppable, LazyJpeg
-from vernier.randomness import key, uniform
+from vernier.randomness import Stream, key, uniform
 from vernier.torch_private import resize_antialiased, resize_each_antialiased
 
 Image = npt.NDArray[np.uint8]
 Row = npt.NDArray[np.float64]
 DRAWS = 42  # numbers a training transform may use: 10 crop attempts of 4, flip, one spare
 _ATTEMPTS = 10
-_STREAM_AUGMENT = 2
 
 
 def augment_rows(seed: int, epoch: int, indices: npt.NDArray[np.int64]) -> Row:
     """A row of uniform numbers for each sample: the same crops and flips whatever backend makes them."""
-    return uniform(key(_STREAM_AUGMENT, seed, epoch), indices, DRAWS)
+    return uniform(key(Stream.CROP_FLIP, seed, epoch), indices, DRAWS)
 
 
 def resize(image: Image, width: int, height: int, mode: str = "bilinear") -> Image:

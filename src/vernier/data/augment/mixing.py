@@ -11,9 +11,8 @@ import numpy as np
 import torch
 
 from vernier.config import Augment
-from vernier.randomness import key
+from vernier.randomness import Stream, key
 
-_STREAM_MIX = 4
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ def draw_mix(augment: Augment, seed: int, step: int) -> MixDraw | None:
     """Draw the mixing of a step, the same for every process and micro-step; None when nothing is mixed."""
     if augment.mixup == 0 and augment.cutmix == 0:
         return None
-    generator = np.random.Generator(np.random.Philox(key=key(_STREAM_MIX, seed, step)))
+    generator = np.random.Generator(np.random.Philox(key=key(Stream.MIX, seed, step)))
     cut = augment.cutmix > 0 and (augment.mixup == 0 or bool(generator.random() < 0.5))
     alpha = augment.cutmix if cut else augment.mixup
     weight = float(generator.beta(alpha, alpha))
@@ -59,7 +58,7 @@ def draw_mix(augment: Augment, seed: int, step: int) -> MixDraw | None:
 
 def draw_partners(seed: int, step: int, micro: int, rank: int, count: int) -> torch.Tensor:
     """Draw the permutation that says which image of this micro-batch each image is mixed with."""
-    generator = np.random.Generator(np.random.Philox(key=key(_STREAM_MIX, seed, step, micro, rank)))
+    generator = np.random.Generator(np.random.Philox(key=key(Stream.MIX, seed, step, micro, rank)))
     return torch.from_numpy(generator.permutation(count))
 
 

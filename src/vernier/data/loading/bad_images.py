@@ -11,10 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from vernier.errors import ConfigError, RunFailed
-from vernier.randomness import key, permuted
+from vernier.randomness import Stream, key, permuted
 
 DEFAULT_LIMIT = "0.1%"
-_STREAM_SUBSTITUTE = 3
 _SUBSTITUTES = 64
 
 
@@ -86,5 +85,5 @@ class BadImages:
 
 def substitutes(index: int, samples: int) -> Iterator[int]:
     """Samples to take instead of a bad one, in the order in which to try them."""
-    order = permuted(key(_STREAM_SUBSTITUTE, index), np.arange(min(_SUBSTITUTES, samples)), samples)
+    order = permuted(key(Stream.SUBSTITUTE, index), np.arange(min(_SUBSTITUTES, samples)), samples)
     return (int(i) for i in order if i != index)

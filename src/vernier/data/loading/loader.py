@@ -25,9 +25,8 @@ from vernier.data.loading.targets import ClassTargets
 from vernier.data.sources import ArraySource, Source, SyntheticSource
 from vernier.data.sources.base import EncodedSource
 from vernier.errors import ConfigError, RunFailed
-from vernier.randomness import key, uniform
+from vernier.randomness import Stream, key, uniform
 
-_STREAM_PIXELS = 5
 _CHUNK = 16
 
 Indices = npt.NDArray[np.int64]
@@ -110,7 +109,7 @@ class TrainReader:
             return
         self._crop_and_flip(epoch, indices, out)
         if self._pixels.draws:
-            draws = uniform(key(_STREAM_PIXELS, self._seed, epoch), indices, self._pixels.draws)
+            draws = uniform(key(Stream.PIXELS, self._seed, epoch), indices, self._pixels.draws)
             for place in range(len(indices)):
                 self._pixels(out[place], draws[place])
 

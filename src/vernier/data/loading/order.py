@@ -5,9 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from vernier.randomness import key, permuted
-
-_STREAM_ORDER = 1
+from vernier.randomness import Stream, key, permuted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +42,7 @@ class TrainOrder:
 
     def at(self, epoch: int, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """The samples at some positions of an epoch."""
-        return permuted(key(_STREAM_ORDER, self.seed, epoch), positions, self.samples)
+        return permuted(key(Stream.ORDER, self.seed, epoch), positions, self.samples)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,11 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from vernier.data.loading.order import TrainOrder
-from vernier.randomness import key, permuted
+from vernier.randomness import Stream, key, permuted
 
 Indices = npt.NDArray[np.int64]
-_STREAM_SHARDS = 5
-_STREAM_WINDOW = 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +34,7 @@ class ShardedTrainOrder(TrainOrder):
         for w in np.unique(which):
             begin = int(window_ends[w - 1]) if w else 0
             here = which == w
-            at = key(_STREAM_WINDOW, self.seed, epoch, int(w))
+            at = key(Stream.SHARD_WINDOW, self.seed, epoch, int(w))
             place = begin + permuted(at, positions[here] - begin, int(window_ends[w]) - begin)
             order = np.searchsorted(ends, place, side="right")
             first = np.where(order > 0, ends[order - 1], 0)
@@ -48,5 +46,5 @@ class ShardedTrainOrder(TrainOrder):
 def _shard_order(starts: tuple[int, ...], seed: int, epoch: int) -> tuple[Any, Any]:
     """The shards in this epoch's order, and how many samples lie up to the end of each."""
     count = len(starts) - 1
-    shards = permuted(key(_STREAM_SHARDS, seed, epoch), np.arange(count), count)
+    shards = permuted(key(Stream.SHARD_ORDER, seed, epoch), np.arange(count), count)
     return shards, np.cumsum(np.diff(np.asarray(starts))[shards])

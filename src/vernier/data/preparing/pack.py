@@ -28,11 +28,10 @@ from vernier.data.sources.containers.raw import VERSION as RAW_VERSION
 from vernier.data.sources.containers.shards import FORMAT, VERSION, TableWriter, manifest_name, write_table_beside
 from vernier.data.sources.containers.tables import Columns, table_path, write_table
 from vernier.errors import ConfigError, RunFailed
-from vernier.randomness import key, permuted
+from vernier.randomness import Stream, key, permuted
 
 Progress = Callable[[int, int], None]
 T = TypeVar("T")
-_STREAM_PACK = 4
 _AHEAD = 16
 _ENTRY = ("name", "samples", "bytes", "sha256", "source_bytes", "restart_indexed")
 
@@ -82,7 +81,7 @@ def pack_order(source: Source, split: str) -> list[int]:
     count = len(source)
     if split != "train":
         return list(range(count))
-    order: list[int] = permuted(key(_STREAM_PACK, count), np.arange(count), count).tolist()
+    order: list[int] = permuted(key(Stream.PACK, count), np.arange(count), count).tolist()
     return order
 
 

@@ -18,13 +18,12 @@ from vernier.engine.training.loss_scaling import LossScaler
 from vernier.optim.build import set_lr
 from vernier.optim.ema import WeightAverage
 from vernier.optim.schedules import learning_rate
-from vernier.randomness import key
+from vernier.randomness import Stream, key
 from vernier.tasks.base import Moment, Task
 
 Phase = Callable[[str], AbstractContextManager[Any]]
 """Put around each part of a step by whoever measures or profiles it: data, copy, forward, backward, optimizer."""
 
-_STREAM_STEP = 3
 _NOTHING = nullcontext()
 
 
@@ -61,7 +60,7 @@ class TrainStep:
                 batch = next(batches)
             self._world.reached()
             wait_s += batch.wait_s
-            torch.default_generator.manual_seed(key(_STREAM_STEP, self._recipe.seed, step, micro, self._world.rank))
+            torch.default_generator.manual_seed(key(Stream.STEP, self._recipe.seed, step, micro, self._world.rank))
             with self._sharing(micro):
                 loss = self._loss(step, micro, batch) / self._derived.accumulation
                 with self.phase("backward"):
