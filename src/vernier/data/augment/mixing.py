@@ -14,7 +14,6 @@ from vernier.config import Augment
 from vernier.randomness import Stream, key
 
 
-
 @dataclass(frozen=True)
 class MixDraw:
     """What one step does to all its images: the kind of mixing, the first image's weight, the centre of CutMix's box."""
