@@ -281,12 +281,20 @@ class RunDir:
 
     def history(self) -> list[Event]:
         """The run's events as one history, typed; damaged ones and kinds of a newer version are left out."""
+        return self.history_and_damage()[0]
+
+    def history_and_damage(self) -> tuple[list[Event], int]:
+        """The history, and how many damaged events it leaves out."""
         typed: list[Event] = []
+        damaged = 0
         for tree in self.read_events():
-            with contextlib.suppress(DamagedRecord):
+            try:
                 event = decode_event(tree)
+            except DamagedRecord:
+                damaged += 1
+            else:
                 typed += [] if event is None else [event]
-        return typed
+        return typed, damaged
 
     def read_events(self) -> list[dict[str, Any]]:
         return read_events(self.path / "events.jsonl")

@@ -1,5 +1,6 @@
 """The events of a run, one per line of events.jsonl: start, step, epoch, eval, checkpoint, warning, end."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -167,3 +168,14 @@ def decode_event(tree: Any) -> Event | None:
         raise DamagedRecord("an event has a kind")
     cls = _KINDS.get(kind)
     return None if cls is None else decode(cls, tree)
+
+
+def sessions(events: Sequence[Event]) -> list[list[StepEvent]]:
+    """The step events of each session of a run, in order: a session begins at a start event, and may have no steps."""
+    parts: list[list[StepEvent]] = []
+    for event in events:
+        if isinstance(event, StartEvent) or (isinstance(event, StepEvent) and not parts):
+            parts.append([])
+        if isinstance(event, StepEvent):
+            parts[-1].append(event)
+    return parts
