@@ -1,11 +1,13 @@
 """How a training run went: its evaluations, its speed, and the summary that ends it (`run.json`, the `end` event)."""
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from vernier.records.codec import flattened, omitted
 from vernier.records.profile import ProfileSummary
+from vernier.records.statistics import SampleSummary
 
+AgreementVerdict = Literal["inside", "above", "below", "no-spread", "not-comparable"]
 Status = Literal["running", "finished", "stopped", "crashed", "failed", "unknown"]
 
 
@@ -59,11 +61,11 @@ class Agreement:
     metric: str
     value: float
     published: PublishedFigure
-    verdict: Literal["inside", "above", "below", "no-spread", "not-comparable"]
-    difference: float
-    interval: tuple[float, float] | None = None
     runs_assumed: int | None = None
     where: str = ""
+    difference: float
+    interval: tuple[float, float] | None = None
+    verdict: AgreementVerdict
     samples: tuple[int | None, int | None] = (None, None)
     differs: tuple[str, ...] = ()
 
@@ -92,7 +94,7 @@ class TrainingSpeed:
     compute_only_images_per_s_total: float | None = None
     data_wait_share: float | None = None
     step_s_median: float | None = None
-    step_s: dict[str, Any] | None = None
+    step_s: SampleSummary | None = None
     steps_measured: int | None = None
     warmup_steps_excluded: int | None = None
     energy: EnergyPerImage | None = None

@@ -7,6 +7,7 @@ from typing import Any
 from vernier.config import tree_differences
 from vernier.errors import ConfigError
 from vernier.measure.statistics.comparison import DEFAULT_TOLERANCE, compare
+from vernier.records.codec import encode
 from vernier.report.logs.model import RunLog
 
 _PASSING = (
@@ -36,7 +37,7 @@ def compare_runs(a: Sequence[RunLog], b: Sequence[RunLog], tolerance: float = DE
     return {
         "a": _side(a),
         "b": _side(b),
-        "comparison": found.as_dict(),
+        "comparison": encode(found),
         "differs": {
             "settings": _differs(a[0].settings, b[0].settings),
             "environment": _differs(a[0].environment, b[0].environment),

@@ -12,6 +12,8 @@ from vernier.config import Config, Recipe, from_dict
 from vernier.errors import RunFailed
 from vernier.measure.statistics.agreement import agreement_lines
 from vernier.models import info
+from vernier.records.codec import decode
+from vernier.records.run import Agreement
 from vernier.report.live.console import TTA, figures
 from vernier.store import read_json, run_of_checkpoint, write_atomically
 
@@ -129,7 +131,7 @@ def _result(state: dict[str, Any], status: dict[str, Any], averaged: bool) -> st
         )
     found = (status.get("summary") or {}).get("agreement")
     if found and status["summary"]["step"] == state["step"]:
-        lines += agreement_lines(found)
+        lines += agreement_lines(decode(Agreement, found))
     return "## Result\n\n" + "\n\n".join(lines)
 
 

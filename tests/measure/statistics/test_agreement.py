@@ -5,6 +5,7 @@ import pytest
 from vernier.config import Config, Published, Recipe, override
 from vernier.measure.statistics.agreement import agreement, agreement_lines, prediction_interval
 from vernier.measure.statistics.estimates import t_quantile
+from vernier.records.run import EvalResult
 
 
 @pytest.mark.parametrize(
@@ -30,48 +31,47 @@ def _config(*published: Published, **changes: object) -> Config:
     return config
 
 
-def _result(top1: float, samples: int = 50_000) -> dict[str, object]:
-    return {"top1": top1, "samples": samples}
+def _result(top1: float, samples: int = 50_000) -> EvalResult:
+    return EvalResult(samples=samples, figures={"top1": top1})
 
 
 @pytest.mark.parametrize(("top1", "verdict"), [(77.2, "inside"), (76.0, "below"), (78.0, "above")])
 def test_inside_above_and_below(top1: float, verdict: str) -> None:
     config = _config(Published(mean=77.0, sd=0.1, n=5))
-    found = agreement(config, _result(top1), config.recipe)
-    assert found is not None
-    assert found["verdict"] == verdict
-    assert f"{top1:.2f} is {verdict} the 95 % prediction interval 76.70 to 77.30" in agreement_lines(found)[0]
-    assert "assum" not in agreement_lines(found)[0]
-    assert "taking" not in agreement_lines(found)[0]
+    outcome = agreement(config, _result(top1), config.recipe)
+    assert outcome is not None
+    assert outcome.verdict == verdict
+    assert f"{top1:.2f} is {verdict} the 95 % prediction interval 76.70 to 77.30" in agreement_lines(outcome)[0]
+    assert "assum" not in agreement_lines(outcome)[0]
 
 
-def test_unknown_runs_are_assumed_and_said() -> None:
+def test_unknown_runs_are_assumed_and_line() -> None:
     config = _config(Published(mean=77.0, sd=0.1))
-    found = agreement(config, _result(77.0), None)
-    assert found is not None
-    assert found["runs_assumed"] == 3
-    assert "taking 3 runs, which were not stated" in agreement_lines(found)[0]
+    outcome = agreement(config, _result(77.0), None)
+    assert outcome is not None
+    assert outcome.runs_assumed == 3
+    assert "assuming 3 runs, because their number was not published" in agreement_lines(outcome)[0]
 
 
 def test_without_a_spread_there_is_only_a_difference() -> None:
-    found = agreement(_config(Published(mean=75.9)), _result(76.4), None)
-    assert found is not None
-    assert found["interval"] is None
-    assert "no spread published: difference +0.50" in agreement_lines(found)[0]
+    outcome = agreement(_config(Published(mean=75.9)), _result(76.4), None)
+    assert outcome is not None
+    assert outcome.interval is None
+    assert "no spread published: difference +0.50" in agreement_lines(outcome)[0]
 
 
 def test_another_validation_set_is_not_compared() -> None:
-    found = agreement(_config(Published(mean=75.9, sd=0.1)), _result(99.0, samples=160), None)
-    assert found is not None
-    assert "not comparable: measured on 160 images, published on 50,000" in agreement_lines(found)[0]
+    outcome = agreement(_config(Published(mean=75.9, sd=0.1)), _result(99.0, samples=160), None)
+    assert outcome is not None
+    assert "not comparable: measured on 160 images, published on 50,000" in agreement_lines(outcome)[0]
 
 
 def test_the_result_of_the_same_arithmetic_is_taken() -> None:
     both = (Published(mean=77.23, precision="mixed"), Published(mean=77.08, precision="fp32"))
     for precision, mean in (("fp32", 77.08), ("bf16", 77.23), ("fp16", 77.23), ("tf32", 77.23)):
-        found = agreement(_config(*both, machine__precision=precision), _result(77.0), None)
-        assert found is not None
-        assert found["published"]["mean"] == mean
+        outcome = agreement(_config(*both, machine__precision=precision), _result(77.0), None)
+        assert outcome is not None
+        assert outcome.published.mean == mean
 
 
 def test_what_was_changed_is_named() -> None:
@@ -79,9 +79,9 @@ def test_what_was_changed_is_named() -> None:
     changed = _config(
         *reference.published, global_batch=256, schedule__epochs=10, seed=7, data__source="here", limits__max_steps=5
     )
-    found = agreement(changed, _result(77.0), reference)
-    assert found is not None
-    said = agreement_lines(found)[1]
+    outcome = agreement(changed, _result(77.0), reference)
+    assert outcome is not None
+    line = agreement_lines(outcome)[1]
     for part in (
         "global_batch 2048 -> 256",
         "schedule.epochs 90.0 -> 10.0",
@@ -89,11 +89,11 @@ def test_what_was_changed_is_named() -> None:
         "precision mixed -> fp32",
         "loader",
     ):
-        assert part in said
-    assert "seed" not in said
-    assert "data.source" not in said
+        assert part in line
+    assert "seed" not in line
+    assert "data.source" not in line
 
 
-def test_nothing_published_nothing_said() -> None:
+def test_nothing_published_nothing_line() -> None:
     assert agreement(_config(), _result(77.0), None) is None
     assert agreement(_config(Published(mean=77.0)), None, None) is None

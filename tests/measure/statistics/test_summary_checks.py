@@ -1,11 +1,14 @@
-"""The gate: every real sample passes, the impossible tables of the field do not."""
+"""Summary checks: every real sample passes, impossible published tables do not."""
+
+import re
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from vernier.measure.statistics.estimates import METHOD
-from vernier.measure.statistics.summary_checks import Impossible, Summary, contradictions, needs, summarize
+from vernier.measure.statistics.summary_checks import Impossible, check_summary, contradictions, needs, summarize
+from vernier.records.statistics import SampleSummary
 
 VALUES = st.one_of(st.floats(-1e6, 1e6), st.sampled_from([0.0, 1.0, 1.0 + 1e-9, 1000.0]))
 
@@ -36,28 +39,31 @@ GOOD = {"n": 15, "mean": 10.0, "median": 10.0, "sd": 1.0, "minimum": 8.5, "maxim
         ({"n": 0}, "n is 0"),
         ({"mean": float("nan")}, "not a number"),
         ({"sd": -1.0}, "negative"),
-        ({"n": 1000, "percentiles": {5: 8.5, 95: 8.6, 99: 8.7}, "median": 8.55, "mean": 9.0, "sd": 0.6}, "the most these percentiles"),
+        (
+            {"n": 1000, "percentiles": {5: 8.5, 95: 8.6, 99: 8.7}, "median": 8.55, "mean": 9.0, "sd": 0.6},
+            "the most these percentiles",
+        ),
     ],
-)  # fmt: skip
+)
 def test_each_inequality_is_checked(changes: dict[str, object], what: str) -> None:
-    import re
-
     assert contradictions(**GOOD) == []  # type: ignore[arg-type]
-    found = contradictions(**{**GOOD, **changes})  # type: ignore[arg-type]
-    assert any(re.search(what, line) for line in found), found
+    problems = contradictions(**{**GOOD, **changes})  # type: ignore[arg-type]
+    assert any(re.search(what, line) for line in problems), problems
 
 
-def test_an_impossible_summary_cannot_be_made() -> None:
+def test_an_impossible_summary_is_rejected() -> None:
     with pytest.raises(Impossible, match="cannot belong to one set of 3 values"):
-        Summary(unit="s", of="step, all devices", n=3, mean=5.0, median=1.0, sd=0.1, min=1.0, max=1.2)
+        check_summary(
+            SampleSummary(unit="s", of="step, all devices", n=3, mean=5.0, median=1.0, sd=0.1, min=1.0, max=1.2)
+        )
     with pytest.raises(ValueError, match="names its unit"):
-        Summary(unit="", of="step", n=1, mean=1.0, median=1.0, sd=0.0, min=1.0, max=1.0)
+        summarize([1.0], unit="", of="step")
 
 
 def test_the_published_stability_table_is_refused() -> None:
     """NVIDIA's SSD, 15 seeds, mixed precision: |mean - median| is 1.9 sd."""
-    found = contradictions(n=15, mean=0.2680, median=0.2707, sd=0.0014, rounding=0.00005)
-    assert any("median" in line for line in found)
+    problems = contradictions(n=15, mean=0.2680, median=0.2707, sd=0.0014, rounding=0.00005)
+    assert any("median" in line for line in problems)
 
 
 def test_a_mean_above_its_99th_percentile_implies_a_maximum() -> None:

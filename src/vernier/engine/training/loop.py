@@ -27,6 +27,8 @@ from vernier.measure.statistics.agreement import agreement
 from vernier.measure.statistics.run_summary import summarize_training
 from vernier.measure.telemetry.sampler import of_devices
 from vernier.optim.schedules import learning_rate
+from vernier.records.codec import decode, encode
+from vernier.records.run import EvalResult
 from vernier.store import EventLog, RunDir, read_json
 
 CHECKPOINT_SCHEMA = 1
@@ -431,7 +433,9 @@ def _close(session: Training, status: Literal["finished", "stopped"], reference:
         "result": progress.result,
         "best": {"step": progress.best_step, job.task.metric: progress.best_value} if progress.best_step else None,
         "reached_target": progress.reached_target,
-        "agreement": agreement(job.config, progress.result, reference) if status == "finished" else None,
+        "agreement": encode(agreement(job.config, decode(EvalResult, progress.result), reference))
+        if status == "finished" and progress.result
+        else None,
         "spent_s": session.watch.spent(),
         "skipped_steps": job.step.scaler.skipped_steps,
         "bad_images": [known[path] for path in sorted(known)],

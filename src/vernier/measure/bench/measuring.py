@@ -15,6 +15,7 @@ from vernier.clock import now_s
 from vernier.measure.statistics.estimates import rate_estimate
 from vernier.measure.statistics.summary_checks import summarize
 from vernier.measure.statistics.throughput import Window
+from vernier.records.codec import encode
 
 METHOD = "vernier-bench-1"
 LOADER_BOUND_SHARE = 0.1
@@ -201,13 +202,13 @@ def figures(found: Measured, *, images: int, devices: int) -> dict[str, Any]:
     steady_s = statistics.median(found.step_s)
     return {
         "method": METHOD,
-        "images_per_s_total": rate.as_dict(),
-        "images_per_s_per_device": {**rate.as_dict(), **divided(rate.as_dict(), devices)},
+        "images_per_s_total": encode(rate),
+        "images_per_s_per_device": {**encode(rate), **divided(encode(rate), devices)},
         "devices": devices,
         "compute_only_images_per_s_total": window.compute_samples_per_s,
         "data_wait_share": share,
         "verdict": verdict(share),
-        "step_s": summarize(found.step_s, unit="s", of="step, all devices").as_dict(),
+        "step_s": encode(summarize(found.step_s, unit="s", of="step, all devices")),
         "phases": phases(found.split_s),
         "warmup": {
             "steps": len(found.warmup.step_s), "seconds": sum(found.warmup.step_s), "steady": found.warmup.steady,

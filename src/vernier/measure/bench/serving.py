@@ -13,6 +13,7 @@ from typing import Any
 from vernier.clock import now_s
 from vernier.measure.statistics.estimates import quantile_estimate
 from vernier.measure.statistics.summary_checks import summarize
+from vernier.records.codec import encode
 
 METHOD = "vernier-serving-1"
 PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9)
@@ -57,8 +58,8 @@ def serve(run: Callable[[int], None], planned: Sequence[float], *, max_batch: in
 
 def latency_figures(latency_s: Sequence[float], *, of: str) -> dict[str, Any]:
     """Summary of raw latencies in order, and percentiles with intervals; an end that so few samples cannot show is None."""
-    found = {f"p{p:g}": quantile_estimate(latency_s, p / 100).as_dict() for p in PERCENTILES if _shown(latency_s, p)}
-    return {**summarize(latency_s, unit="s", of=of).as_dict(), "percentiles": found}
+    found = {f"p{p:g}": encode(quantile_estimate(latency_s, p / 100)) for p in PERCENTILES if _shown(latency_s, p)}
+    return {**encode(summarize(latency_s, unit="s", of=of)), "percentiles": found}
 
 
 def _shown(values: Sequence[float], p: float) -> bool:

@@ -17,6 +17,7 @@ from vernier.measure.statistics.estimates import mean_estimate, rate_estimate
 from vernier.measure.statistics.summary_checks import summarize
 from vernier.measure.statistics.throughput import Window
 from vernier.measure.telemetry.sampler import noise_words, worst
+from vernier.records.codec import encode
 
 TELLS_NOTHING = 10
 """An interval that reaches so many times the value says that nothing is known."""
@@ -63,7 +64,7 @@ def _stepped(good: list[dict[str, Any]]) -> dict[str, Any]:
         "compute_only_images_per_s_total": window.compute_samples_per_s,
         "data_wait_share": window.data_wait_share,
         "verdict": verdict(window.data_wait_share),
-        "step_s": summarize(every, unit="s", of="step, all devices").as_dict(),
+        "step_s": encode(summarize(every, unit="s", of="step, all devices")),
         "phases": _phases([g["figures"]["phases"] for g in good if g["figures"]["phases"]]),
         "warmup": [g["figures"]["warmup"] for g in good],
         "steady": all(g["figures"]["warmup"]["steady"] for g in good),
@@ -213,7 +214,7 @@ def compared(rounds: Sequence[Round], arm: str, against: str, tolerance: float) 
         ]
 
     ours, theirs = side(arm), side(against)
-    return compare(theirs, ours, tolerance).as_dict() if ours and theirs else None
+    return encode(compare(theirs, ours, tolerance)) if ours and theirs else None
 
 
 # ------------------------------------------------------------------------------------------------------------ for people

@@ -1,14 +1,14 @@
-"""Whether a result agrees with a published one: a prediction interval, and what was done differently.
+"""Compares a result with the published one: a prediction interval, and what this run did differently.
 
-A published mean over n runs with standard deviation sd says where the next run of the same thing falls: within
-mean +- t(n - 1, 0.975) sd sqrt(1 + 1/n), 95 times out of 100. Used by the engine at the end of a run and by reports.
+A published mean over n runs with standard deviation sd predicts the next run of the same recipe: 95 % of them fall within
+mean +- t(n - 1, 0.975) sd sqrt(1 + 1/n). Used by the engine at the end of a run and by reports.
 """
 
 import math
-from typing import Any
 
 from vernier.config import Config, Published, Recipe, differences
 from vernier.measure.statistics.estimates import LEVEL, t_quantile
+from vernier.records.run import Agreement, AgreementVerdict, EvalResult, PublishedFigure
 
 ASSUMED_RUNS = 3
 PERCENT = ("top1", "top5")
@@ -18,7 +18,7 @@ _MIXED = ("bf16", "fp16")
 
 
 def prediction_interval(published: Published) -> tuple[float, float] | None:
-    """Where one more run should fall; None when no spread was published."""
+    """Where 95 % of further runs should fall; None when no spread was published."""
     if published.sd is None:
         return None
     n = max(2, published.n or ASSUMED_RUNS)
@@ -26,38 +26,43 @@ def prediction_interval(published: Published) -> tuple[float, float] | None:
     return published.mean - half, published.mean + half
 
 
-def agreement(config: Config, result: dict[str, Any] | None, reference: Recipe | None) -> dict[str, Any] | None:
-    """The result against what the recipe's authors published, in the arithmetic nearest to this run's.
+def agreement(config: Config, result: EvalResult | None, reference: Recipe | None) -> Agreement | None:
+    """The result against what the recipe's authors published, in the precision nearest to this run's.
 
-    None when there is nothing to compare. `verdict` is inside, above, below, no-spread or not-comparable.
+    None when there is nothing to compare. `reference` is the recipe before the user changed it.
     """
     published = nearest(config)
-    if result is None or published is None or published.metric not in result:
+    value = result.figures.get(published.metric) if result is not None and published is not None else None
+    if result is None or published is None or value is None:
         return None
-    value, interval = result[published.metric], prediction_interval(published)
-    return {
-        "metric": published.metric,
-        "value": value,
-        "published": {"mean": published.mean, "sd": published.sd, "n": published.n},
-        "runs_assumed": ASSUMED_RUNS if published.sd is not None and published.n is None else None,
-        "where": ", ".join(filter(None, (published.note, published.precision, published.source))),
-        "difference": value - published.mean,
-        "interval": list(interval) if interval else None,
-        "verdict": _verdict(value, interval, published, result),
-        "samples": [result.get("samples"), published.samples],
-        "differs": what_differs(config, published, reference),
-    }
+    interval = prediction_interval(published)
+    return Agreement(
+        metric=published.metric,
+        value=value,
+        published=PublishedFigure(mean=published.mean, sd=published.sd, n=published.n),
+        runs_assumed=ASSUMED_RUNS if published.sd is not None and published.n is None else None,
+        where=", ".join(filter(None, (published.note, published.precision, published.source))),
+        difference=value - published.mean,
+        interval=interval,
+        verdict=_verdict(value, interval, comparable=result.samples == published.samples),
+        samples=(result.samples, published.samples),
+        differs=tuple(what_differs(config, published, reference)),
+    )
 
 
 def nearest(config: Config) -> Published | None:
     """The published result of this run's precision, or the first one."""
-    wanted = "mixed" if config.machine.precision in _MIXED else config.machine.precision
-    entries = config.recipe.published
-    return next((p for p in entries if p.precision == wanted), entries[0] if entries else None)
+    precision, entries = _published_precision(config), config.recipe.published
+    return next((p for p in entries if p.precision == precision), entries[0] if entries else None)
 
 
-def _verdict(value: float, interval: tuple[float, float] | None, published: Published, result: dict[str, Any]) -> str:
-    if result.get("samples") != published.samples:
+def _published_precision(config: Config) -> str:
+    """The word with which publications name this run's precision."""
+    return "mixed" if config.machine.precision in _MIXED else config.machine.precision
+
+
+def _verdict(value: float, interval: tuple[float, float] | None, *, comparable: bool) -> AgreementVerdict:
+    if not comparable:
         return "not-comparable"
     if interval is None:
         return "no-spread"
@@ -66,43 +71,41 @@ def _verdict(value: float, interval: tuple[float, float] | None, published: Publ
 
 def what_differs(config: Config, published: Published, reference: Recipe | None) -> list[str]:
     """Settings in which this run is not the recipe as published, in words: recipe fields, length, precision, loader."""
-    recipe, machine, limits = config.recipe, config.machine, config.limits
-    found = []
+    recipe, limits = config.recipe, config.limits
+    changes = []
     if reference is not None:
-        changed = differences(reference, recipe)
-        found += [
+        changes += [
             f"{name} {was!r} -> {now!r}"
-            for name, (was, now) in changed.items()
+            for name, (was, now) in differences(reference, recipe).items()
             if not any(name == skip or name.startswith(f"{skip}.") for skip in _NOT_LEARNING)
         ]
     if limits.max_steps is not None:
-        found.append(f"stopped at {limits.max_steps} steps")
+        changes.append(f"stopped at {limits.max_steps} steps")
     if limits.max_eval_steps is not None:
-        found.append(f"evaluated on {limits.max_eval_steps} batches only")
-    mine = "mixed" if machine.precision in _MIXED else machine.precision
-    if published.precision and published.precision != mine:
-        found.append(f"precision {published.precision} -> {machine.precision}")
-    found.append("loader theirs -> Vernier's (libjpeg-turbo, antialiased resize)")
-    return found
+        changes.append(f"evaluated on {limits.max_eval_steps} batches only")
+    if published.precision and published.precision != _published_precision(config):
+        changes.append(f"precision {published.precision} -> {config.machine.precision}")
+    changes.append("loader of the publication -> Vernier's (libjpeg-turbo, antialiased resize)")
+    return changes
 
 
-def agreement_lines(found: dict[str, Any]) -> list[str]:
-    """Two lines for a person."""
-    mean, sd, n = (found["published"][k] for k in ("mean", "sd", "n"))
-    spread = f" +- {sd:g}" if sd is not None else ""
-    runs = f" over {n} run(s)" if n else ""
-    unit, digits = (" %", 2) if found["metric"] in PERCENT else ("", 4)
-    said = f"{found['metric']} {mean:g}{spread}{unit}{runs} ({found['where']})"
-    assumed = f", taking {found['runs_assumed']} runs, which were not stated" if found["runs_assumed"] else ""
-    got, wanted = found["samples"]
-    verdict = {
-        "not-comparable": f"not comparable: measured on {got:,} images, published on {wanted:,}",
-        "no-spread": f"no spread published: difference {found['difference']:+.{digits}f}",
-    }.get(found["verdict"])
-    if verdict is None:
-        low, high = found["interval"]
+def agreement_lines(agreement: Agreement) -> list[str]:
+    """Two lines for a person: the verdict, and what differs."""
+    published = agreement.published
+    spread = f" +- {published.sd:g}" if published.sd is not None else ""
+    runs = f" over {published.n} run(s)" if published.n else ""
+    unit, digits = (" %", 2) if agreement.metric in PERCENT else ("", 4)
+    figure = f"{agreement.metric} {published.mean:g}{spread}{unit}{runs} ({agreement.where})"
+    if agreement.verdict == "not-comparable":
+        verdict = "not comparable: measured on {:,} images, published on {:,}".format(*agreement.samples)
+    elif agreement.interval is None:
+        verdict = f"no spread published: difference {agreement.difference:+.{digits}f}"
+    else:
+        low, high = agreement.interval
+        count = agreement.runs_assumed
+        assumed = f", assuming {count} runs, because their number was not published" if count else ""
         verdict = (
-            f"{found['value']:.{digits}f} is {found['verdict']} the 95 % prediction interval "
+            f"{agreement.value:.{digits}f} is {agreement.verdict} the 95 % prediction interval "
             f"{low:.{digits}f} to {high:.{digits}f}{assumed}"
         )
-    return [f"published  {said}: {verdict}", f"differs    {'; '.join(found['differs'])}"]
+    return [f"published  {figure}: {verdict}", f"differs    {'; '.join(agreement.differs)}"]

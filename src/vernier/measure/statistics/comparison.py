@@ -1,41 +1,31 @@
-"""Whether B is faster or slower than A, with an interval of the ratio of their speeds.
+"""Compares two speeds: is B faster or slower than A? Gives the ratio of their speeds with a 95 % interval.
 
-A side is one run or several. With several runs the run is the unit: what differs from run to run of the same thing counts,
-and Welch's t on the logarithms of the runs' mean times gives the interval. With rounds in which both sides were measured
-one after the other, the differences within rounds are used instead. With one run a side only the noise within it is known, and
-the result says so.
+Each side is one run or several. With several runs the run is the unit: the interval counts how runs of the same thing
+differ (Welch's t on the logarithms of the runs' speeds). With rounds, in which both sides were measured one after the
+other, it uses the differences within rounds. With one run per side only the noise within it can be measured, and `basis`
+says so.
 
-Speeds are samples a second over the whole window, so batches of different sizes can be compared. `rows` functions take many
-comparisons at once: the coverage benchmark runs the same code.
+Speeds are samples per second over the whole window (`throughput.Window`), so batches of different sizes can be compared.
+The `ratio_rows` functions take many comparisons at once, for the coverage benchmark.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
 
 import numpy as np
 
-from vernier.measure.statistics.estimates import (
-    FEWEST_CORRELATED,
-    LEVEL,
-    METHOD,
-    Floats,
-    Intervals,
-    mean_estimate,
-    mean_intervals,
-    t_quantiles,
-)
+from vernier.measure.statistics.estimates import LEVEL, METHOD, Floats, Intervals, mean_interval, t_quantiles
+from vernier.measure.statistics.throughput import Window
+from vernier.records.statistics import Comparison, SpeedVerdict
 
 DEFAULT_TOLERANCE = 0.01
 DEFAULT_RUNS, DEFAULT_STEPS = 5, 500
 
-Verdict = Literal["faster", "slower", "cannot tell"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Trace:
-    """The steady steps of one run: seconds of each, and samples each brought through (all devices). `round` pairs runs."""
+    """The steady steps of one run: seconds per step, and samples per step over all devices. `round` pairs runs."""
 
     step_s: tuple[float, ...]
     samples_per_step: float = 1.0
@@ -43,16 +33,20 @@ class Trace:
 
     def __post_init__(self) -> None:
         if not self.step_s or not all(math.isfinite(s) and s > 0 for s in self.step_s) or self.samples_per_step <= 0:
-            raise ValueError("a run to compare needs steps, each of which took time")
+            raise ValueError("a run to compare needs steps, and each step needs a duration above 0")
+
+    @property
+    def samples(self) -> float:
+        return self.samples_per_step * len(self.step_s)
 
     @property
     def samples_per_s(self) -> float:
-        return self.samples_per_step * len(self.step_s) / sum(self.step_s)
+        return Window(samples=self.samples, wall_s=sum(self.step_s)).samples_per_s
 
 
 @dataclass(frozen=True)
 class LogRatios:
-    """Natural logarithms of speed B / speed A, with 95 % intervals, one a row."""
+    """Natural logarithms of speed B / speed A with 95 % intervals, one per row."""
 
     value: Floats
     low: Floats
@@ -60,7 +54,7 @@ class LogRatios:
 
 
 def ratio_rows_of_runs(a: Floats, b: Floats) -> LogRatios:
-    """From log speeds, one column a run, two runs or more on at least one side (Welch).
+    """Ratios from log speeds, one column per run; at least one side has two runs or more (Welch's t).
 
     A side with a single run borrows the other side's spread between runs.
     """
@@ -79,7 +73,7 @@ def ratio_rows_of_runs(a: Floats, b: Floats) -> LogRatios:
 
 
 def ratio_rows_of_rounds(a: Floats, b: Floats) -> LogRatios:
-    """From log speeds in matching rounds, one column a round."""
+    """Ratios from log speeds in matching rounds, one column per round."""
     apart = b - a
     value, rounds = apart.mean(1), apart.shape[1]
     half = t_quantiles(LEVEL, rounds - 1) * apart.std(1, ddof=1) / math.sqrt(rounds)
@@ -87,7 +81,7 @@ def ratio_rows_of_rounds(a: Floats, b: Floats) -> LogRatios:
 
 
 def ratio_rows_of_steps(a: Intervals, b: Intervals, samples_ratio: float = 1.0) -> LogRatios:
-    """From the step times of one run a side; the two intervals, which need not be symmetric, are joined (MOVER)."""
+    """Ratios from the step times of one run per side; joins two intervals that need not be symmetric (MOVER)."""
     value = np.log(a.mean) - np.log(b.mean)
     a_down, a_up = np.log(a.mean) - _log(a.low), np.log(a.high) - np.log(a.mean)
     b_down, b_up = np.log(b.mean) - _log(b.low), np.log(b.high) - np.log(b.mean)
@@ -96,64 +90,50 @@ def ratio_rows_of_steps(a: Intervals, b: Intervals, samples_ratio: float = 1.0) 
 
 
 def _log(values: Floats) -> Floats:
-    """Logarithms of lower ends; an end at or below nothing is as good as unbounded."""
-    found: Floats = np.log(np.maximum(values, 1e-300))
-    return found
+    """Logarithms of lower ends; an end at or below 0 counts as unbounded."""
+    logs: Floats = np.log(np.maximum(values, 1e-300))
+    return logs
 
 
-def verdicts(found: LogRatios, tolerance: float) -> list[Verdict]:
-    """Faster or slower: the interval excludes equality, and the ratio itself is beyond the tolerance."""
+def verdicts(ratios: LogRatios, tolerance: float) -> list[SpeedVerdict]:
+    """Faster or slower where the interval excludes 1 and the ratio itself is beyond the tolerance."""
     limit = math.log1p(tolerance)
-    slower = (found.high < 0) & (found.value <= -limit)
-    faster = (found.low > 0) & (found.value >= limit)
+    slower = (ratios.high < 0) & (ratios.value <= -limit)
+    faster = (ratios.low > 0) & (ratios.value >= limit)
     return ["slower" if s else "faster" if f else "cannot tell" for s, f in zip(slower, faster, strict=True)]
 
 
 # ------------------------------------------------------------------------------------------------------ one comparison
 
 
-@dataclass(frozen=True, kw_only=True)
-class Comparison:
-    """Speed of B over speed of A. `within_tolerance`: any difference is surely smaller than the tolerance."""
-
-    ratio: float
-    low: float | None
-    high: float | None
-    verdict: Verdict
-    tolerance: float
-    within_tolerance: bool
-    a_samples_per_s: float
-    b_samples_per_s: float
-    runs: tuple[int, int]
-    steps: tuple[int, int]
-    basis: str
-    method: str = METHOD
-
-    def as_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
-
-
 def compare(a: Sequence[Trace], b: Sequence[Trace], tolerance: float = DEFAULT_TOLERANCE) -> Comparison:
-    """B against A."""
+    """Compare B with A. Raises ValueError for an empty side or a tolerance outside 0 to 1."""
     if not a or not b:
         raise ValueError("both sides need at least one run")
     if not 0 <= tolerance < 1:
         raise ValueError(f"a tolerance is a share between 0 and 1, not {tolerance}")
-    found, basis = _log_ratio(a, b)
-    low, high = float(found.low[0]), float(found.high[0])
-    known, limit = math.isfinite(low) and math.isfinite(high), math.log1p(tolerance)
+    ratios, basis = _log_ratio(a, b)
+    low, high = float(ratios.low[0]), float(ratios.high[0])
+    bounded, limit = math.isfinite(low) and math.isfinite(high), math.log1p(tolerance)
     return Comparison(
-        ratio=math.exp(float(found.value[0])), low=math.exp(low) if known else None, high=math.exp(high) if known else None,
-        verdict=verdicts(found, tolerance)[0], tolerance=tolerance, within_tolerance=known and -limit < low and high < limit,
-        a_samples_per_s=_speed(a), b_samples_per_s=_speed(b), runs=(len(a), len(b)),
-        steps=(sum(len(t.step_s) for t in a), sum(len(t.step_s) for t in b)), basis=basis,
-    )  # fmt: skip
+        ratio=math.exp(float(ratios.value[0])),
+        low=math.exp(low) if bounded else None,
+        high=math.exp(high) if bounded else None,
+        verdict=verdicts(ratios, tolerance)[0],
+        tolerance=tolerance,
+        within_tolerance=bounded and -limit < low and high < limit,
+        a_samples_per_s=_speed(a),
+        b_samples_per_s=_speed(b),
+        runs=(len(a), len(b)),
+        steps=(sum(len(t.step_s) for t in a), sum(len(t.step_s) for t in b)),
+        basis=basis,
+        method=METHOD,
+    )
 
 
 def _speed(side: Sequence[Trace]) -> float:
     """All samples of a side over all its time."""
-    samples = sum(t.samples_per_step * len(t.step_s) for t in side)
-    return samples / sum(sum(t.step_s) for t in side)
+    return Window(samples=sum(t.samples for t in side), wall_s=sum(sum(t.step_s) for t in side)).samples_per_s
 
 
 def _log_speeds(side: Sequence[Trace]) -> Floats:
@@ -175,17 +155,9 @@ def _log_ratio(a: Sequence[Trace], b: Sequence[Trace]) -> tuple[LogRatios, str]:
 
 
 def _one_run_each(a: Trace, b: Trace) -> tuple[LogRatios, str]:
-    basis = "one run each: noise within the runs only; repeat to learn what differs from run to run"
+    basis = "one run each: noise within the runs only; repeat to measure how runs differ"
     if min(len(a.step_s), len(b.step_s)) < 2:
         value = np.log(np.array([b.samples_per_s / a.samples_per_s]))
         return LogRatios(value, value - math.inf, value + math.inf), "too few steps for an interval"
-    return ratio_rows_of_steps(_interval(a), _interval(b), b.samples_per_step / a.samples_per_step), basis
-
-
-def _interval(trace: Trace) -> Intervals:
-    row = np.array([trace.step_s])
-    if row.size >= FEWEST_CORRELATED:
-        return mean_intervals(row)
-    few = mean_estimate(row[0])
-    columns = (few.value, few.low, few.high, few.error, few.freedom, 1.0)
-    return Intervals(*(np.array([v], np.float64) for v in columns))
+    of_a, of_b = (mean_interval(np.array(t.step_s)) for t in (a, b))
+    return ratio_rows_of_steps(of_a, of_b, b.samples_per_step / a.samples_per_step), basis

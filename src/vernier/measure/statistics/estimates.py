@@ -6,19 +6,20 @@ counts in full. How many components may be averaged follows from the measured co
 degrees of freedom (fewer when the tails are heavy) gives the width, and Hall's transformation corrects for skewness: a few
 slow steps push the upper end up, as they should. `benchmarks/coverage.py` shows how often such intervals hold.
 
-All functions of `Floats` work on rows, so that thousands of traces are one call. Nothing here knows units: see `honesty`.
+All functions of `Floats` work on rows, so that thousands of traces are one call. Nothing here has units: see `summary_checks`.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from vernier.records.statistics import Estimate
 
 METHOD = "vernier-stats-1"
 LEVEL = 0.95
@@ -169,36 +170,6 @@ def _hall(skew: Floats, u: Floats) -> Floats:
 # ------------------------------------------------------------------------------------------------- one set of samples
 
 
-@dataclass(frozen=True, kw_only=True)
-class Estimate:
-    """A value with its 95 % interval. `low` and `high` are None where the samples cannot say; `basis` says how they do."""
-
-    value: float
-    low: float | None
-    high: float | None
-    error: float | None
-    freedom: float
-    n: int
-    basis: str
-
-    @property
-    def half_width_share(self) -> float | None:
-        """Half the interval as a share of the value: what a precision target is compared with."""
-        if self.low is None or self.high is None or not self.value:
-            return None
-        return (self.high - self.low) / 2 / abs(self.value)
-
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "value": self.value,
-            "low": self.low,
-            "high": self.high,
-            "n": self.n,
-            "basis": self.basis,
-            "method": METHOD,
-        }
-
-
 def _row(samples: Sequence[float] | Floats) -> Floats:
     row = np.asarray(samples, np.float64)
     if row.ndim != 1 or not row.size:
@@ -208,32 +179,38 @@ def _row(samples: Sequence[float] | Floats) -> Floats:
     return row
 
 
+def mean_interval(row: Floats) -> Intervals:
+    """The interval of one row of two samples or more: fewer than FEWEST_CORRELATED are taken for independent."""
+    n = row.size
+    if n >= FEWEST_CORRELATED:
+        return mean_intervals(row[None])
+    mean, error = float(row.mean()), float(row.std(ddof=1)) / math.sqrt(n)
+    half = t_quantile(LEVEL, n - 1) * error
+    return Intervals(*(np.array([v], np.float64) for v in (mean, mean - half, mean + half, error, n - 1, 1.0)))
+
+
 def mean_estimate(samples: Sequence[float] | Floats) -> Estimate:
-    """The mean of samples in time order. Fewer than FEWEST_CORRELATED are taken for independent, and `basis` says so."""
+    """The mean of samples in time order; `basis` tells whether they were taken for independent."""
     row = _row(samples)
     n, mean = row.size, float(row.mean())
     if n == 1:
-        return Estimate(value=mean, low=None, high=None, error=None, freedom=0, n=1, basis="one sample: no interval")
+        return _estimate(mean, None, None, n, "one sample: no interval")
+    interval = mean_interval(row)
+    basis = f"correlation over {interval.correlation_steps[0]:.1f} samples, heavy tails and drift counted"
     if n < FEWEST_CORRELATED:
-        error = float(row.std(ddof=1)) / math.sqrt(n)
-        half = t_quantile(LEVEL, n - 1) * error
         basis = f"{n} samples taken for independent"
-        return Estimate(value=mean, low=mean - half, high=mean + half, error=error, freedom=n - 1, n=n, basis=basis)
-    found = mean_intervals(row[None])
-    basis = f"correlation over {found.correlation_steps[0]:.1f} samples, heavy tails and drift counted"
-    return Estimate(
-        value=mean, low=float(found.low[0]), high=float(found.high[0]), error=float(found.error[0]),
-        freedom=float(found.freedom[0]), n=n, basis=basis,
-    )  # fmt: skip
+    return _estimate(mean, float(interval.low[0]), float(interval.high[0]), n, basis)
+
+
+def _estimate(value: float, low: float | None, high: float | None, n: int, basis: str) -> Estimate:
+    return Estimate(value=value, low=low, high=high, n=n, basis=basis, method=METHOD)
 
 
 def rate_estimate(seconds: Sequence[float] | Floats, samples_per_step: float) -> Estimate:
-    """Samples a second over steps: samples / mean step time, never a mean of rates."""
+    """Samples per second over steps: samples / mean step time, never a mean of rates."""
     time = mean_estimate(seconds)
     low, high = (None if x is None or x <= 0 else samples_per_step / x for x in (time.high, time.low))
-    value = samples_per_step / time.value
-    error = None if time.error is None else value * time.error / time.value
-    return Estimate(value=value, low=low, high=high, error=error, freedom=time.freedom, n=time.n, basis=time.basis)
+    return replace(time, value=samples_per_step / time.value, low=low, high=high)
 
 
 def quantile_estimate(samples: Sequence[float] | Floats, q: float) -> Estimate:
@@ -246,14 +223,14 @@ def quantile_estimate(samples: Sequence[float] | Floats, q: float) -> Estimate:
     else:
         error = math.sqrt(q * (1 - q) / n)
         if 0 < below.sum() < n:
-            found = mean_intervals(below[None])
-            error, freedom = float(found.error[0]), float(found.freedom[0])
+            interval = mean_intervals(below[None])
+            error, freedom = float(interval.error[0]), float(interval.freedom[0])
         half = float(t_quantiles(LEVEL, freedom)) * error
         ranks = (math.floor((q - half) * n) - 1, math.ceil((q + half) * n))
         basis = "order statistics, correlation counted"
     ordered = np.sort(row)
     low, high = (float(ordered[r]) if 0 <= r < n else None for r in ranks)
-    return Estimate(value=value, low=low, high=high, error=None, freedom=freedom, n=n, basis=basis)
+    return _estimate(value, low, high, n, basis)
 
 
 def _ranks_of_few(n: int, q: float) -> tuple[int, int]:
@@ -264,19 +241,6 @@ def _ranks_of_few(n: int, q: float) -> tuple[int, int]:
     at_most = list(accumulate(math.comb(n, k) * q**k * (1 - q) ** (n - k) for k in range(n + 1)))
     tail = (1 - LEVEL) / 2
     return sum(p <= tail for p in at_most) - 1, sum(p < 1 - tail for p in at_most)
-
-
-def drift_share(samples: Sequence[float] | Floats) -> tuple[float, bool]:
-    """How much a line through the samples rises from first to last, as a share of their mean; and whether that is certain."""
-    row = _row(samples)
-    n = row.size
-    if n < FEWEST_CORRELATED:
-        return 0.0, False
-    where = (np.arange(n) - (n - 1) / 2) / n
-    slope = float(where @ row / (where @ where))
-    error = float(mean_intervals(row[None]).error[0]) * math.sqrt(n / float(where @ where))
-    rise = slope * (n - 1) / n
-    return rise / float(row.mean()), abs(rise) > float(t_quantiles(LEVEL, _series_length(n))) * error
 
 
 def share_interval(hits: int, n: int) -> tuple[float, float]:

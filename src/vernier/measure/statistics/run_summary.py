@@ -9,6 +9,7 @@ from vernier.measure.statistics.estimates import METHOD, rate_estimate
 from vernier.measure.statistics.summary_checks import summarize
 from vernier.measure.statistics.throughput import Window, warmup_steps
 from vernier.measure.telemetry.sampler import joules_per_image
+from vernier.records.codec import encode
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def summarize_training(
         "data_wait_share": window.data_wait_share,
         "devices": devices,
         "step_s_median": statistics.median(step_s),
-        "step_s": summarize(step_s, unit="s", of="training step, all devices").as_dict(),
+        "step_s": encode(summarize(step_s, unit="s", of="training step, all devices")),
         "steps_measured": len(step_s),
         "warmup_steps_excluded": steady.skipped,
         "method": METHOD,

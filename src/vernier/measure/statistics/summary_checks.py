@@ -1,86 +1,75 @@
-"""The gate every summary passes: figures that no sample can have are refused, whoever computed them.
+"""Summarises samples, and rejects statistics that no sample can have.
 
 `contradictions` checks n, mean, median, sd, min, max and percentiles against the inequalities that hold for every set of
-numbers; a `Summary` that violates one cannot be made, so it cannot be printed. `needs` says what figures silently imply,
-where nothing given contradicts them: a mean above its 99th percentile needs a maximum far beyond it.
+numbers. `summarize` checks its own result with it before anyone can print it; tables of others can be checked too.
+`needs` says what a table silently implies: a mean above its 99th percentile needs a maximum far beyond it.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from itertools import pairwise
-from typing import Any
+
+import numpy as np
 
 from vernier.measure.statistics.estimates import METHOD, Floats, mean_estimate
+from vernier.records.statistics import SampleSummary
 
-PERCENTILES = (5, 95, 99)
 _ROUNDING, _UNDERFLOW = 1e-9, 1e-150
 
 
 class Impossible(ValueError):
-    """No sample has these figures."""
+    """No sample has these statistics."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Summary:
-    """What a set of samples came to. `of` names what one value is: "step, all devices", "iteration, one device".
-
-    `low` and `high` are the 95 % interval of the mean; None where the samples cannot say. Raises Impossible when the
-    figures contradict each other, ValueError without a unit.
-    """
-
-    unit: str
-    of: str
-    n: int
-    mean: float
-    median: float
-    sd: float
-    min: float
-    max: float
-    percentiles: dict[int, float] = field(default_factory=dict)
-    low: float | None = None
-    high: float | None = None
-    basis: str = ""
-    method: str = METHOD
-
-    def __post_init__(self) -> None:
-        if not self.unit.strip() or not self.of.strip():
-            raise ValueError("a summary names its unit and what one value is")
-        found = contradictions(
-            n=self.n, mean=self.mean, median=self.median, sd=self.sd, minimum=self.min, maximum=self.max,
-            percentiles=self.percentiles,
-        )  # fmt: skip
-        if self.low is not None and self.high is not None and not self.low <= self.mean <= self.high:
-            found.append(f"the mean {self.mean:g} is outside its own interval {self.low:g} to {self.high:g}")
-        if found:
-            raise Impossible(f"These figures cannot belong to one set of {self.n} values: {'; '.join(found)}.")
-
-    @property
-    def cv(self) -> float | None:
-        """Coefficient of variation: sd / mean."""
-        return self.sd / self.mean if self.mean > 0 else None
-
-    def as_dict(self) -> dict[str, Any]:
-        tree = asdict(self)
-        shares = {f"p{p}": v for p, v in tree.pop("percentiles").items()}
-        return {**tree, **shares, "cv": self.cv}
-
-
-def summarize(samples: Sequence[float] | Floats, *, unit: str, of: str) -> Summary:
-    """The summary of raw samples in time order."""
-    import numpy as np
-
+def summarize(samples: Sequence[float] | Floats, *, unit: str, of: str) -> SampleSummary:
+    """The summary of raw samples in time order; `of` says what one sample is. Raises ValueError without a unit."""
     estimate = mean_estimate(samples)
     row = np.asarray(samples, np.float64)
     sd = float(row.std(ddof=1)) if row.size > 1 else 0.0
     ends = float(row.min()), float(row.max())
     mean = min(max(estimate.value, ends[0]), ends[1])  # the sum of equal values may be rounded past them
     low, high = estimate.low, estimate.high
-    return Summary(
-        unit=unit, of=of, n=row.size, mean=mean, median=float(np.median(row)), sd=sd, min=ends[0], max=ends[1],
-        percentiles={p: float(np.percentile(row, p)) for p in PERCENTILES},
-        low=None if low is None else min(low, mean), high=None if high is None else max(high, mean), basis=estimate.basis,
-    )  # fmt: skip
+    p5, p95, p99 = (float(np.percentile(row, p)) for p in (5, 95, 99))
+    summary = SampleSummary(
+        unit=unit,
+        of=of,
+        n=row.size,
+        mean=mean,
+        median=float(np.median(row)),
+        sd=sd,
+        min=ends[0],
+        max=ends[1],
+        low=None if low is None else min(low, mean),
+        high=None if high is None else max(high, mean),
+        basis=estimate.basis,
+        method=METHOD,
+        p5=p5,
+        p95=p95,
+        p99=p99,
+        cv=sd / mean if mean > 0 else None,
+    )
+    check_summary(summary)
+    return summary
+
+
+def check_summary(summary: SampleSummary) -> None:
+    """Raise Impossible when the statistics contradict each other, ValueError without a unit."""
+    if not summary.unit.strip() or not summary.of.strip():
+        raise ValueError("a summary names its unit and what one value is")
+    percentiles = {5: summary.p5, 95: summary.p95, 99: summary.p99}
+    problems = contradictions(
+        n=summary.n,
+        mean=summary.mean,
+        median=summary.median,
+        sd=summary.sd,
+        minimum=summary.min,
+        maximum=summary.max,
+        percentiles={p: value for p, value in percentiles.items() if value is not None},
+    )
+    if summary.low is not None and summary.high is not None and not summary.low <= summary.mean <= summary.high:
+        problems.append(f"the mean {summary.mean:g} is outside its own interval {summary.low:g} to {summary.high:g}")
+    if problems:
+        raise Impossible(f"These figures cannot belong to one set of {summary.n} values: {'; '.join(problems)}.")
 
 
 # ------------------------------------------------------------------------------------------------------ inequalities
@@ -97,35 +86,35 @@ def contradictions(
     percentiles: Mapping[int, float] | None = None,
     rounding: float = 0.0,
 ) -> list[str]:
-    """Which inequalities the given figures break; empty when a sample with them can exist. What is None is not checked.
+    """The inequalities that these statistics break; empty when a sample with them can exist. None is not checked.
 
-    `rounding` is half the last digit of published figures; sd is taken with n - 1, the larger of the two customs.
+    `rounding` is half the last digit of published figures; sd is divided by n - 1, the larger of the two conventions.
     """
-    given = [x for x in (mean, median, sd, minimum, maximum, *(percentiles or {}).values()) if x is not None]
-    if not all(math.isfinite(x) for x in given):
+    figures = [x for x in (mean, median, sd, minimum, maximum, *(percentiles or {}).values()) if x is not None]
+    if not all(math.isfinite(x) for x in figures):
         return ["a figure is not a number"]
     if n is not None and n < 1:
         return [f"n is {n}"]
-    slack = 4 * rounding + _ROUNDING * max((abs(x) for x in given), default=0.0) + _UNDERFLOW
+    slack = 4 * rounding + _ROUNDING * max((abs(x) for x in figures), default=0.0) + _UNDERFLOW
     ladder = _ladder(minimum, median, maximum, percentiles or {})
-    found = _order(ladder, mean, minimum, maximum, slack)
+    problems = _order(ladder, mean, minimum, maximum, slack)
     if sd is not None:
-        found += _spread(n, mean, sd, minimum, maximum, slack)
-        found += _around_mean(n, mean, sd, ladder, slack)
+        problems += _spread(n, mean, sd, minimum, maximum, slack)
+        problems += _around_mean(n, mean, sd, ladder, slack)
     if n is not None and mean is not None:
-        found += _mean_between(n, mean, ladder, slack)
-    return found
+        problems += _mean_between(n, mean, ladder, slack)
+    return problems
 
 
 def _ladder(
     minimum: float | None, median: float | None, maximum: float | None, percentiles: Mapping[int, float]
 ) -> list[tuple[float, float]]:
     """(share, value), ascending in share."""
-    known = {p / 100: v for p, v in percentiles.items()}
+    ladder = {p / 100: v for p, v in percentiles.items()}
     for share, value in ((0.0, minimum), (0.5, median), (1.0, maximum)):
         if value is not None:
-            known[share] = value
-    return sorted(known.items())
+            ladder[share] = value
+    return sorted(ladder.items())
 
 
 def _name(share: float) -> str:
@@ -135,12 +124,12 @@ def _name(share: float) -> str:
 def _order(
     ladder: list[tuple[float, float]], mean: float | None, minimum: float | None, maximum: float | None, slack: float
 ) -> list[str]:
-    found = [f"{_name(a)} {x:g} is above {_name(b)} {y:g}" for (a, x), (b, y) in pairwise(ladder) if x > y + slack]
+    problems = [f"{_name(a)} {x:g} is above {_name(b)} {y:g}" for (a, x), (b, y) in pairwise(ladder) if x > y + slack]
     if mean is not None and minimum is not None and mean < minimum - slack:
-        found.append(f"mean {mean:g} is below minimum {minimum:g}")
+        problems.append(f"mean {mean:g} is below minimum {minimum:g}")
     if mean is not None and maximum is not None and mean > maximum + slack:
-        found.append(f"mean {mean:g} is above maximum {maximum:g}")
-    return found
+        problems.append(f"mean {mean:g} is above maximum {maximum:g}")
+    return problems
 
 
 def _spread(
@@ -149,18 +138,18 @@ def _spread(
     """sd against the range (Popoviciu, Bhatia-Davis, Nagy) and the extremes against sd (Samuelson)."""
     if sd < 0:
         return [f"sd {sd:g} is negative"]
-    found = []
+    problems = []
     scale = math.sqrt(n / (n - 1)) if n is not None and n > 1 else math.sqrt(2)
     if n == 1 and sd > slack:
-        found.append(f"one value has no spread, but sd is {sd:g}")
+        problems.append(f"one value has no spread, but sd is {sd:g}")
     if minimum is not None and maximum is not None:
         most = (maximum - minimum) / 2 * scale
         if mean is not None:
             most = min(most, math.sqrt(max(0.0, (maximum - mean) * (mean - minimum))) * scale)
         if sd > most + slack * 2 * scale and (n is None or n > 1):
-            found.append(f"sd {sd:g} is above {most:g}, the most these extremes allow")
+            problems.append(f"sd {sd:g} is above {most:g}, the most these extremes allow")
         if n is not None and n > 1 and sd < (maximum - minimum) / math.sqrt(2 * (n - 1)) - slack:
-            found.append(
+            problems.append(
                 f"sd {sd:g} is below {(maximum - minimum) / math.sqrt(2 * (n - 1)):g}, the least this range allows"
             )
     if n is not None and n > 1 and mean is not None:
@@ -168,8 +157,8 @@ def _spread(
         for name, value in (("minimum", minimum), ("maximum", maximum)):
             if value is not None and abs(value - mean) > reach + slack * (1 + (n - 1) / math.sqrt(n)):
                 far = abs(value - mean) / sd if sd > 0 else math.inf
-                found.append(f"{name} is {far:.1f} sd from the mean, n = {n} allows {(n - 1) / math.sqrt(n):.1f}")
-    return found
+                problems.append(f"{name} is {far:.1f} sd from the mean, n = {n} allows {(n - 1) / math.sqrt(n):.1f}")
+    return problems
 
 
 def _around_mean(
@@ -178,23 +167,23 @@ def _around_mean(
     """Cantelli: how far a percentile can lie from the mean; for the median, one sd."""
     if mean is None:
         return []
-    found = []
+    problems = []
     for share, value in ladder:
         if share in (0.0, 1.0):
             continue
         below, above = (share, 1 - share) if share == 0.5 or n is None else _shares(n, share)
         limit = sd * math.sqrt((1 - below) / below) if value < mean else sd * math.sqrt((1 - above) / above)
         if abs(value - mean) > limit + slack * (1 + limit / sd if sd > 0 else 1):
-            found.append(
+            problems.append(
                 f"|mean - {_name(share)}| = {abs(mean - value):g} exceeds {limit:g}, the most sd {sd:g} allows"
             )
-    return found
+    return problems
 
 
 def _shares(n: int, share: float) -> tuple[float, float]:
-    """The least shares of n values at or below, and at or above, a percentile under any custom of interpolation."""
-    place = (n - 1) * share
-    return max(1, math.floor(place)) / n, max(1, n - 1 - math.ceil(place)) / n
+    """The least shares of n values at or below, and at or above, a percentile, under any convention of interpolation."""
+    rank = (n - 1) * share
+    return max(1, math.floor(rank)) / n, max(1, n - 1 - math.ceil(rank)) / n
 
 
 def _mean_between(n: int, mean: float, ladder: list[tuple[float, float]], slack: float) -> list[str]:
@@ -220,7 +209,7 @@ def _mean_between(n: int, mean: float, ladder: list[tuple[float, float]], slack:
 
 
 def needs(*, mean: float, percentiles: Mapping[int, float]) -> list[str]:
-    """What a mean above its own percentiles implies about values that were not given."""
+    """What a mean above its own percentiles implies about the maximum, which was not stated."""
     return [
         f"mean {mean:g} above p{p} {value:g} needs a maximum of at least {value + (mean - value) / (1 - p / 100):g}"
         for p, value in sorted(percentiles.items())

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 class Window:
     """A stretch of steps. `samples` counts all processes; durations are this process's wall time."""
 
-    samples: int
+    samples: float
     wall_s: float
     data_wait_s: float = 0.0
     devices: int = 1

@@ -12,6 +12,8 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from vernier.clock import now_s
 from vernier.measure.profile.summary import profile_lines
 from vernier.measure.statistics.agreement import agreement_lines
+from vernier.records.codec import decode
+from vernier.records.run import Agreement
 
 PLAIN_EVERY_S = 5.0
 TTA = " with flip test-time augmentation"
@@ -188,7 +190,7 @@ def closing_lines(summary: dict[str, Any], run: str, status: str) -> list[str]:
     if summary["best"] and result and summary["best"]["step"] != summary["step"]:
         lines.append(f"best       {figures(summary['best'])} at step {summary['best']['step']:,}")
     if summary.get("agreement"):
-        lines += agreement_lines(summary["agreement"])
+        lines += agreement_lines(decode(Agreement, summary["agreement"]))
     if training:
         lines.append(
             f"speed      {training['images_per_s_total']:,.0f} img/s in all on {plural(training['devices'], 'device')}, data included"

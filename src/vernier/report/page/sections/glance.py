@@ -7,6 +7,8 @@ from markupsafe import Markup
 from vernier.measure.bench.measuring import LOADER_BOUND_SHARE
 from vernier.measure.statistics.agreement import agreement_lines
 from vernier.measure.statistics.estimates import share_interval
+from vernier.records.codec import decode
+from vernier.records.run import Agreement
 from vernier.report.live.console import plural
 from vernier.report.page.collect import FOREIGN, Subject
 from vernier.report.page.figures import Section
@@ -245,10 +247,10 @@ VERDICTS = {
 
 
 def _agreement(s: Subject) -> Markup | None:
-    found = s.summary.get("agreement")
-    if not found:
+    if not s.summary.get("agreement"):
         return None
-    said, differs = agreement_lines(found)
+    agreement = decode(Agreement, s.summary["agreement"])
+    said, differs = agreement_lines(agreement)
     more = tag(
         "details",
         tag("summary", "what was done differently"),
@@ -256,7 +258,7 @@ def _agreement(s: Subject) -> Markup | None:
     )
     return tag(
         "div",
-        chip(VERDICTS[found["verdict"]], found["verdict"]),
+        chip(VERDICTS[agreement.verdict], agreement.verdict),
         said.removeprefix("published").strip(),
         more,
         cls="agree",

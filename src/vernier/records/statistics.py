@@ -1,0 +1,73 @@
+"""What samples come to: an estimate with its interval, a summary, a comparison of two speeds.
+
+`measure.statistics` computes them; every other record that holds such a figure uses these types.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from vernier.records.codec import omitted
+
+SpeedVerdict = Literal["faster", "slower", "cannot tell"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """A value with its 95 % interval. `low` and `high` are None where the samples cannot tell; `basis` names the method."""
+
+    value: float
+    low: float | None
+    high: float | None
+    n: int
+    basis: str
+    method: str | None = omitted()
+
+    @property
+    def half_width_share(self) -> float | None:
+        """Half the interval as a share of the value: what a precision target is compared with."""
+        if self.low is None or self.high is None or not self.value:
+            return None
+        return (self.high - self.low) / 2 / abs(self.value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleSummary:
+    """Statistics of a set of samples. `of` names what one value is: "step, all devices", "iteration, one device".
+
+    `low` and `high` are the 95 % interval of the mean; None where the samples cannot tell. `cv` is sd / mean.
+    """
+
+    unit: str
+    of: str
+    n: int
+    mean: float
+    median: float
+    sd: float
+    min: float
+    max: float
+    low: float | None = None
+    high: float | None = None
+    basis: str = ""
+    method: str = ""
+    p5: float | None = None
+    p95: float | None = None
+    p99: float | None = None
+    cv: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Speed of B over speed of A. `within_tolerance`: the whole 95 % interval is closer to 1 than the tolerance."""
+
+    ratio: float
+    low: float | None
+    high: float | None
+    verdict: SpeedVerdict
+    tolerance: float
+    within_tolerance: bool
+    a_samples_per_s: float
+    b_samples_per_s: float
+    runs: tuple[int, int]
+    steps: tuple[int, int]
+    basis: str
+    method: str = ""
