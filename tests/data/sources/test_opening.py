@@ -148,9 +148,9 @@ def test_made_up_pixels_are_the_same_each_time_and_static_ones_in_every_batch(na
     assert isinstance(source, SyntheticSource)
     assert isinstance(again, SyntheticSource)
     batches = [np.empty((4, 6, 6, 3), np.uint8) for _ in range(3)]
-    source.fill(np.array([0, 1, 2, 3]), batches[0])
-    source.fill(np.array([4, 5, 6, 7]), batches[1])
-    again.fill(np.array([4, 5, 6, 7]), batches[2])
+    source.copy_ready_images(np.array([0, 1, 2, 3]), batches[0])
+    source.copy_ready_images(np.array([4, 5, 6, 7]), batches[1])
+    again.copy_ready_images(np.array([4, 5, 6, 7]), batches[2])
     assert np.array_equal(batches[1], batches[2])
     assert np.array_equal(batches[0], batches[1]) == (name == "static")
     assert len(np.unique(batches[0].reshape(4, -1), axis=0)) == 4

@@ -20,7 +20,6 @@ from vernier.data.decoding.decode import BadImage, Croppable, Image
 from vernier.data.loading.bad_images import BadImages, parse_limit, substitutes
 from vernier.data.loading.targets import BoxTargets
 from vernier.data.sources.base import Boxes, BoxSource, Indices
-from vernier.data.sources.synthetic import SyntheticBoxSource
 from vernier.errors import RunFailed
 
 
@@ -67,10 +66,13 @@ def _targets(source: BoxSource, indices: Indices, filled: Iterable[list[Seen]]) 
     )
 
 
-def _fill_synthetic(source: SyntheticBoxSource, indices: Indices, out: Image) -> list[Seen]:
-    source.fill(indices, out)
-    size = (source.size(0)[1], source.size(0)[0])
-    return [_seen(*_objects(source.boxes(i), *size), size) for i in source.pooled(indices).tolist()]
+def _fill_ready(source: BoxSource, indices: Indices, out: Image) -> list[Seen] | None:
+    """Images that need no decoding, with their boxes; None where the source has none of them."""
+    samples = source.copy_ready_images(indices, out)
+    if samples is None:
+        return None
+    width, height = source.size(0) or (out.shape[2], out.shape[1])
+    return [_seen(*_objects(source.boxes(i), height, width), (height, width)) for i in samples.tolist()]
 
 
 class BoxTrainReader:
@@ -88,8 +90,8 @@ class BoxTrainReader:
         return px, px, self._source.channels
 
     def fill(self, epoch: int, indices: Indices, out: Image) -> list[Seen]:
-        if isinstance(self._source, SyntheticBoxSource):
-            return _fill_synthetic(self._source, indices, out)
+        if (ready := _fill_ready(self._source, indices, out)) is not None:
+            return ready
         seen = []
         for place, index in enumerate(indices.tolist()):
             sample = index % len(self._source)
@@ -136,8 +138,8 @@ class BoxEvalReader:
         return self.shape
 
     def fill(self, epoch: int, indices: Indices, out: Image) -> list[Seen]:
-        if isinstance(self._source, SyntheticBoxSource):
-            return _fill_synthetic(self._source, indices, out)
+        if (ready := _fill_ready(self._source, indices, out)) is not None:
+            return ready
         return [self._one(index, out[place]) for place, index in enumerate(indices.tolist())]
 
     def _one(self, index: int, out: Image) -> Seen:

@@ -22,7 +22,7 @@ from vernier.data.augment.policies import PixelAugment
 from vernier.data.decoding.decode import BadImage, Image
 from vernier.data.loading.bad_images import BadImages, parse_limit, substitutes
 from vernier.data.loading.targets import ClassTargets
-from vernier.data.sources import ArraySource, Source, SyntheticSource
+from vernier.data.sources import ArraySource, Source
 from vernier.data.sources.base import EncodedSource
 from vernier.errors import ConfigError, RunFailed
 from vernier.randomness import Stream, key, uniform
@@ -104,8 +104,7 @@ class TrainReader:
         return px, px, self._source.channels
 
     def fill(self, epoch: int, indices: Indices, out: Pixels) -> None:
-        if isinstance(self._source, SyntheticSource):
-            self._source.fill(indices, out)
+        if self._source.copy_ready_images(indices, out) is not None:
             return
         self._crop_and_flip(epoch, indices, out)
         if self._pixels.draws:
@@ -168,8 +167,7 @@ class EvalReader:
         return self.shape
 
     def fill(self, epoch: int, indices: Indices, out: Pixels) -> None:
-        if isinstance(self._source, SyntheticSource):
-            self._source.fill(indices, out)
+        if self._source.copy_ready_images(indices, out) is not None:
             return
         for place, index in enumerate(indices.tolist()):
             try:

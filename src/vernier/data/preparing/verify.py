@@ -13,7 +13,16 @@ import numpy as np
 from vernier.data.augment.crop_flip import resize
 from vernier.data.decoding.decode import BadImage, Image, check, size_of
 from vernier.data.preparing.pack import in_order
-from vernier.data.sources import BUILT_IN, ArraySource, EncodedSource, ShardSource, Source, open_boxes, open_split
+from vernier.data.sources import (
+    BUILT_IN,
+    ArraySource,
+    BoxSource,
+    EncodedSource,
+    ShardSource,
+    Source,
+    open_boxes,
+    open_split,
+)
 from vernier.data.sources.boxes.layouts import has_boxes
 from vernier.data.sources.containers.shards import shard_starts
 from vernier.data.sources.folder import has_class_folders
@@ -146,13 +155,13 @@ def _describe_split(source: Source, sample: int) -> dict[str, Any]:
     sizes = [s for s in (_size(source, i) for i in chosen) if s is not None]
     classes: Counter[int] = Counter()
     facts: dict[str, Any] = {"images": len(source), "classes": len(source.classes)}
-    if hasattr(source, "boxes"):
+    if isinstance(source, BoxSource):
         for i in range(len(source)):
             classes.update(source.boxes(i).classes.tolist())
         facts["boxes"] = classes.total()
-        facts["boxes_cut_at_the_edge"] = getattr(source, "cut_boxes", 0)
-        facts["boxes_without_area_dropped"] = getattr(source, "dropped_boxes", 0)
-        facts["images_without_boxes"] = getattr(source, "without_boxes", 0)
+        facts["boxes_cut_at_the_edge"] = source.cut_boxes
+        facts["boxes_without_area_dropped"] = source.dropped_boxes
+        facts["images_without_boxes"] = source.without_boxes
     else:
         classes.update(source.all_labels().tolist())
     counts = [classes.get(i, 0) for i in range(len(source.classes))]
@@ -206,7 +215,7 @@ def _paste(sheet: Any, draw: Any, source: Source, index: int, x: int, y: int) ->
     width, height = max(1, round(image.shape[1] * scale)), max(1, round(image.shape[0] * scale))
     small = resize(image, width, height)
     sheet.paste(Pillow.fromarray(np.repeat(small, 3, axis=2) if small.shape[2] == 1 else small), (x, y))
-    if not hasattr(source, "boxes"):
+    if not isinstance(source, BoxSource):
         return source.classes[int(source.labels[index])]
     boxes = source.boxes(index)
     for (left, top, right, bottom), kind in zip(boxes.ltrb.tolist(), boxes.classes.tolist(), strict=True):

@@ -56,6 +56,13 @@ class Source(ABC):
     def lazy_image(self, index: int) -> Croppable:
         """The image for taking one crop of it, which may spare decoding the rest. Raises like `image`, perhaps on slicing."""
 
+    def copy_ready_images(self, indices: Indices, out: Image) -> Indices | None:
+        """Fill `out` [samples, height, width, channels] with images that need neither decoding nor augmentation.
+
+        Returns the samples that they are; None where every image has to be decoded, which is the rule.
+        """
+        return None
+
     def all_labels(self) -> Indices:
         """The label of every sample, as one array."""
         return np.asarray(self.labels[np.arange(len(self))], dtype=np.int64)
@@ -95,6 +102,12 @@ class BoxSource(Source):
 
     category_ids: tuple[int, ...]
     """The number that the annotations give to each class."""
+    cut_boxes: int = 0
+    """Boxes that reached out of their image and were cut at its edge."""
+    dropped_boxes: int = 0
+    """Boxes without area, which were left out."""
+    without_boxes: int = 0
+    """Images without boxes, which training leaves out."""
 
     @abstractmethod
     def boxes(self, index: int) -> Boxes: ...

@@ -34,13 +34,11 @@ class SyntheticSource(Source):
     def __len__(self) -> int:
         return len(self.labels)
 
-    def fill(self, indices: Indices, out: Image) -> None:
-        """Copy images of the size of `out`."""
-        np.take(self._pool(out.shape[1:]), self.pooled(indices), axis=0, out=out)
-
-    def pooled(self, indices: Indices) -> Indices:
-        """Which images of the pool stand for these samples."""
-        return np.arange(len(indices)) % POOL if self._static else indices % POOL
+    def copy_ready_images(self, indices: Indices, out: Image) -> Indices:
+        """Copy images of the size of `out` from the pool and return their positions in it."""
+        in_pool = np.arange(len(indices)) % POOL if self._static else indices % POOL
+        np.take(self._pool(out.shape[1:]), in_pool, axis=0, out=out)
+        return in_pool
 
     def _pool(self, shape: tuple[int, ...]) -> Image:
         with self._lock:
@@ -51,7 +49,7 @@ class SyntheticSource(Source):
 
     def image(self, index: int) -> Image:
         out = np.empty((1, SIDE_PX, SIDE_PX, 3), np.uint8)
-        self.fill(np.array([index]), out)
+        self.copy_ready_images(np.array([index]), out)
         image: Image = out[0]
         return image
 
