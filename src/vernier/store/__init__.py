@@ -1,0 +1,38 @@
+"""The run directory on disk: the only code that creates, writes and reads its files.
+
+Everything is either appended and flushed (events, telemetry) or replaced atomically (JSON, checkpoints), so a run that dies at
+any moment leaves a directory that can be read. `durable` writes and reads single files, `events` files of one object per line,
+`checkpoints` their directories, `run_dir` ties them together. May import `records`, `config.migrations`, `clock` and `errors`;
+never torch, so reports use it too. What is in a record is `records`' business, what is in a checkpoint `engine.training`'s.
+"""
+
+from vernier.store.checkpoints import CheckpointDir, open_checkpoint, read_checkpoint_state
+from vernier.store.durable import (
+    DamagedFile,
+    read_json,
+    read_object,
+    read_record,
+    replaced_atomically,
+    write_atomically,
+    write_json,
+)
+from vernier.store.events import EventLog, read_history
+from vernier.store.run_dir import RunDir, find_runs, run_of_checkpoint
+
+__all__ = [
+    "CheckpointDir",
+    "DamagedFile",
+    "EventLog",
+    "RunDir",
+    "find_runs",
+    "open_checkpoint",
+    "read_checkpoint_state",
+    "read_history",
+    "read_json",
+    "read_object",
+    "read_record",
+    "replaced_atomically",
+    "run_of_checkpoint",
+    "write_atomically",
+    "write_json",
+]

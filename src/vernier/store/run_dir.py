@@ -1,0 +1,258 @@
+"""One run on disk: which files it has, what they are called, and who may write them.
+
+`vernier.store` has the picture; how a file is written durably is `store.durable`, checkpoints are `store.checkpoints`.
+"""
+
+import contextlib
+import fcntl
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vernier.clock import file_stamp, utc_stamp
+from vernier.config.migrations import SCHEMAS, migrated
+from vernier.errors import ConfigError
+from vernier.records.codec import DamagedRecord, decode
+from vernier.records.events import Event, encode_event
+from vernier.records.run import RunStatus
+from vernier.store.checkpoints import CheckpointDir, Checkpoints
+from vernier.store.durable import DamagedFile, read_json, read_object, write_atomically, write_json
+from vernier.store.events import EventLog, read_history, read_lines
+
+
+@dataclass(frozen=True)
+class RunDir:
+    """One run on disk."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, out: Path, name: str) -> "RunDir":
+        """A new directory `<time>-<name>` under `out`, never an existing one."""
+        stamp = file_stamp()
+        safe = re.sub(r"[^A-Za-z0-9._-]+", "-", name) or "run"
+        for suffix in ["", *(f"-{i}" for i in range(2, 1000))]:
+            path = out / f"{stamp}-{safe}{suffix}"
+            try:
+                path.mkdir(parents=True)
+            except FileExistsError:
+                continue
+            except OSError as error:
+                raise ConfigError(
+                    f"Cannot make a run directory in {out}: {error.strerror}. Choose another --out."
+                ) from None
+            (path / "checkpoints").mkdir()
+            return cls(path)
+        raise ConfigError(f"Cannot find a free run name in {out}.")
+
+    @classmethod
+    def open(cls, path: Path) -> "RunDir":
+        if not (path / "config.json").is_file():
+            raise ConfigError(f"{path} is not a run directory: it has no config.json.{_runs_inside(path)}")
+        return cls(path)
+
+    # -- small files
+
+    def _write(self, kind: str, name: str, tree: dict[str, Any]) -> None:
+        write_json(self.path / name, {"schema": SCHEMAS[kind], **tree})
+
+    def _read(self, kind: str, name: str) -> dict[str, Any]:
+        """Raises FileNotFoundError, DamagedFile, or NewerFile."""
+        return migrated(kind, read_object(self.path / name), self.path / name)
+
+    def write_config(self, tree: dict[str, Any]) -> None:
+        self._write("config", "config.json", tree)
+
+    def read_config(self) -> dict[str, Any]:
+        """The configuration the run was last started with. Raises ConfigError."""
+        try:
+            return self._read("config", "config.json")
+        except OSError as error:
+            raise ConfigError(f"Cannot read the configuration of {self.path}: {error}.") from None
+
+    def write_environment(self, tree: dict[str, Any]) -> None:
+        self._write("environment", "environment.json", tree)
+
+    def read_environment(self) -> dict[str, Any]:
+        """The host, devices and versions the run last used; empty where that was lost."""
+        try:
+            return self._read("environment", "environment.json")
+        except (OSError, DamagedFile):
+            return {}
+
+    def write_status(self, status: str, **fields: Any) -> None:
+        """Replace run.json: `running`, `finished`, `stopped` (by a signal), `crashed` (can be resumed), or `failed`."""
+        self._write("run", "run.json", {"status": status, "updated": utc_stamp(), **fields})
+
+    def read_status(self) -> dict[str, Any]:
+        """run.json; status `crashed` when it still says running and no process holds the run."""
+        try:
+            tree = self._read("run", "run.json")
+        except (OSError, ConfigError):
+            return {"status": "unknown"}
+        if tree.get("status") == "running" and not self.is_locked():
+            tree["status"] = "crashed"
+        return tree
+
+    def status(self) -> RunStatus:
+        """run.json; `unknown` where it cannot be read, `crashed` when it says running and no process holds the run."""
+        try:
+            return decode(RunStatus, self.read_status())
+        except DamagedRecord:
+            return RunStatus()
+
+    def write_prediction(self, name: str, document: Any) -> Path:
+        """predictions/NAME.json: what the last evaluation predicted."""
+        folder = self.path / "predictions"
+        folder.mkdir(exist_ok=True)
+        write_atomically(folder / f"{name}.json", json.dumps(document, allow_nan=False) + "\n")
+        return folder / f"{name}.json"
+
+    def read_prediction(self, name: str) -> Any:
+        """predictions/NAME.json; None where there is none that can be read."""
+        try:
+            return read_json(self.path / "predictions" / f"{name}.json")
+        except (OSError, DamagedFile):
+            return None
+
+    def write_bench(self, tree: dict[str, Any], markdown: str) -> None:
+        """Replace bench.json, with every sample, and its table for people."""
+        self._write("bench", "bench.json", tree)
+        write_atomically(self.path / "bench.md", markdown)
+
+    def read_bench(self) -> dict[str, Any]:
+        """The result of a benchmark. Raises ConfigError where the run is none, or its file is damaged."""
+        try:
+            return self._read("bench", "bench.json")
+        except FileNotFoundError:
+            raise ConfigError(f"{self.path} is not a benchmark: it has no bench.json.") from None
+
+    # -- folders and logs
+
+    def profiles(self) -> list[Path]:
+        """The summaries of profiled steps, one per process that was profiled."""
+        return sorted((self.path / "traces").glob("profile.rank*.json"))
+
+    def traces(self) -> Path:
+        """The folder for profiles, made on first use."""
+        folder = self.path / "traces"
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    def tensorboard(self) -> Path:
+        """The folder of TensorBoard's event files."""
+        return self.path / "tensorboard"
+
+    def rank_log(self, rank: int) -> Path:
+        """Output of a process that has no terminal."""
+        folder = self.path / "logs"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / f"rank{rank}.log"
+
+    def events(self, rank: int = 0) -> EventLog:
+        """The event file of a process; that of rank 0 is the run's."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        return EventLog(self.path / _rank_file("events", rank))
+
+    def history(self) -> list[Event]:
+        """The events of the run, of all its sessions; damaged ones are left out."""
+        return read_history(self.path / "events.jsonl")[0]
+
+    def read_events(self) -> list[dict[str, Any]]:
+        """TODO: remove once every reader uses history()."""
+        return [encode_event(event) for event in self.history()]
+
+    def broken_event_lines(self) -> int:
+        """TODO: remove once every reader uses damaged_events()."""
+        return read_lines(self.path / "events.jsonl")[1]
+
+    def damaged_events(self) -> int:
+        """Lines and events that cannot be read: a killed run leaves one, a damaged file more."""
+        return read_history(self.path / "events.jsonl")[1]
+
+    def telemetry(self, rank: int = 0) -> EventLog:
+        """Samples of the sensors; one file per process that samples."""
+        return EventLog(self.path / _rank_file("telemetry", rank))
+
+    def read_telemetry(self, rank: int = 0) -> list[dict[str, Any]]:
+        return read_lines(self.path / _rank_file("telemetry", rank))[0]
+
+    # -- one writer at a time
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the run; the lock vanishes with the process, however it dies."""
+        with (self.path / "run.lock").open("a") as f:
+            try:
+                fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise ConfigError(f"{self.path} is in use by another process; wait for it or stop it first.") from None
+            yield
+
+    def is_locked(self) -> bool:
+        try:
+            with (self.path / "run.lock").open("r") as f:
+                fcntl.flock(f, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+        return False
+
+    # -- checkpoints
+
+    @property
+    def _checkpoints(self) -> Checkpoints:
+        return Checkpoints(self.path / "checkpoints")
+
+    def checkpoints(self) -> list[CheckpointDir]:
+        """Committed checkpoints, oldest first."""
+        return self._checkpoints.committed()
+
+    def newest_checkpoint(
+        self, on_damage: Callable[[CheckpointDir, list[str]], None] | None = None
+    ) -> CheckpointDir | None:
+        """The newest checkpoint whose hashes agree; damaged ones are reported and skipped."""
+        return self._checkpoints.newest(on_damage)
+
+    def best_checkpoint(self) -> CheckpointDir | None:
+        return self._checkpoints.best()
+
+    def commit_checkpoint(self, step: int, fill: Callable[[Path], None], *, best: bool) -> CheckpointDir:
+        """Write a checkpoint with `fill`; it appears whole or not at all."""
+        return self._checkpoints.commit(step, fill, best=best)
+
+    def tidy_checkpoints(self) -> None:
+        self._checkpoints.tidy()
+
+    def prune_checkpoints(self, keep: Callable[[int], bool]) -> None:
+        """Remove every checkpoint whose step `keep` rejects; `best` and the newest always stay."""
+        self._checkpoints.prune(keep)
+
+
+def _rank_file(name: str, rank: int) -> str:
+    """events.jsonl, events.rank1.jsonl, ..."""
+    return f"{name}.jsonl" if rank == 0 else f"{name}.rank{rank}.jsonl"
+
+
+def _runs_inside(path: Path) -> str:
+    if not path.exists():
+        return f" {path} does not exist."
+    inside = find_runs(path)
+    return f" It holds {len(inside)} run(s), the newest is {inside[-1].path}." if inside else ""
+
+
+def run_of_checkpoint(path: Path) -> RunDir | None:
+    """The run a checkpoint directory lies in; None when it was taken out of its run."""
+    run = path.resolve().parent.parent
+    return RunDir(run) if (run / "config.json").is_file() else None
+
+
+def find_runs(out: Path) -> list[RunDir]:
+    """The run directories directly under `out`, oldest first."""
+    if not out.is_dir():
+        return []
+    return [RunDir(p) for p in sorted(out.iterdir()) if (p / "config.json").is_file()]

@@ -1,0 +1,68 @@
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from vernier.errors import ConfigError
+from vernier.store import RunDir, find_runs
+
+
+def _fill(text: str = "weights"):  # type: ignore[no-untyped-def]
+    def fill(folder: Path) -> None:
+        (folder / "model.safetensors").write_text(text)
+        (folder / "state.json").write_text('{"step": 1}')
+
+    return fill
+
+
+def _run(tmp_path: Path) -> RunDir:
+    run = RunDir.create(tmp_path, "a run/with odd: name")
+    run.write_config({})
+    return run
+
+
+def test_runs_never_share_a_directory(tmp_path: Path) -> None:
+    paths = {RunDir.create(tmp_path, "same").path for _ in range(5)}
+    assert len(paths) == 5
+    assert "/" not in _run(tmp_path).path.relative_to(tmp_path).as_posix()
+
+
+def test_a_run_whose_process_died_is_seen_as_crashed(tmp_path: Path) -> None:
+    run = _run(tmp_path)
+    script = textwrap.dedent(f"""
+        from pathlib import Path
+        from vernier.store import RunDir
+        run = RunDir(Path({str(run.path)!r}))
+        with run.locked():
+            run.write_status("running")
+            print(run.read_status()["status"], flush=True)
+            input()
+    """)
+    child = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    assert child.stdout.readline().strip() == "running"
+    assert run.read_status()["status"] == "running"
+    with pytest.raises(ConfigError, match="in use"), run.locked():
+        pass
+    child.kill()
+    child.wait()
+    assert run.read_status()["status"] == "crashed"
+
+
+def test_not_a_run_directory_names_the_runs_inside(tmp_path: Path) -> None:
+    run = _run(tmp_path)
+    with pytest.raises(ConfigError, match=str(run.path)):
+        RunDir.open(tmp_path)
+    with pytest.raises(ConfigError, match="does not exist"):
+        RunDir.open(tmp_path / "nowhere")
+    assert [r.path for r in find_runs(tmp_path)] == [run.path]
+
+
+def test_a_place_where_nothing_can_be_written_is_a_clear_error(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with pytest.raises(ConfigError, match="--out"):
+        RunDir.create(blocked / "inside", "x")
+    assert list(tmp_path.iterdir()) == [blocked]
