@@ -70,7 +70,7 @@ def test_train_eval_and_predict_tell_the_same_story(vernier_here: Vernier, boxes
     truth = json.loads((boxes / "annotations" / "instances_val.json").read_text())
     rows = np.array([[d["image_id"], *d["bbox"], d["score"], d["category_id"]] for d in written]).reshape(-1, 7)
     again = coco_figures(truth, rows, [i["id"] for i in truth["images"]])
-    assert again["AP"] == pytest.approx(result["AP"], abs=1e-9)
+    assert again.figures["AP"] == pytest.approx(result["AP"], abs=1e-9)
 
     out = tmp_path / "drawn"
     predicted = json.loads(vernier_here("predict", str(run), str(boxes / "val"), "--out", str(out), "--json").out)

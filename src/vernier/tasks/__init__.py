@@ -1,4 +1,8 @@
-"""What a label means: loss, prediction, metric. The only code that knows."""
+"""Tasks: what a label means. Loss, prediction and metric of classification and detection.
+
+`base` is the contract the engine uses; `classification` and `detection` fulfil it. May import `config`, `data`, `models`
+and `records`. The training loop and evaluation are in `engine`, the networks in `models`, augmentation in `data.augment`.
+"""
 
 from vernier.config import Recipe
 from vernier.models import info
@@ -8,5 +12,5 @@ from vernier.tasks.detection.task import Detect
 
 
 def task_of(recipe: Recipe) -> Task:
-    """The task of a recipe's network."""
+    """Create the task that the recipe's network is made for."""
     return Classify(recipe) if info(recipe.model.name).ssd is None else Detect(recipe)

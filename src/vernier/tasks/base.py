@@ -1,6 +1,6 @@
-"""What the engine asks of a task, so that it need not know what a label is."""
+"""The contract between the engine and a task. The engine knows labels, predictions and metrics only through it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
@@ -11,20 +11,21 @@ from vernier.data.loading.bad_images import BadImages
 from vernier.data.loading.loader import Reader
 from vernier.data.sources import Source
 from vernier.records.predictions import ScoredClass
+from vernier.records.run import EvalResult
 
 Forward = Callable[[torch.Tensor], Any]
-"""The network as it is executed: in its precision and mode, with the weights that are asked for."""
+"""The network as it is executed: in its precision and mode, with the raw or the averaged weights."""
 
 
 class CountingReader(Reader, Protocol):
-    """A reader that keeps account of the images it could not read."""
+    """A reader that records the images it could not read."""
 
     bad: BadImages
 
 
 @dataclass(frozen=True)
-class Moment:
-    """When a loss is computed: all that chance in it may depend on, beside the seed."""
+class MicroStep:
+    """Which micro-step of which process a loss is computed in. Random choices depend on it and on the seed only."""
 
     step: int
     micro: int
@@ -32,7 +33,7 @@ class Moment:
 
 
 class Score(Protocol):
-    """What has been found out about evaluated samples, in any order."""
+    """Accumulates the predictions of an evaluation, in any order."""
 
     @property
     def samples(self) -> int: ...
@@ -40,59 +41,61 @@ class Score(Protocol):
     def add(self, predicted: Any, targets: Any) -> None: ...
 
     def merge(self, others: Iterable[Self]) -> None:
-        """Add what other processes found; the result is the same to the last digit whoever evaluated what."""
+        """Add the scores of other processes. The result does not depend on which process evaluated which sample."""
         ...
 
-    def result(self) -> dict[str, Any]:
-        """Figures by name, the task's metric among them, and `samples`."""
+    def result(self) -> EvalResult:
+        """Compute the figures, the task's metric among them."""
         ...
 
-    def documents(self) -> dict[str, Any]:
-        """What was predicted, in the forms other tools read: JSON documents by name."""
+    def documents(self) -> Mapping[str, object]:
+        """What was predicted, for people and other tools: JSON documents by file name."""
         ...
 
 
 class Task(Protocol):
-    """Classification or detection: which data it reads, what its network puts out, loss, prediction and metric."""
+    """Classification or detection: its data, the outputs of its network, its loss, prediction and metric."""
 
     name: str
     metric: str
-    """The figure that decides which weights are best; more is better."""
+    """The figure that decides which weights are best; higher is better."""
 
     def open(self, split: str) -> Source:
-        """A split of the recipe's data."""
+        """Open a split of the recipe's data."""
         ...
 
     def outputs(self, classes: int) -> int:
         """How many outputs the network needs for the data's classes."""
         ...
 
-    def train_reader(self, source: Source, kept: Source, machine: Machine) -> CountingReader:
-        """What fills training batches; `kept` is the source with decoded images in memory where they fit."""
+    def train_reader(self, source: Source, cached: Source, machine: Machine) -> CountingReader:
+        """Create the reader of training batches; `cached` is the source with its decoded images in memory if they fit."""
         ...
 
-    def eval_reader(self, source: Source) -> CountingReader: ...
+    def eval_reader(self, source: Source) -> CountingReader:
+        """Create the reader of evaluation batches."""
+        ...
 
-    def loss(self, forward: Forward, images: torch.Tensor, targets: Any, when: Moment) -> torch.Tensor:
-        """The mean over the batch, in fp32."""
+    def loss(self, forward: Forward, images: torch.Tensor, targets: Any, at: MicroStep) -> torch.Tensor:
+        """Compute the mean loss of the batch, in fp32."""
         ...
 
     def predict(self, forward: Forward, images: torch.Tensor) -> Any:
-        """What a score counts."""
+        """Predict a batch, in the form that a score accumulates."""
         ...
 
-    def readable(self, predicted: Any, targets: Any, classes: tuple[str, ...]) -> list[list[ScoredClass]]:
-        """The predictions for each image, best first; boxes in pixels of the original image."""
+    def name_predictions(self, predicted: Any, targets: Any, classes: tuple[str, ...]) -> list[list[ScoredClass]]:
+        """Give the predictions of each image with class names, best first; boxes are in pixels of the original image."""
         ...
 
     def score(self, source: Source) -> Score:
-        """A new one, for a validation set."""
+        """Create an empty score for an evaluation set."""
         ...
 
     def target(self) -> float | None:
         """The metric at which training may stop."""
         ...
 
-    def facts(self, source: Source) -> dict[str, Any]:
-        """What a checkpoint has to say about the data, so that the network can be used without it."""
+    def category_ids(self, source: Source) -> tuple[int, ...] | None:
+        """The annotations' own ids of the classes, which a checkpoint records; None where classes have no ids."""
         ...

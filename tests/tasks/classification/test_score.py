@@ -11,7 +11,9 @@ from torch.nn import functional as F
 
 from vernier.data.loading.targets import ClassTargets
 from vernier.data.sources import FolderSource
-from vernier.tasks.classification.score import MISTAKES, ClassScore
+from vernier.records.codec import decode
+from vernier.records.predictions import Mistakes
+from vernier.tasks.classification.score import MISTAKES, ClassificationScore
 
 
 def targets(labels: torch.Tensor, first: int = 0) -> ClassTargets:
@@ -21,7 +23,7 @@ def targets(labels: torch.Tensor, first: int = 0) -> ClassTargets:
 def test_scores_count_exactly_and_the_order_of_batches_cannot_matter() -> None:
     torch.manual_seed(0)
     logits, labels = torch.randn(103, 10), torch.randint(0, 10, (103,))
-    whole, forwards, backwards = ClassScore(), ClassScore(), ClassScore()
+    whole, forwards, backwards = ClassificationScore(), ClassificationScore(), ClassificationScore()
     whole.add(logits, targets(labels))
     parts = [(logits[i : i + 10], targets(labels[i : i + 10], i)) for i in range(0, 103, 10)]
     for part in parts:
@@ -29,49 +31,50 @@ def test_scores_count_exactly_and_the_order_of_batches_cannot_matter() -> None:
     for part in reversed(parts):
         backwards.add(*part)
     assert forwards.result() == backwards.result()
-    assert forwards.mistakes == backwards.mistakes
+    assert forwards.misses == backwards.misses
     top1 = (logits.argmax(1) == labels).sum().item()
-    assert whole.result()["top1"] == forwards.result()["top1"] == 100 * top1 / 103
-    assert forwards.result()["loss"] == pytest.approx(float(F.cross_entropy(logits, labels)), rel=1e-6)
-    assert forwards.result()["samples"] == 103
+    assert whole.result().figures["top1"] == forwards.result().figures["top1"] == 100 * top1 / 103
+    assert forwards.result().figures["loss"] == pytest.approx(float(F.cross_entropy(logits, labels)), rel=1e-6)
+    assert forwards.result().samples == 103
 
 
 def test_few_classes_and_no_samples_are_safe() -> None:
-    score = ClassScore()
-    assert score.result()["top1"] == 0
+    score = ClassificationScore()
+    assert score.result().figures["top1"] == 0
     assert score.documents() == {}
     score.add(torch.tensor([[0.0, 1.0]]), targets(torch.tensor([1])))
-    assert score.result()["top5"] == 100
-    assert math.isfinite(score.result()["loss"])
+    assert score.result().figures["top5"] == 100
+    assert math.isfinite(score.result().figures["loss"])
 
 
 def test_the_document_counts_classes_and_shows_the_most_confident_mistakes(shapes: Path) -> None:
     source = FolderSource(shapes / "val")
     torch.manual_seed(1)
     logits, labels = 4 * torch.randn(50, 10), torch.from_numpy(source.labels)
-    whole, halves = ClassScore(source), [ClassScore(source), ClassScore(source)]
+    whole, halves = ClassificationScore(source), [ClassificationScore(source), ClassificationScore(source)]
     whole.add(logits, targets(labels))
     for number, half in enumerate(halves):
         half.add(logits[25 * number : 25 * number + 25], targets(labels[25 * number : 25 * number + 25], 25 * number))
     halves[0].merge([pickle.loads(pickle.dumps(halves[1]))])
-    found = whole.documents()["mistakes"]
-    assert halves[0].documents()["mistakes"] == found
+    document = whole.documents()["mistakes"]
+    assert halves[0].documents()["mistakes"] == document
+    mistakes = decode(Mistakes, document)
 
     guessed = logits.argmax(1)
-    assert sum(found["samples"]) == 50
-    assert sum(found["correct"]) == int((guessed == labels).sum())
-    assert sum(n for _, _, n in found["confused"]) == int((guessed != labels).sum())
+    assert sum(mistakes.samples) == 50
+    assert sum(mistakes.correct) == int((guessed == labels).sum())
+    assert sum(n for _, _, n in mistakes.confused) == int((guessed != labels).sum())
     scores = logits.double().softmax(1).max(1).values
     wrong = [i for i in range(50) if guessed[i] != labels[i]]
     best = sorted(wrong, key=lambda i: -float(scores[i]))[:MISTAKES]
-    assert [m["sample"] for m in found["mistakes"]] == best
-    first = found["mistakes"][0]
-    assert first["score"] == pytest.approx(float(scores[best[0]]))
-    assert Path(first["image"]).is_file()
-    assert max(Image.open(io.BytesIO(base64.b64decode(first["jpeg"]))).size) == 32
+    assert [m.sample for m in mistakes.mistakes] == best
+    first = mistakes.mistakes[0]
+    assert first.score == pytest.approx(float(scores[best[0]]))
+    assert Path(first.image).is_file()
+    assert max(Image.open(io.BytesIO(base64.b64decode(first.jpeg or ""))).size) == 32
 
 
 def test_scores_that_are_not_numbers_leave_no_mistake_to_show() -> None:
-    score = ClassScore()
+    score = ClassificationScore()
     score.add(torch.tensor([[math.nan, 1.0], [2.0, 1.0]]), targets(torch.tensor([1, 1])))
-    assert [m.sample for m in score.mistakes] == [1]
+    assert [m.sample for m in score.misses] == [1]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from vernier.records.run import EvalResult
 from vernier.tasks.detection.coco import FIGURES, coco_figures
 
 
@@ -31,8 +32,10 @@ def judge(truth: dict[str, Any], rows: Any, ids: list[int]) -> list[float]:
     return stats
 
 
-def as_listed(figures: dict[str, Any]) -> list[float]:
-    return [-1.0 if figures[name] is None else figures[name] for name in FIGURES]
+def as_listed(result: EvalResult) -> list[float]:
+    """As COCO's own code lists them: -1 where nothing is defined."""
+    figures = [result.figures[name] for name in FIGURES]
+    return [-1.0 if figure is None else figure for figure in figures]
 
 
 def test_cocos_own_example_gives_cocos_own_figures(real_data: Callable[[str], Path]) -> None:
@@ -41,12 +44,13 @@ def test_cocos_own_example_gives_cocos_own_figures(real_data: Callable[[str], Pa
     found = json.loads((folder / "instances_val2014_fakebbox100_results.json").read_text())
     rows = np.array([[d["image_id"], *d["bbox"], d["score"], d["category_id"]] for d in found])
     ids = [i["id"] for i in truth["images"]]
-    figures = coco_figures(truth, rows, ids)
-    assert as_listed(figures) == pytest.approx(judge(truth, rows, ids), abs=1e-6)
-    assert [round(figures[k], 3) for k in ("AP", "AP50", "AP75")] == [0.505, 0.697, 0.573]
-    assert len(figures["classes"]) == 80
-    known = [c["AP"] for c in figures["classes"] if c["AP"] is not None]
-    assert np.mean(known) == pytest.approx(figures["AP"])
+    result = coco_figures(truth, rows, ids)
+    assert as_listed(result) == pytest.approx(judge(truth, rows, ids), abs=1e-6)
+    assert [round(figure, 3) for figure in as_listed(result)[:3]] == [0.505, 0.697, 0.573]
+    assert result.classes is not None
+    assert len(result.classes) == 80
+    per_class = [c.AP for c in result.classes if c.AP is not None]
+    assert np.mean(per_class) == pytest.approx(result.figures["AP"])
 
 
 def random_set(seed: int) -> tuple[dict[str, Any], Any]:
@@ -93,7 +97,7 @@ def test_only_the_images_asked_for_count() -> None:
 def test_no_detection_is_a_figure_of_nought_and_nothing_to_find_is_none() -> None:
     truth, _ = random_set(1)
     nothing = coco_figures(truth, np.zeros((0, 7)), [0, 10])
-    assert nothing["AP"] == 0.0
+    assert nothing.figures["AP"] == 0.0
     empty = coco_figures({**truth, "annotations": []}, np.zeros((0, 7)), [0, 10])
-    assert empty["AP"] is None
-    assert all(c["AP"] is None for c in empty["classes"])
+    assert empty.figures["AP"] is None
+    assert all(c.AP is None for c in empty.classes or ())

@@ -47,7 +47,7 @@ def predict(trained: Trained, named: list[Path]) -> Iterator[tuple[Prediction, i
             for batch in loader.batches((0, indices) for indices in order):
                 predicted = task.predict(forward, normalize(batch.images.to(place)))
                 errors = {bad.index: bad.reason for bad in reader.bad.found()}
-                for found in task.readable(predicted, batch.targets, trained.classes):
+                for found in task.name_predictions(predicted, batch.targets, trained.classes):
                     error = errors.get(done)
                     yield Prediction(paths[done], [] if error else found, error), done + 1, len(paths)
                     done += 1

@@ -20,6 +20,7 @@ from vernier.engine.training.checkpoint import weights_for_use
 from vernier.engine.training.setup import build_evaluator, make_model, model_for, place_of, prepare_device
 from vernier.errors import ConfigError
 from vernier.models import info, weights
+from vernier.records.codec import encode
 from vernier.store import CheckpointDir, RunDir, open_checkpoint, read_json, write_json
 from vernier.tasks import task_of
 from vernier.tasks.base import Score
@@ -162,7 +163,7 @@ def evaluate_trained(
         evaluator.close()
     seconds = now_s() - start
     return {
-        **world.from_first(score.result),
+        **encode(world.from_first(score.result)),
         "split": split,
         "written": [] if out is None or not world.first else _write_documents(score, out),
         "seconds": seconds,

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -197,21 +197,23 @@ class Training:
             self._share_statistics()
             score = self.job.evaluator.score(self.job.network, weights, self.observers, self._check_stop)
             result = self.job.world.from_first(score.result)
-        if bad := [k for k, v in result.items() if isinstance(v, float) and not math.isfinite(v)]:
-            raise RunFailed(self._diverged(progress.step, f"The evaluation's {bad[0]}", str(result[bad[0]])))
-        value = result[self.job.task.metric]
-        better = progress.best_value is None or value > progress.best_value
+        for name, figure in result.figures.items():
+            if figure is not None and not math.isfinite(figure):
+                raise RunFailed(self._diverged(progress.step, f"The evaluation's {name}", str(figure)))
+        value = result.figures[self.job.task.metric]
+        better = progress.best_value is None or (value is not None and value > progress.best_value)
         progress.last_eval_step = progress.step
-        progress.result = {
-            **result,
-            "averaged": weights is not None,
-            "exact": self.job.config.limits.max_eval_steps is None,
-            "flip_tta": self.job.config.recipe.eval.flip_tta,
-        }
+        result = replace(
+            result,
+            averaged=weights is not None,
+            exact=self.job.config.limits.max_eval_steps is None,
+            flip_tta=self.job.config.recipe.eval.flip_tta,
+        )
+        progress.result = encode(result)
         if better:
             progress.best_value, progress.best_step = value, progress.step
         target = self.job.task.target()
-        progress.reached_target = target is not None and value >= target
+        progress.reached_target = target is not None and value is not None and value >= target
         self.observers.emit(
             "eval", step=progress.step, epoch=progress.step / self.job.derived.steps_per_epoch, best=better,
             seconds=now_s() - start, **progress.result,
@@ -273,6 +275,7 @@ class Training:
 
 def checkpoint_state(job: Job, progress: Progress) -> dict[str, Any]:
     """state.json: enough to go on, and to know what this is without its run directory."""
+    ids = job.task.category_ids(job.train_source)
     return {
         "schema": CHECKPOINT_SCHEMA,
         "step": progress.step,
@@ -282,7 +285,7 @@ def checkpoint_state(job: Job, progress: Progress) -> dict[str, Any]:
         "data_fingerprint": job.train_source.fingerprint(),
         "recipe_digest": digest(job.config.recipe),
         "config": to_dict(job.config),
-        **job.task.facts(job.train_source),
+        **({} if ids is None else {"category_ids": list(ids)}),
     }
 
 

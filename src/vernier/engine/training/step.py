@@ -19,7 +19,7 @@ from vernier.optim.build import set_lr
 from vernier.optim.ema import WeightAverage
 from vernier.optim.schedules import learning_rate
 from vernier.randomness import Stream, key
-from vernier.tasks.base import Moment, Task
+from vernier.tasks.base import MicroStep, Task
 
 Phase = Callable[[str], AbstractContextManager[Any]]
 """Put around each part of a step by whoever measures or profiles it: data, copy, forward, backward, optimizer."""
@@ -100,4 +100,4 @@ class TrainStep:
             images = self._normalize(self._device.upload(batch.images, self._place))
             targets = batch.targets.to(self._place, non_blocking=True)
         with self.phase("forward"):
-            return self._task.loss(self._forward, images, targets, Moment(step, micro, self._world.rank))
+            return self._task.loss(self._forward, images, targets, MicroStep(step, micro, self._world.rank))

@@ -1,4 +1,4 @@
-"""Image classification: smoothed, possibly mixed targets in training; exact top-1, top-5 and loss in evaluation."""
+"""Image classification: the loss on smoothed, possibly mixed labels, and the prediction. The metric is in `score`."""
 
 from typing import Any
 
@@ -11,12 +11,12 @@ from vernier.data.loading.backends import train_reader
 from vernier.data.loading.loader import EvalReader
 from vernier.data.sources import Source, open_split
 from vernier.records.predictions import ScoredClass
-from vernier.tasks.base import CountingReader, Forward, Moment
-from vernier.tasks.classification.score import ClassScore
+from vernier.tasks.base import CountingReader, Forward, MicroStep
+from vernier.tasks.classification.score import ClassificationScore
 
 
 class Classify:
-    """One class an image."""
+    """One class per image."""
 
     name, metric = "classify", "top1"
 
@@ -29,42 +29,44 @@ class Classify:
     def outputs(self, classes: int) -> int:
         return classes + self._recipe.model.unused_outputs
 
-    def train_reader(self, source: Source, kept: Source, machine: Machine) -> CountingReader:
-        return train_reader(source, kept, self._recipe, machine)
+    def train_reader(self, source: Source, cached: Source, machine: Machine) -> CountingReader:
+        return train_reader(source, cached, self._recipe, machine)
 
     def eval_reader(self, source: Source) -> CountingReader:
         return EvalReader(source, self._recipe.data)
 
-    def loss(self, forward: Forward, images: torch.Tensor, targets: torch.Tensor, when: Moment) -> torch.Tensor:
+    def loss(self, forward: Forward, images: torch.Tensor, targets: torch.Tensor, at: MicroStep) -> torch.Tensor:
         recipe = self._recipe
         images, mixed = mix_batch(
-            images, targets, recipe.augment, seed=recipe.seed, step=when.step, micro=when.micro, rank=when.rank
+            images, targets, recipe.augment, seed=recipe.seed, step=at.step, micro=at.micro, rank=at.rank
         )
         return training_loss(forward(images), targets, recipe.loss, mixed)
 
     def predict(self, forward: Forward, images: torch.Tensor) -> torch.Tensor:
-        """Logits; with test-time augmentation the mean of the image's and its mirror image's."""
+        """Compute logits; with test-time augmentation their mean over the image and its mirror image."""
         logits: torch.Tensor = forward(images).float()
         if self._recipe.eval.flip_tta:
             logits = (logits + forward(images.flip(3)).float()) / 2
         return logits
 
-    def readable(self, predicted: torch.Tensor, targets: Any, classes: tuple[str, ...]) -> list[list[ScoredClass]]:
-        """The five most likely classes; outputs that no class has are left out."""
+    def name_predictions(
+        self, predicted: torch.Tensor, targets: Any, classes: tuple[str, ...]
+    ) -> list[list[ScoredClass]]:
+        """Give the five most likely classes; unused outputs are left out."""
         best = predicted[:, : len(classes)].softmax(1).topk(min(5, len(classes)), dim=1)
         return [
             [ScoredClass(class_name=classes[c], score=s) for s, c in zip(scores, kinds, strict=True)]
             for scores, kinds in zip(best.values.tolist(), best.indices.tolist(), strict=True)
         ]
 
-    def score(self, source: Source) -> ClassScore:
-        return ClassScore(source)
+    def score(self, source: Source) -> ClassificationScore:
+        return ClassificationScore(source)
 
     def target(self) -> float | None:
         return self._recipe.eval.target_top1
 
-    def facts(self, source: Source) -> dict[str, Any]:
-        return {}
+    def category_ids(self, source: Source) -> None:
+        return None
 
 
 def training_loss(
