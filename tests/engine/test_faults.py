@@ -186,9 +186,7 @@ def test_a_process_that_is_alive_but_stuck_is_named(
         (tmp_path / "pipe").replace(image)
     code, said = first.ended()
     assert code == 1, said
-    assert re.search(r"rank 1 on \S+ has not come further than step \d+ and the others have waited for 20 s", said), (
-        said
-    )
+    assert re.search(r"rank 1 on \S+ is behind the others, at step \d+, who have waited for 20 s", said), said
     assert first.status()["status"] == "crashed"
     assert "stuck" in first.status()["reason"]
     assert second.ended()[0] == 1

@@ -16,7 +16,7 @@ from vernier.config import Config, override
 from vernier.devices import resolve
 from vernier.engine.inference.trained import evaluate_trained, load_trained
 from vernier.engine.processes.launch import topology
-from vernier.engine.processes.world import World, joined
+from vernier.engine.processes.world import World, join_processes
 from vernier.engine.training import setup
 from vernier.engine.training.loop import train
 from vernier.engine.training.resume import ResumePoint
@@ -82,7 +82,7 @@ def everything(plan: dict[str, Any], world: World) -> dict[str, Any]:
     finally:
         setup.build = build  # type: ignore[assignment]
     job = setup.prepare(config_for(plan["shapes"], **{"machine.procs": world.size}), world=world)
-    orders = world.gathered([job.order.indices(0, step, 0).tolist() for step in range(3)])
+    orders = world.gather([job.order.indices(0, step, 0).tolist() for step in range(3)])
     found["order"] = [[i for mine in orders for i in mine[step]] for step in range(3)]
     job.close()
     return found
@@ -92,7 +92,7 @@ def main(path: str) -> None:
     plan = json.loads(Path(path).read_text())
     config = config_for(plan["shapes"])
     torch.set_num_threads(1)
-    with joined(topology(), resolve("cpu"), config.machine) as world:
+    with join_processes(topology(), resolve("cpu"), config.machine) as world:
         found = everything(plan, world)
         if world.first:
             Path(plan["answer"]).write_text(json.dumps(found))

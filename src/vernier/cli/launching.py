@@ -43,12 +43,12 @@ def sigterm_as_interrupt() -> Iterator[None]:
 
 def with_procs(config: Config) -> tuple[Config, int]:
     """Fill in the number of processes; also give how many must be started here (0: none)."""
-    from vernier.engine.processes.launch import agreed_procs, quiet_torch, topology
+    from vernier.engine.processes.launch import process_count, quiet_torch, topology
 
     here = topology()
     if here.world > 1:
         quiet_torch()
-    procs = agreed_procs(config.machine.procs, here)
+    procs = process_count(config.machine.procs, here)
     return override(config, "machine.procs", procs), procs if here.launcher == "single" and procs > 1 else 0
 
 
@@ -66,7 +66,7 @@ def joined(config: Config) -> Iterator["World"]:
     from vernier.engine.processes import world as distributed
     from vernier.engine.processes.launch import topology
 
-    with distributed.joined(topology(), resolve(config.machine.device), config.machine) as world:
+    with distributed.join_processes(topology(), resolve(config.machine.device), config.machine) as world:
         yield world
 
 

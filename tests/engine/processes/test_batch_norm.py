@@ -65,9 +65,9 @@ def test_statistics_of_several_processes_need_eager_mode() -> None:
 def test_a_straggler_is_told_once_and_only_when_it_stays_slow() -> None:
     watch = Stragglers()
     for _ in range(4):
-        assert watch.look([0.010, 0.020, 0.010]) is None
-    assert watch.look([0.010, 0.010, 0.010]) is None
-    said = [watch.look([0.010, 0.020, 0.010]) for _ in range(8)]
+        assert watch.check([0.010, 0.020, 0.010]) is None
+    assert watch.check([0.010, 0.010, 0.010]) is None
+    said = [watch.check([0.010, 0.020, 0.010]) for _ in range(8)]
     assert [s is not None for s in said] == [False] * 4 + [True] + [False] * 3
     assert "rank 1 is slow: 2.0 times" in (said[4] or "")
 

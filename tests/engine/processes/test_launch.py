@@ -5,8 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from vernier.engine.processes.affinity import already_bound, by_memory, cores_of, share, take_cores
-from vernier.engine.processes.launch import Topology, agreed_procs, first_host, topology
+from vernier.engine.processes.affinity import (
+    bind_cores,
+    bound_by_launcher,
+    core_share,
+    order_by_numa_node,
+    parse_core_list,
+)
+from vernier.engine.processes.launch import Topology, first_host, process_count, topology
 from vernier.errors import ConfigError
 
 TORCHRUN = {
@@ -33,7 +39,7 @@ def test_torchrun() -> None:
     found = topology(TORCHRUN)
     assert (found.rank, found.world, found.local_rank, found.local_world) == (5, 8, 1, 4)
     assert (found.address, found.port, found.launcher) == ("head", 29500, "torchrun")
-    assert found.launcher_keeps_store
+    assert found.launcher_serves_store
     assert found.restarts == 2
 
 
@@ -107,34 +113,34 @@ def test_slurm_host_lists() -> None:
 
 def test_procs_must_not_contradict_the_launcher() -> None:
     under = topology(TORCHRUN)
-    assert agreed_procs(1, under) == agreed_procs(8, under) == 8
-    assert agreed_procs(3, Topology()) == 3
+    assert process_count(1, under) == process_count(8, under) == 8
+    assert process_count(3, Topology()) == 3
     with pytest.raises(ConfigError, match="torchrun started 8"):
-        agreed_procs(3, under)
+        process_count(3, under)
 
 
 def test_cores_are_shared_out_completely_and_once() -> None:
-    shares = [share(list(range(7)), part, 3) for part in range(3)]
+    shares = [core_share(list(range(7)), part, 3) for part in range(3)]
     assert sorted(core for mine in shares for core in mine) == list(range(7))
     assert all(len(s) in (2, 3) for s in shares)
-    assert [share([4, 5], part, 3) for part in range(3)] == [[4], [5], [4]]
+    assert [core_share([4, 5], part, 3) for part in range(3)] == [[4], [5], [4]]
 
 
-def test_cores_of_one_memory_stay_together(tmp_path: Path) -> None:
+def test_parse_core_list_one_memory_stay_together(tmp_path: Path) -> None:
     for node, cores in enumerate(("0-1,4-5", "2-3,6-7")):
         (tmp_path / f"node{node}").mkdir()
         (tmp_path / f"node{node}" / "cpulist").write_text(cores + "\n")
-    ordered = by_memory(list(range(8)), tmp_path)
+    ordered = order_by_numa_node(list(range(8)), tmp_path)
     assert ordered == [0, 1, 4, 5, 2, 3, 6, 7]
-    assert share(ordered, 0, 2) == [0, 1, 4, 5]
-    assert by_memory([3, 1], tmp_path / "absent") == [1, 3]
-    assert cores_of("0-2,8\n") == [0, 1, 2, 8]
+    assert core_share(ordered, 0, 2) == [0, 1, 4, 5]
+    assert order_by_numa_node([3, 1], tmp_path / "absent") == [1, 3]
+    assert parse_core_list("0-2,8\n") == [0, 1, 2, 8]
 
 
 def test_a_process_keeps_to_its_cores() -> None:
     before = os.sched_getaffinity(0)
     try:
-        mine = take_cores(Topology(rank=1, world=2, local_rank=1, local_world=2), max_cpus=1)
+        mine = bind_cores(Topology(rank=1, world=2, local_rank=1, local_world=2), max_cpus=1)
         assert len(mine) == 1
         assert os.sched_getaffinity(0) == set(mine)
     finally:
@@ -143,5 +149,5 @@ def test_a_process_keeps_to_its_cores() -> None:
 
 def test_cores_given_by_mpirun_are_left_alone() -> None:
     bound = Topology(rank=0, world=2, local_world=2, launcher="openmpi")
-    assert already_bound(bound, [0]) == ((os.cpu_count() or 1) > 1)
-    assert not already_bound(Topology(local_world=2, world=2, launcher="torchrun"), [0])
+    assert bound_by_launcher(bound, [0]) == ((os.cpu_count() or 1) > 1)
+    assert not bound_by_launcher(Topology(local_world=2, world=2, launcher="torchrun"), [0])

@@ -139,7 +139,7 @@ def train(
                 console.say(f"Found {found.run.path}, cut short: going on with it (--resume never starts a new run).")
             return found
 
-        point, watchers = world.from_first(choose), [console] if console else []
+        point, watchers = world.broadcast_from_first(choose), [console] if console else []
         outcome = run_training(
             chosen, Path(out), point, [*watchers, *tracked], book.reference(chosen.recipe), world, profile
         )

@@ -67,7 +67,7 @@ class Evaluator:
                         self._add(score, next(batches), forward)
                     observers.progress("evaluate", done, rounds)
                     check_stop()
-        score.merge(self._world.gathered(score)[1:])
+        score.merge(self._world.gather(score)[1:])
         return score
 
     def _add(self, score: Score, batch: Batch, forward: Forward) -> None:

@@ -163,7 +163,7 @@ def evaluate_trained(
         evaluator.close()
     seconds = now_s() - start
     return {
-        **encode(world.from_first(score.result)),
+        **encode(world.broadcast_from_first(score.result)),
         "split": split,
         "written": [] if out is None or not world.first else _write_documents(score, out),
         "seconds": seconds,

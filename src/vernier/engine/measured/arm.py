@@ -96,13 +96,15 @@ def _peak(load: TrainingLoad | InferenceLoad, world: World | None) -> int | None
     """The most that any process held on its device; None where the device cannot say."""
     memory = load.device.memory()
     mine = memory.peak_bytes if memory is not None else None
-    known = [p for p in (world.gathered(mine) if world is not None else [mine]) if p is not None]
+    known = [p for p in (world.gather(mine) if world is not None else [mine]) if p is not None]
     return max(known, default=None)
 
 
 def _stepped(load: Load, plan: Plan, kept: Kept, single_stream: bool, world: World | None) -> dict[str, Any]:
     found = measure(
-        load, plan, alone if world is None or world.size == 1 else lambda value: world.from_first(lambda: value)
+        load,
+        plan,
+        alone if world is None or world.size == 1 else lambda value: world.broadcast_from_first(lambda: value),
     )
     seen = figures(found, images=load.images, devices=load.devices)
     if single_stream:

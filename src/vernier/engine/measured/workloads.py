@@ -68,7 +68,7 @@ class TrainingLoad:
         self._step += 1
         self.device.synchronize()
         if self.job.step.apart:
-            self.job.world.any(False)
+            self.job.world.any_process(False)
         return wait_s
 
     def split(self, steps: int) -> dict[str, list[float]]:
@@ -76,8 +76,8 @@ class TrainingLoad:
         world = self.job.world
 
         def waited(clock: PhaseClock) -> None:
-            if world.size > 1 and world.handed_over_s is not None:
-                exposed_s = min(clock.ended_s["backward"] - world.handed_over_s, clock.steps[-1]["backward"])
+            if world.size > 1 and world.last_bucket_sent_s is not None:
+                exposed_s = min(clock.ended_s["backward"] - world.last_bucket_sent_s, clock.steps[-1]["backward"])
                 clock.add("backward", -exposed_s)
                 clock.add("communication", exposed_s)
 

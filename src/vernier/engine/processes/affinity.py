@@ -1,4 +1,4 @@
-"""Which cores a process computes on: those it may use, shared out between the processes of a host, near memory kept near."""
+"""CPU binding: the cores this process may use, split between the processes of a host, NUMA-aware."""
 
 import os
 import re
@@ -9,29 +9,29 @@ from vernier.engine.processes.launch import Topology
 NODES = Path("/sys/devices/system/node")
 
 
-def allowed() -> list[int]:
+def allowed_cores() -> list[int]:
     """The cores this process may run on."""
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
 
 
-def cores_of(text: str) -> list[int]:
-    """`0-2,8` as the kernel writes it."""
-    found: list[int] = []
+def parse_core_list(text: str) -> list[int]:
+    """`0-2,8`, as the kernel writes it, as numbers."""
+    cores: list[int] = []
     for part in filter(None, text.strip().split(",")):
         first, _, last = part.partition("-")
-        found += range(int(first), int(last or first) + 1)
-    return found
+        cores += range(int(first), int(last or first) + 1)
+    return cores
 
 
-def by_memory(cores: list[int], nodes: Path = NODES) -> list[int]:
-    """The same cores, those that share a memory (a NUMA node) next to each other."""
+def order_by_numa_node(cores: list[int], nodes: Path = NODES) -> list[int]:
+    """The same cores, those of one NUMA node next to each other."""
     lists = sorted(nodes.glob("node[0-9]*/cpulist"), key=lambda p: int(re.sub(r"\D", "", p.parent.name)))
-    order = [core for path in lists for core in cores_of(path.read_text())]
-    place = {core: at for at, core in enumerate(order)}
-    return sorted(cores, key=lambda core: (place.get(core, len(order)), core))
+    order = [core for path in lists for core in parse_core_list(path.read_text())]
+    position = {core: i for i, core in enumerate(order)}
+    return sorted(cores, key=lambda core: (position.get(core, len(order)), core))
 
 
-def share(cores: list[int], part: int, parts: int) -> list[int]:
+def core_share(cores: list[int], part: int, parts: int) -> list[int]:
     """One of `parts` even, contiguous shares; with more parts than cores, one core each in turn."""
     if parts > len(cores):
         return [cores[part % len(cores)]]
@@ -39,16 +39,16 @@ def share(cores: list[int], part: int, parts: int) -> list[int]:
     return cores[begin:end]
 
 
-def already_bound(found: Topology, cores: list[int]) -> bool:
-    """Whether mpirun or srun has given this process cores of its own."""
-    return found.launcher in ("slurm", "openmpi", "pmi") and len(cores) < (os.cpu_count() or 1)
+def bound_by_launcher(topology: Topology, cores: list[int]) -> bool:
+    """Whether mpirun or srun has already bound this process to cores of its own."""
+    return topology.launcher in ("slurm", "openmpi", "pmi") and len(cores) < (os.cpu_count() or 1)
 
 
-def take_cores(found: Topology, max_cpus: int | None) -> list[int]:
-    """Keep this process to its share of the host's cores, at most `max_cpus`; before it starts any thread."""
-    cores = by_memory(allowed())
-    mine = cores if already_bound(found, cores) else share(cores, found.local_rank, found.local_world)
-    mine = mine[:max_cpus]
-    if hasattr(os, "sched_setaffinity") and mine != cores:
-        os.sched_setaffinity(0, mine)
-    return mine
+def bind_cores(topology: Topology, max_cpus: int | None) -> list[int]:
+    """Bind this process to its share of the host's cores, at most `max_cpus`; call it before any thread starts."""
+    cores = order_by_numa_node(allowed_cores())
+    own = cores if bound_by_launcher(topology, cores) else core_share(cores, topology.local_rank, topology.local_world)
+    own = own[:max_cpus]
+    if hasattr(os, "sched_setaffinity") and own != cores:
+        os.sched_setaffinity(0, own)
+    return own

@@ -46,7 +46,7 @@ def with_span(model: nn.Module, config: Config, derived: Derived, world: World, 
             f"model.bn_span = {span} needs statistics of several processes inside the network, which --mode "
             f"{config.machine.mode} cannot capture. Use --mode eager, or fewer processes."
         )
-    group = world.group_of(span // derived.process_batch)
+    group = world.subgroup(span // derived.process_batch)
     if device.native_sync_bn:
         converted: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(model, group)  # type: ignore[no-untyped-call]
         return converted

@@ -1,11 +1,11 @@
-"""Whether every process of a run is still there. One that falls silent ends the run, by name, within a stated time.
+"""Detects processes of a run that are dead, stopped, cut off or stuck, and ends the run with a message that names them.
 
-Every process writes a beat to the meeting place (a TCPStore) about once a second, from a thread of its own, so a process
-that computes for long is still heard and one that is stopped, killed or cut off is not. The first process listens to
-all, the others to the first, and all look for a verdict: the reason why the run is over, left by whoever found it.
+Every process writes a beat to the rendezvous store (a TCPStore) about once per second, from its own thread, so a long
+computation is no silence. The first process reads all beats, the others that of the first. Whoever finds the run broken
+leaves a verdict in the store: the reason, which ends all processes.
 
-A process that beats but is stuck in its work is found by what its beat says: how many of the points at which all meet it
-has come to. Where it has come to fewer than others and nobody has come to any for `stall_s`, it is named.
+A beat also counts the collectives entered. When nobody has entered one for `stall_s`, the ranks that entered fewest are
+stuck, although they are alive.
 """
 
 import json
@@ -18,183 +18,204 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
-from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
+import psutil
+from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 
 from vernier.clock import now_s
 from vernier.engine.processes.launch import Topology, record_failure
 from vernier.errors import EXIT_FAILED
+from vernier.records.codec import decode, encode
 
 GRACE_S = 2.0
-"""After another process has reported its own failure, so long may this one take to end by itself."""
+"""After another process has reported its failure, this one may take so long to end by itself."""
 _VERDICT = "verdict"
+_SAME_START_S = 1.0
+"""Start times of one process, read twice, may differ by so much when the clock was set."""
 
 
 @dataclass(frozen=True)
 class _Beat:
-    """What a process says of itself in a beat."""
+    """What a process writes about itself."""
 
     number: int
     step: int
-    meetings: int
+    collectives_entered: int
 
     @classmethod
     def parse(cls, text: str) -> "_Beat":
-        number, step, meetings = map(int, text.split())
-        return cls(number, step, meetings)
+        return cls(*map(int, text.split()))
 
 
-def identity() -> dict[str, Any]:
-    """This process, and the kernel and namespaces (a container's, or a host's) in which its number means something."""
-    boot = Path("/proc/sys/kernel/random/boot_id")
-    kernel = boot.read_text().strip() if boot.exists() else socket.gethostname()
-    spaces = [str(p.readlink()) for kind in ("pid", "net") if (p := Path("/proc/self/ns") / kind).exists()]
-    return {"host": socket.gethostname(), "pid": os.getpid(), "kernel": " ".join([kernel, *spaces])}
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """A process, and the kernel and namespaces (a host's or a container's) in which its number is valid.
+
+    `started_s` tells it from a later process with the same number.
+    """
+
+    host: str = "unknown host"
+    pid: int = 0
+    kernel: str = ""
+    started_s: float = 0.0
+
+    @classmethod
+    def of_this_process(cls) -> "Identity":
+        boot = Path("/proc/sys/kernel/random/boot_id")
+        kernel = boot.read_text().strip() if boot.exists() else socket.gethostname()
+        spaces = [str(p.readlink()) for kind in ("pid", "net") if (p := Path("/proc/self/ns") / kind).exists()]
+        return cls(
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            kernel=" ".join([kernel, *spaces]),
+            started_s=psutil.Process().create_time(),
+        )
+
+    def kill(self) -> None:
+        """SIGKILL, unless the process is gone and its number may be another's."""
+        try:
+            if abs(psutil.Process(self.pid).create_time() - self.started_s) < _SAME_START_S:
+                os.kill(self.pid, signal.SIGKILL)
+        except (ProcessLookupError, psutil.NoSuchProcess):
+            return
 
 
-def open_store(where: Topology, timeout_s: float, *, serve: bool) -> Store:
-    """The meeting place of all processes; `serve` it unless the launcher does. What a group before a restart left is not seen."""
-    server = serve and where.first and not where.launcher_keeps_store
+def open_store(topology: Topology, timeout_s: float, *, serve: bool) -> Store:
+    """The rendezvous store; `serve` it unless the launcher does. Keys of a group before a restart are not visible."""
     store = TCPStore(
-        where.address,
-        where.port,
-        is_master=server,
+        topology.address,
+        topology.port,
+        is_master=serve and topology.first and not topology.launcher_serves_store,
         wait_for_workers=False,
         timeout=timedelta(seconds=max(timeout_s, 30.0)),
     )
-    return PrefixStore(f"vernier/{where.restarts}", store)
+    return PrefixStore(f"vernier/{topology.restarts}", store)
 
 
 class Heartbeat:
-    """Beats and listens until closed. `on_verdict` is called with the reason, once, before the process is ended."""
+    """Beats and watches until closed. `on_verdict` is called with the reason, once, before the process is ended."""
 
-    def __init__(self, where: Topology, timeout_s: float, stall_s: float) -> None:
-        self._where, self._timeout_s, self._stall_s = where, timeout_s, stall_s
+    def __init__(self, topology: Topology, timeout_s: float, stall_s: float) -> None:
+        self._topology, self._timeout_s, self._stall_s = topology, timeout_s, stall_s
         self.on_verdict: Callable[[str], None] | None = None
-        self._every_s = min(1.0, timeout_s / 5)
-        self._store: Store = PrefixStore("heart", open_store(where, timeout_s, serve=False))
+        self._interval_s = min(1.0, timeout_s / 5)
+        self._store: Store = PrefixStore("heart", open_store(topology, timeout_s, serve=False))
         self._done = threading.Event()
         self._ending = threading.Lock()
         self._beats = 0
         self.step = 0
-        self.meetings = 0
-        """Points at which all processes meet that this one has come to; all come to the same ones in the same order."""
-        self._heard_s = now_s()
-        """When the meeting place last answered."""
-        self._listened_to = range(where.world) if where.first else range(1)
-        self._last: dict[int, tuple[str, float]] = {}
-        self._moved: tuple[list[int], float] = ([], now_s())
-        """Everybody's meetings, and when they last changed."""
-        self._store.set(f"who/{where.rank}", json.dumps(identity()))
+        self.collectives_entered = 0
+        """All processes enter the same collectives in the same order, so a smaller count is a process that is behind."""
+        self._store_answered_s = now_s()
+        self._watched_ranks = range(topology.world) if topology.first else range(1)
+        self._last_beats: dict[int, tuple[str, float]] = {}
+        """Per rank: the newest beat, and when it changed."""
+        self._progress: tuple[list[int], float] = ([], now_s())
+        """Collectives entered by every watched rank, and when any of them changed."""
+        self._store.set(f"identity/{topology.rank}", json.dumps(encode(Identity.of_this_process())))
         self._beat()
         self._threads = [
             threading.Thread(target=run, name=f"vernier-{run.__name__}", daemon=True)
-            for run in (self._talk, self._guard)
+            for run in (self._watch, self._guard)
         ]
 
     def start(self) -> None:
-        """Once every process has made its own: then each has beaten at least once."""
+        """Start watching, once every process has created its heartbeat and so has beaten at least once."""
         now = now_s()
-        self._last = dict.fromkeys(self._listened_to, ("", now))
-        self._moved = ([], now)
+        self._last_beats = dict.fromkeys(self._watched_ranks, ("", now))
+        self._progress = ([], now)
         for thread in self._threads:
             thread.start()
 
     def close(self) -> None:
+        """Stop watching."""
         self._done.set()
 
     def report(self, message: str) -> None:
-        """Tell the other processes that this one ends the run, and why. The first reason stays."""
+        """Leave the verdict that ends all processes. The first one stays."""
         self._store.compare_set(_VERDICT, "", message)
 
     def verdict(self) -> str | None:
-        """Why the run is over, if it is."""
+        """Why the run is over; None while it is not."""
         return self._store.get(_VERDICT).decode() if self._store.check([_VERDICT]) else None
 
-    def missing(self, silent_s: float) -> str | None:
-        """A sentence about the processes not heard for so long; None when all were."""
-        now = now_s()
-        gone = [rank for rank, (_, at) in self._last.items() if now - at > silent_s and rank != self._where.rank]
-        if not gone:
+    def describe_silent(self, silent_s: float) -> str | None:
+        """A sentence about the processes without a beat for so long; None when there are none."""
+        ranks = self._silent_ranks(silent_s)
+        if not ranks:
             return None
-        named = ", ".join(self._name(rank) for rank in gone)
-        return (
-            f"{named} {'has' if len(gone) == 1 else 'have'} not answered for {silent_s:g} s: ended, stopped or cut off"
-        )
+        verb = "has" if len(ranks) == 1 else "have"
+        return f"{self._names(ranks)} {verb} not answered for {silent_s:g} s: ended, stopped or cut off"
 
-    def behind(self) -> str | None:
-        """A sentence about the processes that the others wait for: those that have come to the fewest meetings."""
-        beats = [
-            _Beat.parse(b.decode()) for b in self._store.multi_get([f"beat/{r}" for r in range(self._where.world)])
-        ]
-        least = min(beat.meetings for beat in beats)
-        late = [rank for rank, beat in enumerate(beats) if beat.meetings == least]
-        if len(late) == len(beats):
+    def describe_laggards(self) -> str | None:
+        """A sentence about the processes that entered the fewest collectives; None when all entered as many."""
+        texts = self._store.multi_get([f"beat/{r}" for r in range(self._topology.world)])
+        beats = [_Beat.parse(text.decode()) for text in texts]
+        fewest = min(beat.collectives_entered for beat in beats)
+        ranks = [rank for rank, beat in enumerate(beats) if beat.collectives_entered == fewest]
+        if len(ranks) == len(beats):
             return None
-        named = ", ".join(self._name(rank) for rank in late)
-        return f"{named} {'has' if len(late) == 1 else 'have'} not come further than step {beats[late[0]].step}"
+        verb = "is" if len(ranks) == 1 else "are"
+        return f"{self._names(ranks)} {verb} behind the others, at step {beats[ranks[0]].step}"
 
-    def linger(self) -> None:
-        """Keep the meeting place open until the others have read why: it ends with the first process."""
-        if self._where.first and not self._where.launcher_keeps_store:
-            threading.Event().wait(2 * self._every_s)
+    def keep_store_readable(self) -> None:
+        """The store ends with the first process: wait until the others have read the verdict."""
+        if self._topology.first and not self._topology.launcher_serves_store:
+            threading.Event().wait(2 * self._interval_s)
 
-    # ------------------------------------------------------------------------------------------------ the two threads
+    # -------------------------------------------------------------------------------------------------- the two threads
 
     def _beat(self) -> None:
         self._beats += 1
-        self._store.set(f"beat/{self._where.rank}", f"{self._beats} {self.step} {self.meetings}")
+        self._store.set(f"beat/{self._topology.rank}", f"{self._beats} {self.step} {self.collectives_entered}")
 
-    def _talk(self) -> None:
+    def _watch(self) -> None:
         """Everything that may block on the network."""
         try:
-            while not self._done.wait(self._every_s):
+            while not self._done.wait(self._interval_s):
                 self._beat()
-                beats = self._store.multi_get([f"beat/{rank}" for rank in self._listened_to])
-                self._heard_s = now = now_s()
-                for rank, beat in zip(self._listened_to, beats, strict=True):
+                beats = self._store.multi_get([f"beat/{rank}" for rank in self._watched_ranks])
+                self._store_answered_s = now = now_s()
+                for rank, beat in zip(self._watched_ranks, beats, strict=True):
                     text = beat.decode()
-                    if text != self._last[rank][0]:
-                        self._last[rank] = (text, now)
-                if silent := self.missing(self._timeout_s):
-                    self._kill_neighbours(self._timeout_s)
+                    if text != self._last_beats[rank][0]:
+                        self._last_beats[rank] = (text, now)
+                if silent := self.describe_silent(self._timeout_s):
+                    self._kill_silent_neighbours()
                     self.report(f"{silent}.")
-                if stuck := self._stalled(now):
-                    self.report(stuck)
+                if stall := self._describe_stall(now):
+                    self.report(stall)
                 if reason := self.verdict():
-                    self._end(reason, GRACE_S)
+                    self._end_process(reason, GRACE_S)
         except RuntimeError as error:  # the store's own errors are RuntimeErrors
-            self._end(self._store_gone(str(error)), GRACE_S)
+            self._end_process(self._describe_lost_store(str(error)), GRACE_S)
 
-    def _stalled(self, now: float) -> str | None:
-        """The first process: why the run is over when nobody has come to a meeting for too long and some wait for others."""
-        if not self._where.first:
+    def _describe_stall(self, now: float) -> str | None:
+        """In the first process: who is stuck, when no collective was entered for `stall_s`."""
+        if not self._topology.first:
             return None
-        meetings = [_Beat.parse(beat).meetings for beat, _ in self._last.values()]
-        if meetings != self._moved[0]:
-            self._moved = (meetings, now)
-        if now - self._moved[1] <= self._stall_s or not (late := self.behind()):
+        counts = [_Beat.parse(beat).collectives_entered for beat, _ in self._last_beats.values()]
+        if counts != self._progress[0]:
+            self._progress = (counts, now)
+        if now - self._progress[1] <= self._stall_s or not (laggards := self.describe_laggards()):
             return None
-        return f"{late} and the others have waited for {self._stall_s:g} s: alive, but stuck."
+        return f"{laggards}, who have waited for {self._stall_s:g} s: alive, but stuck."
 
     def _guard(self) -> None:
-        """Ends the process when the meeting place itself hangs, and `_talk` with it."""
-        while not self._done.wait(self._every_s):
-            if now_s() - self._heard_s > self._timeout_s + 2 * self._every_s:
-                self._end(self._store_gone(f"no answer for {self._timeout_s:g} s"), 0.0)
+        """Ends the process when the store itself hangs, and `_watch` with it."""
+        while not self._done.wait(self._interval_s):
+            if now_s() - self._store_answered_s > self._timeout_s + 2 * self._interval_s:
+                self._end_process(self._describe_lost_store(f"no answer for {self._timeout_s:g} s"), 0.0)
 
-    def _store_gone(self, why: str) -> str:
-        keeper = "the launcher" if self._where.launcher_keeps_store else "rank 0"
-        return (
-            f"{keeper} at {self._where.address}:{self._where.port} is not reachable any more ({why.splitlines()[0]})."
-        )
+    def _describe_lost_store(self, why: str) -> str:
+        server = "the launcher" if self._topology.launcher_serves_store else "rank 0"
+        return f"{server} at {self._topology.address}:{self._topology.port} cannot be reached ({why.splitlines()[0]})."
 
-    def _end(self, reason: str, grace_s: float) -> None:
-        """Leave the process to end by itself for a moment, then end it: the main thread may be waiting for the dead."""
+    def _end_process(self, reason: str, grace_s: float) -> None:
+        """Exit, unless the process ends by itself within `grace_s`: the main thread may be waiting for a dead peer."""
         if self._done.wait(grace_s) or not self._ending.acquire(blocking=False):
             return
-        message = f"The run ends ({self._where.where()}): {reason}"
+        message = f"The run ends ({self._topology.describe()}): {reason}"
         sys.stderr.write(f"vernier: {message}\n")
         sys.stderr.flush()
         record_failure(message)
@@ -202,22 +223,23 @@ class Heartbeat:
             self.on_verdict(message)
         os._exit(EXIT_FAILED)
 
-    # --------------------------------------------------------------------------------------------------- who is who
+    # ------------------------------------------------------------------------------------------------- other processes
 
-    def _who(self, rank: int) -> dict[str, Any]:
-        key = f"who/{rank}"
-        return dict(json.loads(self._store.get(key))) if self._store.check([key]) else {"host": "unknown host"}
+    def _silent_ranks(self, silent_s: float) -> list[int]:
+        now, own_rank = now_s(), self._topology.rank
+        return [rank for rank, (_, at) in self._last_beats.items() if now - at > silent_s and rank != own_rank]
 
-    def _name(self, rank: int) -> str:
-        return f"rank {rank} on {self._who(rank)['host']}"
+    def _identity(self, rank: int) -> Identity:
+        key = f"identity/{rank}"
+        return decode(Identity, json.loads(self._store.get(key))) if self._store.check([key]) else Identity()
 
-    def _kill_neighbours(self, silent_s: float) -> None:
-        """A stopped process of this host cannot end by itself, nor can a launcher that waits for it."""
-        now, me = now_s(), identity()
-        for rank, (_, at) in self._last.items():
-            who = self._who(rank)
-            if now - at > silent_s and rank != self._where.rank and who.get("kernel") == me["kernel"]:
-                try:
-                    os.kill(who["pid"], signal.SIGKILL)
-                except ProcessLookupError:
-                    continue
+    def _names(self, ranks: list[int]) -> str:
+        return ", ".join(f"rank {rank} on {self._identity(rank).host}" for rank in ranks)
+
+    def _kill_silent_neighbours(self) -> None:
+        """A stopped process on this host cannot end by itself, nor can a launcher that waits for it."""
+        kernel = Identity.of_this_process().kernel
+        for rank in self._silent_ranks(self._timeout_s):
+            peer = self._identity(rank)
+            if peer.kernel == kernel:
+                peer.kill()

@@ -11,8 +11,8 @@ from vernier.clock import Stopwatch, now_s
 from vernier.config import Config, Recipe, digest, to_dict
 from vernier.data.loading.loader import Batch
 from vernier.engine.observe import Observer, Observers, Telemetry
-from vernier.engine.processes.launch import write_to
-from vernier.engine.processes.world import Agreed, LostPeer, Stragglers, World, process_line, this_process
+from vernier.engine.processes.launch import redirect_output
+from vernier.engine.processes.world import LostPeer, StepDecision, Stragglers, World, describe_process, process_info
 from vernier.engine.training.checkpoint import Progress, all_finite, fill_checkpoint, restore
 from vernier.engine.training.resume import ResumePoint
 from vernier.engine.training.samples import first_images
@@ -28,6 +28,7 @@ from vernier.measure.statistics.run_summary import summarize_training
 from vernier.measure.telemetry.sampler import of_devices
 from vernier.optim.schedules import learning_rate
 from vernier.records.codec import decode, encode
+from vernier.records.events import ProcessInfo
 from vernier.records.run import EvalResult
 from vernier.store import EventLog, RunDir, read_json
 
@@ -52,7 +53,7 @@ class Training:
         self.window = StepWindow(job.config.limits.log_every_steps)
         self.saved = (progress.step, progress.last_eval_step)  # what the newest checkpoint holds
         self._step_began_s = now_s()
-        self._agreed = Agreed(stop=False, flush=False)
+        self._decision = StepDecision(stop=False, report=False)
         self._stragglers = Stragglers()
         self.profiler: StepProfiler | None = None
 
@@ -71,7 +72,7 @@ class Training:
         while progress.step < derived.stop_step and not progress.reached_target:
             self._one_step(batches)
             self._at_boundary()
-            if self._agreed.stop:
+            if self._decision.stop:
                 self.stop.obey()
         self.save()
 
@@ -85,8 +86,10 @@ class Training:
             self.profiler.end(self.progress.step)
         began_s, self._step_began_s = self._step_began_s, now_s()
         self.window.add(loss, self._step_began_s - began_s, wait_s, own_s)
-        self._agreed = self.job.world.exchange(self.progress.step, stop=self.stop.requested, flush=self.window.overdue)
-        if self.window.counted or self._agreed.flush:
+        self._decision = self.job.world.agree_on_stop_and_report(
+            self.progress.step, stop=self.stop.requested, report=self.window.overdue
+        )
+        if self.window.counted or self._decision.report:
             self._flush_window()
 
     def _at_boundary(self) -> None:
@@ -130,7 +133,7 @@ class Training:
 
     def _account(self, busy_s: float, wait_s: float) -> None:
         """Where the time of the window's steps went."""
-        communication_s = min(self.job.world.take_waited_s(), busy_s)
+        communication_s = min(self.job.world.pop_exposed_s(), busy_s)
         self.watch.add("data_wait", wait_s)
         self.watch.add("compute", busy_s - communication_s)
         if self.job.world.size > 1:
@@ -140,8 +143,8 @@ class Training:
         """Several processes: each one's mean seconds a step without waiting for the others, and a warning about a slow one."""
         if self.job.world.size == 1:
             return {}
-        own_s = self.job.world.gathered(sum(self.window.own_s) / len(self.window.own_s))
-        if warning := self._stragglers.look(own_s):
+        own_s = self.job.world.gather(sum(self.window.own_s) / len(self.window.own_s))
+        if warning := self._stragglers.check(own_s):
             self.observers.emit("warning", step=self.progress.step, message=warning)
         return {"own_s_by_rank": own_s}
 
@@ -149,7 +152,7 @@ class Training:
         """Every process tells of what it met; the first one of all, which count against one limit."""
         kinds = self.job.bad_images()
         mine = [kind.untold() for kind in kinds]
-        for found in self.job.world.gathered(mine) or [mine]:
+        for found in self.job.world.gather(mine) or [mine]:
             for kind, met in zip(kinds, found, strict=True):
                 for bad in met:
                     self.observers.emit(
@@ -196,7 +199,7 @@ class Training:
         with self.watch.spending("evaluation"):
             self._share_statistics()
             score = self.job.evaluator.score(self.job.network, weights, self.observers, self._check_stop)
-            result = self.job.world.from_first(score.result)
+            result = self.job.world.broadcast_from_first(score.result)
         for name, figure in result.figures.items():
             if figure is not None and not math.isfinite(figure):
                 raise RunFailed(self._diverged(progress.step, f"The evaluation's {name}", str(figure)))
@@ -226,12 +229,12 @@ class Training:
             self.save()
 
     def _check_stop(self) -> None:
-        if self.job.world.any(self.stop.requested):
+        if self.job.world.any_process(self.stop.requested):
             self.stop.obey()
 
     def _share_statistics(self) -> None:
         average = None if self.job.average is None else self.job.average.tensors
-        self.job.world.share_statistics(self.job.model, average, self.job.config.machine.buffers)
+        self.job.world.sync_batch_norm_statistics(self.job.model, average, self.job.config.machine.buffers)
 
     # ---------------------------------------------------------------------------------------------------- checkpoints
 
@@ -247,7 +250,7 @@ class Training:
         self._share_statistics()
         if not all_finite(self.job.model):
             raise RunFailed(self._diverged(self.progress.step, "A weight", "not finite"))
-        self.watch.add("checkpoint", self.job.world.from_first(self._write_checkpoint))
+        self.watch.add("checkpoint", self.job.world.broadcast_from_first(self._write_checkpoint))
         self.saved = (self.progress.step, self.progress.last_eval_step)
 
     def _write_checkpoint(self) -> float:
@@ -304,9 +307,9 @@ def train(
     try:
         if profile is not None:
             profile.check(resume.checkpoint.step if resume else 0, job.derived.stop_step, "--profile-steps")
-        run = resume.run if resume else job.world.from_first(lambda: RunDir.create(out, config.recipe.name))
+        run = resume.run if resume else job.world.broadcast_from_first(lambda: RunDir.create(out, config.recipe.name))
         if not job.world.first:
-            write_to(run.rank_log(job.world.rank))
+            redirect_output(run.rank_log(job.world.rank))
         with run.locked() if job.world.first else nullcontext():
             return _train_locked(job, run, resume, Observers(*watchers), reference, profile)
     finally:
@@ -321,14 +324,14 @@ def _train_locked(
     session: Training | None = None
     try:
         progress = _restored(job, resume) if resume else Progress()
-        processes = job.world.gathered(this_process(job.world, job.device, job.threads))
-        sampler = Telemetry(run, job.device.name, job.config.machine.telemetry_hz, job.world.where)
+        processes = job.world.gather(process_info(job.world, job.device, job.threads))
+        sampler = Telemetry(run, job.device.name, job.config.machine.telemetry_hz, job.world.topology)
         if job.world.first:
-            job.world.on_loss(lambda reason: run.write_status("crashed", reason=reason))
+            job.world.on_lost_peer(lambda reason: run.write_status("crashed", reason=reason))
             run.write_config(to_dict(job.config))
             run.write_environment(
                 environment(job.device.identity(), job.device.name, job.threads, sampler.described())
-                | {"processes": processes}
+                | {"processes": encode(processes)}
             )
             run.write_status("running")
         _announce(job, run, observers, resume, processes)
@@ -352,7 +355,7 @@ def _train_locked(
         _note_failure(job, run, observers, session, error)
         raise
     except RuntimeError as error:
-        lost = _not_deterministic(error) or job.world.explain(error)
+        lost = _not_deterministic(error) or job.world.explain_lost_peer(error)
         if lost is None:
             raise
         _note_failure(job, run, observers, session, lost)
@@ -403,24 +406,24 @@ def _restored(job: Job, resume: ResumePoint) -> Progress:
 
 def _telemetry(job: Job, run: RunDir) -> list[dict[str, Any]]:
     """Samples of the devices in use; none where other hosts have devices too, which this one cannot see."""
-    where = job.world.where
+    where = job.world.topology
     used = [device.get("uuid") for device in job.device.identity()[: where.local_world]]
     return of_devices(run.read_telemetry(), used) if where.local_world == where.world else []
 
 
 def _announce(
-    job: Job, run: RunDir, observers: Observers, resume: ResumePoint | None, processes: list[dict[str, Any]]
+    job: Job, run: RunDir, observers: Observers, resume: ResumePoint | None, processes: list[ProcessInfo]
 ) -> None:
     recipe, derived = job.config.recipe, job.derived
-    notes = [*job.notes, *(process_line(p) for p in processes if job.world.size > 1)]
+    notes = [*job.notes, *(describe_process(p) for p in processes if job.world.size > 1)]
     observers.emit(
         "start", run=str(run.path), recipe=recipe.name, model=recipe.model.name, data=recipe.data.source,
         parameters=sum(p.numel() for p in job.model.parameters()), device=job.device.name, threads=job.threads,
         precision=job.config.machine.precision, mode=job.config.machine.mode, seed=recipe.seed, epochs=recipe.schedule.epochs,
         train_samples=len(job.train_source), val_samples=len(job.val_source) if job.val_source is not None else 0,
         classes=len(job.train_source.classes), global_batch=recipe.global_batch, workers=job.config.machine.workers, loading=job.loading,
-        metric=job.task.metric, resumed_from=resume.checkpoint.step if resume else None, notes=notes, processes=processes,
-        restarts=job.world.where.restarts, **asdict(derived),
+        metric=job.task.metric, resumed_from=resume.checkpoint.step if resume else None, notes=notes, processes=encode(processes),
+        restarts=job.world.topology.restarts, **asdict(derived),
     )  # fmt: skip
     for message in job.warnings:
         observers.emit("warning", step=resume.checkpoint.step if resume else 0, message=message)
@@ -428,7 +431,7 @@ def _announce(
 
 def _close(session: Training, status: Literal["finished", "stopped"], reference: Recipe | None) -> Outcome:
     job, progress, run = session.job, session.progress, session.run
-    bad = job.world.gathered([asdict(bad) for kind in job.bad_images() for bad in kind.found()])
+    bad = job.world.gather([asdict(bad) for kind in job.bad_images() for bad in kind.found()])
     known = {one["path"]: one for found in bad for one in found}
     summary = {
         "step": progress.step,

@@ -20,7 +20,7 @@ from vernier.data.sources.containers.shards import shard_starts
 from vernier.devices import Device, resolve
 from vernier.engine.execution import Execution
 from vernier.engine.inference.evaluate import Evaluator
-from vernier.engine.processes.affinity import allowed, take_cores
+from vernier.engine.processes.affinity import allowed_cores, bind_cores
 from vernier.engine.processes.batch_norm import with_span
 from vernier.engine.processes.launch import Topology, topology
 from vernier.engine.processes.world import World
@@ -94,7 +94,7 @@ def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -
     """
     recipe, machine, world = config.recipe, config.machine, world or World(Topology())
     device, threads = prepare_device(config)
-    place = device.torch_device(world.where.local_rank)
+    place = device.torch_device(world.topology.local_rank)
     task = task_of(recipe)
     train_source = task.open("train")
     val_source = task.open("val") if recipe.eval.every_epochs > 0 else None
@@ -116,7 +116,7 @@ def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -
     network = Execution(model, machine, device, lambda: device.autocast(machine.precision))
     example = torch.zeros((derived.process_batch, len(recipe.data.mean), *reader.shape_at(0)[:2]), device=place)
     step = TrainStep(
-        task=task, model=model, network=world.parallel(network.training_network(example), machine, place),
+        task=task, model=model, network=world.data_parallel(network.training_network(example), machine, place),
         optimizer=optimizer, average=average, scaler=LossScaler(machine, place),
         autocast=lambda: device.autocast(machine.precision), recipe=recipe, derived=derived, normalize=normalize,
         device=device, place=place, world=world,
@@ -172,7 +172,7 @@ def prepare_device(config: Config) -> tuple[Device, int]:
             f"{where.local_world} processes on {where.host}, but it has {device.count()} {device.name} device(s). "
             "Use one process a device."
         )
-    cores = take_cores(where, machine.max_cpus) if where.local_world > 1 or machine.max_cpus else allowed()
+    cores = bind_cores(where, machine.max_cpus) if where.local_world > 1 or machine.max_cpus else allowed_cores()
     threads = machine.threads or len(cores)
     torch.set_num_threads(threads)
     device.prepare(machine.precision, deterministic=machine.deterministic, local_rank=where.local_rank)
@@ -244,7 +244,7 @@ def build_evaluator(
 ) -> Evaluator:
     """Every process evaluates its own batches of the set."""
     machine, world = config.machine, world or World(Topology())
-    place = device.torch_device(world.where.local_rank)
+    place = device.torch_device(world.topology.local_rank)
     kept, _ = cached(source, machine.cache_share / 2, world.size)
     order = EvalOrder(
         samples=len(source), batch=machine.eval_batch, max_batches=config.limits.max_eval_steps,

@@ -58,7 +58,7 @@ class TrainStep:
             self._device.uploads_done()
             with self.phase("data"):
                 batch = next(batches)
-            self._world.reached()
+            self._world.count_collective()
             wait_s += batch.wait_s
             torch.default_generator.manual_seed(key(Stream.STEP, self._recipe.seed, step, micro, self._world.rank))
             with self._sharing(micro):
@@ -67,8 +67,8 @@ class TrainStep:
                     self.scaler.backward(loss)
             self._device.mark_step()
             total_loss += loss.detach()
-        own_s = (self._world.handed_over_s or now_s()) - began_s
-        self._world.gradients_are_back()
+        own_s = (self._world.last_bucket_sent_s or now_s()) - began_s
+        self._world.note_exposed_communication()
         with self.phase("optimizer"):
             self._update(step)
         return total_loss, wait_s, own_s

@@ -36,7 +36,7 @@ class StepWindow:
     def take_losses(self, world: World) -> list[float]:
         """Of each step, the mean over processes."""
         losses = torch.stack(self.losses)
-        world.mean_([losses])
+        world.average_([losses])
         values: list[float] = losses.tolist()
         return values
 
