@@ -110,7 +110,7 @@ def test_mllog_passes_mlperfs_own_checker(run: RunLog, tmp_path: Path) -> None:
 def test_mlperfs_published_logs_are_read(real_data: Callable[[str], Path]) -> None:
     resnet = open_logs(real_data("mlperf-v0.7") / "dgxa100_ngc20.06_mxnet" / "resnet" / "result_0.txt")[0]
     assert (len(resnet.steps), len(resnet.evals), resnet.train_samples) == (41, 11, 1281167)
-    assert resnet.reached
+    assert resnet.reached_target
     ssd = open_logs(real_data("mlperf-v0.7") / "dgxa100_ngc20.06_pytorch" / "ssd" / "result_0.txt")[0]
     assert len(ssd.steps) == 50  # the epoch in which the target was met has no end
     assert ssd.trace().samples_per_s == pytest.approx(117266 * 50 / sum(s.seconds for s in ssd.steps))

@@ -5,8 +5,10 @@ wall time of the window, data loading included. The compute-only rate and the da
 """
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+from vernier.records.events import StepEvent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +23,21 @@ class Window:
     def __post_init__(self) -> None:
         if self.samples < 0 or self.wall_s < 0 or not 0 <= self.data_wait_s <= self.wall_s * (1 + 1e-9) + 1e-9:
             raise ValueError(f"impossible window: {self}")
+
+    @classmethod
+    def of_step(cls, event: StepEvent) -> "Window":
+        return cls(samples=event.samples, wall_s=sum(event.step_s), data_wait_s=sum(event.wait_s))
+
+    @classmethod
+    def total(cls, windows: Iterable["Window"]) -> "Window":
+        """Windows of the same devices, one after the other."""
+        parts = list(windows)
+        return cls(
+            samples=sum(w.samples for w in parts),
+            wall_s=sum(w.wall_s for w in parts),
+            data_wait_s=sum(w.data_wait_s for w in parts),
+            devices=parts[0].devices if parts else 1,
+        )
 
     @property
     def samples_per_s(self) -> float:

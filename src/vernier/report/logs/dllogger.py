@@ -1,34 +1,45 @@
-"""NVIDIA's two log forms, in and out: the 2019 `raport.json` (one object) and DLLogger lines (`DLLL {...}`), since 2020.
+"""NVIDIA's two log formats, read and written: `raport.json` of 2019 (one object) and DLLogger lines (`DLLL {...}`).
 
-Both keep, at print frequency, `train.data_time` and `train.compute_time` in seconds and `*_ips` in images a second over all
-devices; `val.top1` and `val.top5` in percent. Rates written here are images over time, never means of rates.
+Both record, for each printed iteration, `train.data_time` and `train.compute_time` in seconds and `*_ips` in images per
+second over all devices; `val.top1` and `val.top5` are in percent. Rates written here are images over time, never means
+of rates.
 """
 
 import datetime as dt
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from vernier.errors import ConfigError
-from vernier.report.logs.model import EvalRecord, RunLog, StepRecord, is_number, mark_warmup
+from vernier.measure.statistics.throughput import Window
+from vernier.report.logs.model import EvalRecord, RunLog, StepRecord, Tree, is_number, mark_warmup
 
 PREFIX = "DLLL "
-_UNITS = {
-    "train.loss": {"format": ":.5f"}, "train.compute_ips": {"unit": "img/s", "format": ":.2f"},
-    "train.total_ips": {"unit": "img/s", "format": ":.2f"}, "train.data_time": {"unit": "s", "format": ":.5f"},
-    "train.compute_time": {"unit": "s", "format": ":.5f"}, "lr": {}, "val.top1": {"unit": "%", "format": ":.2f"},
-    "val.top5": {"unit": "%", "format": ":.2f"}, "val.loss": {"format": ":.5f"},
-}  # fmt: skip
+_RATE, _TIME, _PERCENT = (
+    {"unit": unit, "format": form} for unit, form in (("img/s", ":.2f"), ("s", ":.5f"), ("%", ":.2f"))
+)
+_UNITS: dict[str, dict[str, str]] = {
+    "train.loss": {"format": ":.5f"},
+    "train.compute_ips": _RATE,
+    "train.total_ips": _RATE,
+    "train.data_time": _TIME,
+    "train.compute_time": _TIME,
+    "lr": {},
+    "val.top1": _PERCENT,
+    "val.top5": _PERCENT,
+    "val.loss": {"format": ":.5f"},
+}
+_EVAL_NAMES = ("val.top1", "val.top5", "val.loss")
 
 
 # ------------------------------------------------------------------------------------------------------------- reading
 
 
 def read_dllogger(path: Path, text: str) -> RunLog:
-    """A stream of DLLogger lines; other lines between them are ignored, broken ones counted."""
-    settings: dict[str, Any] = {}
+    """The run of a stream of DLLogger lines; other lines between them are ignored, broken ones counted."""
+    settings: Tree = {}
     points: dict[tuple[int, ...], dict[str, float]] = {}
     broken = 0
     for line in text.splitlines():
@@ -49,11 +60,11 @@ def read_dllogger(path: Path, text: str) -> RunLog:
     steps = [_step(k[0], k[1], v, settings) for k, v in points.items() if len(k) == 2]
     evals = [_eval(k[0], v) for k, v in points.items() if len(k) == 1]
     notes = [f"{broken} broken line(s) in {path.name} left out"] if broken else []
-    return _recorded("dllogger", path, settings, steps, evals, notes)
+    return _run_log("dllogger", path, settings, steps, evals, notes)
 
 
-def read_raport(path: Path, tree: dict[str, Any]) -> RunLog:
-    """The 2019 form: lists by metric, inner lists by epoch."""
+def read_raport(path: Path, tree: Tree) -> RunLog:
+    """The run of a `raport.json`: lists by metric, inner lists by epoch."""
     settings, per_iteration, per_epoch = (tree.get(k) or {} for k in ("run", "iter", "epoch"))
     if not all(isinstance(part, dict) for part in (settings, per_iteration, per_epoch)):
         raise ConfigError(f"{path} is not a raport.json: it has no `iter` and `epoch` tables.")
@@ -68,24 +79,32 @@ def read_raport(path: Path, tree: dict[str, Any]) -> RunLog:
             data = {k: v[epoch][number] for k, v in metrics.items() if epoch < len(v) and number < len(v[epoch])}
             lr = next(rates, None)
             steps.append(_step(epoch, number, data if lr is None else {**data, "lr": lr}, settings))
-    lasting = {k: v for k, v in per_epoch.items() if k.startswith("val.") and isinstance(v, list)}
-    count = max((len(v) for v in lasting.values()), default=0)
-    evals = [_eval(e, {k: v[e] for k, v in lasting.items() if e < len(v)}) for e in range(count)]
-    return _recorded("raport", path, settings, steps, evals, [])
+    results = {k: v for k, v in per_epoch.items() if k.startswith("val.") and isinstance(v, list)}
+    count = max((len(v) for v in results.values()), default=0)
+    evals = [_eval(e, {k: v[e] for k, v in results.items() if e < len(v)}) for e in range(count)]
+    return _run_log("raport", path, settings, steps, evals, [])
 
 
-def _recorded(
-    form: str, path: Path, settings: dict[str, Any], steps: Sequence[StepRecord | None],
-    evals: Sequence[EvalRecord | None], notes: list[str],
-) -> RunLog:  # fmt: skip
-    good = [s for s in steps if s is not None]
-    if len(good) < len(steps):
-        notes.append(f"{len(steps) - len(good)} step record(s) of {path.name} without usable times left out")
+def _run_log(
+    form: str,
+    path: Path,
+    settings: Tree,
+    steps: Sequence[StepRecord | None],
+    evals: Sequence[EvalRecord | None],
+    notes: list[str],
+) -> RunLog:
+    usable = [s for s in steps if s is not None]
+    if len(usable) < len(steps):
+        notes.append(f"{len(steps) - len(usable)} step record(s) of {path.name} without usable times left out")
     return RunLog(
-        format=form, path=path, settings=settings, steps=mark_warmup(good), evals=tuple(e for e in evals if e is not None),
+        format=form,
+        path=path,
+        settings=settings,
+        steps=mark_warmup(usable),
+        evals=tuple(e for e in evals if e is not None),
         devices=int(_number(settings.get("world_size")) or 1),
         notes=(*notes, "times are those of the printed iterations, not of every step"),
-    )  # fmt: skip
+    )
 
 
 def _number(value: Any) -> float | None:
@@ -93,52 +112,57 @@ def _number(value: Any) -> float | None:
     return value if is_number(value) else None
 
 
-def _step(epoch: int, number: int, data: dict[str, Any], settings: dict[str, Any]) -> StepRecord | None:
+def _step(epoch: int, number: int, data: Mapping[str, Any], settings: Tree) -> StepRecord | None:
     wait, busy = _number(data.get("train.data_time")), _number(data.get("train.compute_time"))
     if wait is None or busy is None or busy <= 0 or wait < 0:
         return None
     per_process, world = _number(settings.get("batch_size")), _number(settings.get("world_size"))
     samples = per_process * world if per_process and world else (_number(data.get("train.compute_ips")) or 0.0) * busy
     return StepRecord(
-        epoch=epoch, step=number, seconds=wait + busy, wait_s=wait, samples=float(samples), loss=_number(data.get("train.loss")),
+        epoch=epoch,
+        step=number,
+        seconds=wait + busy,
+        wait_s=wait,
+        samples=float(samples),
+        loss=_number(data.get("train.loss")),
         lr=_number(data.get("lr", data.get("train.lr"))),
-    )  # fmt: skip
+    )
 
 
-def _eval(epoch: int, data: dict[str, Any]) -> EvalRecord | None:
-    names = ("val.top1", "val.top5", "val.loss")
-    values = {k.removeprefix("val."): float(n) for k, v in data.items() if k in names and (n := _number(v)) is not None}
+def _eval(epoch: int, data: Mapping[str, Any]) -> EvalRecord | None:
+    values = {k.removeprefix("val."): float(v) for k, v in data.items() if k in _EVAL_NAMES and is_number(v)}
     return EvalRecord(epoch=epoch, values=values) if values else None
 
 
 # ------------------------------------------------------------------------------------------------------------- writing
 
 
-def _parameters(run: RunLog) -> dict[str, Any]:
+def _parameters(run: RunLog) -> Tree:
     """The run's settings, with the names NVIDIA's readers look for."""
     samples = run.steps[0].samples if run.steps else 0.0
     return {**run.settings, "batch_size": samples / run.devices, "world_size": run.devices}
 
 
+def _rates(window: Window) -> dict[str, float]:
+    """Throughput with and without the wait for data."""
+    rates = {"train.total_ips": window.samples_per_s} if window.wall_s > 0 else {}
+    if window.wall_s > window.data_wait_s:
+        rates["train.compute_ips"] = window.compute_samples_per_s
+    return rates
+
+
 def _step_data(step: StepRecord) -> dict[str, float]:
-    busy = step.seconds - step.wait_s
-    data = {"train.data_time": step.wait_s, "train.compute_time": busy, "train.total_ips": step.samples / step.seconds}
-    if busy > 0:
-        data["train.compute_ips"] = step.samples / busy
-    if step.loss is not None:
-        data["train.loss"] = step.loss
-    return data if step.lr is None else {**data, "lr": step.lr}
+    times = {"train.data_time": step.wait_s, "train.compute_time": step.seconds - step.wait_s}
+    optional = {"train.loss": step.loss, "lr": step.lr}
+    return {**times, **_rates(step.window), **{k: v for k, v in optional.items() if v is not None}}
 
 
-def _whole(steps: Iterable[StepRecord]) -> dict[str, float]:
-    """One figure for several steps: images over time."""
-    kept = list(steps)
-    seconds, waits, samples = (sum(getattr(s, name) for s in kept) for name in ("seconds", "wait_s", "samples"))
-    losses = [s.loss for s in kept if s.loss is not None]
-    found = {"train.total_ips": samples / seconds} if seconds > 0 else {}
-    if seconds > waits:
-        found["train.compute_ips"] = samples / (seconds - waits)
-    return {**found, "train.loss": math.fsum(losses) / len(losses)} if losses else found
+def _mean_data(steps: Iterable[StepRecord]) -> dict[str, float]:
+    """One figure for several steps: images over time, mean loss."""
+    steps = list(steps)
+    losses = [s.loss for s in steps if s.loss is not None]
+    mean = {"train.loss": math.fsum(losses) / len(losses)} if losses else {}
+    return {**_rates(Window.total(s.window for s in steps)), **mean}
 
 
 def write_dllogger(run: RunLog, start: dt.datetime) -> str:
@@ -160,26 +184,24 @@ def write_dllogger(run: RunLog, start: dt.datetime) -> str:
         line("METADATA", metric=metric, metadata=metadata)
     results = {e.epoch: {f"val.{k}": v for k, v in e.values.items()} for e in run.evals}
     for epoch in sorted({s.epoch for s in run.steps} | set(results)):
-        mine = [s for s in run.steps if s.epoch == epoch]
-        for step in mine:
+        steps = [s for s in run.steps if s.epoch == epoch]
+        for step in steps:
             elapsed += step.seconds
             line("LOG", step=[epoch, step.step], data=_step_data(step))
-        line("LOG", step=[epoch], data={**_whole(mine), **results.get(epoch, {})})
-    line("LOG", step=[], data=_whole(run.steady))
+        line("LOG", step=[epoch], data={**_mean_data(steps), **results.get(epoch, {})})
+    line("LOG", step=[], data=_mean_data(run.steady_steps))
     return "\n".join(lines) + "\n"
 
 
 def write_raport(run: RunLog) -> str:
-    """The 2019 object. Step numbers within an epoch are positions, as there."""
-    epochs = sorted({s.epoch for s in run.steps})
-    rows = [[_step_data(s) for s in run.steps if s.epoch == epoch] for epoch in epochs]
+    """The `raport.json` of a run. Step numbers are positions within an epoch, as NVIDIA counts."""
+    epochs = [[s for s in run.steps if s.epoch == epoch] for epoch in sorted({s.epoch for s in run.steps})]
+    rows = [[_step_data(s) for s in steps] for steps in epochs]
     names = sorted({k for row in rows for step in row for k in step} - {"lr"})
-    iteration: dict[str, Any] = {name: [[step[name] for step in row if name in step] for row in rows] for name in names}
+    iteration: Tree = {name: [[step[name] for step in row if name in step] for row in rows] for name in names}
     iteration["lr"] = [step["lr"] for row in rows for step in row if "lr" in step]
-    wholes = [_whole(s for s in run.steps if s.epoch == epoch) for epoch in epochs]
-    per_epoch: dict[str, list[float]] = {
-        k: [w[k] for w in wholes if k in w] for k in sorted({k for w in wholes for k in w})
-    }
+    means = [_mean_data(steps) for steps in epochs]
+    per_epoch = {k: [m[k] for m in means if k in m] for k in sorted({k for m in means for k in m})}
     for name in sorted({k for e in run.evals for k in e.values}):
         per_epoch[f"val.{name}"] = [e.values[name] for e in run.evals if name in e.values]
     return json.dumps({"run": _parameters(run), "epoch": per_epoch, "iter": iteration, "event": {}}, indent=1) + "\n"

@@ -1,7 +1,7 @@
-"""A training run as any system's log records it: what was set, how long steps took, what was reached.
+"""The common form of a training run's log: settings, step times, evaluations.
 
-The common form between readers (run directories, NVIDIA's `raport.json` and DLLogger lines, MLPerf's `:::MLLOG`) and those who
-use them: comparison, study, exporters. `seconds[i]` is the wall time of step or window i, data loading included.
+Readers (run directories, NVIDIA's `raport.json` and DLLogger lines, MLPerf's `:::MLLOG`) produce it; comparison, studies
+and converters use it.
 """
 
 import math
@@ -12,19 +12,22 @@ from typing import Any, TypeGuard
 
 from vernier.errors import ConfigError
 from vernier.measure.statistics.comparison import Trace
-from vernier.measure.statistics.throughput import warmup_steps
+from vernier.measure.statistics.throughput import Window, warmup_steps
+
+Tree = dict[str, Any]
+"""Settings or environment as the log has them, as JSON values: every system has its own keys."""
 
 
 def is_number(value: Any) -> TypeGuard[float]:
-    """A finite number: what a log's field must be to be used as one."""
+    """Whether a log's field is a finite number."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepRecord:
-    """A step, or a window of steps of which a log keeps the mean. Times in seconds; `lr` and `loss` where recorded.
+    """A step, or a window of steps of which a log keeps the mean. `seconds` is wall time, data loading included.
 
-    `steady` is False for first steps that are recorded but in no figure.
+    `loss` and `lr` are None where the log has none; `steady` is False for warm-up steps, which no figure includes.
     """
 
     epoch: int
@@ -35,6 +38,10 @@ class StepRecord:
     loss: float | None = None
     lr: float | None = None
     steady: bool = True
+
+    @property
+    def window(self) -> Window:
+        return Window(samples=self.samples, wall_s=self.seconds, data_wait_s=self.wait_s)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,45 +55,46 @@ class EvalRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class RunLog:
-    """One run; `notes` say what a reader should know. `reached` is whether it got to the accuracy it aimed for.
+    """The log of one run; `notes` say what a reader should know about it.
 
-    `started` is an ISO time; `train_samples` and `eval_samples` are the sizes of the sets.
+    `reached_target` is whether it reached the accuracy it aimed for; `started` is an ISO time; `train_samples` and
+    `eval_samples` are the sizes of the sets; `round` is the round of a benchmark that it was measured in.
     """
 
     format: str
     path: Path
-    settings: dict[str, Any] = field(default_factory=dict)
-    environment: dict[str, Any] = field(default_factory=dict)
+    settings: Tree = field(default_factory=dict)
+    environment: Tree = field(default_factory=dict)
     steps: tuple[StepRecord, ...] = ()
     evals: tuple[EvalRecord, ...] = ()
     devices: int = 1
     round: int | None = None
     total_s: float | None = None
-    reached: bool | None = None
+    reached_target: bool | None = None
     started: str | None = None
     train_samples: int | None = None
     eval_samples: int | None = None
     notes: tuple[str, ...] = ()
 
     @property
-    def steady(self) -> tuple[StepRecord, ...]:
+    def steady_steps(self) -> tuple[StepRecord, ...]:
         return tuple(s for s in self.steps if s.steady)
 
     def trace(self) -> Trace:
-        """For comparison. Raises ConfigError when the log has no steps past the warm-up."""
-        if not self.steady:
+        """The step times for a comparison. Raises ConfigError when the log has no steps past the warm-up."""
+        steps = self.steady_steps
+        if not steps:
             raise ConfigError(f"{self.path} ({self.format}) records no steps to measure.")
-        sizes = [s.samples for s in self.steady]
-        per_step = sum(sizes) / len(sizes)
+        per_step = sum(s.samples for s in steps) / len(steps)
         if per_step <= 0:
-            raise ConfigError(f"{self.path} ({self.format}) does not say how many samples a step has.")
+            raise ConfigError(f"{self.path} ({self.format}) does not record the number of samples per step.")
         try:
-            return Trace(step_s=tuple(s.seconds for s in self.steady), samples_per_step=per_step, round=self.round)
+            return Trace(step_s=tuple(s.seconds for s in steps), samples_per_step=per_step, round=self.round)
         except ValueError as error:
             raise ConfigError(f"{self.path}: {error}.") from None
 
 
 def mark_warmup(steps: Sequence[StepRecord]) -> tuple[StepRecord, ...]:
-    """The steps, the first ones marked that are not yet steady."""
+    """The steps, with those before the steady state marked."""
     first = warmup_steps([s.seconds for s in steps])
     return tuple(replace(s, steady=i >= first) for i, s in enumerate(steps))

@@ -1,15 +1,16 @@
-"""Opens whatever records a run: a run directory, a bench result, NVIDIA's and MLPerf's logs. The one place that tells them apart."""
+"""Opens the log of any run: a run directory, a bench result, NVIDIA's and MLPerf's logs. Only this module tells them apart."""
 
 import glob
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from vernier.errors import ConfigError, did_you_mean
-from vernier.measure.statistics.run_summary import steady_steps
+from vernier.measure.statistics.throughput import warmup_steps
+from vernier.records.events import EvalEvent, Event, StartEvent, StepEvent, sessions
 from vernier.report.logs import dllogger, mllog
 from vernier.report.logs.model import EvalRecord, RunLog, StepRecord, is_number
 from vernier.store import RunDir, find_runs, read_json
@@ -17,38 +18,39 @@ from vernier.store import RunDir, find_runs, read_json
 _KINDS = "a run directory, a bench result (JSON), a raport.json, DLLogger lines or an MLPerf log"
 
 
-def open_side(given: str) -> list[RunLog]:
-    """All runs of one side of a comparison: paths with commas between them, patterns, folders of runs; FILE#ARM for one arm."""
-    found: list[RunLog] = []
-    for part in filter(None, (p.strip() for p in given.split(","))):
+def open_side(paths: str) -> list[RunLog]:
+    """All runs of one side of a comparison: comma-separated paths, patterns and folders of runs; FILE#ARM for one arm."""
+    runs: list[RunLog] = []
+    for part in filter(None, (p.strip() for p in paths.split(","))):
         name, _, arm = part.partition("#")
-        whole = str(Path(name).expanduser())
-        matches = sorted(glob.glob(whole)) or [whole]  # noqa: PTH207  an absolute pattern is not a Path.glob
+        pattern = str(Path(name).expanduser())
+        matches = sorted(glob.glob(pattern)) or [pattern]  # noqa: PTH207  an absolute pattern is not a Path.glob
         for match in matches:
-            found += open_logs(Path(match), arm or None)
-    if not found:
-        raise ConfigError(f"{given!r} names no run.")
-    return found
+            runs += open_logs(Path(match), arm or None)
+    if not runs:
+        raise ConfigError(f"{paths!r} names no run.")
+    return runs
 
 
 def open_logs(path: Path, arm: str | None = None) -> list[RunLog]:
-    """The run, or runs, that a path holds."""
+    """The run, or runs, of a log or directory."""
     if not path.exists():
         raise ConfigError(f"{path} does not exist.")
     if path.is_dir():
-        return _open_folder(path, arm)
+        folders = [run.path for run in find_runs(path)] or [path]
+        return [run for folder in folders for run in _open_folder(folder, arm)]
     text = read_text(path)
     if text.lstrip().startswith("{"):
         try:
             tree = json.loads(text)
         except ValueError as error:
-            raise ConfigError(f"{path} is not whole JSON: {error}.") from None
+            raise ConfigError(f"{path} is not complete JSON: {error}.") from None
         return _open_json(path, tree, arm)
     if mllog.PREFIX in text:
         return [mllog.read_mllog(path, text)]
     if dllogger.PREFIX in text:
         return [dllogger.read_dllogger(path, text)]
-    raise ConfigError(f"{path} is not something that records a run: give {_KINDS}.")
+    raise ConfigError(f"{path} is not the log of a run. Give {_KINDS}.")
 
 
 def read_text(path: Path) -> str:
@@ -59,14 +61,9 @@ def read_text(path: Path) -> str:
 
 
 def _open_folder(path: Path, arm: str | None) -> list[RunLog]:
-    inside = [run.path for run in find_runs(path)] or [path]
-    return [record for folder in inside for record in _open_run(folder, arm)]
-
-
-def _open_run(path: Path, arm: str | None) -> list[RunLog]:
     results = [p for p in sorted(path.glob("*.json")) if _is_bench(p)]
     if results:
-        return [record for p in results for record in _open_json(p, read_json(p), arm)]
+        return [run for p in results for run in _open_json(p, read_json(p), arm)]
     return [read_run(RunDir.open(path))]
 
 
@@ -90,82 +87,64 @@ def _open_json(path: Path, tree: Any, arm: str | None) -> list[RunLog]:
 
 
 def read_run(run: RunDir) -> RunLog:
-    """A Vernier run, also one that was killed: what is there, and a note of what is not."""
-    config = run.read_config()
-    recorded = run.read_events()
-    events = [e for e in recorded if _usable(e)]
-    start: dict[str, Any] = next((e for e in reversed(events) if e["kind"] == "start"), {})
-    steps = list(_steps(events, start))
-    status = run.read_status()
-    summary = status.get("summary") or {}
+    """The log of a Vernier run, also of a killed one, with notes about what is missing."""
+    events, damaged = run.history_and_damage()
+    start = next((e for e in reversed(events) if isinstance(e, StartEvent)), None)
+    steps = tuple(_steps(events, start or StartEvent()))
+    status = run.status()
+    summary = status.summary
     return RunLog(
-        format="vernier", path=run.path, settings=config, environment=run.read_environment(), steps=tuple(steps),
-        evals=tuple(_evals(events)), devices=int(start.get("world") or 1), reached=bool(summary.get("reached_target")),
-        started=start.get("time"), train_samples=start.get("train_samples"), eval_samples=start.get("val_samples"),
-        total_s=(summary.get("spent_s") or {}).get("total"), 
-        notes=tuple(_run_notes(run, status["status"], len(steps), len(recorded) - len(events))),
-    )  # fmt: skip
+        format="vernier",
+        path=run.path,
+        settings=run.read_config(),
+        environment=run.read_environment(),
+        steps=steps,
+        evals=tuple(_eval(e) for e in events if isinstance(e, EvalEvent)),
+        devices=start.world if start else 1,
+        reached_target=bool(summary and summary.reached_target),
+        started=start.time if start else None,
+        train_samples=start.train_samples if start else None,
+        eval_samples=start.val_samples if start else None,
+        total_s=summary.spent_s.get("total") if summary else None,
+        notes=tuple(_run_notes(run, status.status, len(steps), damaged)),
+    )
 
 
-def _usable(event: dict[str, Any]) -> bool:
-    """Whether an event has what is read from it, in the form it was written in."""
-    if event["kind"] == "step":
-        times, waits = event.get("step_s"), event.get("wait_s")
-        if not isinstance(times, list) or not isinstance(waits, list) or len(times) != len(waits):
-            return False
-        return all(map(is_number, [event.get("step"), event.get("loss"), event.get("lr"), *times, *waits]))
-    if event["kind"] == "start":
-        return all(is_number(event.get(k) or 0) for k in ("steps_per_epoch", "global_batch", "world"))
-    return event["kind"] != "eval" or is_number(event.get("epoch"))
-
-
-def _run_notes(run: RunDir, status: str, steps: int, unusable: int) -> Iterator[str]:
+def _run_notes(run: RunDir, status: str, steps: int, damaged: int) -> Iterator[str]:
     if status != "finished":
         yield f"{run.path.name} did not finish ({status}): its {steps} recorded steps are used"
-    if unusable:
-        yield f"{run.path.name}: {unusable} damaged event(s) left out"
+    if damaged:
+        yield f"{run.path.name}: {damaged} damaged event(s) left out"
     if broken := run.broken_event_lines():
         yield f"{run.path.name}: {broken} broken line(s) of its events left out"
 
 
-def _steps(events: list[dict[str, Any]], start: dict[str, Any]) -> Iterator[StepRecord]:
-    """One record a step; the mean loss of a window stands at its last step."""
-    per_epoch, batch = int(start.get("steps_per_epoch") or 1), float(start.get("global_batch") or 0)
-    session: list[dict[str, Any]] = []
-    for event in [*events, {"kind": "start"}]:
-        if event["kind"] == "step":
-            session.append(event)
-        elif event["kind"] == "start" and session:
-            left_out = steady_steps(session).skipped
-            yield from _session(session, per_epoch, batch, left_out)
-            session = []
+def _steps(events: Sequence[Event], start: StartEvent) -> Iterator[StepRecord]:
+    """One record per step; the mean loss of a window is that of its last step."""
+    for session in sessions(events):
+        warmup = warmup_steps([t for e in session for t in e.step_s])
+        for position, (event, i) in enumerate((e, i) for e in session for i in range(len(e.step_s))):
+            yield _step(event, i, start.steps_per_epoch, steady=position >= warmup)
 
 
-def _session(events: list[dict[str, Any]], per_epoch: int, batch: float, left_out: int) -> Iterator[StepRecord]:
-    seen = 0
-    for event in events:
-        count = len(event["step_s"])
-        samples = event["samples"] / count if is_number(event.get("samples")) else batch
-        for i, (seconds, wait) in enumerate(zip(event["step_s"], event["wait_s"], strict=True)):
-            number, last = event["step"] - count + i, i == count - 1
-            yield StepRecord(
-                epoch=number // per_epoch, step=number, seconds=seconds, wait_s=wait, samples=samples,
-                loss=event["loss"] if last else None, lr=event["lr"] if last else None, steady=seen >= left_out,
-            )  # fmt: skip
-            seen += 1
+def _step(event: StepEvent, i: int, steps_per_epoch: int, *, steady: bool) -> StepRecord:
+    count = len(event.step_s)
+    number, last = event.step - count + i, i == count - 1
+    return StepRecord(
+        epoch=number // max(1, steps_per_epoch),
+        step=number,
+        seconds=event.step_s[i],
+        wait_s=event.wait_s[i],
+        samples=event.samples / count,
+        loss=event.loss if last and math.isfinite(event.loss) else None,
+        lr=event.lr if last else None,
+        steady=steady,
+    )
 
 
-def _evals(events: list[dict[str, Any]]) -> Iterator[EvalRecord]:
-    told = {"schema", "time", "kind", "step", "epoch", "seconds", "samples"}
-    for event in events:
-        if event["kind"] == "eval":
-            numbers = {
-                k: float(v)
-                for k, v in event.items()
-                if k not in told and isinstance(v, int | float) and not isinstance(v, bool)
-            }
-            epoch = max(0, math.ceil(event["epoch"] - 1e-9) - 1)
-            yield EvalRecord(epoch=epoch, values=numbers, seconds=float(event.get("seconds") or 0.0))
+def _eval(event: EvalEvent) -> EvalRecord:
+    figures = {k: v for k, v in event.figures.items() if v is not None}
+    return EvalRecord(epoch=max(0, math.ceil(event.epoch - 1e-9) - 1), values=figures, seconds=event.seconds)
 
 
 # -------------------------------------------------------------------------------------------------------------- bench

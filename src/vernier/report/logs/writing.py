@@ -1,9 +1,8 @@
-"""Writes a recorded run in the form another tool reads. Whatever `records` opens can be converted; nothing is overwritten."""
+"""Writes a run's log in the format of another tool. Whatever `reading` opens can be converted; nothing is overwritten."""
 
 import datetime as dt
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from vernier.clock import utc_stamp
 from vernier.errors import ConfigError
@@ -12,12 +11,12 @@ from vernier.report.live import tags
 from vernier.report.live.tensorboard import EventFile
 from vernier.report.logs.dllogger import write_dllogger, write_raport
 from vernier.report.logs.mllog import write_mllog
-from vernier.report.logs.model import RunLog
+from vernier.report.logs.model import RunLog, Tree
 from vernier.store import write_atomically
 
 
 def convert(run: RunLog, form: str, out: Path) -> list[Path]:
-    """Write `run` as `form` to a file or, for study and tensorboard, a directory. Returns what was written."""
+    """Write `run` as `form` to a file or, for study and tensorboard, a directory. Returns the paths written."""
     if not run.steps:
         raise ConfigError(f"{run.path} records no steps: there is nothing to convert.")
     if out.exists() and (out.is_file() or any(out.iterdir())):
@@ -40,41 +39,47 @@ def _start(run: RunLog) -> dt.datetime:
 
 
 def _mllog(run: RunLog) -> str:
-    recipe: dict[str, Any] = run.settings.get("recipe") or {}
-    optim, batch = recipe.get("optim") or {}, recipe.get("global_batch") or round(run.steps[0].samples)
-    detects = any("AP" in e.values for e in run.evals)
-    hyper = {
-        "seed": recipe.get("seed"), "global_batch_size": batch, "train_samples": run.train_samples,
-        "eval_samples": run.eval_samples, "opt_name": optim.get("name"),
-        "opt_base_learning_rate": optim.get("lr"), "opt_weight_decay": optim.get("weight_decay"),
-    }  # fmt: skip
-    known = {k: v for k, v in hyper.items() if v is not None}
-    return write_mllog(run, 1000 * _start(run).timestamp(), benchmark="ssd" if detects else "resnet", hyper=known)
+    recipe: Tree = run.settings.get("recipe") or {}
+    optim = recipe.get("optim") or {}
+    hyperparameters = {
+        "seed": recipe.get("seed"),
+        "global_batch_size": recipe.get("global_batch") or round(run.steps[0].samples),
+        "train_samples": run.train_samples,
+        "eval_samples": run.eval_samples,
+        "opt_name": optim.get("name"),
+        "opt_base_learning_rate": optim.get("lr"),
+        "opt_weight_decay": optim.get("weight_decay"),
+    }
+    return write_mllog(
+        run,
+        1000 * _start(run).timestamp(),
+        benchmark="ssd" if any("AP" in e.values for e in run.evals) else "resnet",
+        hyperparameters={k: v for k, v in hyperparameters.items() if v is not None},
+    )
 
 
 # --------------------------------------------------------------------------------------------------------------- study
 
 
 def _study(run: RunLog, out: Path) -> list[Path]:
-    """The study's files of one device and one repeat, and its raw iteration-duration text."""
+    """A study of one device and one repeat, with its raw iteration-duration text."""
     host = str(run.environment.get("host") or "unknown")
     listed = (run.environment.get("devices") or [{}])[0]
     device = StudyDevice(id=str(listed.get("uuid") or f"{host}-0"), name=str(listed.get("name") or ""), host=host)
     warmup = next((i for i, s in enumerate(run.steps) if s.steady), 0)
     name = str((run.settings.get("recipe") or {}).get("name") or run.settings.get("arch") or "training")
-    study = StudyDir.create(
-        out, StudyMeta(workload=name, iterations=len(run.steps) - warmup, repeats=1, devices=(device,), order=((device.id, 0),))
-    )  # fmt: skip
+    iterations = len(run.steps) - warmup
+    meta = StudyMeta(workload=name, iterations=iterations, repeats=1, devices=(device,), order=((device.id, 0),))
+    study = StudyDir.create(out, meta)
     seconds = tuple(s.seconds for s in run.steps)
+    total_s = sum(seconds)
     study.write_repeat(
-        Repeat(
-            device=device.id, repeat=0, seconds=seconds, warmup=warmup, train_time_s=sum(seconds), started=run.started
-        )
+        Repeat(device=device.id, repeat=0, seconds=seconds, warmup=warmup, train_time_s=total_s, started=run.started)
     )
     study.write_tables()
     text = "".join(f"Iteration Duration {i} 0 : {s!r}\n" for i, s in enumerate(seconds))
     raw = out / f"resnet_iterdur_{int(_start(run).timestamp())}_{host}.txt"
-    write_atomically(raw, f"{text}Training time: {dt.timedelta(seconds=sum(seconds))}\n")
+    write_atomically(raw, f"{text}Training time: {dt.timedelta(seconds=total_s)}\n")
     return [out]
 
 
@@ -82,21 +87,21 @@ def _study(run: RunLog, out: Path) -> list[Path]:
 
 
 def _tensorboard(run: RunLog, out: Path) -> list[Path]:
-    """The tags of a run that was watched live; the x axis is the optimiser step."""
+    """TensorBoard's event files, with the tags of live logging; the x axis is the optimiser step."""
     try:
         file = EventFile(out)
     except ImportError:
         raise ConfigError("TensorBoard's files need its package: pip install 'vernier[tensorboard]'.") from None
     start, elapsed = _start(run).timestamp(), 0.0
-    scores = {e.epoch: e for e in run.evals}
+    evals = {e.epoch: e for e in run.evals}
     last = {s.epoch: s for s in run.steps}
     for number, step in enumerate(run.steps, start=1):
         elapsed += step.seconds
         values = tags.training(
             loss=step.loss, lr=step.lr, step_s=step.seconds, wait_s=step.wait_s, samples=step.samples
         )
-        if step is last[step.epoch] and step.epoch in scores:
-            values |= tags.evaluation(scores[step.epoch].values)
+        if step is last[step.epoch] and step.epoch in evals:
+            values |= tags.evaluation(evals[step.epoch].values)
         file.scalars(number, values, start + elapsed)
     file.close()
     return sorted(out.glob("events.out.tfevents.*"))

@@ -308,6 +308,6 @@ def _of_record(record: RunLog) -> Subject:
         evals=tuple(evals),
         notes=record.notes,
         start={"world": record.devices, "train_samples": record.train_samples, "val_samples": record.eval_samples},
-        summary={"reached_target": record.reached},
+        summary={"reached_target": record.reached_target},
         spent_s=spent,
     )

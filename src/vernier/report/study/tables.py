@@ -174,7 +174,7 @@ def _runs(runs: Sequence[RunLog]) -> _Part:
     epochs = runs[0].format == "mllog"
     part = _Part(unit="s", what="median epoch" if epochs else "median step")
     for number, run in enumerate(runs):
-        times = [s.seconds for s in run.steady]
+        times = [s.seconds for s in run.steady_steps]
         part.notes += run.notes
         if not times:
             part.notes.append(f"{run.path} records no steps")
