@@ -73,7 +73,7 @@ def test_a_killed_run_is_used_as_far_as_it_goes(tmp_path: Path, vernier_here: Ru
     assert done.code == 0
     notes = " ".join(done.json()["notes"])
     assert "did not finish (crashed)" in notes
-    assert "1 broken line(s)" in notes
+    assert "1 damaged event(s)" in notes
     assert 200 < done.json()["comparison"]["steps"][1] < 300
 
 
@@ -103,9 +103,9 @@ def test_rounds_of_a_bench_are_paired(tmp_path: Path) -> None:
     [
         (lambda d: d / "nowhere", "does not exist"),
         (lambda d: d, "not a run directory"),
-        (lambda d: (d / "x.json", (d / "x.json").write_text("{"))[0], "not whole JSON"),
+        (lambda d: (d / "x.json", (d / "x.json").write_text("{"))[0], "not complete JSON"),
         (lambda d: (d / "x.json", (d / "x.json").write_text("{}"))[0], "neither a bench result"),
-        (lambda d: (d / "x.txt", (d / "x.txt").write_text("hello"))[0], "not something that records a run"),
+        (lambda d: (d / "x.txt", (d / "x.txt").write_text("hello"))[0], "not the log of a run"),
         (lambda d: write_run(d, "empty", []), "records no steps"),
     ],
 )

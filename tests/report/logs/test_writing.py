@@ -181,6 +181,6 @@ def test_broken_logs(tmp_path: Path) -> None:
         found.trace()
     log.write_text(':::MLLOG {"key": "epoch_start", "time_ms": 1, "metadata": {"epoch_num": 1}}\n:::MLLOG {"key": ')
     (found,) = open_logs(log)
-    assert any("does not run to its end" in n for n in found.notes)
+    assert any("has no end of the run" in n for n in found.notes)
     with pytest.raises(ConfigError, match="no steps"):
         found.trace()

@@ -106,5 +106,5 @@ def test_what_is_not_there_or_not_a_run_is_said(tmp_path: Path) -> None:
         collect([tmp_path])
     strange = tmp_path / "notes.txt"
     strange.write_text("hello")
-    with pytest.raises(ConfigError, match="not something that records a run"):
+    with pytest.raises(ConfigError, match="not the log of a run"):
         collect([strange])

@@ -13,7 +13,7 @@ from vernier.measure.statistics.throughput import warmup_steps
 from vernier.records.events import EvalEvent, Event, StartEvent, StepEvent, sessions
 from vernier.report.logs import dllogger, mllog
 from vernier.report.logs.model import EvalRecord, RunLog, StepRecord, is_number
-from vernier.store import RunDir, find_runs, read_json
+from vernier.store import DamagedFile, RunDir, find_runs, read_history, read_json
 
 _KINDS = "a run directory, a bench result (JSON), a raport.json, DLLogger lines or an MLPerf log"
 
@@ -70,7 +70,7 @@ def _open_folder(path: Path, arm: str | None) -> list[RunLog]:
 def _is_bench(path: Path) -> bool:
     try:
         tree = read_json(path)
-    except (OSError, ValueError):
+    except (OSError, DamagedFile):
         return False
     return isinstance(tree, dict) and isinstance(tree.get("rounds"), list)
 
@@ -88,7 +88,7 @@ def _open_json(path: Path, tree: Any, arm: str | None) -> list[RunLog]:
 
 def read_run(run: RunDir) -> RunLog:
     """The log of a Vernier run, also of a killed one, with notes about what is missing."""
-    events, damaged = run.history_and_damage()
+    events, damaged = read_history(run.path / "events.jsonl")
     start = next((e for e in reversed(events) if isinstance(e, StartEvent)), None)
     steps = tuple(_steps(events, start or StartEvent()))
     status = run.status()
@@ -115,8 +115,6 @@ def _run_notes(run: RunDir, status: str, steps: int, damaged: int) -> Iterator[s
         yield f"{run.path.name} did not finish ({status}): its {steps} recorded steps are used"
     if damaged:
         yield f"{run.path.name}: {damaged} damaged event(s) left out"
-    if broken := run.broken_event_lines():
-        yield f"{run.path.name}: {broken} broken line(s) of its events left out"
 
 
 def _steps(events: Sequence[Event], start: StartEvent) -> Iterator[StepRecord]:
@@ -143,8 +141,9 @@ def _step(event: StepEvent, i: int, steps_per_epoch: int, *, steady: bool) -> St
 
 
 def _eval(event: EvalEvent) -> EvalRecord:
-    figures = {k: v for k, v in event.figures.items() if v is not None}
-    return EvalRecord(epoch=max(0, math.ceil(event.epoch - 1e-9) - 1), values=figures, seconds=event.seconds)
+    figures = {**event.figures, "detections": event.detections}
+    values = {k: float(v) for k, v in figures.items() if v is not None}
+    return EvalRecord(epoch=max(0, math.ceil(event.epoch - 1e-9) - 1), values=values, seconds=event.seconds)
 
 
 # -------------------------------------------------------------------------------------------------------------- bench
