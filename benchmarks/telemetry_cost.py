@@ -31,6 +31,7 @@ from vernier.engine.training.setup import Job
 from vernier.engine.training.stop import StopFlag
 from vernier.measure.statistics.comparison import Trace, compare
 from vernier.measure.statistics.estimates import quantile_estimate
+from vernier.records.telemetry import TelemetryEnd, decode_telemetry
 from vernier.store import RunDir
 
 LOADS = (("resnet8-small", 64, 32), ("resnet18", 32, 64))
@@ -70,7 +71,9 @@ class Side:
 
     def accounted(self, wall_s: float) -> str:
         """Of what `block` has taken so far, of one core."""
-        sampling_s = sum(e["cpu_s"] for e in self._sensed.read_telemetry() if e["kind"] == "end")
+        sampling_s = sum(
+            r.cpu_s for r in decode_telemetry(self._sensed.read_telemetry()) if isinstance(r, TelemetryEnd)
+        )
         shares = [
             f"{what} {100 * s / wall_s:.3f} %"
             for what, s in (("sampling", sampling_s), ("events", self._recorder.cpu_s))

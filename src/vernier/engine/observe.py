@@ -6,6 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from vernier.engine.processes.launch import Topology
 from vernier.measure.telemetry.sampler import Sampler
+from vernier.records.telemetry import SensorSetup, TelemetryRecord, encode_telemetry
 from vernier.store import RunDir
 
 
@@ -66,16 +67,17 @@ class Telemetry:
         hz = hz if where.local_rank == 0 else 0.0
         self._log = run.telemetry(where.rank) if hz > 0 else None
         session = sum(event["kind"] == "start" for event in run.read_events())
-        family = os.getppid() if where.local_world > 1 else None
-        self._sampler = Sampler(device_kind, self, hz=hz, session=session, family_of=family)
+        root_pid = os.getppid() if where.local_world > 1 else None
+        self._sampler = Sampler(device_kind, self, hz=hz, session=session, root_pid=root_pid)
 
-    def described(self) -> dict[str, Any]:
+    @property
+    def setup(self) -> SensorSetup:
         """For environment.json."""
-        return self._sampler.described()
+        return self._sampler.setup
 
-    def emit(self, event: dict[str, Any]) -> None:
+    def emit(self, record: TelemetryRecord) -> None:
         if self._log is not None:
-            self._log.emit(event)
+            self._log.emit(encode_telemetry(record))
 
     def __enter__(self) -> None:
         self._sampler.__enter__()

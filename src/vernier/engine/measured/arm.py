@@ -23,7 +23,10 @@ from vernier.measure.bench.serving import METHOD as SERVING_METHOD
 from vernier.measure.bench.serving import latency_figures, poisson_arrivals, serve
 from vernier.measure.machine.environment import environment
 from vernier.measure.machine.kernels import matmul_flops_per_s
-from vernier.measure.telemetry.sampler import Kept, Sampler, joules_per_image, noise
+from vernier.measure.telemetry.energy import energy_per_image
+from vernier.measure.telemetry.noise import measure_noise
+from vernier.measure.telemetry.sampler import RecordList, Sampler
+from vernier.records.codec import encode
 
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "bad_alloc", "cannot allocate memory")
 
@@ -64,21 +67,21 @@ def out_of_memory(error: BaseException) -> bool:
 
 def _measured(spec: dict[str, Any], world: World | None) -> dict[str, Any]:
     config, plan = from_dict(Config, spec["config"]), Plan(**spec["plan"])
-    kept = Kept()
+    sensors = RecordList()
     run = Path(spec["run"]) if spec.get("run") else None
     training = spec["what"] == "train"
     load = TrainingLoad(config, world, apart=spec.get("apart", False)) if training else InferenceLoad(config, run)
     load.device.reset_peak_memory()
-    family = os.getppid() if world is not None and world.size > 1 else None
+    root_pid = os.getppid() if world is not None and world.size > 1 else None
     try:
-        with Sampler(load.device.name, kept, hz=config.machine.telemetry_hz, family_of=family) as sampler:
+        with Sampler(load.device.name, sensors, hz=config.machine.telemetry_hz, root_pid=root_pid) as sampler:
             if spec.get("scenario") == "server":
                 assert isinstance(load, InferenceLoad)
-                found = _served(load, plan, spec, kept)
+                found = _served(load, plan, spec, sensors)
             else:
                 held = spec.get("scenario") == "single-stream" and isinstance(load, InferenceLoad)
                 stepping = HeldLoad(load) if held and isinstance(load, InferenceLoad) else load
-                found = _stepped(stepping, plan, kept, held, world)
+                found = _stepped(stepping, plan, sensors, held, world)
         return {
             **found,
             **_arithmetic(load, config, found),
@@ -86,7 +89,7 @@ def _measured(spec: dict[str, Any], world: World | None) -> dict[str, Any]:
             "compilation": (load.job.network if isinstance(load, TrainingLoad) else load.network).spent.facts(),
             "devices": load.devices,
             "peak_memory_bytes": _peak(load, world),
-            "environment": environment(load.device.identity(), load.device.name, load.threads, sampler.described()),
+            "environment": environment(load.device.identity(), load.device.name, load.threads, encode(sampler.setup)),
         }
     finally:
         load.close()
@@ -100,7 +103,7 @@ def _peak(load: TrainingLoad | InferenceLoad, world: World | None) -> int | None
     return max(known, default=None)
 
 
-def _stepped(load: Load, plan: Plan, kept: Kept, single_stream: bool, world: World | None) -> dict[str, Any]:
+def _stepped(load: Load, plan: Plan, sensors: RecordList, single_stream: bool, world: World | None) -> dict[str, Any]:
     found = measure(
         load,
         plan,
@@ -112,17 +115,17 @@ def _stepped(load: Load, plan: Plan, kept: Kept, single_stream: bool, world: Wor
     images = load.images * len(found.step_s)
     return {
         "method": METHOD, "images_per_step": load.images, "figures": seen, "raw": raw(found),
-        **_surroundings(kept, (found.began_s, found.ended_s), images),
+        **_surroundings(sensors, (found.began_s, found.ended_s), images),
     }  # fmt: skip
 
 
-def _surroundings(kept: Kept, window: tuple[float, float], images: int) -> dict[str, Any]:
+def _surroundings(sensors: RecordList, window: tuple[float, float], images: int) -> dict[str, Any]:
     """Energy of the measured window, and what disturbed it."""
-    disturbed = noise(kept.records, window)
-    return {"energy": joules_per_image(kept.records, [window], images), "noise": disturbed}
+    energy = energy_per_image(sensors.records, [window], images)
+    return {"energy": encode(energy), "noise": encode(measure_noise(sensors.records, window))}
 
 
-def _served(load: InferenceLoad, plan: Plan, spec: dict[str, Any], kept: Kept) -> dict[str, Any]:
+def _served(load: InferenceLoad, plan: Plan, spec: dict[str, Any], sensors: RecordList) -> dict[str, Any]:
     """Queries of one image at random moments, at a share of what the load can do, or at a given rate."""
     alone = HeldLoad(load)
     warmup = warm_up(alone, plan.warmup_max_seconds)
@@ -146,7 +149,7 @@ def _served(load: InferenceLoad, plan: Plan, spec: dict[str, Any], kept: Kept) -
             "kept_up": served.wall_s < plan.max_seconds + max(1.0, 5 / rate),
         },
         "raw": {"latency_s": served.latency_s, "batches": served.batches, "planned_s": planned, "warmup_s": warmup.step_s},
-        **_surroundings(kept, (began_s, now_s()), len(planned)),
+        **_surroundings(sensors, (began_s, now_s()), len(planned)),
     }  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from vernier.errors import RunFailed
 from vernier.measure.machine.environment import environment
 from vernier.measure.profile.steps import StepProfiler
 from vernier.measure.profile.summary import Range
+from vernier.records.codec import encode
 from vernier.store import RunDir
 
 STEPS_AFTER = 10
@@ -25,7 +26,9 @@ def profile_load(config: Config, wanted: Range, *, infer: bool, out: Path) -> tu
             run.write_config(to_dict(override(config, "name", name)))
             telemetry = Telemetry(run, load.device.name, config.machine.telemetry_hz)
             threads = load.threads
-            run.write_environment(environment(load.device.identity(), load.device.name, threads, telemetry.described()))
+            run.write_environment(
+                environment(load.device.identity(), load.device.name, threads, encode(telemetry.setup))
+            )
             run.write_status("running")
             with telemetry:
                 found = _profiled(load, wanted, run)

@@ -21,7 +21,10 @@ from vernier.measure.profile.steps import StepProfiler
 from vernier.measure.profile.summary import Range
 from vernier.measure.statistics.throughput import warmup_steps
 from vernier.measure.study.files import Row, read_csv
-from vernier.measure.telemetry.sampler import Kept, Sampler, noise, noise_words
+from vernier.measure.telemetry.noise import describe_noise, measure_noise
+from vernier.measure.telemetry.sampler import RecordList, Sampler
+from vernier.records.codec import encode
+from vernier.records.telemetry import Sample
 from vernier.store import write_json
 
 SGEMM_SIZE = {"cpu": 1024}
@@ -34,21 +37,21 @@ def run_repeat(spec: dict[str, Any]) -> dict[str, Any]:
     if spec["cores"]:
         os.sched_setaffinity(0, spec["cores"])
     load, synchronize, kind = load_of(spec)
-    started, kept = utc_stamp(), Kept()
+    started, sensors = utc_stamp(), RecordList()
     try:
-        with Sampler(kind, kept):
+        with Sampler(kind, sensors):
             pace = Path(spec["pace"]) if spec.get("pace") else None
             seconds, window = _timed(load, spec["iterations"], spec["slowdown"], pace)
         kernels = _kernels(load, spec["kernel_iterations"], synchronize)
     finally:
         if isinstance(load, TrainingLoad):
             load.close()
-    disturbed = noise(kept.records, window)
+    noise = measure_noise(sensors.records, window)
     simulated = [f"simulated: slowed {spec['slowdown']:g} times"] if spec["slowdown"] != 1 else []
     return {
         "time": started, "seconds": seconds, "train_time_s": sum(seconds), "kernels": kernels,
-        "warmup": min(max(1, warmup_steps(seconds)), len(seconds) - 1), "notes": [*simulated, *noise_words(disturbed)],
-        "telemetry": _rows(kept, kind, window),
+        "warmup": min(max(1, warmup_steps(seconds)), len(seconds) - 1), "notes": [*simulated, *describe_noise(noise)],
+        "telemetry": _rows(sensors.samples, kind, window),
     }  # fmt: skip
 
 
@@ -104,11 +107,11 @@ def _kernels(load: Load, iterations: int, synchronize: Any) -> list[Row]:
         return list(read_csv(next(Path(scratch).glob("kernels.*.csv"))))
 
 
-def _rows(kept: Kept, kind: str, window: tuple[float, float]) -> list[dict[str, Any]]:
+def _rows(samples: list[Sample], kind: str, window: tuple[float, float]) -> list[dict[str, Any]]:
     """Samples of the device in use while it was measured; seconds from the first iteration's start."""
-    hidden = ("kind", "device_kind", "device", "session", "t_s", "throttle")
+    hidden = ("device_kind", "device", "session", "t_s", "throttle")
     return [
-        {"t_s": s["t_s"] - window[0], **{k: v for k, v in s.items() if k not in hidden}}
-        for s in kept.samples
-        if s["device_kind"] == kind and window[0] <= s["t_s"] <= window[1]
+        {"t_s": s.t_s - window[0], **{k: v for k, v in encode(s).items() if k not in hidden}}
+        for s in samples
+        if s.device_kind == kind and window[0] <= s.t_s <= window[1]
     ]

@@ -25,11 +25,12 @@ from vernier.measure.profile.steps import StepProfiler
 from vernier.measure.profile.summary import Range
 from vernier.measure.statistics.agreement import agreement
 from vernier.measure.statistics.run_summary import summarize_training
-from vernier.measure.telemetry.sampler import of_devices
+from vernier.measure.telemetry.energy import select_devices
 from vernier.optim.schedules import learning_rate
 from vernier.records.codec import decode, encode
 from vernier.records.events import ProcessInfo
 from vernier.records.run import EvalResult
+from vernier.records.telemetry import TelemetryRecord, decode_telemetry
 from vernier.store import EventLog, RunDir, read_json
 
 CHECKPOINT_SCHEMA = 1
@@ -330,7 +331,7 @@ def _train_locked(
             job.world.on_lost_peer(lambda reason: run.write_status("crashed", reason=reason))
             run.write_config(to_dict(job.config))
             run.write_environment(
-                environment(job.device.identity(), job.device.name, job.threads, sampler.described())
+                environment(job.device.identity(), job.device.name, job.threads, encode(sampler.setup))
                 | {"processes": encode(processes)}
             )
             run.write_status("running")
@@ -404,11 +405,13 @@ def _restored(job: Job, resume: ResumePoint) -> Progress:
     return progress
 
 
-def _telemetry(job: Job, run: RunDir) -> list[dict[str, Any]]:
+def _telemetry(job: Job, run: RunDir) -> list[TelemetryRecord]:
     """Samples of the devices in use; none where other hosts have devices too, which this one cannot see."""
     where = job.world.topology
     used = [device.get("uuid") for device in job.device.identity()[: where.local_world]]
-    return of_devices(run.read_telemetry(), used) if where.local_world == where.world else []
+    if where.local_world < where.world:
+        return []
+    return select_devices(decode_telemetry(run.read_telemetry()), used)
 
 
 def _announce(

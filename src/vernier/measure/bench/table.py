@@ -16,8 +16,9 @@ from vernier.measure.statistics.comparison import DEFAULT_TOLERANCE, Trace, comp
 from vernier.measure.statistics.estimates import mean_estimate, rate_estimate
 from vernier.measure.statistics.summary_checks import summarize
 from vernier.measure.statistics.throughput import Window
-from vernier.measure.telemetry.sampler import noise_words, worst
-from vernier.records.codec import encode
+from vernier.measure.telemetry.noise import describe_noise, worst_noise
+from vernier.records.codec import decode, encode
+from vernier.records.telemetry import Noise
 
 TELLS_NOTHING = 10
 """An interval that reaches so many times the value says that nothing is known."""
@@ -33,11 +34,11 @@ def pooled(name: str, labels: Mapping[str, Any], rounds: Sequence[Round]) -> dic
         last = next(r.result for r in reversed(rounds) if r.arm == name)
         return {**row, "status": last["status"], "why": last.get("why")}
     row |= _served(good) if "queries" in good[0]["figures"] else _stepped(good)
-    disturbed = worst([g["noise"] for g in good if g.get("noise")])
+    disturbed = worst_noise([decode(Noise, g["noise"]) for g in good if g.get("noise")])
     known = [g["peak_memory_bytes"] for g in good if g["peak_memory_bytes"] is not None]
     row |= {"crowded": _crowded(good), "compute_threads": (good[0].get("environment") or {}).get("compute_threads")}
     return {
-        **row, "noise": noise_words(disturbed) if disturbed else [], "disturbed": disturbed, "method": good[0]["method"],
+        **row, "noise": describe_noise(disturbed) if disturbed else [], "disturbed": encode(disturbed), "method": good[0]["method"],
         "peak_memory_bytes": max(known, default=None),
     }  # fmt: skip
 

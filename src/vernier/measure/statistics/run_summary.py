@@ -8,8 +8,10 @@ from typing import Any
 from vernier.measure.statistics.estimates import METHOD, rate_estimate
 from vernier.measure.statistics.summary_checks import summarize
 from vernier.measure.statistics.throughput import Window, warmup_steps
-from vernier.measure.telemetry.sampler import joules_per_image
+from vernier.measure.telemetry.energy import energy_per_image
 from vernier.records.codec import encode
+from vernier.records.run import EnergyPerImage
+from vernier.records.telemetry import TelemetryRecord
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ def summarize_training(
     *,
     global_batch: int,
     devices: int,
-    telemetry: Sequence[dict[str, Any]] = (),
+    telemetry: Sequence[TelemetryRecord] = (),
 ) -> dict[str, Any] | None:
     """Throughput and energy over the steady steps of all sessions of a run; None when no step was recorded."""
     steady = steady_steps(events)
@@ -64,17 +66,17 @@ def summarize_training(
         "steps_measured": len(step_s),
         "warmup_steps_excluded": steady.skipped,
         "method": METHOD,
-        "energy": _energy(events, telemetry),
+        "energy": encode(_energy(events, telemetry)),
     }
 
 
-def _energy(events: list[dict[str, Any]], telemetry: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """Joules an image over the step windows of the newest session, the one whose clock is that of its samples."""
+def _energy(events: list[dict[str, Any]], telemetry: Sequence[TelemetryRecord]) -> EnergyPerImage | None:
+    """Joules per image over the step windows of the newest session, the one whose clock is that of its samples."""
     session = sum(e["kind"] == "start" for e in events) - 1
-    samples = [r for r in telemetry if r.get("session") == session]
+    samples = [r for r in telemetry if r.session == session]
     newest = _sessions(events)[-1]
     windows = [(e["t_s"] - sum(e["step_s"]), e["t_s"]) for e in newest if "t_s" in e]
-    return joules_per_image(samples, windows, sum(e["samples"] for e in newest if "t_s" in e)) if windows else None
+    return energy_per_image(samples, windows, sum(e["samples"] for e in newest if "t_s" in e)) if windows else None
 
 
 def _sessions(events: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:

@@ -206,8 +206,7 @@ class Cooler:
 
     def _temperature(self) -> float | None:
         readings = [] if self._sensors is None else self._sensors.read()
-        known = [r["temperature_c"] for r in readings if "temperature_c" in r]
-        return max(float(t) for t in known if not isinstance(t, list)) if known else None
+        return max((r.temperature_c for r in readings if r.temperature_c is not None), default=None)
 
     def wait(self) -> str:
         """What was waited for, in words."""

@@ -15,7 +15,8 @@ from urllib.parse import quote
 from vernier.errors import ConfigError
 from vernier.measure.study.analysis import METHOD as STUDY_METHOD
 from vernier.measure.study.files import StudyDir, read_csv
-from vernier.measure.telemetry.sampler import noise, noise_words, worst
+from vernier.measure.telemetry.noise import describe_noise, measure_noise, worst_noise
+from vernier.records.telemetry import TelemetryRecord, decode_telemetry
 from vernier.report.logs.model import RunLog
 from vernier.report.logs.reading import open_logs
 from vernier.report.page.studies import Study, open_study, open_study_result
@@ -61,7 +62,7 @@ class Subject:
     notes: tuple[str, ...] = ()
     bench: dict[str, Any] | None = None
     profiles: tuple[Profile, ...] = ()
-    telemetry: tuple[dict[str, Any], ...] = ()
+    telemetry: tuple[TelemetryRecord, ...] = ()
     disturbed: tuple[str, ...] = ()
     """What, as far as the sensors tell, disturbed the steps."""
     study: Study | None = None
@@ -146,7 +147,7 @@ def _of_run(run: RunDir) -> Subject:
     bench = _bench(run)
     profiles = tuple(_profile(p) for p in run.profiles())
     kind = "bench" if bench else "training" if events else "profile" if profiles else "training"
-    telemetry = [r for r in run.read_telemetry() if r.get("kind") in ("sample", "header")]
+    telemetry = decode_telemetry(run.read_telemetry())
     broken = run.broken_event_lines()
     return Subject(
         name=run.path.resolve().name,
@@ -173,7 +174,9 @@ def _of_run(run: RunDir) -> Subject:
     )
 
 
-def _disturbed(events: list[dict[str, Any]], telemetry: list[dict[str, Any]], environment: dict[str, Any]) -> list[str]:
+def _disturbed(
+    events: list[dict[str, Any]], telemetry: list[TelemetryRecord], environment: dict[str, Any]
+) -> list[str]:
     """In words, the worst of all sessions, each from its first step to its last."""
     spans: dict[int, list[float]] = {}
     session = -1
@@ -182,9 +185,9 @@ def _disturbed(events: list[dict[str, Any]], telemetry: list[dict[str, Any]], en
         if event["kind"] == "step" and "t_s" in event:
             spans.setdefault(session, []).append(event["t_s"])
     cores = (environment.get("cpu") or {}).get("cores_logical")
-    mine = {n: [r for r in telemetry if r.get("session") == n] for n in spans}
-    found = worst([noise(mine[n], (min(t), max(t)), cores) for n, t in spans.items() if mine[n]])
-    return noise_words(found) if found else []
+    mine = {n: [r for r in telemetry if r.session == n] for n in spans}
+    worst = worst_noise([measure_noise(mine[n], (min(t), max(t)), cores) for n, t in spans.items() if mine[n]])
+    return describe_noise(worst) if worst else []
 
 
 def _config(run: RunDir) -> dict[str, Any]:

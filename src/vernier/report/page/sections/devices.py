@@ -5,6 +5,7 @@ from typing import Any
 from markupsafe import Markup
 
 from vernier.measure.study.analysis import SENSORS
+from vernier.records.telemetry import Sample, TelemetryHeader
 from vernier.report.page.collect import MOST_POINTS, Subject
 from vernier.report.page.figures import Figure, Section, grid
 from vernier.report.page.html import Cell, Column, chip, joined, section, table, tag
@@ -307,23 +308,23 @@ def _telemetry(runs: list[Subject]) -> list[Figure]:
 def _curves(s: Subject, key: str, *, several: bool) -> list[list[Any]]:
     """One curve a device and session, thinned by averaging."""
     groups: dict[str, list[tuple[float, float]]] = {}
-    begun: dict[Any, float] = {}
+    begun: dict[int, float] = {}
     for r in s.telemetry:
-        if r["kind"] != "sample" or not isinstance(r.get(key), int | float):
+        value = getattr(r, key) if isinstance(r, Sample) else None
+        if not isinstance(r, Sample) or value is None:
             continue
-        session = r.get("session", 0)
-        begun.setdefault(session, r["t_s"])
+        begun.setdefault(r.session, r.t_s)
         name = " ".join(
             filter(
                 None,
                 [
                     s.name if several else "",
-                    f"{r['device_kind']} {r['device']}",
-                    f"session {session + 1}" if session else "",
+                    f"{r.device_kind} {r.device}",
+                    f"session {r.session + 1}" if r.session else "",
                 ],
             )
         )
-        groups.setdefault(name, []).append((r["t_s"] - begun[session], r[key]))
+        groups.setdefault(name, []).append((r.t_s - begun[r.session], value))
     out: list[list[Any]] = []
     most = max(50, MOST_POINTS // max(1, len(groups)))
     for name, points in groups.items():
@@ -335,6 +336,6 @@ def _curves(s: Subject, key: str, *, several: bool) -> list[list[Any]]:
 
 
 def _missing(subjects: list[Subject]) -> str:
-    headers = [r for s in subjects for r in s.telemetry if r["kind"] == "header"]
-    names = dict.fromkeys(f"{m['sensor']} ({m['why']})" for h in headers for m in h.get("missing", []))
+    headers = [r for s in subjects for r in s.telemetry if isinstance(r, TelemetryHeader)]
+    names = dict.fromkeys(f"{m.sensor} ({m.why})" for h in headers for m in h.missing)
     return f"Not measured here: {', '.join(names)}." if names else ""

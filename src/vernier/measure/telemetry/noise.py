@@ -1,0 +1,77 @@
+"""What disturbed a measurement, from the samples of its time: other programs, the hypervisor, throttling, clock drift."""
+
+from collections.abc import Iterable, Sequence
+
+import psutil
+
+from vernier.records.telemetry import Noise, Sample, TelemetryRecord
+
+OTHERS_CORES_LIMIT, STEAL_LIMIT_PCT, DRIFT_LIMIT_PCT = 0.1, 2.0, 2.0
+
+
+def measure_noise(records: Iterable[TelemetryRecord], span: tuple[float, float], cores: int | None = None) -> Noise:
+    """The noise between two moments of the samples' clock. `cores` is the number of cores of the machine."""
+    samples = [r for r in records if isinstance(r, Sample) and span[0] <= r.t_s <= span[1]]
+    cpu = [s for s in samples if s.device_kind == "cpu"]
+    kind = next((s.device_kind for s in samples if s.device_kind != "cpu"), "cpu")
+    used = [s for s in samples if s.device_kind == kind]
+    others_pct = _mean([s.others_pct for s in cpu if s.others_pct is not None])
+    throttles = [s.throttle for s in used if s.throttle is not None]
+    return Noise(
+        samples=len(samples),
+        others_cores=None if others_pct is None else others_pct / 100 * (cores or psutil.cpu_count() or 1),
+        steal_pct=_mean([s.steal_pct for s in cpu if s.steal_pct is not None]),
+        throttled=_merge(throttles),
+        clock_drift_pct=_drift_pct([s.clock_mhz for s in used if s.clock_mhz is not None]),
+        temperature_c_max=max((s.temperature_c for s in used if s.temperature_c is not None), default=None),
+    )
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def _merge(reasons: Sequence[tuple[str, ...]]) -> tuple[str, ...] | None:
+    """All reasons of throttling once; None where throttling was never read."""
+    return tuple(sorted({why for several in reasons for why in several})) if reasons else None
+
+
+def _drift_pct(values: Sequence[float]) -> float | None:
+    """By how much the last third's mean differs from the first third's, in percent of the latter."""
+    third = len(values) // 3
+    if not third:
+        return None
+    first, last = sum(values[:third]) / third, sum(values[-third:]) / third
+    return 100 * (last / first - 1) if first else None
+
+
+def worst_noise(noises: Sequence[Noise]) -> Noise | None:
+    """The worst of each disturbance over several spans; None where nothing was sampled."""
+    if not noises:
+        return None
+
+    def worst(values: Iterable[float | None]) -> float | None:
+        return max((v for v in values if v is not None), key=abs, default=None)
+
+    return Noise(
+        samples=sum(n.samples for n in noises),
+        others_cores=worst(n.others_cores for n in noises),
+        steal_pct=worst(n.steal_pct for n in noises),
+        throttled=_merge([n.throttled for n in noises if n.throttled is not None]),
+        clock_drift_pct=worst(n.clock_drift_pct for n in noises),
+        temperature_c_max=worst(n.temperature_c_max for n in noises),
+    )
+
+
+def describe_noise(noise: Noise) -> list[str]:
+    """Sentences for a reader; empty when the machine was quiet as far as its sensors tell."""
+    sentences = []
+    if noise.others_cores is not None and noise.others_cores > OTHERS_CORES_LIMIT:
+        sentences.append(f"other programs used {noise.others_cores:.2f} cores")
+    if noise.steal_pct is not None and noise.steal_pct > STEAL_LIMIT_PCT:
+        sentences.append(f"the hypervisor took {noise.steal_pct:.1f} % of the CPU")
+    if noise.throttled:
+        sentences.append(f"throttled: {', '.join(noise.throttled)}")
+    if noise.clock_drift_pct is not None and abs(noise.clock_drift_pct) > DRIFT_LIMIT_PCT:
+        sentences.append(f"the clock drifted by {noise.clock_drift_pct:+.1f} %")
+    return sentences
