@@ -10,7 +10,8 @@ from PIL import Image
 from tests.conftest import TINY, Done
 from vernier.config import Augment, Data
 from vernier.data.loading.bad_images import parse_limit, substitutes
-from vernier.data.loading.loader import EvalReader, Loader, TrainReader
+from vernier.data.loading.loader import Loader
+from vernier.data.loading.readers import EvalReader, TrainReader
 from vernier.data.sources import open_split
 from vernier.errors import ConfigError, RunFailed
 
@@ -37,7 +38,7 @@ def _batches(root: Path, limit: str, workers: int) -> tuple[list[tuple[list[int]
         for b in loader.batches((0, np.arange(i, i + 10)) for i in range(0, 40, 10))
     ]
     loader.close()
-    return out, [Path(bad.path).name for bad in reader.bad.found()]
+    return out, [Path(bad.path).name for bad in reader.bad.samples()]
 
 
 def test_bad_images_are_replaced_the_same_way_by_any_number_of_workers(broken: Path) -> None:
@@ -63,8 +64,8 @@ def test_an_unreadable_validation_image_is_black_and_keeps_its_label(broken: Pat
     assert batch.targets.labels.tolist() == source.all_labels().tolist()
     assert batch.images.amax(dim=(1, 2, 3)).eq(0).nonzero().flatten().tolist() == [3, 20]
     loader.close()
-    assert len(reader.bad.found()) == len(reader.bad.untold()) == 2
-    assert reader.bad.untold() == []
+    assert len(reader.bad.samples()) == len(reader.bad.pop_new()) == 2
+    assert reader.bad.pop_new() == []
 
 
 def test_limits_are_counts_or_shares() -> None:

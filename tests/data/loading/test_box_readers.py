@@ -14,7 +14,7 @@ from PIL import Image
 from vernier.config import Augment, Data
 from vernier.data.loading.bad_images import substitutes
 from vernier.data.loading.box_readers import BoxEvalReader, BoxTrainReader
-from vernier.data.loading.cache import CachedSource, cached
+from vernier.data.loading.cache import CachedSource, cache_in_memory
 from vernier.data.loading.loader import Loader
 from vernier.data.loading.order import TrainOrder
 from vernier.data.loading.targets import BoxTargets
@@ -50,10 +50,10 @@ def test_one_stream_for_any_workers_processes_and_start(real_data: Callable[[str
     halves = [_stream(source, 2, world=2, rank=r, start=3) for r in (0, 1)]
     together = [row for step in range(5) for half in halves for row in half[6 * step : 6 * step + 6]]
     assert together == alone[36:]
-    kept, facts = cached(source, 0.9, free_bytes=lambda: 10**9)
-    assert (facts["cache"], isinstance(kept, CachedSource)) == ("memory", True)
-    assert isinstance(kept, BoxSource)
-    assert _stream(kept, 2) == alone
+    cached, decision = cache_in_memory(source, 0.9, free_bytes=lambda: 10**9)
+    assert (decision.cache, isinstance(cached, CachedSource)) == ("memory", True)
+    assert isinstance(cached, BoxSource)
+    assert _stream(cached, 2) == alone
 
 
 def test_training_targets_lie_inside_and_crowds_are_not_learned(real_data: Callable[[str], Path]) -> None:
@@ -117,7 +117,7 @@ def test_what_stands_in_for_a_bad_image_brings_its_own_boxes(broken: Path) -> No
     other = next(substitutes(4, 12))
     assert batch.targets.samples.tolist() == [0, 1, 2, 3, other, 5, 6, 7, 8, 9, 10, 11]
     assert (batch.targets.ltrb[:, 0, 0] * 40).round().int().tolist() == batch.targets.samples.tolist()
-    assert [Path(b.path).name for b in reader.bad.found()] == ["4.jpg"]
+    assert [Path(b.path).name for b in reader.bad.samples()] == ["4.jpg"]
     with pytest.raises(RunFailed, match=r"4\.jpg"):
         BoxTrainReader(source, Data(max_bad_images="0"), Augment(crop="ssd"), 1).fill(
             0, np.arange(12), np.empty((12, 224, 224, 3), np.uint8)
@@ -172,4 +172,4 @@ def test_an_image_that_was_turned_after_it_was_annotated_is_bad(broken: Path) ->
     indices = np.arange(4)
     reader.fill(0, indices, np.empty((4, 64, 64, 3), np.uint8))
     assert indices.tolist() == [0, 1, next(substitutes(2, 12)), 3]
-    assert "its annotation says 30 x 40" in reader.bad.found()[0].reason
+    assert "its annotation says 30 x 40" in reader.bad.samples()[0].reason

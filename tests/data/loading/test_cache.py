@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from vernier.config import Augment, Data
-from vernier.data.loading.cache import CachedSource, cached, decoded_bytes
-from vernier.data.loading.loader import TrainReader
+from vernier.data.loading.cache import CachedSource, cache_in_memory, decoded_bytes
+from vernier.data.loading.readers import TrainReader
 from vernier.data.sources import EncodedSource, open_split
 
 
@@ -17,17 +17,17 @@ def _source(shapes: Path) -> EncodedSource:
 
 def test_pixels_are_the_same_with_and_without(shapes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = _source(shapes)
-    kept, facts = cached(source, 0.25, free_bytes=lambda: 100_000_000)
-    assert isinstance(kept, CachedSource)
-    assert facts["cache"] == "memory"
+    cached, decision = cache_in_memory(source, 0.25, free_bytes=lambda: 100_000_000)
+    assert isinstance(cached, CachedSource)
+    assert decision.cache == "memory"
     batches = []
-    for where in (source, kept, kept):
+    for where in (source, cached, cached):
         out = np.empty((160, 24, 24, 3), np.uint8)
         TrainReader(where, Data(image_px=24), Augment(), 7).fill(1, np.arange(160), out)
         batches.append(out)
     assert np.array_equal(batches[0], batches[1])
     monkeypatch.setattr(type(source), "read", lambda *_: pytest.fail("decoded again"))
-    TrainReader(kept, Data(image_px=24), Augment(), 7).fill(1, np.arange(160), out)
+    TrainReader(cached, Data(image_px=24), Augment(), 7).fill(1, np.arange(160), out)
     assert np.array_equal(batches[0], out)
 
 
@@ -40,10 +40,10 @@ def test_what_does_not_fit_is_not_kept(shapes: Path) -> None:
         (8 * needed, 0.25, 1, True),
         (8 * needed, 0.25, 4, False),
     ):
-        kept, _ = cached(source, share, procs, free_bytes=lambda free=free: free)  # type: ignore[misc]
-        assert isinstance(kept, CachedSource) == fits
-    assert cached(source, 0.0)[0] is source
+        cached, _ = cache_in_memory(source, share, procs, free_bytes=lambda free=free: free)  # type: ignore[misc]
+        assert isinstance(cached, CachedSource) == fits
+    assert cache_in_memory(source, 0.0)[0] is source
     limited = CachedSource(source, 10 * 32 * 32 * 3)
     for i in range(160):
         limited.image(i)
-    assert sum(k is not None for k in limited._kept) == 10
+    assert sum(k is not None for k in limited._cache) == 10

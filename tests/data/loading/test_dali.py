@@ -1,20 +1,27 @@
-"""DALI's CPU pipelines, for real where it is installed."""
+"""DALI's CPU pipelines where DALI is installed, and its GPU pipeline with a fake that records what is asked of it."""
 
 import importlib.util
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from tests.conftest import Done
+from tests.data.loading.fake_decoders import crop_boxes, fake_modules
 from vernier.config import Augment, Data
 from vernier.data.loading.dali import DaliTrainReader
-from vernier.data.loading.loader import Loader, TrainReader
+from vernier.data.loading.loader import Loader
+from vernier.data.loading.readers import TrainReader
 from vernier.data.sources import open_split
 from vernier.errors import ConfigError, RunFailed
 
-needs_dali = pytest.mark.skipif(importlib.util.find_spec("nvidia.dali") is None if importlib.util.find_spec("nvidia") else True, reason="the extra 'dali' is not installed")  # fmt: skip
+_INSTALLED = importlib.util.find_spec("nvidia") is not None and importlib.util.find_spec("nvidia.dali") is not None
+needs_dali = pytest.mark.skipif(not _INSTALLED, reason="the extra 'dali' is not installed")
 
 
 @needs_dali
@@ -53,22 +60,92 @@ def test_a_bad_image_is_named(shapes: Path, tmp_path: Path) -> None:
 
 
 @needs_dali
-def test_a_run_with_dali_says_so(vernier_here: Callable[..., Done], tiny: list[str], tmp_path: Path) -> None:
-    more = [
-        "--set",
-        "machine.backend=dali-cpu",
-        "--set",
-        "augment.crop=random-resized",
-        "--max-steps",
-        "2",
-        "--train-only",
-    ]
-    done = vernier_here("train", *tiny, *more)
+def test_a_run_with_dali_records_the_backend(
+    vernier_here: Callable[..., Done], tiny: list[str], tmp_path: Path
+) -> None:
+    more = "--set machine.backend=dali-cpu --set augment.crop=random-resized --max-steps 2 --train-only"
+    done = vernier_here("train", *tiny, *more.split())
     assert done.code == 0, done.err
     events = next((tmp_path / "runs").rglob("events.jsonl")).read_text()
     assert '"backend": "dali-cpu"' in events
 
 
-def test_what_dali_cannot_do_is_refused(shapes: Path) -> None:
-    with pytest.raises(ConfigError, match="native"):
-        DaliTrainReader(open_split(str(shapes), "train"), Data(), Augment(crop="pad"), 1)
+@pytest.mark.parametrize(
+    ("data", "augment"),
+    [
+        (Data(scaled_decode=True), Augment()),
+        (Data(interpolation="bicubic"), Augment()),
+        (Data(), Augment(policy="trivial-wide")),
+        (Data(), Augment(crop="pad")),
+    ],
+)
+def test_a_recipe_that_dali_cannot_follow_is_refused(shapes: Path, data: Data, augment: Augment) -> None:
+    with pytest.raises(ConfigError, match=r"machine\.backend = dali-cpu (crops|needs).*machine\.backend=native"):
+        DaliTrainReader(open_split(str(shapes), "train"), data, augment, 1)
+
+
+class _FakeDaliThatRecordsCalls:
+    """Stands in for nvidia.dali with a GPU: notes the graph and what it is fed."""
+
+    def __init__(self) -> None:
+        self.calls: dict[str, dict[str, Any]] = {}
+        self.fed: dict[str, Any] = {}
+
+    def pipeline_def(self, **kwargs: Any) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
+        self.calls["pipeline"] = kwargs
+
+        def define(graph: Callable[[], Any]) -> Callable[[], Any]:
+            def make() -> Any:
+                graph()
+                result = SimpleNamespace(as_tensor=lambda: "dense", at=None)
+                return SimpleNamespace(build=lambda: None, feed_input=self.fed.__setitem__, run=lambda: (result,))
+
+            return make
+
+        return define
+
+    def op(self, name: str) -> Callable[..., str]:
+        return lambda *_, **kwargs: (self.calls.setdefault(name, kwargs), name)[1]
+
+    def modules(self) -> dict[str, ModuleType]:
+        types = SimpleNamespace(UINT8=0, FLOAT=1, INT32=2, RGB=3, INTERP_LINEAR=4)
+        fn = SimpleNamespace(
+            external_source=self.op("source"),
+            decoders=SimpleNamespace(image_slice=self.op("decoder")),
+            resize=self.op("resize"),
+            flip=self.op("flip"),
+        )
+        torch_side = SimpleNamespace(feed_ndarray=lambda made, out: (self.fed.__setitem__("out", made), out.fill_(7)))
+        content: dict[str, dict[str, Any]] = {
+            "nvidia": {},
+            "nvidia.dali": {"fn": fn, "types": types},
+            "nvidia.dali.pipeline": {"pipeline_def": self.pipeline_def},
+            "nvidia.dali.plugin": {"pytorch": torch_side},
+        }
+        return fake_modules(content)
+
+
+@pytest.fixture
+def dali(monkeypatch: pytest.MonkeyPatch) -> _FakeDaliThatRecordsCalls:
+    fake = _FakeDaliThatRecordsCalls()
+    for name, module in fake.modules().items():
+        monkeypatch.setitem(sys.modules, name, module)
+    return fake
+
+
+def test_a_fake_dali_on_a_gpu_decodes_there_and_leaves_the_images_there(
+    shapes: Path, dali: _FakeDaliThatRecordsCalls
+) -> None:
+    source, indices = open_split(str(shapes), "train"), np.arange(20, 26)
+    device = torch.device("meta", 1)  # a device other than the CPU whose memory can be asked for here
+    reader = DaliTrainReader(source, Data(image_px=24), Augment(), 3, device)
+    loader = Loader(reader, batch=6, workers=1, prefetch=1)
+    reader.fill(4, indices, out := torch.zeros((6, 24, 24, 3), dtype=torch.uint8))
+    loader.close()
+    assert dali.calls["pipeline"]["device_id"] == 1
+    assert dali.calls["decoder"]["device"] == "mixed"
+    boxes = crop_boxes(indices, 32)
+    assert np.array_equal(np.concatenate([dali.fed["anchor"], dali.fed["shape"]], axis=1), boxes)
+    assert dali.fed["out"] == "dense"
+    assert out.unique().tolist() == [7]
+    assert all(buffer.device.type == "meta" for buffer in loader._buffers)

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vernier.data.loading.order import EvalOrder, TrainOrder
+from vernier.data.loading.order import EvalOrder, ShardedTrainOrder, TrainOrder
 
 
 @given(st.integers(1, 4), st.integers(1, 3), st.integers(1, 8), st.integers(0, 60), st.integers(0, 5))
@@ -38,8 +38,8 @@ def test_epochs_and_seeds_differ() -> None:
 def test_evaluation_visits_every_sample_once_and_batches_never_depend_on_processes(
     samples: int, batch: int, world: int
 ) -> None:
-    parts = [EvalOrder(samples=samples, batch=batch, rank=r, world=world).mine() for r in range(world)]
-    alone = EvalOrder(samples=samples, batch=batch).mine()
+    parts = [EvalOrder(samples=samples, batch=batch, rank=r, world=world).own_batches() for r in range(world)]
+    alone = EvalOrder(samples=samples, batch=batch).own_batches()
     assert sorted(np.concatenate([b for p in parts for b in p]).tolist()) == list(range(samples))
     assert sorted(b.tolist() for p in parts for b in p) == sorted(b.tolist() for b in alone)
 
@@ -64,3 +64,38 @@ def test_repeated_samples_come_with_other_draws_and_do_not_depend_on_processes(r
         for part in parts:
             mine = part.indices(3, 2, 0) % 100
             assert len(set(mine.tolist())) >= len(mine) * min(world, repeats) // repeats
+
+
+@given(
+    st.lists(st.integers(1, 40), min_size=1, max_size=12),
+    st.integers(1, 5),
+    st.integers(1, 3),
+    st.integers(1, 4),
+    st.integers(0, 3),
+)
+@settings(deadline=None)
+def test_the_sharded_order_visits_every_sample_once(
+    sizes: list[int], window: int, world: int, per: int, epoch: int
+) -> None:
+    starts = (0, *np.cumsum(sizes).tolist())
+    order = ShardedTrainOrder(samples=starts[-1], seed=3, global_batch=1, starts=starts, window=window)
+    whole = order.at(epoch, np.arange(starts[-1]))
+    assert sorted(whole.tolist()) == list(range(starts[-1]))
+    batch = world * per
+    for step in range(starts[-1] // batch):
+        parts = [
+            ShardedTrainOrder(
+                samples=starts[-1], seed=3, global_batch=batch, starts=starts, window=window, rank=r, world=world
+            ).indices(epoch, step, 0)
+            for r in range(world)
+        ]
+        assert np.concatenate(parts).tolist() == whole[step * batch : (step + 1) * batch].tolist()
+
+
+def test_the_sharded_order_stays_within_its_window_and_needs_no_memory_for_samples() -> None:
+    starts = tuple(range(0, 1_000_000_001, 1_000_000))
+    order = ShardedTrainOrder(samples=10**9, seed=1, global_batch=4096, starts=starts, window=4)
+    batch = order.indices(0, 100_000, 0)
+    assert len(np.unique(batch // 1_000_000)) <= 8
+    assert len(np.unique(batch)) == 4096
+    assert TrainOrder(samples=10**9, seed=1, global_batch=4096).indices(2, 7, 0).max() < 10**9

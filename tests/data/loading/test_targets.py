@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from vernier.data.loading.targets import BoxTargets, ground_truth
+from vernier.data.loading.targets import BoxTargets, coco_ground_truth
 from vernier.data.sources import open_boxes
 
 
@@ -45,7 +45,7 @@ def test_moving_keeps_every_part() -> None:
 
 def test_cocos_ground_truth_comes_back_as_it_was(real_data: Callable[[str], Path]) -> None:
     root = real_data("coco")
-    ours = ground_truth(open_boxes(str(root), "val"))
+    ours = coco_ground_truth(open_boxes(str(root), "val"))
     theirs = json.loads((root / "annotations/instances_val2017.json").read_text())
     assert {(i["id"], i["width"], i["height"]) for i in ours["images"]} == {
         (i["id"], i["width"], i["height"]) for i in theirs["images"]
@@ -66,7 +66,7 @@ def test_perfect_detections_of_a_voc_set_score_one(real_data: Callable[[str], Pa
     coco_tools = pytest.importorskip("pycocotools.coco", reason="pycocotools is not installed")
     from pycocotools.cocoeval import COCOeval
 
-    tree = ground_truth(open_boxes(str(real_data("bccd")), "test"))
+    tree = coco_ground_truth(open_boxes(str(real_data("bccd")), "test"))
     truth = coco_tools.COCO()
     truth.dataset = tree
     truth.createIndex()

@@ -98,9 +98,9 @@ class TrainTransform:
     augment: Augment
 
     def __call__(self, image: Croppable, row: Row, out: Image) -> None:
-        self.finish(self.cut(image, row, out.shape[0]), row, out)
+        self.finish(self.crop(image, row, out.shape[0]), row, out)
 
-    def cut(self, image: Croppable, row: Row, size: int) -> Image:
+    def crop(self, image: Croppable, row: Row, size: int) -> Image:
         """What of an image becomes a square of `size`. What is decoded only when it is sliced shows here whether it can be."""
         if self.augment.crop != "random-resized":
             whole: Image = image[:, :]

@@ -1,7 +1,7 @@
-"""Which code decodes and resizes training images (`machine.backend`), and what those of others have in common.
+"""Chooses the reader of training images (`machine.backend`), the native one included, and holds what the others share.
 
-Which samples, which crops and which flips is decided here as for the native one, so order, resume and processes behave the
-same and only decoder and resize kernel differ. DALI is `data.dali`'s business, the Gaudi media loader `data.gaudi_media`'s.
+The samples, crops and flips are decided here as for the native reader, so order, resume and processes behave the same and
+only decoder and resize kernel differ. DALI's part is in `dali`, the Gaudi media loader's in `gaudi_media`.
 """
 
 from abc import ABC, abstractmethod
@@ -16,11 +16,11 @@ from vernier.config import Augment, Data, Machine, Recipe
 from vernier.data.augment.crop_flip import augment_rows, random_crop_box
 from vernier.data.decoding.decode import BadImage, size_of
 from vernier.data.loading.bad_images import BadImages
-from vernier.data.loading.loader import TrainReader, class_numbers
+from vernier.data.loading.readers import TrainReader, class_numbers
 from vernier.data.sources.base import EncodedSource, Indices, Source
-from vernier.errors import ConfigError
+from vernier.errors import ConfigError, RunFailed
 
-RESIZES = {
+RESIZE_KERNELS = {
     "native": "torch antialiased {}, uint8",
     "dali-cpu": "DALI antialiased linear",
     "dali-gpu": "DALI antialiased linear, GPU",
@@ -28,34 +28,35 @@ RESIZES = {
 }
 
 
-def train_reader(source: Source, kept: Source, recipe: Recipe, machine: Machine) -> "TrainReader | BackendReader":
-    """What fills training batches; only the native one has a use for decoded images that are `kept`. Raises ConfigError."""
+def train_reader(source: Source, cached: Source, recipe: Recipe, machine: Machine) -> "TrainReader | BackendReader":
+    """The reader that fills training batches; only the native one uses the `cached` source. Raises ConfigError."""
     if machine.backend == "native":
-        return TrainReader(kept, recipe.data, recipe.augment, recipe.seed)
+        return TrainReader(cached, recipe.data, recipe.augment, recipe.seed)
     if machine.backend == "gaudi-media":
         from vernier.data.loading.gaudi_media import GaudiTrainReader
 
-        return GaudiTrainReader(source, recipe.data, recipe.augment, recipe.seed, accelerator("hpu", machine))
+        return GaudiTrainReader(source, recipe.data, recipe.augment, recipe.seed, _accelerator("hpu", machine))
     from vernier.data.loading.dali import DaliTrainReader
 
-    place = accelerator("cuda", machine) if machine.backend == "dali-gpu" else torch.device("cpu")
-    return DaliTrainReader(source, recipe.data, recipe.augment, recipe.seed, place)
+    device = _accelerator("cuda", machine) if machine.backend == "dali-gpu" else torch.device("cpu")
+    return DaliTrainReader(source, recipe.data, recipe.augment, recipe.seed, device)
 
 
-def accelerator(kind: str, machine: Machine) -> torch.device:
-    """The device that this process computes on, which must be of this kind."""
-    found = torch.accelerator.current_accelerator()
-    if found is None or found.type != kind or machine.device not in ("auto", kind):
-        here = "none is here" if found is None else f"here is {found.type}, and machine.device = {machine.device}"
+def _accelerator(kind: str, machine: Machine) -> torch.device:
+    """The device that this process computes on, which must be of this kind. Raises ConfigError."""
+    device = torch.accelerator.current_accelerator()
+    if device is None or device.type != kind or machine.device not in ("auto", kind):
+        available = "no" if device is None else f"a {device.type}"
         raise ConfigError(
-            f"machine.backend = {machine.backend} decodes on a device of kind {kind}; {here}. Use machine.backend=native."
+            f"machine.backend = {machine.backend} decodes on a {kind} device. This machine has {available} accelerator, "
+            f"and machine.device = {machine.device}. Use machine.backend=native."
         )
     return torch.device(kind, torch.accelerator.current_device_index())
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """Some encoded images and what is to be made of them: crops as left, top, width, height in pixels, sizes as width, height."""
+class CropRequest:
+    """Encoded images and how to crop and flip them: boxes as left, top, width, height in pixels, sizes as width, height."""
 
     encoded: list[npt.NDArray[np.uint8]]
     boxes: npt.NDArray[np.float32]
@@ -64,51 +65,58 @@ class Wanted:
 
 
 class BackendReader(ABC):
-    """Augmented training images by somebody else's code, on `place`. A bad image ends the run: none is replaced."""
+    """Augmented training images by another decoder, on `torch_device`. A bad image ends the run: none is replaced."""
 
-    def __init__(self, name: str, source: Source, data: Data, augment: Augment, seed: int, place: torch.device) -> None:
+    def __init__(
+        self, name: str, source: Source, data: Data, augment: Augment, seed: int, device: torch.device
+    ) -> None:
         if not isinstance(source, EncodedSource) or augment.crop != "random-resized":
             raise ConfigError(
-                f"machine.backend = {name} needs encoded images and augment.crop = random-resized. Use machine.backend=native."
+                f"machine.backend = {name} needs encoded images and augment.crop = random-resized. "
+                "Use machine.backend=native."
             )
         more = augment.policy != "none" or augment.jitter != "none" or augment.erase > 0 or augment.start_px is not None
         if more or data.interpolation != "bilinear" or data.scaled_decode:
             raise ConfigError(
-                f"machine.backend = {name} crops, resizes (bilinear) and flips, nothing else: this recipe wants more. "
+                f"machine.backend = {name} crops, resizes (bilinear) and flips, nothing else; this recipe needs more. "
                 "Use machine.backend=native."
             )
-        self._source, self._augment, self._seed, self.place = source, augment, seed, place
+        self._name, self._source, self._augment, self._seed = name, source, augment, seed
+        self.torch_device = device
         self.shape = (data.image_px, data.image_px, source.channels)
-        self.bad = BadImages(0, len(source))
+        self.bad = BadImages(source, "0")
 
     def shape_at(self, epoch: int) -> tuple[int, int, int]:
         return self.shape
 
     def fill(self, epoch: int, indices: Indices, out: Any) -> None:
-        self._make(self._wanted(epoch, indices), indices, out)
+        self._decode_into(self._request(epoch, indices), indices, out)
 
     def targets(self, indices: Indices, filled: list[Any]) -> torch.Tensor:
         return class_numbers(self._source, indices)
 
     @abstractmethod
-    def _make(self, wanted: Wanted, indices: Indices, out: Any) -> None:
-        """Fill `out`: an array where `place` is the CPU, else a tensor there."""
+    def _decode_into(self, request: CropRequest, indices: Indices, out: Any) -> None:
+        """Fill `out`: an array where `torch_device` is the CPU, else a tensor there."""
 
-    def _wanted(self, epoch: int, indices: Indices) -> Wanted:
-        rows = augment_rows(self._seed, epoch, indices)
+    def _request(self, epoch: int, indices: Indices) -> CropRequest:
+        draws = augment_rows(self._seed, epoch, indices)
         encoded, boxes, sizes = [], [], []
-        for place, index in enumerate((indices % len(self._source)).tolist()):
+        for numbers, index in zip(draws, (indices % len(self._source)).tolist(), strict=True):
             try:
                 content = self._source.read(index)
-                sizes.append(size_of(content))
+                size = size_of(content)
             except (BadImage, OSError) as error:
-                self.bad.report(index, self._source.describe(index), str(error))
-                raise AssertionError from error
+                raise RunFailed(
+                    f"Cannot read the image {self._source.describe(index)}: {error}. machine.backend = {self._name} "
+                    "cannot replace bad images. Repair the data (vernier data verify lists what is wrong) or use "
+                    "machine.backend=native."
+                ) from None
             encoded.append(np.frombuffer(content, np.uint8))
-            boxes.append(random_crop_box(*sizes[-1], self._augment, rows[place]))
-        return Wanted(
-            encoded, np.array(boxes, np.float32), np.array(sizes, np.float32), rows[:, -2] < self._augment.flip
-        )  # fmt: skip
+            sizes.append(size)
+            boxes.append(random_crop_box(*size, self._augment, numbers))
+        flips = draws[:, -2] < self._augment.flip
+        return CropRequest(encoded, np.array(boxes, np.float32), np.array(sizes, np.float32), flips)
 
     def _names(self, indices: Indices) -> str:
         return ", ".join(self._source.describe(i) for i in (indices % len(self._source)).tolist())

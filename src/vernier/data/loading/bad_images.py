@@ -1,19 +1,23 @@
-"""Images that cannot be read: how many are tolerated, which ones they were, and what stands in for them.
+"""Images that cannot be read: how many are tolerated, which ones they were, and which samples replace them.
 
 Training takes another sample instead, chosen by the bad one's index alone, so that any number of workers, processes or
-restarts agrees. Evaluation keeps the sample with a black image: the set stays as large as it is, and a miss is a miss.
+restarts agrees. Evaluation keeps the sample with a black image: the set keeps its size, and a miss is a miss.
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
+from typing import TypeVar
 
 import numpy as np
 
+from vernier.data.decoding.decode import BadImage
+from vernier.data.sources.base import Source
 from vernier.errors import ConfigError, RunFailed
 from vernier.randomness import Stream, key, permuted
 
-DEFAULT_LIMIT = "0.1%"
+T = TypeVar("T")
 _SUBSTITUTES = 64
 
 
@@ -41,49 +45,64 @@ def parse_limit(text: str, samples: int) -> int:
 
 
 class BadImages:
-    """The bad images of one source, reported by any worker; with several processes, each knows its own until it hears
-    of the others'."""
+    """The bad images of one source, reported by any worker. With several processes, each has only its own until
+    `add_from_peer` brings the others'."""
 
-    def __init__(self, limit: int, samples: int) -> None:
-        self.limit, self._samples = limit, samples
-        self._found: dict[int, BadSample] = {}
-        self._untold: list[BadSample] = []
+    def __init__(self, source: Source, limit: str) -> None:
+        self._source, self.limit = source, parse_limit(limit, len(source))
+        self._by_index: dict[int, BadSample] = {}
+        self._new: list[BadSample] = []
         self._lock = threading.Lock()
 
-    def report(self, index: int, path: str, reason: str) -> None:
-        """Count an image once, however often it is met. Raises RunFailed beyond the limit."""
-        self._count(BadSample(index, path, reason), self._untold)
+    def read_or_substitute(self, sample: int, read: Callable[[int], T]) -> tuple[int, T]:
+        """The result of `read(sample)`, or of the first substitute that can be read, after the sample it is of.
 
-    def hear(self, bad: BadSample) -> None:
-        """Count an image that another process has met. Raises RunFailed beyond the limit."""
+        Raises RunFailed beyond the limit, or where no substitute can be read.
+        """
+        for candidate in chain([sample], substitutes(sample, len(self._source))):
+            try:
+                return candidate, read(candidate)
+            except (BadImage, OSError) as error:
+                self.report(candidate, error)
+        raise RunFailed(
+            f"{self._source.describe(sample)} cannot be read, nor can {_SUBSTITUTES} other images tried in its place."
+        )
+
+    def report(self, sample: int, error: Exception) -> None:
+        """Count an image once, however often it fails. Raises RunFailed beyond the limit."""
+        self._count(BadSample(sample, self._source.describe(sample), str(error)), self._new)
+
+    def add_from_peer(self, bad: BadSample) -> None:
+        """Count an image that another process could not read. Raises RunFailed beyond the limit."""
         self._count(bad, [])
 
-    def _count(self, bad: BadSample, also: list[BadSample]) -> None:
+    def _count(self, bad: BadSample, new: list[BadSample]) -> None:
         with self._lock:
-            if bad.index not in self._found:
-                self._found[bad.index] = bad
-                also.append(bad)
-            count = len(self._found)
+            if bad.index not in self._by_index:
+                self._by_index[bad.index] = bad
+                new.append(bad)
+            count = len(self._by_index)
         if count > self.limit:
             raise RunFailed(
-                f"Cannot read the image {bad.path}: {bad.reason}. That makes {count} bad image(s) of {self._samples:,}; the "
-                f"limit is {self.limit}. Repair the data (vernier data verify lists what is wrong) or raise --max-bad-images."
+                f"Cannot read the image {bad.path}: {bad.reason}. That makes {count} bad image(s) of "
+                f"{len(self._source):,}; the limit is {self.limit}. Repair the data (vernier data verify lists what is "
+                "wrong) or raise --max-bad-images."
             )
 
-    def found(self) -> list[BadSample]:
+    def samples(self) -> list[BadSample]:
         """Every bad image so far, by index."""
         with self._lock:
-            return sorted(self._found.values(), key=lambda b: b.index)
+            return sorted(self._by_index.values(), key=lambda b: b.index)
 
-    def untold(self) -> list[BadSample]:
-        """Those that were reported here since this was last asked."""
+    def pop_new(self) -> list[BadSample]:
+        """Those that this process reported since the last call."""
         with self._lock:
-            new = list(self._untold)
-            self._untold.clear()
+            new = list(self._new)
+            self._new.clear()
         return new
 
 
 def substitutes(index: int, samples: int) -> Iterator[int]:
     """Samples to take instead of a bad one, in the order in which to try them."""
     order = permuted(key(Stream.SUBSTITUTE, index), np.arange(min(_SUBSTITUTES, samples)), samples)
-    return (int(i) for i in order if i != index)
+    yield from (int(i) for i in order if i != index)

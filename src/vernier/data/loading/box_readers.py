@@ -1,8 +1,7 @@
-"""Readers of images with boxes: they fill batches as `loader`'s readers do, and say where the boxes have gone.
+"""The detector's readers: they fill batches as `readers` do, and give the boxes as they are after cropping and flipping.
 
-Targets have classes from 1 (0 is the background) and boxes as shares of the image. Crowds are no objects to learn: they
-are left out. An image may be left without any box. An image of another size than its annotation says counts as bad, as
-its boxes would be in the wrong places.
+Targets have classes from 1 (0 is the background) and boxes as shares of the image. Crowds are left out. An image may end
+up without any box. An image of another size than its annotation says counts as bad, because its boxes would be wrong.
 """
 
 from collections.abc import Iterable
@@ -17,62 +16,61 @@ from vernier.config import Augment, Data, train_px
 from vernier.data.augment.boxes import BoxAugment, Shares
 from vernier.data.augment.crop_flip import resize_into
 from vernier.data.decoding.decode import BadImage, Croppable, Image
-from vernier.data.loading.bad_images import BadImages, parse_limit, substitutes
+from vernier.data.loading.bad_images import BadImages
 from vernier.data.loading.targets import BoxTargets
 from vernier.data.sources.base import Boxes, BoxSource, Indices
-from vernier.errors import RunFailed
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What became of one image's objects: boxes as shares, classes from 1, and the original height and width."""
+class Objects:
+    """The objects of one augmented image: boxes as shares, classes from 1, and the original height and width."""
 
     ltrb: npt.NDArray[np.float32]
     classes: Indices
     size: tuple[int, int]
 
 
-def _seen(ltrb: Shares, classes: Indices, size: tuple[int, int]) -> Seen:
-    """Boxes so thin that 32 bits do not see their area are left out."""
+def _objects(ltrb: Shares, classes: Indices, size: tuple[int, int]) -> Objects:
+    """Leaves out boxes so thin that they have no area in 32 bits."""
     rounded = ltrb.astype(np.float32)
     visible = (rounded[:, 2:] > rounded[:, :2]).all(axis=1)
-    return Seen(rounded[visible], classes[visible] + 1, size)
+    return Objects(rounded[visible], classes[visible] + 1, size)
 
 
-def _agrees(source: BoxSource, index: int, width: int, height: int) -> None:
-    """Raises BadImage where boxes and pixels cannot belong together."""
-    said = source.size(index)
-    if said is not None and said != (width, height):
+def _check_size(source: BoxSource, index: int, width: int, height: int) -> None:
+    """Raises BadImage where the image is not as large as its annotation says."""
+    annotated = source.size(index)
+    if annotated is not None and annotated != (width, height):
         raise BadImage(
-            f"it has {width} x {height} pixels, but its annotation says {said[0]} x {said[1]} "
+            f"it has {width} x {height} pixels, but its annotation says {annotated[0]} x {annotated[1]} "
             "(turned by its EXIF orientation, or resized after it was annotated?)"
         )
 
 
-def _objects(boxes: Boxes, height: int, width: int) -> tuple[Shares, Indices]:
-    """Boxes as shares of the image as it is, and their classes; without crowds and what lies outside."""
+def _learnable(boxes: Boxes, height: int, width: int) -> tuple[Shares, Indices]:
+    """Boxes as shares of the whole image, and their classes; without crowds and boxes outside of the image."""
     shares = np.clip(boxes.ltrb / np.array([width, height, width, height]), 0, 1)
     real = ~boxes.crowd & (shares[:, 2:] > shares[:, :2]).all(axis=1)
     return shares[real], boxes.classes[real]
 
 
-def _targets(source: BoxSource, indices: Indices, filled: Iterable[list[Seen]]) -> BoxTargets:
-    seen = [one for part in filled for one in part]
+def _targets(source: BoxSource, indices: Indices, filled: Iterable[list[Objects]]) -> BoxTargets:
+    images = [objects for part in filled for objects in part]
     return BoxTargets.pad(
-        [torch.from_numpy(s.ltrb) for s in seen],
-        [torch.from_numpy(s.classes) for s in seen],
+        [torch.from_numpy(o.ltrb) for o in images],
+        [torch.from_numpy(o.classes) for o in images],
         (indices % len(source)).tolist(),
-        [s.size for s in seen],
+        [o.size for o in images],
     )
 
 
-def _fill_ready(source: BoxSource, indices: Indices, out: Image) -> list[Seen] | None:
+def _fill_ready(source: BoxSource, indices: Indices, out: Image) -> list[Objects] | None:
     """Images that need no decoding, with their boxes; None where the source has none of them."""
     samples = source.copy_ready_images(indices, out)
     if samples is None:
         return None
     width, height = source.size(0) or (out.shape[2], out.shape[1])
-    return [_seen(*_objects(source.boxes(i), height, width), (height, width)) for i in samples.tolist()]
+    return [_objects(*_learnable(source.boxes(i), height, width), (height, width)) for i in samples.tolist()]
 
 
 class BoxTrainReader:
@@ -80,8 +78,8 @@ class BoxTrainReader:
 
     def __init__(self, source: BoxSource, data: Data, augment: Augment, seed: int) -> None:
         self._source, self._data, self._augment = source, data, augment
-        self.bad = BadImages(parse_limit(data.max_bad_images, len(source)), len(source))
-        self._change = BoxAugment(data, augment, seed)
+        self.bad = BadImages(source, data.max_bad_images)
+        self._augment_boxes = BoxAugment(data, augment, seed)
         self._open = source.image if augment.crop == "none" else source.lazy_image
         self.shape = (data.image_px, data.image_px, source.channels)
 
@@ -89,38 +87,28 @@ class BoxTrainReader:
         px = train_px(self._data, self._augment, epoch)
         return px, px, self._source.channels
 
-    def fill(self, epoch: int, indices: Indices, out: Image) -> list[Seen]:
+    def fill(self, epoch: int, indices: Indices, out: Image) -> list[Objects]:
         if (ready := _fill_ready(self._source, indices, out)) is not None:
             return ready
-        seen = []
-        for place, index in enumerate(indices.tolist()):
-            sample = index % len(self._source)
-            try:
-                seen.append(self._one(epoch, index, sample, out[place]))
-            except (BadImage, OSError) as error:
-                indices[place], other = self._substitute(epoch, index, error, out[place])
-                seen.append(other)
-        return seen
+        return [self._read(epoch, indices, row, out[row]) for row in range(len(indices))]
 
-    def _one(self, epoch: int, index: int, sample: int, out: Image) -> Seen:
+    def _read(self, epoch: int, indices: Indices, row: int, out: Image) -> Objects:
+        """The sample in a row of the batch with its boxes; a substitute where it is bad, whose index the row then gets."""
+        index = int(indices[row])
+        sample = index % len(self._source)
+        used, objects = self.bad.read_or_substitute(sample, lambda i: self._augmented(epoch, index, i, out))
+        if used != sample:
+            indices[row] = used
+        return objects
+
+    def _augmented(self, epoch: int, index: int, sample: int, out: Image) -> Objects:
         """Sample `sample` with the draws of `index`."""
         image: Croppable = self._open(sample)
         height, width = image.shape[:2]
-        _agrees(self._source, sample, width, height)
-        ltrb, classes = _objects(self._source.boxes(sample), height, width)
-        ltrb, kept = self._change(epoch, index, image, ltrb, out)
-        return _seen(ltrb, classes[kept], (height, width))
-
-    def _substitute(self, epoch: int, index: int, error: Exception, out: Image) -> tuple[int, Seen]:
-        """Another image with its boxes in the place of a bad one, and which it is."""
-        sample = index % len(self._source)
-        self.bad.report(sample, self._source.describe(sample), str(error))
-        for other in substitutes(sample, len(self._source)):
-            try:
-                return other, self._one(epoch, index, other, out)
-            except (BadImage, OSError) as also_bad:
-                self.bad.report(other, self._source.describe(other), str(also_bad))
-        raise RunFailed(f"No image that can be read was found to stand in for {self._source.describe(sample)}.")
+        _check_size(self._source, sample, width, height)
+        ltrb, classes = _learnable(self._source.boxes(sample), height, width)
+        ltrb, inside = self._augment_boxes(epoch, index, image, ltrb, out)
+        return _objects(ltrb, classes[inside], (height, width))
 
     def targets(self, indices: Indices, filled: list[Any]) -> BoxTargets:
         return _targets(self._source, indices, filled)
@@ -131,29 +119,29 @@ class BoxEvalReader:
 
     def __init__(self, source: BoxSource, data: Data) -> None:
         self._source, self._mode = source, data.interpolation
-        self.bad = BadImages(parse_limit(data.max_bad_images, len(source)), len(source))
+        self.bad = BadImages(source, data.max_bad_images)
         self.shape = (data.eval_px, data.eval_px, source.channels)
 
     def shape_at(self, epoch: int) -> tuple[int, int, int]:
         return self.shape
 
-    def fill(self, epoch: int, indices: Indices, out: Image) -> list[Seen]:
+    def fill(self, epoch: int, indices: Indices, out: Image) -> list[Objects]:
         if (ready := _fill_ready(self._source, indices, out)) is not None:
             return ready
-        return [self._one(index, out[place]) for place, index in enumerate(indices.tolist())]
+        return [self._read(index, pixels) for index, pixels in zip(indices.tolist(), out, strict=True)]
 
-    def _one(self, index: int, out: Image) -> Seen:
-        """A bad image is black and keeps its place; without a known size it counts as large as the network's input."""
+    def _read(self, index: int, out: Image) -> Objects:
+        """A bad image becomes black and is kept; without an annotated size it counts as large as the network's input."""
         try:
             image = self._source.image(index)
             height, width = image.shape[:2]
-            _agrees(self._source, index, width, height)
+            _check_size(self._source, index, width, height)
             resize_into(image, out, self._mode)
         except (BadImage, OSError) as error:
-            self.bad.report(index, self._source.describe(index), str(error))
+            self.bad.report(index, error)
             out[...] = 0
             width, height = self._source.size(index) or (self.shape[1], self.shape[0])
-        return _seen(*_objects(self._source.boxes(index), height, width), (height, width))
+        return _objects(*_learnable(self._source.boxes(index), height, width), (height, width))
 
     def targets(self, indices: Indices, filled: list[Any]) -> BoxTargets:
         return _targets(self._source, indices, filled)

@@ -1,11 +1,12 @@
-"""Decoded images kept in memory, for sets that are small enough: from the second epoch on nothing is decoded.
+"""A cache of decoded images in memory, for sets that are small enough: from the second epoch on nothing is decoded.
 
 Decided once, when the set is opened, from the sizes of a sample of its images; pixels and order are the same with and
-without. A set that does not fit is not kept at all: a part of it would help little and cost all of the memory.
+without. A set that does not fit is not cached at all: a part of it would help little and cost all of the memory.
 """
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import psutil
@@ -13,32 +14,33 @@ import psutil
 from vernier.data.decoding.decode import BadImage, Croppable, Image, size_of
 from vernier.data.sources.base import Boxes, BoxSource, EncodedSource, Source
 from vernier.data.sources.containers.shards import ShardSource
+from vernier.records.codec import omitted
 
 _SAMPLE = 200
 _SHARDS = 4
-_OVERHEAD_BYTES = 200  # of an array and its place in the list
+_OVERHEAD_BYTES = 200  # of an array and its slot in the list
 _CAUTION = 1.1  # the sample may have missed large ones
 
 
 class CachedSource(Source):
-    """Another source whose decoded images stay in memory, up to a number of bytes."""
+    """A source whose decoded images stay in memory, up to a number of bytes."""
 
     def __init__(self, inner: Source, limit_bytes: int) -> None:
         self._inner, self._left = inner, limit_bytes
         self.classes, self.labels, self.channels = inner.classes, inner.labels, inner.channels
-        self._kept: list[Image | None] = [None] * len(inner)
+        self._cache: list[Image | None] = [None] * len(inner)
 
     def __len__(self) -> int:
         return len(self._inner)
 
     def image(self, index: int) -> Image:
-        found = self._kept[index]
-        if found is None:
-            found = self._inner.image(index)
-            if found.nbytes <= self._left:  # two threads may both add here: the limit is soft by one image each
-                self._left -= found.nbytes
-                self._kept[index] = found
-        return found
+        image = self._cache[index]
+        if image is None:
+            image = self._inner.image(index)
+            if image.nbytes <= self._left:  # two threads may both add here: the limit is soft by one image each
+                self._left -= image.nbytes
+                self._cache[index] = image
+        return image
 
     def lazy_image(self, index: int) -> Croppable:
         return self.image(index)
@@ -79,7 +81,7 @@ def decoded_bytes(source: EncodedSource) -> int:
 
 
 def _areas_in_tables(source: ShardSource) -> list[int]:
-    """Without reading a shard, which may be far away."""
+    """Without reading a shard, which may be remote."""
     chosen = np.unique(np.linspace(0, len(source.shards) - 1, min(_SHARDS, len(source.shards))).astype(int)).tolist()
     tables = [source.table(which) for which in chosen]
     areas = np.concatenate([table["width"].astype(np.int64) * table["height"] for table in tables])
@@ -98,16 +100,24 @@ def _areas_of_headers(source: EncodedSource) -> list[int]:
     return areas
 
 
-def cached(
+@dataclass(frozen=True, kw_only=True)
+class CacheDecision:
+    """Whether decoded images stay in memory, and the two sizes that decided it."""
+
+    cache: Literal["off", "memory", "does not fit"]
+    cache_needs_bytes: int | None = omitted()
+    cache_limit_bytes: int | None = omitted()
+
+
+def cache_in_memory(
     source: Source, share: float, processes: int = 1, *, free_bytes: Callable[[], int] | None = None
-) -> tuple[Source, dict[str, Any]]:
-    """The source, kept in memory when all of it fits into `share` of the free memory, and what was decided."""
+) -> tuple[Source, CacheDecision]:
+    """The source, cached in memory when all of it fits into `share` of the free memory, and the decision."""
     if share <= 0 or not isinstance(source, EncodedSource):
-        return source, {"cache": "off"}
+        return source, CacheDecision(cache="off")
     free = (free_bytes or (lambda: int(psutil.virtual_memory().available)))()
     limit, needed = int(share * free / processes), decoded_bytes(source)
-    facts = {"cache_needs_bytes": needed, "cache_limit_bytes": limit}
     if not needed or needed * _CAUTION > limit:
-        return source, {"cache": "does not fit", **facts}
+        return source, CacheDecision(cache="does not fit", cache_needs_bytes=needed, cache_limit_bytes=limit)
     kind = CachedBoxSource(source, limit) if isinstance(source, BoxSource) else CachedSource(source, limit)
-    return kind, {"cache": "memory", **facts}
+    return kind, CacheDecision(cache="memory", cache_needs_bytes=needed, cache_limit_bytes=limit)

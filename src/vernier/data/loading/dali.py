@@ -1,6 +1,6 @@
 """NVIDIA DALI: an optional extra, for comparison and for those who have standardised on it.
 
-As a backend (`machine.backend=dali-cpu` or `dali-gpu`) it decodes, crops, resizes and flips what `data.backends` decides.
+As a backend (`machine.backend=dali-cpu` or `dali-gpu`) it decodes, crops, resizes and flips as `backends` decides.
 """
 
 import threading
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from vernier.config import Augment, Data
-from vernier.data.loading.backends import BackendReader, Wanted
+from vernier.data.loading.backends import BackendReader, CropRequest
 from vernier.data.sources.base import Indices, Source
 from vernier.errors import ConfigError, RunFailed
 
@@ -26,9 +26,25 @@ def _modules() -> tuple[Any, Any, Any]:
     return fn, types, pipeline_def
 
 
+def _built(pipeline: Any) -> Any:
+    pipeline.build()
+    return pipeline
+
+
+def _resized(fn: Any, types: Any, images: Any, image_px: int) -> Any:
+    return fn.resize(images, resize_x=image_px, resize_y=image_px, interp_type=types.INTERP_LINEAR, antialias=True)
+
+
 def train_pipeline(
-    paths: list[str], *, batch: int, threads: int, image_px: int, area: tuple[float, float], ratio: tuple[float, float], seed: int = 0
-) -> Any:  # fmt: skip
+    paths: list[str],
+    *,
+    batch: int,
+    threads: int,
+    image_px: int,
+    area: tuple[float, float],
+    ratio: tuple[float, float],
+    seed: int = 0,
+) -> Any:
     """RandomResizedCrop by DALI's fused decoder, flip, uint8 [height, width, 3]; built and ready to run."""
     fn, types, pipeline_def = _modules()
 
@@ -36,16 +52,16 @@ def train_pipeline(
     def pipeline() -> Any:
         encoded, _ = fn.readers.file(files=paths, random_shuffle=True, name="files")
         images = fn.decoders.image_random_crop(
-            encoded, device="cpu", output_type=types.RGB, random_area=list(area), random_aspect_ratio=list(ratio), num_attempts=10
-        )  # fmt: skip
-        images = fn.resize(
-            images, resize_x=image_px, resize_y=image_px, interp_type=types.INTERP_LINEAR, antialias=True
+            encoded,
+            device="cpu",
+            output_type=types.RGB,
+            random_area=list(area),
+            random_aspect_ratio=list(ratio),
+            num_attempts=10,
         )
-        return fn.flip(images, horizontal=fn.random.coin_flip(probability=0.5))
+        return fn.flip(_resized(fn, types, images, image_px), horizontal=fn.random.coin_flip(probability=0.5))
 
-    built = pipeline()
-    built.build()
-    return built
+    return _built(pipeline())
 
 
 def decode_bytes(encoded: list[bytes]) -> list[Any]:
@@ -57,39 +73,38 @@ def decode_bytes(encoded: list[bytes]) -> list[Any]:
         files = fn.external_source(lambda: [np.frombuffer(e, np.uint8) for e in encoded], dtype=types.UINT8)
         return fn.decoders.image(files, device="cpu", output_type=types.RGB)
 
-    built = pipeline()
-    built.build()
-    (images,) = built.run()
+    (images,) = _built(pipeline()).run()
     return [images.at(i) for i in range(len(encoded))]
 
 
 class DaliTrainReader(BackendReader):
-    """Augmented training images by DALI, one small pipeline a loader thread; on a GPU the decoder is the mixed one (not run by us)."""
+    """Augmented training images by DALI, with one small pipeline per loader thread.
 
-    def __init__(self, source: Source, data: Data, augment: Augment, seed: int, place: torch.device = _CPU) -> None:
-        super().__init__("dali-cpu" if place.type == "cpu" else "dali-gpu", source, data, augment, seed, place)
+    On a GPU the decoder is DALI's "mixed" one; that path is untested on hardware.
+    """
+
+    def __init__(self, source: Source, data: Data, augment: Augment, seed: int, device: torch.device = _CPU) -> None:
+        super().__init__("dali-cpu" if device.type == "cpu" else "dali-gpu", source, data, augment, seed, device)
         _modules()
         self._local = threading.local()
 
-    def _make(self, wanted: Wanted, indices: Indices, out: Any) -> None:
-        images = self._run(indices, wanted)
-        if self.place.type == "cpu":
-            for place in range(len(indices)):
-                out[place] = images.at(place)
+    def _decode_into(self, request: CropRequest, indices: Indices, out: Any) -> None:
+        images = self._run(indices, request)
+        if self.torch_device.type == "cpu":
+            for row in range(len(indices)):
+                out[row] = images.at(row)
         else:
             from nvidia.dali.plugin import pytorch
 
-            copying: Any = pytorch
-            copying.feed_ndarray(images.as_tensor(), out)
+            torch_plugin: Any = pytorch
+            torch_plugin.feed_ndarray(images.as_tensor(), out)
 
-    def _run(self, indices: Indices, wanted: Wanted) -> Any:
+    def _run(self, indices: Indices, request: CropRequest) -> Any:
         pipeline = self._pipeline(len(indices))
-        fed = {
-            "encoded": wanted.encoded, "anchor": list(wanted.boxes[:, :2]), "shape": list(wanted.boxes[:, 2:]),
-            "flip": [np.array(int(f), np.int32) for f in wanted.flips],
-        }  # fmt: skip
-        for name, values in fed.items():
-            pipeline.feed_input(name, values)
+        pipeline.feed_input("encoded", request.encoded)
+        pipeline.feed_input("anchor", list(request.boxes[:, :2]))
+        pipeline.feed_input("shape", list(request.boxes[:, 2:]))
+        pipeline.feed_input("flip", [np.array(int(f), np.int32) for f in request.flips])
         try:
             (images,) = pipeline.run()
         except RuntimeError as error:
@@ -100,29 +115,30 @@ class DaliTrainReader(BackendReader):
 
     def _pipeline(self, batch: int) -> Any:
         if getattr(self._local, "pipeline", None) is None or self._local.batch < batch:
-            self._local.pipeline, self._local.batch = _crop_pipeline(batch, self.shape[0], self.place), batch
+            self._local.pipeline, self._local.batch = _crop_pipeline(batch, self.shape[0], self.torch_device), batch
         return self._local.pipeline
 
 
-def _crop_pipeline(batch: int, image_px: int, place: torch.device) -> Any:
+def _crop_pipeline(batch: int, image_px: int, device: torch.device) -> Any:
     fn, types, pipeline_def = _modules()
-    decoder = "cpu" if place.type == "cpu" else "mixed"
+    decoder = "cpu" if device.type == "cpu" else "mixed"
 
-    @pipeline_def(batch_size=batch, num_threads=1, device_id=place.index, prefetch_queue_depth=1)  # type: ignore[untyped-decorator]
+    @pipeline_def(batch_size=batch, num_threads=1, device_id=device.index, prefetch_queue_depth=1)  # type: ignore[untyped-decorator]
     def pipeline() -> Any:
         encoded = fn.external_source(name="encoded", dtype=types.UINT8, ndim=1)
         anchor = fn.external_source(name="anchor", dtype=types.FLOAT, ndim=1)
         shape = fn.external_source(name="shape", dtype=types.FLOAT, ndim=1)
         flip = fn.external_source(name="flip", dtype=types.INT32, ndim=0)
         images = fn.decoders.image_slice(
-            encoded, anchor, shape, device=decoder, axis_names="WH", normalized_anchor=False, normalized_shape=False,
+            encoded,
+            anchor,
+            shape,
+            device=decoder,
+            axis_names="WH",
+            normalized_anchor=False,
+            normalized_shape=False,
             output_type=types.RGB,
-        )  # fmt: skip
-        images = fn.resize(
-            images, resize_x=image_px, resize_y=image_px, interp_type=types.INTERP_LINEAR, antialias=True
         )
-        return fn.flip(images, horizontal=flip)
+        return fn.flip(_resized(fn, types, images, image_px), horizontal=flip)
 
-    built = pipeline()
-    built.build()
-    return built
+    return _built(pipeline())

@@ -1,7 +1,7 @@
 """The media loader of Gaudi 2 and later, which decodes JPEGs in hardware: an optional backend where SynapseAI is installed.
 
-Not run by us: there is no Gaudi here. Written after the published interface of `habana_frameworks.mediapipe`; a recorded
-stand-in checks what is asked of it.
+Untested on hardware. Written after the published interface of `habana_frameworks.mediapipe`; the tests check the calls it
+makes against a fake.
 """
 
 import queue
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from vernier.config import Augment, Data
-from vernier.data.loading.backends import BackendReader, Wanted
+from vernier.data.loading.backends import BackendReader, CropRequest
 from vernier.data.sources.base import Indices, Source
 from vernier.errors import ConfigError, RunFailed
 
@@ -34,34 +34,34 @@ def _modules() -> tuple[Any, ...]:
 
 
 class GaudiTrainReader(BackendReader):
-    """Augmented training images by the media loader: one pipeline a size of batch, fed through a queue."""
+    """Augmented training images by the media loader, with one pipeline per batch size, each fed through a queue."""
 
-    def __init__(self, source: Source, data: Data, augment: Augment, seed: int, place: torch.device) -> None:
-        super().__init__("gaudi-media", source, data, augment, seed, place)
+    def __init__(self, source: Source, data: Data, augment: Augment, seed: int, device: torch.device) -> None:
+        super().__init__("gaudi-media", source, data, augment, seed, device)
         self._modules = _modules()
         self._lock = threading.Lock()
-        self._pipes: dict[int, tuple[queue.Queue[Wanted], Any]] = {}
+        self._pipes: dict[int, tuple[queue.Queue[CropRequest], Any]] = {}
 
-    def _make(self, wanted: Wanted, indices: Indices, out: torch.Tensor) -> None:
-        with self._lock:  # a pipeline gives what it was fed, in order
-            waiting, images = self._pipe(len(indices))
-            waiting.put(wanted)
+    def _decode_into(self, request: CropRequest, indices: Indices, out: torch.Tensor) -> None:
+        with self._lock:  # a pipeline answers its requests in order
+            requests, images = self._pipe(len(indices))
+            requests.put(request)
             try:
-                (made, *_) = next(images)
+                (decoded, *_) = next(images)
             except RuntimeError as error:
                 raise RunFailed(f"The media loader could not read one of {self._names(indices)}: {error}") from None
-            out.copy_(made)
+            out.copy_(decoded)
 
-    def _pipe(self, batch: int) -> tuple["queue.Queue[Wanted]", Any]:
+    def _pipe(self, batch: int) -> tuple["queue.Queue[CropRequest]", Any]:
         if batch not in self._pipes:
-            waiting: queue.Queue[Wanted] = queue.Queue()
-            iterator = self._modules[-1](mediapipe=_pipeline(self._modules, waiting, batch, self.shape[0]))
-            self._pipes[batch] = waiting, iter(iterator)
+            requests: queue.Queue[CropRequest] = queue.Queue()
+            iterator = self._modules[-1](mediapipe=_pipeline(self._modules, requests, batch, self.shape[0]))
+            self._pipes[batch] = requests, iter(iterator)
         return self._pipes[batch]
 
 
-def _reader(modules: tuple[Any, ...], waiting: "queue.Queue[Wanted]") -> type:
-    """The class that the media loader makes its input of: images, crops as shares of their image, flips."""
+def _reader(modules: tuple[Any, ...], requests: "queue.Queue[CropRequest]") -> type:
+    """The class of the media loader's input: images, crops as shares of their image, flips."""
     _, types, _, nodes, _ = modules
 
     class Reader(nodes.media_ext_reader_op_impl):  # type: ignore[misc, name-defined]
@@ -75,9 +75,9 @@ def _reader(modules: tuple[Any, ...], waiting: "queue.Queue[Wanted]") -> type:
             return 1 << 30
 
         def __next__(self) -> Any:
-            wanted = waiting.get()
-            images = [np.pad(e, (0, -len(e) % _ALIGNMENT)) for e in wanted.encoded]
-            return images, wanted.boxes / np.tile(wanted.sizes, 2), wanted.flips.astype(np.uint8)
+            request = requests.get()
+            images = [np.pad(e, (0, -len(e) % _ALIGNMENT)) for e in request.encoded]
+            return images, request.boxes / np.tile(request.sizes, 2), request.flips.astype(np.uint8)
 
         def get_media_output_type(self) -> Any:
             return types.readerOutType.BUFFER_LIST
@@ -86,31 +86,32 @@ def _reader(modules: tuple[Any, ...], waiting: "queue.Queue[Wanted]") -> type:
             return ""
 
         def gen_output_info(self) -> list[Any]:
-            kinds = (
-                (types.dtype.NDT, [self._batch]), (types.dtype.FLOAT32, [4, self._batch]), (types.dtype.UINT8, [self._batch])
-            )  # fmt: skip
+            batch = self._batch
+            kinds = ((types.dtype.NDT, [batch]), (types.dtype.FLOAT32, [4, batch]), (types.dtype.UINT8, [batch]))
             return [nodes.media_ext_reader_op_tensor_info(k, np.array(s, dtype=np.uint32), "") for k, s in kinds]
 
     return Reader
 
 
-def _pipeline(modules: tuple[Any, ...], waiting: "queue.Queue[Wanted]", batch: int, image_px: int) -> Any:
+def _pipeline(modules: tuple[Any, ...], requests: "queue.Queue[CropRequest]", batch: int, image_px: int) -> Any:
     fn, types, pipe, _, _ = modules
 
     class Pipeline(pipe):  # type: ignore[misc, valid-type]
         def __init__(self) -> None:
             super().__init__(device="legacy", prefetch_depth=1, batch_size=batch, pipe_name=f"vernier-{batch}")
-            self._input = fn.MediaExtReaderOp(impl=_reader(modules, waiting), num_outputs=3, priv_params={})
+            self._input = fn.MediaExtReaderOp(impl=_reader(modules, requests), num_outputs=3, priv_params={})
             self._decode = fn.ImageDecoder(
-                device="hpu", output_format=types.imgtype.RGB_I, resize=[image_px, image_px],
+                device="hpu",
+                output_format=types.imgtype.RGB_I,
+                resize=[image_px, image_px],
                 resampling_mode=types.ftype.BI_LINEAR,
-            )  # fmt: skip
+            )
             self._flip = fn.RandomFlip(horizontal=1, device="hpu")
 
         def definegraph(self) -> Any:
             encoded, crops, flips = self._input()
             return self._flip(self._decode(encoded, crops), flips)
 
-    built = Pipeline()
-    built.build()
-    return built
+    pipeline = Pipeline()
+    pipeline.build()
+    return pipeline

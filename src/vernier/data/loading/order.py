@@ -1,10 +1,12 @@
 """Which samples make up which step: pure functions of (seed, epoch, position), the same for any number of processes."""
 
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from vernier.data.sources.base import Indices
 from vernier.randomness import Stream, key, permuted
 
 
@@ -28,7 +30,7 @@ class TrainOrder:
     def steps_per_epoch(self) -> int:
         return self.samples // self.global_batch
 
-    def indices(self, epoch: int, step_in_epoch: int, micro: int) -> npt.NDArray[np.int64]:
+    def indices(self, epoch: int, step_in_epoch: int, micro: int) -> Indices:
         """The samples of this process in one micro-step."""
         per_micro = self.global_batch // self.accumulation
         per_process = per_micro // self.world
@@ -36,18 +38,55 @@ class TrainOrder:
         if self.repeats == 1:
             return self.at(epoch, np.arange(start + within, start + within + per_process))
         slots, copies = np.divmod(np.arange(start, start + self.global_batch), self.repeats)
-        mine = np.argsort(copies, kind="stable")[within : within + per_process]
-        indices: npt.NDArray[np.int64] = self.at(epoch, slots[mine]) + copies[mine] * self.samples
+        own = np.argsort(copies, kind="stable")[within : within + per_process]
+        indices: Indices = self.at(epoch, slots[own]) + copies[own] * self.samples
         return indices
 
-    def at(self, epoch: int, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def at(self, epoch: int, positions: Indices) -> Indices:
         """The samples at some positions of an epoch."""
         return permuted(key(Stream.ORDER, self.seed, epoch), positions, self.samples)
 
 
 @dataclass(frozen=True, kw_only=True)
+class ShardedTrainOrder(TrainOrder):
+    """For storage where random access is slow: shards are shuffled, then the samples of `window` shards at a time.
+
+    `starts` has the first sample of each shard and, last, the number of samples. The order of one epoch's shards is kept
+    in memory, which therefore grows with the shards and not with the samples.
+    """
+
+    starts: tuple[int, ...]
+    window: int
+
+    def at(self, epoch: int, positions: Indices) -> Indices:
+        shards, ends = _shard_order(self.starts, self.seed, epoch)
+        window_ends = ends[self.window - 1 :: self.window]
+        if not len(window_ends) or window_ends[-1] != ends[-1]:
+            window_ends = np.append(window_ends, ends[-1])
+        windows = np.searchsorted(window_ends, positions, side="right")
+        out = np.empty(len(positions), dtype=np.int64)
+        for w in np.unique(windows):
+            begin = int(window_ends[w - 1]) if w else 0
+            inside = windows == w
+            stream = key(Stream.SHARD_WINDOW, self.seed, epoch, int(w))
+            shuffled = begin + permuted(stream, positions[inside] - begin, int(window_ends[w]) - begin)
+            order = np.searchsorted(ends, shuffled, side="right")
+            first = np.where(order > 0, ends[order - 1], 0)
+            out[inside] = np.asarray(self.starts)[shards[order]] + shuffled - first
+        return out
+
+
+@lru_cache(maxsize=4)
+def _shard_order(starts: tuple[int, ...], seed: int, epoch: int) -> tuple[Any, Any]:
+    """The shards in this epoch's order, and the number of samples up to the end of each."""
+    count = len(starts) - 1
+    shards = permuted(key(Stream.SHARD_ORDER, seed, epoch), np.arange(count), count)
+    return shards, np.cumsum(np.diff(np.asarray(starts))[shards])
+
+
+@dataclass(frozen=True, kw_only=True)
 class EvalOrder:
-    """Every sample once, in storage order; whole batches are dealt to processes, so a batch never depends on how many there are."""
+    """Every sample once, in storage order. Processes take turns at whole batches, so no batch depends on their number."""
 
     samples: int
     batch: int
@@ -60,7 +99,7 @@ class EvalOrder:
         every = -(-self.samples // self.batch)
         return every if self.max_batches is None else min(every, self.max_batches)
 
-    def mine(self) -> list[npt.NDArray[np.int64]]:
+    def own_batches(self) -> list[Indices]:
         """The batches of this process."""
         return [
             np.arange(b * self.batch, min((b + 1) * self.batch, self.samples))

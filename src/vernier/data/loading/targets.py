@@ -1,5 +1,5 @@
-"""What a network is asked for: classes; or a batch's objects, padded so that one tensor holds them all, and a whole set's in
-COCO's form."""
+"""The targets of a batch: classes, or objects padded so that one tensor holds them all; and a whole set's objects in COCO's
+form."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ClassTargets:
     samples: Tensor
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> ClassTargets:
-        """The same on `device`; what only names a sample stays where it is."""
+        """The same with the labels on `device`; the sample numbers stay on the host."""
         return ClassTargets(self.labels.to(device, non_blocking=non_blocking), self.samples)
 
     def __len__(self) -> int:
@@ -78,13 +78,13 @@ class BoxTargets:
         return len(self.samples)
 
 
-def ground_truth(source: BoxSource) -> dict[str, Any]:
-    """Every object of a set as COCO's evaluation takes them: images and categories by their own ids, boxes as x, y, w, h.
+def coco_ground_truth(source: BoxSource) -> dict[str, Any]:
+    """Every object of a set as the JSON tree that pycocotools reads: boxes as x, y, width, height.
 
-    The areas are the annotations' own, which decide what counts as small, medium or large.
+    The areas are the annotations' own, which decide whether an object is small, medium or large.
     """
-    images: list[dict[str, Any]] = []
-    annotations: list[dict[str, Any]] = []
+    images: list[dict[str, int]] = []
+    annotations: list[dict[str, object]] = []
     for index in range(len(source)):
         number, size, boxes = source.image_id(index), source.size(index), source.boxes(index)
         images.append({"id": number, **({} if size is None else {"width": size[0], "height": size[1]})})

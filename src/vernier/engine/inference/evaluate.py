@@ -56,7 +56,7 @@ class Evaluator:
         Every process asks `check_stop` as often, also one with fewer batches.
         """
         score = self._task.score(self._source)
-        mine = self._order.mine()
+        mine = self._order.own_batches()
         rounds = -(-self._order.batches // self._world.size)
         forward = network.evaluation_network(self._order.batch)
         with borrowed(network.model, weights), evaluating(network.model):

@@ -42,11 +42,11 @@ def predict(trained: Trained, named: list[Path]) -> Iterator[tuple[Prediction, i
 
     done = 0
     try:
-        order = EvalOrder(samples=len(source), batch=BATCH).mine()
+        order = EvalOrder(samples=len(source), batch=BATCH).own_batches()
         with evaluating(trained.model):
             for batch in loader.batches((0, indices) for indices in order):
                 predicted = task.predict(forward, normalize(batch.images.to(place)))
-                errors = {bad.index: bad.reason for bad in reader.bad.found()}
+                errors = {bad.index: bad.reason for bad in reader.bad.samples()}
                 for found in task.name_predictions(predicted, batch.targets, trained.classes):
                     error = errors.get(done)
                     yield Prediction(paths[done], [] if error else found, error), done + 1, len(paths)

@@ -174,7 +174,7 @@ def evaluate_trained(
         "exact": max_eval_steps is None,
         "flip_tta": config.recipe.eval.flip_tta,
         "notes": list(trained.notes),
-        "bad_images": [bad.path for bad in evaluator.bad.found()],
+        "bad_images": [bad.path for bad in evaluator.bad.samples()],
         "averaged": trained.averaged,
         "weights": trained.origin,
         "step": trained.step,

@@ -261,8 +261,8 @@ def _wait_until_idle(family: list[Any]) -> None:
 
 def _ours(contender: Contender) -> tuple[Any, Any]:
     from vernier.config import Augment, Data
-    from vernier.data.loading.loader import TrainReader
     from vernier.data.loading.order import TrainOrder
+    from vernier.data.loading.readers import TrainReader
     from vernier.data.sources import open_split
 
     source = open_split(contender.path, contender.split)

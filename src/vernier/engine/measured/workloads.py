@@ -13,7 +13,7 @@ import torch
 
 from vernier.config import Config
 from vernier.data.augment.normalize import Normalizer
-from vernier.data.loading.cache import cached
+from vernier.data.loading.cache import cache_in_memory
 from vernier.data.loading.loader import Batch, Loader
 from vernier.devices import Device
 from vernier.engine.execution import Execution
@@ -109,7 +109,7 @@ class InferenceLoad:
         )
         self._config, self.images = config, config.machine.eval_batch
         self._normalize = Normalizer(config.recipe.data, self.place)
-        kept, _ = cached(self._source, config.machine.cache_share, 1)
+        kept, _ = cache_in_memory(self._source, config.machine.cache_share, 1)
         reader = self._task.eval_reader(kept)
         machine = config.machine
         self._loader = Loader(

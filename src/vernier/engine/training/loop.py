@@ -152,14 +152,14 @@ class Training:
     def _report_bad_images(self) -> None:
         """Every process tells of what it met; the first one of all, which count against one limit."""
         kinds = self.job.bad_images()
-        mine = [kind.untold() for kind in kinds]
+        mine = [kind.pop_new() for kind in kinds]
         for found in self.job.world.gather(mine) or [mine]:
             for kind, met in zip(kinds, found, strict=True):
                 for bad in met:
                     self.observers.emit(
                         "warning", step=self.progress.step, message=f"bad image {bad.path}: {bad.reason}"
                     )
-                    kind.hear(bad)
+                    kind.add_from_peer(bad)
 
     def _scaling(self) -> dict[str, float]:
         scaler = self.job.step.scaler
@@ -434,7 +434,7 @@ def _announce(
 
 def _close(session: Training, status: Literal["finished", "stopped"], reference: Recipe | None) -> Outcome:
     job, progress, run = session.job, session.progress, session.run
-    bad = job.world.gather([asdict(bad) for kind in job.bad_images() for bad in kind.found()])
+    bad = job.world.gather([asdict(bad) for kind in job.bad_images() for bad in kind.samples()])
     known = {one["path"]: one for found in bad for one in found}
     summary = {
         "step": progress.step,

@@ -9,12 +9,11 @@ from torch import nn
 
 from vernier.config import Config, Derived, derive
 from vernier.data.augment.normalize import Normalizer
-from vernier.data.loading.backends import RESIZES
+from vernier.data.loading.backends import RESIZE_KERNELS
 from vernier.data.loading.bad_images import BadImages
-from vernier.data.loading.cache import cached
+from vernier.data.loading.cache import CacheDecision, cache_in_memory
 from vernier.data.loading.loader import Loader
-from vernier.data.loading.order import EvalOrder, TrainOrder
-from vernier.data.loading.shard_order import ShardedTrainOrder
+from vernier.data.loading.order import EvalOrder, ShardedTrainOrder, TrainOrder
 from vernier.data.sources import ShardSource, Source
 from vernier.data.sources.containers.shards import shard_starts
 from vernier.devices import Device, resolve
@@ -38,6 +37,7 @@ from vernier.errors import ConfigError
 from vernier.models import build, info
 from vernier.optim.build import build_optimizer
 from vernier.optim.ema import WeightAverage
+from vernier.records.codec import encode
 from vernier.tasks import task_of
 from vernier.tasks.base import Task
 
@@ -108,7 +108,7 @@ def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -
     normalize = Normalizer(recipe.data, place)
     order = train_order(config, derived, train_source, world.rank)
     # Decoded images that are kept have their full size: with scaled decoding they would be others than on first sight.
-    kept, cache = cached(train_source, 0 if recipe.data.scaled_decode else machine.cache_share, derived.world)
+    kept, cache = cache_in_memory(train_source, 0 if recipe.data.scaled_decode else machine.cache_share, derived.world)
     reader = task.train_reader(train_source, kept, machine)
     loader = Loader(
         reader, batch=derived.process_batch, workers=machine.workers, prefetch=machine.prefetch, pin=device.pins_memory
@@ -147,15 +147,15 @@ def train_order(config: Config, derived: Derived, source: Source, rank: int = 0)
     return ShardedTrainOrder(**common, starts=starts, window=recipe.data.shuffle_shards)
 
 
-def loading_facts(config: Config, source: Source, cache: dict[str, Any]) -> dict[str, Any]:
+def loading_facts(config: Config, source: Source, cache: CacheDecision) -> dict[str, Any]:
     """The decoder and the resize kernel, which decide about pixels, and the cache, which does not."""
     backend = config.machine.backend
     return {
         "backend": backend,
         "source": type(source).__name__,
-        "resize": RESIZES[backend].format(config.recipe.data.interpolation),
+        "resize": RESIZE_KERNELS[backend].format(config.recipe.data.interpolation),
         "scaled_decode": config.recipe.data.scaled_decode,
-        **(cache if backend == "native" else {"cache": "off"}),
+        **encode(cache if backend == "native" else CacheDecision(cache="off")),
     }
 
 
@@ -245,7 +245,7 @@ def build_evaluator(
     """Every process evaluates its own batches of the set."""
     machine, world = config.machine, world or World(Topology())
     place = device.torch_device(world.topology.local_rank)
-    kept, _ = cached(source, machine.cache_share / 2, world.size)
+    kept, _ = cache_in_memory(source, machine.cache_share / 2, world.size)
     order = EvalOrder(
         samples=len(source), batch=machine.eval_batch, max_batches=config.limits.max_eval_steps,
         rank=world.rank, world=world.size,

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from vernier.config import Loss, Machine, Recipe
 from vernier.data.augment.mixing import MixedLabels, mix_batch
 from vernier.data.loading.backends import train_reader
-from vernier.data.loading.loader import EvalReader
+from vernier.data.loading.readers import EvalReader
 from vernier.data.sources import Source, open_split
 from vernier.records.predictions import ScoredClass
 from vernier.tasks.base import CountingReader, Forward, MicroStep

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import torch
 
 from vernier.data.decoding.decode import BadImage, Image, encode_thumbnail
-from vernier.data.loading.targets import BoxTargets, ground_truth
+from vernier.data.loading.targets import BoxTargets, coco_ground_truth
 from vernier.data.sources.base import BoxSource
 from vernier.records.codec import encode
 from vernier.records.predictions import Box, DetectionExample, ScoredClass, TrueBox
@@ -58,7 +58,7 @@ class DetectionScore:
     def result(self) -> EvalResult:
         """COCO's twelve figures, the number of detections, and AP and AP50 per class."""
         ids = [self._source.image_id(s) for s in sorted(self._detections)]
-        return coco_figures(ground_truth(self._source), self.rows(), ids)
+        return coco_figures(coco_ground_truth(self._source), self.rows(), ids)
 
     def documents(self) -> Mapping[str, object]:
         """`detections`, in the format of COCO's results files, and `examples` of evaluated images."""

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 pytest.importorskip("fsspec", reason="the extra 'remote' is not installed")
 pytest.importorskip("aiohttp", reason="the extra 'remote' is not installed")
@@ -15,8 +13,6 @@ pytest.importorskip("aiohttp", reason="the extra 'remote' is not installed")
 from tests.conftest import Done, only_run
 from tests.data.preparing.test_fetch import Server
 from vernier.data.loading.cache import decoded_bytes
-from vernier.data.loading.order import TrainOrder
-from vernier.data.loading.shard_order import ShardedTrainOrder
 from vernier.data.preparing.pack import pack_shards
 from vernier.data.sources import EncodedSource, open_split
 from vernier.data.sources.containers.remote import LIMIT_VARIABLE, cache_limit_bytes, open_remote
@@ -160,34 +156,3 @@ def test_the_limit_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv(LIMIT_VARIABLE, "much")
     with pytest.raises(ConfigError, match="GB"):
         cache_limit_bytes()
-
-
-@given(
-    st.lists(st.integers(1, 40), min_size=1, max_size=12), st.integers(1, 5), st.integers(1, 3), st.integers(1, 4), st.integers(0, 3)
-)  # fmt: skip
-@settings(deadline=None)
-def test_the_two_level_order_visits_every_sample_once(
-    sizes: list[int], window: int, world: int, per: int, epoch: int
-) -> None:
-    starts = (0, *np.cumsum(sizes).tolist())
-    order = ShardedTrainOrder(samples=starts[-1], seed=3, global_batch=1, starts=starts, window=window)
-    whole = order.at(epoch, np.arange(starts[-1]))
-    assert sorted(whole.tolist()) == list(range(starts[-1]))
-    batch = world * per
-    for step in range(starts[-1] // batch):
-        parts = [
-            ShardedTrainOrder(
-                samples=starts[-1], seed=3, global_batch=batch, starts=starts, window=window, rank=r, world=world
-            ).indices(epoch, step, 0)
-            for r in range(world)
-        ]
-        assert np.concatenate(parts).tolist() == whole[step * batch : (step + 1) * batch].tolist()
-
-
-def test_the_two_level_order_stays_within_its_window_and_needs_no_memory_for_samples() -> None:
-    starts = tuple(range(0, 1_000_000_001, 1_000_000))
-    order = ShardedTrainOrder(samples=10**9, seed=1, global_batch=4096, starts=starts, window=4)
-    batch = order.indices(0, 100_000, 0)
-    assert len(np.unique(batch // 1_000_000)) <= 8
-    assert len(np.unique(batch)) == 4096
-    assert TrainOrder(samples=10**9, seed=1, global_batch=4096).indices(2, 7, 0).max() < 10**9

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from vernier.config import Augment, Data
-from vernier.data.loading.loader import TrainReader
+from vernier.data.loading.readers import TrainReader
 from vernier.data.preparing.pack import Packed, pack_raw, pack_shards
 from vernier.data.sources import EncodedSource, FolderSource, RawSource, ShardSource, Source, open_split
 from vernier.data.sources.containers.shards import table_path
