@@ -21,6 +21,7 @@ import torch
 
 from vernier.clock import now_s, utc_stamp
 from vernier.config import Config, Data, Eval, Limits, Machine, Model, Optim, Recipe, Schedule
+from vernier.cores import allowed_cores
 from vernier.data.loading.loader import Batch
 from vernier.data.shapes.files import ShapesSpec, make
 from vernier.engine.observe import Observers
@@ -125,7 +126,7 @@ def main() -> None:
     parser.add_argument("--block", type=int, default=4)
     parser.add_argument("--threads", type=int, default=None)
     given = parser.parse_args()
-    found = environment([], "cpu", given.threads or len(os.sched_getaffinity(0)))
+    found = environment([], "cpu", given.threads or len(allowed_cores()))
     print(
         f"{utc_stamp()}  {found['cpu']['cores_logical']} cores, torch {found['versions']['torch']}, load {found['cpu']['load_average']}"
     )

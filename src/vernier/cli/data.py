@@ -1,6 +1,5 @@
 """`vernier data ...`: one function an action, which reads its flags, calls the code that does the work, and prints."""
 
-import os
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
@@ -11,6 +10,7 @@ from tyro.conf import Positional, arg
 
 from vernier.cli.flags import JsonFlag, OptionalInt
 from vernier.cli.output import bytes_bar, print_json, progress_bar, say
+from vernier.cores import allowed_cores
 from vernier.errors import EXIT_DONE, EXIT_FAILED, ConfigError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ Layout = Literal["folders", "shards", "raw"]
 
 
 def _cores() -> int:
-    return len(os.sched_getaffinity(0))
+    return len(allowed_cores())
 
 
 def make(

@@ -1,11 +1,11 @@
 """`vernier doctor`: one screen about this machine."""
 
-import os
 import sys
 from typing import Any
 
 from vernier.cli.flags import JsonFlag
 from vernier.cli.output import print_json, say
+from vernier.cores import allowed_cores
 from vernier.errors import EXIT_DONE, ConfigError
 
 DECODE_S = 1.5
@@ -41,7 +41,7 @@ def _measured(seconds: float) -> dict[str, Any]:
     from vernier.measure.machine.probe import training_speed
 
     device = resolve("auto")
-    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    torch.set_num_threads(len(allowed_cores()))
     device.prepare()
     tried = [p for p in ("fp32", "bf16") if not device.refuse(p, "eager", allow_slow=False)]
     say(f"measuring for about {seconds + DECODE_S:.0f} s (--no-probe leaves it out) ...")

@@ -37,6 +37,7 @@ from typing import Any
 import psutil
 import simplejpeg
 
+from vernier.cores import allowed_cores
 from vernier.data.shapes.layout import CLASSES, SPLITS, ShapesSpec
 from vernier.data.shapes.paint import Rendered, render
 from vernier.errors import ConfigError
@@ -212,7 +213,7 @@ def _processes(spec: ShapesSpec, workers: int | None, chunks: int) -> int:
         return 1
     if workers is None:
         small = (spec.train + spec.val) * spec.size_px**2 < 2000 * 64**2
-        workers = 1 if small else len(os.sched_getaffinity(0))
+        workers = 1 if small else len(allowed_cores())
     return min(workers, chunks)
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vernier.clock import now_s, utc_stamp
+from vernier.cores import allowed_cores
 from vernier.errors import ConfigError, RunFailed
 from vernier.measure.statistics.estimates import quantile_estimate
 
@@ -163,7 +164,7 @@ def report(
     by_name = {m.contender.name: m for m in measured}
     return {
         "time": utc_stamp(),
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": len(allowed_cores()),
         "load_average": os.getloadavg()[0],
         "image_px": measured[0].contender.image_px,
         "batch": BATCH,

@@ -13,6 +13,7 @@ import torch
 
 from vernier.clock import now_s, utc_stamp
 from vernier.config import Config, from_dict
+from vernier.cores import allowed_cores
 from vernier.devices import resolve
 from vernier.engine.measured.workloads import TrainingLoad
 from vernier.measure.bench.measuring import Load
@@ -59,7 +60,7 @@ def load_of(spec: dict[str, Any]) -> tuple[Load, Any, str]:
     """The workload on its device."""
     if spec["workload"] in ("sgemm", "bandwidth"):
         device = resolve(spec["device"])
-        torch.set_num_threads(len(os.sched_getaffinity(0)))
+        torch.set_num_threads(len(allowed_cores()))
         device.prepare()
         place = device.torch_device(0)
         if spec["workload"] == "bandwidth":

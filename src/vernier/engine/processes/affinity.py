@@ -4,14 +4,10 @@ import os
 import re
 from pathlib import Path
 
+from vernier.cores import allowed_cores
 from vernier.engine.processes.launch import Topology
 
 NODES = Path("/sys/devices/system/node")
-
-
-def allowed_cores() -> list[int]:
-    """The cores this process may run on."""
-    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
 
 
 def parse_core_list(text: str) -> list[int]:

@@ -21,8 +21,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from vernier.clock import now_s
 from vernier.config import Machine
+from vernier.cores import allowed_cores
 from vernier.devices import Device
-from vernier.engine.processes.affinity import allowed_cores
 from vernier.engine.processes.heartbeat import Heartbeat, open_store
 from vernier.engine.processes.launch import Topology, record_failure
 from vernier.errors import ConfigError, RunFailed

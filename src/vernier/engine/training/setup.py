@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from vernier.config import Config, Derived, derive
+from vernier.cores import allowed_cores
 from vernier.data.augment.normalize import Normalizer
 from vernier.data.loading.backends import RESIZE_KERNELS
 from vernier.data.loading.bad_images import BadImages
@@ -19,7 +20,7 @@ from vernier.data.sources.containers.shards import shard_starts
 from vernier.devices import Device, resolve
 from vernier.engine.execution import Execution
 from vernier.engine.inference.evaluate import Evaluator
-from vernier.engine.processes.affinity import allowed_cores, bind_cores
+from vernier.engine.processes.affinity import bind_cores
 from vernier.engine.processes.batch_norm import with_span
 from vernier.engine.processes.launch import Topology, topology
 from vernier.engine.processes.world import World

@@ -8,6 +8,7 @@ from typing import Any
 
 import psutil
 
+from vernier.cores import allowed_cores
 from vernier.measure.machine.environment import VARIABLES, installed_version, versions
 
 EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
@@ -50,7 +51,7 @@ def examine() -> dict[str, Any]:
     """Everything `vernier doctor` shows without measuring."""
     from vernier.devices import matrix, usable
 
-    cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
+    cores, load = len(allowed_cores()), os.getloadavg()[0]
     memory, disk = psutil.virtual_memory(), shutil.disk_usage(Path.cwd())
     devices = [{"device": d.name, **one} for d in usable() for one in d.identity()]
     optional = extras()

@@ -4,7 +4,6 @@ A repeat is a process of its own that is pinned to its device. What it measures 
 `study_files`'. What was finished stays when the rest is killed.
 """
 
-import os
 import platform
 import random
 import re
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from vernier.clock import now_s
+from vernier.cores import allowed_cores
 from vernier.errors import ConfigError, RunFailed
 from vernier.measure.bench.arms import Arm, run_in_process
 from vernier.measure.study.files import Repeat, StudyDevice, StudyDir, StudyMeta
@@ -94,7 +94,7 @@ def _cpu_targets(per: str, identity: Sequence[dict[str, Any]]) -> list[Target]:
     host, name = platform.node(), str(identity[0]["name"])
     machine = identity[0].get("uuid") or host
     groups: dict[int, list[int]] = {}
-    for core in sorted(os.sched_getaffinity(0)):
+    for core in allowed_cores():
         groups.setdefault(core if per == "core" else socket_of(core), []).append(core)
     return [
         Target(device=StudyDevice(id=f"{machine}-{per}{i}", index=i, name=name, host=host), cores=tuple(cores))
