@@ -1,0 +1,415 @@
+"""Benchmarks: what a measuring process is asked and answers, the rows of a benchmark, and bench.json.
+
+A request goes as JSON to `python -m vernier bench arm REQUEST ANSWER`, also of other versions of Vernier (`--against`).
+An older version reads the keys it knows, so keys stay; a request of a newer format is refused. Studies use the same way.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from vernier.errors import ConfigError
+from vernier.records.codec import decode, omitted
+from vernier.records.environment import Environment
+from vernier.records.profile import PhaseTimes
+from vernier.records.run import Compilation, EnergyPerImage
+from vernier.records.statistics import Comparison, Estimate, SampleSummary
+from vernier.records.telemetry import Noise
+
+REQUEST_VERSION = 1
+ConfigTree = dict[str, Any]
+"""A configuration as JSON values, as `config.to_dict` writes it; another version may have other settings."""
+Cell = str | int | float | None
+Scaling = Literal["", "weak", "strong"]
+
+# ------------------------------------------------------------------------------------------------------------- requests
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How long to measure: `steps` exactly, or until the rate is known to `precision`, within `max_seconds`."""
+
+    steps: int | None = None
+    precision: float = 0.01
+    max_seconds: float = 60.0
+    warmup_max_seconds: float = 60.0
+    split_steps: int = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArmRequest:
+    """One arm of a benchmark, for one process. `run` gives the weights; `apart` is training without gradient exchange.
+
+    `load_share` and `rate_per_s` belong to the server scenario: arrivals as a share of the capacity, or per second.
+    """
+
+    what: Literal["train", "infer"]
+    config: ConfigTree
+    plan: Plan = field(default_factory=Plan)
+    run: str | None = None
+    seed: int = 0
+    apart: bool = False
+    scenario: str | None = None
+    load_share: float | None = None
+    rate_per_s: float | None = None
+    memory_limit_bytes: int | None = None
+    version: int = REQUEST_VERSION
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyRequest:
+    """One repeat of a device study, for one process pinned to `cores`.
+
+    `slowdown` is the factor of a simulated device. `pace` is a file for the first estimate of seconds per iteration.
+    """
+
+    what: Literal["study"] = "study"
+    workload: str
+    iterations: int
+    device: str
+    config: ConfigTree | None = None
+    cores: tuple[int, ...] = ()
+    slowdown: float = 1.0
+    kernel_iterations: int = 0
+    pace: Path | None = omitted()
+    version: int = REQUEST_VERSION
+
+
+def decode_request(tree: Any) -> ArmRequest | StudyRequest:
+    """A request from its JSON object. Raises DamagedRecord, or ConfigError for a newer format."""
+    version = tree.get("version", 1) if isinstance(tree, dict) else 1
+    if isinstance(version, int) and version > REQUEST_VERSION:
+        raise ConfigError(
+            f"This request has format {version}; this version of Vernier reads up to {REQUEST_VERSION}. "
+            "Start the benchmark with the older of the two versions."
+        )
+    if isinstance(tree, dict) and tree.get("what") == "study":
+        return decode(StudyRequest, tree)
+    return decode(ArmRequest, tree)
+
+
+# -------------------------------------------------------------------------------------------------------------- answers
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArmFailure:
+    """An arm that gave no figures: it did not fit into memory, or this machine refuses it."""
+
+    status: Literal["out-of-memory", "refused"]
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class WarmUp:
+    """The steps before measuring. `first_step_extra_s` is how much longer the first took than a steady one."""
+
+    steps: int
+    seconds: float
+    steady: bool
+    first_step_s: float | None = None
+    first_step_extra_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Latency(SampleSummary):
+    """A summary of latencies, and percentiles with intervals by name (`p50` ... `p99.9`)."""
+
+    percentiles: dict[str, Estimate] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """Rates with intervals, step times and the data wait of steps; `latency_s` where a step is a query."""
+
+    method: str = ""
+    images_per_s_total: Estimate
+    images_per_s_per_device: Estimate
+    devices: int = 1
+    compute_only_images_per_s_total: float
+    data_wait_share: float
+    verdict: str
+    step_s: SampleSummary
+    phases: PhaseTimes | None = None
+    warmup: WarmUp
+    reached_precision: bool | None = None
+    latency_s: Latency | None = omitted()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingFigures:
+    """Latency of single-image queries that arrived at random. `kept_up`: the queue did not grow without end."""
+
+    latency_s: Latency
+    queries: int
+    offered_per_s: float
+    capacity_per_s: float
+    served_per_s: float
+    mean_batch: float
+    kept_up: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class WarmUpSamples:
+    """Seconds of every warm-up step, and whether they had become steady."""
+
+    step_s: tuple[float, ...] = ()
+    steady: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Samples:
+    """Every sample of one measurement, in the order taken; `split_s` are further steps, by phase."""
+
+    step_s: tuple[float, ...]
+    wait_s: tuple[float, ...] = ()
+    warmup: WarmUpSamples = field(default_factory=WarmUpSamples)
+    began_s: float = 0.0
+    ended_s: float = 0.0
+    split_s: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    reached_precision: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingSamples:
+    """Latencies in order of arrival, planned arrivals, and how many queries ran together each time."""
+
+    latency_s: tuple[float, ...]
+    batches: tuple[int, ...] = ()
+    planned_s: tuple[float, ...] = ()
+    warmup_s: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatmulSpeed:
+    """The rate of large square matrix products on the device, median of `n`."""
+
+    gflop_per_s: float
+    size: int
+    precision: str
+    n: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arithmetic:
+    """Arithmetic per image and second, beside what the device reaches in matrix products."""
+
+    gflop_per_image: float
+    gflop_per_s_per_device: float
+    matmul: MatmulSpeed
+    share_of_matmul: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Answer:
+    """What every measured arm has. `process_s` is the time of the whole process, start-up included."""
+
+    status: Literal["ok"] = "ok"
+    time: str = ""
+    method: str = ""
+    images_per_step: int
+    energy: EnergyPerImage | None = None
+    noise: Noise | None = None
+    execution: str = "eager"
+    compilation: Compilation = field(default_factory=Compilation)
+    devices: int = 1
+    peak_memory_bytes: int | None = None
+    environment: Environment = field(default_factory=Environment)
+    process_s: float | None = omitted()
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepResult(_Answer):
+    """An arm measured step by step: training, offline or single-stream inference."""
+
+    figures: Figures
+    raw: Samples
+    flops: Arithmetic | None = omitted()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingResult(_Answer):
+    """An arm of the server scenario."""
+
+    figures: ServingFigures
+    raw: ServingSamples
+
+
+ArmResult = StepResult | ServingResult | ArmFailure
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyResult:
+    """One repeat of a study: seconds of every iteration, of which the first `warmup` count in no figure.
+
+    `telemetry` and `kernels` are rows of their tables.
+    """
+
+    status: Literal["ok"] = "ok"
+    time: str
+    seconds: tuple[float, ...]
+    train_time_s: float
+    warmup: int
+    notes: tuple[str, ...] = ()
+    telemetry: tuple[dict[str, Cell], ...] = ()
+    kernels: tuple[dict[str, Cell], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """One result of one arm. `order` is its number among all results."""
+
+    arm: str
+    round: int
+    order: int
+    result: ArmResult
+
+
+# ----------------------------------------------------------------------------------------------------------------- rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArmLabels:
+    """What tells arms apart; None: does not apply. `exchange` is "none" for processes that exchange no gradients."""
+
+    batch: int
+    precision: str = "fp32"
+    mode: str = "eager"
+    scenario: str | None = omitted()
+    procs: int = 1
+    threads: int | None = omitted()
+    exchange: str | None = omitted()
+    load: float | None = omitted()
+    side: str | None = omitted()
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailedRow(ArmLabels):
+    """An arm without any figures."""
+
+    arm: str
+    status: str
+    rounds: int = 0
+    why: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _MeasuredRow(ArmLabels):
+    """An arm over its rounds. `crowded` says why it computes on fewer cores than others; `noise` is for people."""
+
+    arm: str
+    status: Literal["ok"] = "ok"
+    rounds: int = 1
+    crowded: str | None = None
+    compute_threads: int | None = None
+    noise: tuple[str, ...] = ()
+    disturbed: Noise | None = None
+    method: str = ""
+    peak_memory_bytes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepRow(_MeasuredRow):
+    """An arm measured step by step. Figures from `speedup` on are those of a scaling benchmark, against its `base`.
+
+    `of_apart` is the rate as a share of that of the same processes without gradient exchange.
+    """
+
+    images_per_s_total: Estimate
+    images_per_s_per_device: Estimate
+    devices: int = 1
+    compute_only_images_per_s_total: float
+    data_wait_share: float
+    verdict: str
+    step_s: SampleSummary
+    phases: PhaseTimes | None = None
+    warmup: tuple[WarmUp, ...] = ()
+    steady: bool = True
+    reached_precision: bool | None = None
+    flops: Arithmetic | None = None
+    joules_per_image: float | None = None
+    compile_s: float | None = None
+    latency_s: Latency | None = omitted()
+    speedup: float | None = omitted()
+    efficiency: float | None = omitted()
+    efficiency_95: tuple[float, float] | None = omitted()
+    scaling: Scaling | None = omitted()
+    base: bool | None = omitted()
+    of_apart: float | None = omitted()
+    of_apart_95: tuple[float, float] | None = omitted()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingRow(_MeasuredRow):
+    """An arm of the server scenario."""
+
+    latency_s: Latency
+    offered_per_s: float
+    served_per_s: float
+    capacity_per_s: float
+    mean_batch: float
+    kept_up: bool
+
+
+BenchRow = StepRow | ServingRow | FailedRow
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArmComparison(Comparison):
+    """The speed of `arm` over that of `against`."""
+
+    arm: str
+    against: str
+
+
+# ----------------------------------------------------------------------------------------------------------- bench.json
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """How many processes, with how many threads each (None: as configured); `apart`: without gradient exchange."""
+
+    procs: int
+    threads: int | None = None
+    apart: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchRequest:
+    """What to measure: every combination of the lists is an arm. An empty list: as configured. Batches are per device."""
+
+    what: Literal["train", "infer"]
+    config: ConfigTree
+    batches: tuple[int, ...] = ()
+    precisions: tuple[str, ...] = ()
+    modes: tuple[str, ...] = ()
+    layouts: tuple[Layout, ...] = ()
+    procs: tuple[int, ...] | None = omitted()  # files from before there were layouts
+    scenarios: tuple[str, ...] = ()
+    loads: tuple[float, ...] = ()
+    rate_per_s: float | None = None
+    weights_of: str | None = None
+    plan: Plan = field(default_factory=Plan)
+    repeats: int = 1
+    seed: int = 0
+    scaling: Scaling = ""
+    against: str | None = None
+    tolerance: float = 0.01
+    memory_limit_bytes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchResult:
+    """bench.json: what was asked, one row per arm, comparisons, notes, and every round with all its samples."""
+
+    method: str = ""
+    config: ConfigTree = field(default_factory=dict)
+    asked: BenchRequest | None = None
+    rows: tuple[BenchRow, ...] = ()
+    compared: tuple[ArmComparison, ...] = ()
+    facts: tuple[str, ...] = ()
+    rounds: tuple[Round, ...] = ()
+
+    @property
+    def measured(self) -> tuple[StepRow | ServingRow, ...]:
+        """The rows that have figures."""
+        return tuple(row for row in self.rows if not isinstance(row, FailedRow))
