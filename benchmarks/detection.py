@@ -121,7 +121,7 @@ def post(model: Ssd, kind: str, batch: int, rounds: int) -> dict[str, Any]:
     torch.set_num_threads(1)
     spent = [timed_ms(lambda: detect(*found, model.anchors, Detect())) for _ in range(REPEATS * rounds + 1)][1:]
     torch.set_num_threads(threads)
-    above = found[1].softmax(-1)[..., 1:] > Detect().score
+    above = found[1].softmax(-1)[..., 1:] > Detect().min_score
     return {
         "outputs": kind,
         "batch": batch,

@@ -59,8 +59,8 @@ def scenario(plan: dict[str, Any], world: World, name: str, **changes: Any) -> R
 def everything(plan: dict[str, Any], world: World) -> dict[str, Any]:
     """Loss curves, sample order, weights and evaluations with these processes."""
     found: dict[str, Any] = {"processes": world.size}
-    found["in sync"] = losses(scenario(plan, world, "sync", **{"model.bn_span": 0, "eval.every_epochs": 1.0}))
-    found["groups"] = losses(scenario(plan, world, "groups", **{"model.bn_span": 4}))
+    found["in sync"] = losses(scenario(plan, world, "sync", **{"model.batch_norm_images": 0, "eval.every_epochs": 1.0}))
+    found["groups"] = losses(scenario(plan, world, "groups", **{"model.batch_norm_images": 4}))
     trained = load_trained(Path(plan["trained"])) if plan["trained"] else None
     if trained is not None:
         found["evaluated"] = evaluate_trained(trained, None, None, [], world=world)

@@ -121,7 +121,7 @@ def test_categories_keep_their_own_numbers(
 ) -> None:
     """COCO's 80 classes have ids up to 90; results must speak of those."""
     done = train(
-        vernier_here, real_data("coco"), tmp_path / "runs", "--max-steps", "1", "--max-eval-steps", "1", "--set", "detect.score=0.001"
+        vernier_here, real_data("coco"), tmp_path / "runs", "--max-steps", "1", "--max-eval-steps", "1", "--set", "detect.min_score=0.001"
     )  # fmt: skip
     assert done.code == 0, done.err
     run = only_run(tmp_path / "runs")
@@ -192,7 +192,7 @@ def test_a_large_detector_without_a_backbone_is_warned_of(vernier_here: Vernier,
 
 def test_two_processes_find_what_one_finds(vernier: Vernier, boxes: Path, tmp_path: Path) -> None:
     """Averaged weights, batch norm over all images: the same training, and figures that agree to the last digit."""
-    same = ["--epochs", "2", "--set", "model.bn_span=0", "--json"]
+    same = ["--epochs", "2", "--set", "model.batch_norm_images=0", "--json"]
     one = json.loads(train(vernier, boxes, tmp_path / "one", *same).out)
     done = train(vernier, boxes, tmp_path / "two", *same, "--procs", "2")
     assert done.code == 0, done.err

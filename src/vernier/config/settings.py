@@ -31,7 +31,7 @@ class Model:
         "detectors: side of the default boxes of the first, second and last level, as shares of the image; none: the model's own",
     )
     drop_path: float = option(0.0, "stochastic depth: chance that a sample skips the last block", low=0, high=0.99)
-    bn_span: int | None = option(
+    batch_norm_images: int | None = option(
         None, "images that share batch-norm statistics; 0: all of a micro-step; left out: those of one process", low=0
     )
     blurpool: bool = option(False, "blur before strided convolutions, as FFCV's ResNets do")
@@ -120,10 +120,10 @@ class Detect:
     negatives: float = option(
         3.0, "background boxes that learn, the hardest ones, for each that stands for an object", low=0
     )
-    score: float = option(0.05, "least score of a detection", low=0, high=1)
+    min_score: float = option(0.05, "least score of a detection", low=0, high=1)
     nms_iou: float = option(0.5, "overlap from which the weaker of two detections of a class goes", above=0, high=1)
-    per_class: int = option(200, "boxes of a class considered, by score", low=1)
-    most: int = option(200, "detections kept in an image", low=1)
+    max_per_class: int = option(200, "boxes of a class considered, by score", low=1)
+    max_detections: int = option(200, "detections kept in an image", low=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +139,7 @@ class Optim:
     decay_rule: Literal["norm-and-bias", "norm-only", "nvidia-name", "all"] = option(
         "norm-and-bias", "what is exempt from decay; nvidia-name: names with 'bn'; all: nothing is exempt"
     )
-    trust: float = option(0.001, "lars: share of the weights' norm that a step of rate 1 may change", above=0)
+    trust_coefficient: float = option(0.001, "lars: share of the weights' norm that a step of rate 1 may change", above=0)
     beta2: float = option(0.999, "lamb: decay of the squared gradients", low=0, high=0.999999)
     eps: float = option(1e-6, "lamb: added to the root of the squared gradients", low=0)
     clip_norm: float = option(0.0, "largest norm of all gradients together; 0: not clipped", low=0)
@@ -252,7 +252,7 @@ class Machine:
     max_cpus: int | None = option(None, "most cores a process may use; left out: its even share", low=1)
     channels_last: bool = option(True, "memory layout of images and weights")
     bucket_mb: int = option(25, "several processes: gradients sent at a time, in MiB", low=1, high=4096)
-    buffers: Literal["average", "first"] = option(
+    batch_norm_statistics: Literal["average", "first"] = option(
         "average",
         "several processes: batch-norm statistics that are evaluated and saved: their mean, or the first one's",
     )

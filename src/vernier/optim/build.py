@@ -22,7 +22,7 @@ def build_optimizer(model: nn.Module, optim: Optim, lr: float, *, scaled: bool =
         raise ConfigError(f"optim.nesterov is for optim.name = sgd, not {optim.name}. Set optim.nesterov=false.")
     match optim.name:
         case "lars":
-            return Lars(groups, lr=lr, momentum=optim.momentum, trust=optim.trust)
+            return Lars(groups, lr=lr, momentum=optim.momentum, trust_coefficient=optim.trust_coefficient)
         case "lamb":
             return Lamb(groups, lr=lr, beta1=optim.momentum, beta2=optim.beta2, eps=optim.eps)
         case _:

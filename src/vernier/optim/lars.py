@@ -9,13 +9,13 @@ import torch
 class Lars(torch.optim.Optimizer):
     """Momentum SGD whose rate is scaled, tensor by tensor, to the size of the weights.
 
-    For a decayed tensor: ratio = trust |w| / (|g| + weight_decay |w|), 1 where either norm is zero (no epsilon);
+    For a decayed tensor: ratio = trust_coefficient |w| / (|g| + weight_decay |w|), 1 where either norm is zero (no epsilon);
     v = momentum v + lr ratio (g + weight_decay w); w -= v. The rate is inside the momentum. Groups without decay
     (norms and biases: the skip list) take a plain momentum step, ratio 1.
     """
 
-    def __init__(self, params: Iterable[Any], *, lr: float, momentum: float, trust: float) -> None:
-        super().__init__(params, {"lr": lr, "momentum": momentum, "trust": trust, "weight_decay": 0.0})
+    def __init__(self, params: Iterable[Any], *, lr: float, momentum: float, trust_coefficient: float) -> None:
+        super().__init__(params, {"lr": lr, "momentum": momentum, "trust_coefficient": trust_coefficient, "weight_decay": 0.0})
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
@@ -46,7 +46,7 @@ def _scaled(weights: list[torch.Tensor], grads: list[torch.Tensor], group: dict[
     w_norms = torch.stack(torch._foreach_norm(weights))
     g_norms = torch.stack(torch._foreach_norm(grads))
     ratios = torch.where(
-        (w_norms > 0) & (g_norms > 0), group["trust"] * w_norms / (g_norms + decay * w_norms), torch.ones_like(w_norms)
+        (w_norms > 0) & (g_norms > 0), group["trust_coefficient"] * w_norms / (g_norms + decay * w_norms), torch.ones_like(w_norms)
     )
     updates = list(torch._foreach_add(grads, weights, alpha=decay))
     torch._foreach_mul_(updates, list((group["lr"] * ratios).unbind()))

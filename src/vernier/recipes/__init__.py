@@ -103,7 +103,7 @@ def smoke(config: Config) -> Config:
     small = replace(
         recipe,
         global_batch=8,
-        model=replace(recipe.model, width=16, num_classes=None, bn_span=None),
+        model=replace(recipe.model, width=16, num_classes=None, batch_norm_images=None),
         data=replace(recipe.data, source="shapes", image_px=px, eval_px=px, eval_short_side_px=max(px, short_side)),
         augment=replace(recipe.augment, start_px=32 if recipe.augment.start_px else None),
     )

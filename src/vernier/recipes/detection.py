@@ -15,7 +15,7 @@ _IMAGES = 117_266
 def _ssd(
     name: str, about: str, source: str, *, model: str = "ssd300-resnet34", batch: int, lr: float, epochs: float,
     warmup_epochs: float, milestones: tuple[float, ...], weight_decay: float = 5e-4, decay_rule: str = "all",
-    tensorflow: bool = False, bn_span: int | None = None, trials: int = 1, target_ap: float | None = 0.23, eval_at: Eval | None = None,
+    tensorflow: bool = False, batch_norm_images: int | None = None, trials: int = 1, target_ap: float | None = 0.23, eval_at: Eval | None = None,
     published: tuple[Published, ...] = (),
 ) -> Recipe:  # fmt: skip
     """SGD with a linear warm-up from nothing and two drops by ten."""
@@ -27,7 +27,7 @@ def _ssd(
         about=about,
         source=source,
         global_batch=batch,
-        model=Model(name=model, bn_span=bn_span),
+        model=Model(name=model, batch_norm_images=batch_norm_images),
         data=Data(image_px=300, eval_px=300, eval_short_side_px=300),
         augment=augment,
         detect=Detect(match="at-least" if tensorflow else "above"),
@@ -97,7 +97,7 @@ def habana_ssd_8() -> Recipe:
 
     Source: HabanaAI/Model-References, TensorFlow/computer_vision/SSD_ResNet34 at 1.5.0, the 8-card example: the rates of
     habana-ssd-1 over 64 epochs; `--distributed_bn` there is batch norm over all cards, here
-    --set model.bn_span=0.
+    --set model.batch_norm_images=0.
     Hardware and cost: eight Gaudi, bf16: 35 minutes.
     Command: vernier train habana-ssd-8 --data COCO --backbone-weights resnet34.pth
     """
@@ -111,14 +111,14 @@ def google_ssd_tpu32() -> Recipe:
     """SSD300 on ResNet-34 on a TPU v3-32, batch 1,024, 64 epochs at most: AP 0.233 (0.232 to 0.234 in its logs).
 
     Source: MLPerf training v0.6, Google's submission: 3e-3 per 32 images, drops at 42.6 and 53.3, five epochs of warm-up;
-    batch norm over 64 images (two cores): model.bn_span, for which --procs has to divide the batch into parts that fit.
+    batch norm over 64 images (two cores): model.batch_norm_images, for which --procs has to divide the batch into parts that fit.
     Hardware and cost: TPU v3-32, 743 to 763 s.
     Command: vernier train google-ssd-tpu32 --data COCO --backbone-weights resnet34.pth
     """
     published = _ap(0.233, note="TPU v3-32, 0.232 to 0.234", source=_LOGS)
     return _ssd(
         "google-ssd-tpu32", "SSD300-R34, Google's MLPerf v0.6 on a TPU v3-32", "MLPerf training v0.6, Google", batch=1024,
-        lr=3e-3, epochs=64.0, warmup_epochs=5.0, milestones=(42.6, 53.3), tensorflow=True, bn_span=64, published=(published,),
+        lr=3e-3, epochs=64.0, warmup_epochs=5.0, milestones=(42.6, 53.3), tensorflow=True, batch_norm_images=64, published=(published,),
     )  # fmt: skip
 
 

@@ -115,7 +115,7 @@ def _lars(name: str, *, cards: int, lr: float, epochs: int, warmup: int, decay: 
         model=Model(name="resnet50", init="fan-out"),
         loss=Loss(label_smoothing=0.1),
         optim=Optim(
-            name="lars", lr=lr, momentum=0.9, trust=0.001, weight_decay=decay, decay_rule="norm-and-bias"
+            name="lars", lr=lr, momentum=0.9, trust_coefficient=0.001, weight_decay=decay, decay_rule="norm-and-bias"
         ),
         schedule=Schedule(
             kind="mlperf", epochs=epochs, warmup_epochs=warmup, decay_epochs=epochs + 1, end_lr=1e-4, power=2.0

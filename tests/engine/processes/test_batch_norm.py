@@ -13,7 +13,7 @@ from vernier.errors import ConfigError
 
 
 def _asked(span: int | None, procs: int = 1, batch: int = 16) -> tuple[Config, Derived]:
-    config = override(override(Config(), "model.bn_span", span), "machine.procs", procs)
+    config = override(override(Config(), "model.batch_norm_images", span), "machine.procs", procs)
     config = override(config, "global_batch", batch)
     return config, derive(config, train_samples=1000)
 
@@ -25,7 +25,7 @@ def test_the_span_in_images(span: int | None, procs: int, images: int) -> None:
 
 @pytest.mark.parametrize(("span", "procs"), [(5, 1), (32, 2), (12, 2), (24, 1)])
 def test_a_span_that_cannot_be_made_is_refused(span: int, procs: int) -> None:
-    with pytest.raises(ConfigError, match=r"model\.bn_span"):
+    with pytest.raises(ConfigError, match=r"model\.batch_norm_images"):
         span_of(*_asked(span, procs))
 
 

@@ -207,12 +207,12 @@ def slow_detect(
     ltrb, scores = boxes.decode(offsets, anchors), logits.T.contiguous().softmax(0).T
     found = []
     for kind in range(1, logits.shape[1]):
-        rows = (scores[:, kind] > chosen.score).nonzero().flatten().tolist()
-        rows = sorted(rows, key=lambda a, kind=kind: (-float(scores[a, kind]), a))[: chosen.per_class]
+        rows = (scores[:, kind] > chosen.min_score).nonzero().flatten().tolist()
+        rows = sorted(rows, key=lambda a, kind=kind: (-float(scores[a, kind]), a))[: chosen.max_per_class]
         kept = [rows[i] for i in slow_nms(ltrb[rows], scores[rows, kind], chosen.nms_iou)]
         found += [(float(scores[a, kind]), kind, a) for a in kept]
     found.sort(key=lambda f: (-f[0], f[1], f[2]))
-    return [(score, kind, ltrb[a].tolist()) for score, kind, a in found[: chosen.most]]
+    return [(score, kind, ltrb[a].tolist()) for score, kind, a in found[: chosen.max_detections]]
 
 
 @settings(max_examples=30, deadline=None)
@@ -234,7 +234,7 @@ def test_detection_is_the_slow_one(
     if tied:
         logits = logits.round()
         offsets = offsets.round()
-    chosen = Detect(score=score, per_class=per_class, most=most)
+    chosen = Detect(min_score=score, max_per_class=per_class, max_detections=most)
     found = boxes.detect(offsets, logits, anchors, chosen)
     for n in range(3):
         wanted = slow_detect(offsets[n], logits[n], anchors, chosen)
@@ -252,7 +252,7 @@ def test_looking_on_when_the_best_candidates_all_suppress_each_other() -> None:
     anchors = torch.tensor([[0.2, 0.2, 0.1, 0.1]] * 40 + [[0.1 + 0.2 * i, 0.8, 0.1, 0.1] for i in range(4)])
     logits = torch.zeros(2, 44, 3)
     logits[0, :40, 1], logits[0, 40:, 1], logits[1, :, 0] = 6.0, 2.0, 9.0
-    found = boxes.detect(torch.zeros(2, 44, 4), logits, anchors, Detect(most=5))
+    found = boxes.detect(torch.zeros(2, 44, 4), logits, anchors, Detect(max_detections=5))
     assert found.count.tolist() == [5, 0]
     assert found.ltrb[0, 0].tolist() == pytest.approx([0.15, 0.15, 0.25, 0.25])
     assert sorted(found.ltrb[0, 1:, 0].tolist()) == pytest.approx([0.05, 0.25, 0.45, 0.65])

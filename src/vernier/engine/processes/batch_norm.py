@@ -1,6 +1,6 @@
 """Batch norm over a stated number of images, whatever the number of processes that hold them.
 
-The statistics of a recipe's batch norm are taken over `model.bn_span` images. Where a process holds more, its batch is
+The statistics of a recipe's batch norm are taken over `model.batch_norm_images` images. Where a process holds more, its batch is
 taken in parts (ghost batch norm); where it holds fewer, neighbouring processes combine theirs, with PyTorch's own
 SyncBatchNorm on devices it knows and with the one here on the others, such as the CPU.
 """
@@ -20,16 +20,16 @@ from vernier.errors import ConfigError
 
 def span_of(config: Config, derived: Derived) -> int:
     """Images over which statistics are taken: all of a micro-step for 0, those of one process when left out."""
-    wanted, mine = config.recipe.model.bn_span, derived.process_batch
+    wanted, mine = config.recipe.model.batch_norm_images, derived.process_batch
     if wanted is None:
         return mine
     span = wanted or mine * derived.world
     fits = span <= mine * derived.world and (mine % span == 0 if span <= mine else span % mine == 0)
     if not fits or (span > mine and derived.world % (span // mine)):
         raise ConfigError(
-            f"model.bn_span = {wanted} images cannot be made of {derived.world} process(es) with {mine} images each: it must "
+            f"model.batch_norm_images = {wanted} images cannot be made of {derived.world} process(es) with {mine} images each: it must "
             "divide a process's batch, or be a number of whole processes that divides all of them. "
-            "Change model.bn_span, --procs or machine.process_batch."
+            "Change model.batch_norm_images, --procs or machine.process_batch."
         )
     return span
 
@@ -43,7 +43,7 @@ def with_span(model: nn.Module, config: Config, derived: Derived, world: World, 
         return _replaced(model, lambda norm: GhostBatchNorm(norm, span))
     if config.machine.mode != "eager":
         raise ConfigError(
-            f"model.bn_span = {span} needs statistics of several processes inside the network, which --mode "
+            f"model.batch_norm_images = {span} needs statistics of several processes inside the network, which --mode "
             f"{config.machine.mode} cannot capture. Use --mode eager, or fewer processes."
         )
     group = world.subgroup(span // derived.process_batch)

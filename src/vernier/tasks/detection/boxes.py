@@ -117,17 +117,17 @@ def detect(offsets: Tensor, logits: Tensor, anchors: Tensor, settings: Detect) -
     in a class the lower default box.
     """
     scores = logits.float().transpose(1, 2).contiguous().softmax(dim=1)
-    above = scores > settings.score
+    above = scores > settings.min_score
     above[:, 0] = False
     place = above.flatten().nonzero().flatten()  # by image, class and default box
     found, image = scores.flatten()[place], place // scores[0].numel()
     # Worse boxes cannot change what becomes of better ones: all are looked at only for want of kept ones.
     images = len(logits)
-    best, left_out = _best(found, image, images, settings.most * _FIRST_LOOK)
+    best, left_out = _best(found, image, images, settings.max_detections * _FIRST_LOOK)
     kept = _suppress(place[best], found[best], offsets, anchors, settings, scores.shape[1])
-    if bool((left_out & (kept.image.bincount(minlength=images) < settings.most)).any()):
+    if bool((left_out & (kept.image.bincount(minlength=images) < settings.max_detections)).any()):
         kept = _suppress(place, found, offsets, anchors, settings, scores.shape[1])
-    return _padded(kept, images, settings.most)
+    return _padded(kept, images, settings.max_detections)
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ def _suppress(place: Tensor, scores: Tensor, offsets: Tensor, anchors: Tensor, s
     """What the rules for a class leave of candidates at `place` in [N, K, A]."""
     group, anchor = place // len(anchors), place % len(anchors)
     order, rank = _ranked(group, scores)
-    first = order[rank < settings.per_class]
+    first = order[rank < settings.max_per_class]
     scores, group, anchor = scores[first], group[first], anchor[first]
     image, kind = group // classes, group % classes
     ltrb = decode(offsets[image, anchor].float(), anchors[anchor])
