@@ -99,7 +99,9 @@ def _one_tensor(optim: Optim, lr: float, weights: list[float]) -> tuple[nn.Linea
 
 def test_lars_by_hand() -> None:
     """|w| = 5, |g| = 1: ratio 0.001 x 5 / (1 + 0.1 x 5) = 1/300; the rate is inside the momentum; the bias is skipped."""
-    layer, optimizer = _one_tensor(Optim(name="lars", momentum=0.9, weight_decay=0.1, trust_coefficient=0.001), 3.0, [3.0, 4.0])
+    layer, optimizer = _one_tensor(
+        Optim(name="lars", momentum=0.9, weight_decay=0.1, trust_coefficient=0.001), 3.0, [3.0, 4.0]
+    )
     layer.weight.grad, layer.bias.grad = torch.tensor([[1.0, 0.0]]), torch.tensor([0.5])
     optimizer.step()
     torch.testing.assert_close(layer.weight.detach(), torch.tensor([[3 - 0.01 * 1.3, 4 - 0.01 * 0.4]]))

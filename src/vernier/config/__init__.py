@@ -1,12 +1,15 @@
-"""What a run is asked to be: Recipe (what is learned), Machine (where), Checkpoint and Limits (how it is kept).
+"""The settings of a run: Recipe (what to train), Machine (where), Checkpoint and Limits (what is kept, when to stop).
 
-`settings` has the dataclasses, `text` reads, checks and writes them, `derived` computes what follows from them.
-Built-in recipes live in `vernier.recipes`; nothing here knows torch, files of a run, or a device.
+`settings` has the dataclasses, `parsing` reads and writes them, `checks` the rules between them, `derived` what follows from
+them, `migrations` what changed between versions of files. May import `errors` and nothing else of Vernier; knows no torch,
+no run directory and no device. Built-in recipes are in `vernier.recipes`.
 """
 
 from vernier.config.derived import Derived, derive, train_px
 from vernier.config.parsing import (
     ALIASES,
+    RenamedSetting,
+    config_from_tree,
     differences,
     digest,
     from_dict,
@@ -24,20 +27,54 @@ from vernier.config.settings import (
     Config,
     Data,
     Detect,
+    DeviceName,
     Ema,
     Eval,
     Limits,
     Loss,
     Machine,
+    Mode,
     Model,
     Optim,
+    Precision,
     Published,
     Recipe,
     Schedule,
 )
 
 __all__ = [
-    "ALIASES", "Augment", "Checkpoint", "Config", "Data", "Derived", "Detect", "Ema", "Eval", "Limits", "Loss", "Machine", "Model",
-    "Optim", "Published", "Recipe", "Schedule", "derive", "differences", "digest", "from_dict", "load_file", "override",
-    "override_from_text", "parse_value", "to_dict", "to_toml", "train_px", "tree_differences",
-]  # fmt: skip
+    "ALIASES",
+    "Augment",
+    "Checkpoint",
+    "Config",
+    "Data",
+    "Derived",
+    "Detect",
+    "DeviceName",
+    "Ema",
+    "Eval",
+    "Limits",
+    "Loss",
+    "Machine",
+    "Mode",
+    "Model",
+    "Optim",
+    "Precision",
+    "Published",
+    "Recipe",
+    "RenamedSetting",
+    "Schedule",
+    "config_from_tree",
+    "derive",
+    "differences",
+    "digest",
+    "from_dict",
+    "load_file",
+    "override",
+    "override_from_text",
+    "parse_value",
+    "to_dict",
+    "to_toml",
+    "train_px",
+    "tree_differences",
+]

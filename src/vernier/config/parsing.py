@@ -1,4 +1,7 @@
-"""Settings from TOML, JSON and `--set a.b=c`, checked as they are read; back to TOML; their digest and differences."""
+"""Settings from TOML, JSON and `--set a.b=c`, checked as they are read; back to TOML; their digest and differences.
+
+Old names of settings are understood through `config.migrations`; rules between settings are `config.checks`.
+"""
 
 import dataclasses
 import hashlib
@@ -6,16 +9,23 @@ import json
 import math
 import tomllib
 import types
+import warnings
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from vernier.config.migrations import RENAMED_SETTINGS, migrated, with_new_names
 from vernier.config.settings import Config, Recipe
 from vernier.errors import ConfigError, did_you_mean
 
 T = TypeVar("T")
 
-# Names people reach for that live elsewhere in the tree.
 ALIASES = {"data.workers": "machine.workers", "data.prefetch": "machine.prefetch"}
+"""Names people try that are settings of another group."""
+_OTHER_NAMES_OF_VALUES = {("machine.mode", "graph"): "compile"}
+
+
+class RenamedSetting(FutureWarning):
+    """A setting was given by a name that it no longer has; the command line prints this as a note."""
 
 
 # ------------------------------------------------------------------------------------------------- from text to values
@@ -32,6 +42,8 @@ def from_dict(cls: type[T], given: Any, path: str = "") -> T:
         where = f"{path}.{key}" if path else str(key)
         if key not in fields:
             raise ConfigError(f"Unknown setting {where!r}. {did_you_mean(str(key), fields)}")
+        if isinstance(value, str):
+            value = _OTHER_NAMES_OF_VALUES.get((where, value), value)
         values[key] = _convert(value, hints[key], where)
         _check_range(values[key], fields[key].metadata, where)
     return cls(**values)
@@ -95,10 +107,8 @@ def override(config: Config, path: str, value: Any) -> Config:
     """`config` with one field replaced. Recipe fields need no prefix: `optim.lr`, `machine.procs`, `global_batch`."""
     path = ALIASES.get(path, path)
     tree = to_dict(config)
+    parts = _from_the_top(path).split(".")
     outer = {f.name for f in dataclasses.fields(Config)}
-    parts = path.split(".")
-    if parts[0] not in outer:
-        parts.insert(0, "recipe")
     node: Any = tree
     shown: list[str] = []
     for depth, part in enumerate(parts):
@@ -112,6 +122,22 @@ def override(config: Config, path: str, value: Any) -> Config:
     if isinstance(node[parts[-1]], dict) and not isinstance(value, dict):
         raise ConfigError(f"{path!r} is a group of settings: name one of {', '.join(node[parts[-1]])}.")
     node[parts[-1]] = value
+    return from_dict(Config, tree)
+
+
+def _from_the_top(path: str) -> str:
+    """A setting's full name, by its new name where it was renamed."""
+    outer = {f.name for f in dataclasses.fields(Config)}
+    path = path if path.split(".")[0] in outer else f"recipe.{path}"
+    if new := RENAMED_SETTINGS.get(path):
+        old_name, new_name = (name.removeprefix("recipe.") for name in (path, new))
+        note = f"note: the setting {old_name} is called {new_name} now; the old name stops working in 0.3."
+        warnings.warn(note, RenamedSetting, stacklevel=3)
+    return new or path
+
+
+def config_from_tree(tree: Any) -> Config:
+    """A configuration from plain values of today's schema. Raises ConfigError."""
     return from_dict(Config, tree)
 
 
@@ -146,15 +172,27 @@ def load_file(path: Path, base: Config) -> Config:
     outer = {f.name for f in dataclasses.fields(Config)}
     if not isinstance(given, dict):
         raise ConfigError(f"{path} must hold a table of settings.")
-    given = {k: v for k, v in given.items() if k != "schema"}
+    if "schema" in given:
+        given = migrated("config", given, path)
     if "recipe" not in given:
-        given = {"recipe": {k: v for k, v in given.items() if k not in outer}} | {
-            k: v for k, v in given.items() if k in outer
-        }
+        groups = {name: value for name, value in given.items() if name in outer}
+        given = {"recipe": {name: value for name, value in given.items() if name not in outer}, **groups}
+    for old in RENAMED_SETTINGS:
+        if _has(given, old.split(".")):
+            _from_the_top(old)
+    given = with_new_names(given)
     try:
         return from_dict(Config, _merged(tree, given))
     except ConfigError as error:
         raise ConfigError(f"{path}: {str(error).replace('recipe.', '')}") from None
+
+
+def _has(tree: Any, parts: list[str]) -> bool:
+    for part in parts:
+        if not isinstance(tree, dict) or part not in tree:
+            return False
+        tree = tree[part]
+    return True
 
 
 def _merged(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,14 @@
-"""The settings themselves: every field with its default, its range and one line of help."""
+"""The settings: every field with its default, its range and one line of help.
+
+Reading and writing them is `config.parsing`, rules between them are `config.checks`.
+"""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+DeviceName = Literal["auto", "cpu", "cuda", "hpu", "mps", "xpu"]
+Precision = Literal["fp32", "tf32", "bf16", "fp16"]
+Mode = Literal["eager", "compile", "trace"]
 
 
 def option(
@@ -15,8 +22,8 @@ def option(
 class Model:
     """The network."""
 
-    name: str = option("resnet50", "see `vernier models`")
-    num_classes: int | None = option(None, "classes; left out: taken from the data", low=1)
+    name: str = option("resnet50", "name of the network; `vernier models` lists them")
+    num_classes: int | None = option(None, "number of classes; left out: taken from the data", low=1)
     init: Literal["fan-in", "fan-out", "tf"] = option(
         "fan-out", "He initialisation of convolutions, or TensorFlow's variance scaling"
     )
@@ -28,51 +35,52 @@ class Model:
     width: int | None = option(None, "channels of the first stage; left out: the model's own", low=8)
     box_sizes: tuple[float, ...] = option(
         (),
-        "detectors: side of the default boxes of the first, second and last level, as shares of the image; none: the model's own",
+        "detectors: side of the default boxes at the first, second and last level, as shares of the image; "
+        "empty: the model's own",
     )
-    drop_path: float = option(0.0, "stochastic depth: chance that a sample skips the last block", low=0, high=0.99)
+    drop_path: float = option(0.0, "stochastic depth: probability that a sample skips the last block", low=0, high=0.99)
     batch_norm_images: int | None = option(
         None, "images that share batch-norm statistics; 0: all of a micro-step; left out: those of one process", low=0
     )
     blurpool: bool = option(False, "blur before strided convolutions, as FFCV's ResNets do")
-    unused_outputs: int = option(0, "outputs that no class has; TensorFlow's networks have 1", low=0, high=1000)
-    weights: str = option("", "file of weights to start from: anybody's, see `vernier train --weights`")
-    backbone_weights: str = option("", "detectors: file of weights of a classifier, for the backbone alone")
-    reset_head: bool = option(False, "leave the file's classifier out and start a new one")
-    freeze: tuple[str, ...] = option((), "names that do not learn, by how they begin; backbone: all but the head")
+    unused_outputs: int = option(0, "extra outputs without a class; TensorFlow's networks have 1", low=0, high=1000)
+    weights: str = option("", "file with starting weights; see `vernier train --weights`")
+    backbone_weights: str = option("", "detectors: file with a classifier's weights, for the backbone only")
+    reset_head: bool = option(False, "do not load the classifier layer from the file; start a new one")
+    freeze: tuple[str, ...] = option((), "layers to freeze, by the start of their name; backbone: all but the head")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Data:
-    """The images and how they are brought to the network's size."""
+    """The images, and how they are resized and normalised."""
 
     source: str = option("", "a built-in set (shapes, fashion-mnist, cifar10) or a folder; see `--data`")
-    image_px: int = option(224, "side of a training image", low=8, high=4096)
-    eval_px: int = option(224, "side of an evaluation image", low=8, high=4096)
-    eval_short_side_px: int = option(256, "evaluation: short side before the centre crop", low=8, high=8192)
+    image_px: int = option(224, "side of a training image, in pixels", low=8, high=4096)
+    eval_px: int = option(224, "side of an evaluation image, in pixels", low=8, high=4096)
+    eval_short_side_px: int = option(256, "evaluation: short side before the centre crop, in pixels", low=8, high=8192)
     mean: tuple[float, ...] = option((0.485, 0.456, 0.406), "per channel, images in 0..1")
     std: tuple[float, ...] = option(
         (0.229, 0.224, 0.225), "per channel, images in 0..1; 1/255: mean only, as TensorFlow"
     )
-    interpolation: Literal["bilinear", "bicubic"] = option("bilinear", "antialiased resizing, training and evaluation")
+    interpolation: Literal["bilinear", "bicubic"] = option(
+        "bilinear", "antialiased resizing, in training and evaluation"
+    )
     val_share: float = option(
-        0.1, "a folder without train/ and val/: share of every class for validation", above=0, high=0.9
+        0.1, "a folder without train/ and val/: share of each class used for validation", above=0, high=0.9
     )
     shuffle_shards: int = option(
-        0, "shards: mix the samples of this many at a time, for slow storage; 0: of all", low=0
+        0, "shards: shuffle among this many shards at a time, for slow storage; 0: among all", low=0
     )
     scaled_decode: bool = option(
         False,
         "baseline JPEGs, training: let the decoder halve crops of at least twice image_px; changes pixels a little",
     )
-    max_bad_images: str = option(
-        "0.1%", "unreadable images a set may have, as a number or a share, before the run stops"
-    )
+    max_bad_images: str = option("0.1%", "unreadable images allowed before the run stops, as a number or a share")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Augment:
-    """What is done to a training image, decided by (seed, epoch, sample) alone."""
+    """Augmentation of training images; depends on (seed, epoch, sample) only."""
 
     crop: Literal["random-resized", "pad", "none", "ssd", "ssd-tf"] = option(
         "random-resized", "pad: shift within a border of zeros; ssd, ssd-tf: for boxes, as MLPerf's or TensorFlow's SSD"
@@ -85,45 +93,50 @@ class Augment:
     pad_px: int = option(4, "pad: width of the border", low=0, high=64)
     flip: float = option(0.5, "probability of a horizontal flip", low=0, high=1)
     mixup: float = option(0.0, "alpha of MixUp's Beta(alpha, alpha); 0: off", low=0)
-    cutmix: float = option(0.0, "alpha of CutMix; with mixup too, each step tosses a coin; 0: off", low=0)
+    cutmix: float = option(0.0, "alpha of CutMix; with mixup on too, each step picks one at random; 0: off", low=0)
     jitter: Literal["none", "mlperf", "tf"] = option(
-        "none", "boxes: brightness, contrast, saturation and hue, as MLPerf's or TensorFlow's SSD"
+        "none", "detectors: brightness, contrast, saturation and hue, as MLPerf's or TensorFlow's SSD"
     )
     policy: Literal["none", "trivial-wide", "rand"] = option("none", "TrivialAugmentWide, or timm's RandAugment")
-    rand_ops: int = option(2, "rand: operations an image", low=1, high=8)
-    rand_magnitude: float = option(7.0, "rand: mean strength of 10", low=0, high=10)
-    rand_std: float = option(0.5, "rand: spread of the strength", low=0, high=10)
+    rand_ops: int = option(2, "rand: operations per image", low=1, high=8)
+    rand_magnitude: float = option(7.0, "rand: mean magnitude, of 10", low=0, high=10)
+    rand_std: float = option(0.5, "rand: standard deviation of the magnitude", low=0, high=10)
     erase: float = option(0.0, "probability of erasing a rectangle to the mean colour", low=0, high=1)
-    repeats: int = option(1, "repeated augmentation: draws of a sample in a batch", low=1, high=64)
-    start_px: int | None = option(None, "progressive resizing: side at first; image_px is the last", low=8, high=4096)
-    ramp_epochs: tuple[float, float] = option(
-        (0.0, 0.0), "progressive resizing: from start_px at the first to image_px"
+    repeats: int = option(1, "repeated augmentation: copies of a sample per batch", low=1, high=64)
+    start_px: int | None = option(
+        None, "progressive resizing: first image side; image_px is the last", low=8, high=4096
     )
+    ramp_epochs: tuple[float, float] = option((0.0, 0.0), "progressive resizing: first and last epoch of the growth")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Loss:
-    """What training minimises."""
+    """The loss of classifiers."""
 
-    kind: Literal["cross-entropy", "bce"] = option("cross-entropy", "bce: one yes-or-no question a class")
-    label_smoothing: float = option(0.0, "mass taken from the true class", low=0, high=0.999)
-    smoothing_over: Literal["all", "others"] = option("all", "where it goes: to all K classes, or the other K - 1")
+    kind: Literal["cross-entropy", "bce"] = option("cross-entropy", "bce: binary cross-entropy per class")
+    label_smoothing: float = option(0.0, "probability mass taken from the true class", low=0, high=0.999)
+    smoothing_over: Literal["all", "others"] = option(
+        "all", "label smoothing spreads over all K classes, or the other K - 1"
+    )
     bce_threshold: float | None = option(None, "bce: mixed targets above this count as 1, others as 0", low=0, high=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Detect:
-    """Detectors: which default boxes learn which object, and which predictions become detections."""
+    """Detectors: matching of default boxes in training, and post-processing of predictions."""
 
-    match_iou: float = option(0.5, "overlap from which a default box stands for an object", above=0, high=1)
+    match_iou: float = option(0.5, "a default box matches an object from this overlap (IoU) on", above=0, high=1)
     match: Literal["above", "at-least"] = option("above", "above: as MLPerf's PyTorch; at-least: as TensorFlow's")
-    negatives: float = option(
-        3.0, "background boxes that learn, the hardest ones, for each that stands for an object", low=0
+    negatives: float = option(3.0, "hard negative mining: background boxes in the loss per matched box", low=0)
+    min_score: float = option(0.05, "detections that score below this are dropped", low=0, high=1)
+    nms_iou: float = option(
+        0.5,
+        "non-maximum suppression: overlap (IoU) at which the weaker is dropped",
+        above=0,
+        high=1,
     )
-    min_score: float = option(0.05, "least score of a detection", low=0, high=1)
-    nms_iou: float = option(0.5, "overlap from which the weaker of two detections of a class goes", above=0, high=1)
-    max_per_class: int = option(200, "boxes of a class considered, by score", low=1)
-    max_detections: int = option(200, "detections kept in an image", low=1)
+    max_per_class: int = option(200, "boxes per class that enter non-maximum suppression, best scores first", low=1)
+    max_detections: int = option(200, "most detections per image", low=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,37 +144,43 @@ class Optim:
     """The optimiser."""
 
     name: Literal["sgd", "lars", "lamb"] = option("sgd", "lars: MLPerf's; lamb: with bias correction, as timm's")
-    lr: float = option(0.1, "peak learning rate at a global batch of lr_batch", above=0)
-    lr_batch: int | None = option(None, "scale lr by global_batch / lr_batch; left out: never scale", low=1)
+    lr: float = option(0.1, "peak learning rate for a global batch of lr_batch", above=0)
+    lr_batch: int | None = option(None, "scale lr by global_batch / lr_batch; left out: do not scale", low=1)
     momentum: float = option(0.9, "PyTorch's form, no dampening; lamb: beta 1", low=0, high=0.9999)
     nesterov: bool = option(False, "sgd: Nesterov momentum")
     weight_decay: float = option(1e-4, "L2, added to the gradient; lamb: decoupled", low=0)
     decay_rule: Literal["norm-and-bias", "norm-only", "nvidia-name", "all"] = option(
-        "norm-and-bias", "what is exempt from decay; nvidia-name: names with 'bn'; all: nothing is exempt"
+        "norm-and-bias", "what is exempt from weight decay; nvidia-name: names with 'bn'; all: nothing"
     )
-    trust_coefficient: float = option(0.001, "lars: share of the weights' norm that a step of rate 1 may change", above=0)
-    beta2: float = option(0.999, "lamb: decay of the squared gradients", low=0, high=0.999999)
-    eps: float = option(1e-6, "lamb: added to the root of the squared gradients", low=0)
-    clip_norm: float = option(0.0, "largest norm of all gradients together; 0: not clipped", low=0)
-    layer_decay: float = option(1.0, "fine-tuning: rate of a layer over that of the next one up", above=0, high=1)
+    trust_coefficient: float = option(0.001, "LARS trust coefficient", above=0)
+    beta2: float = option(0.999, "lamb: decay rate of the squared gradients", low=0, high=0.999999)
+    eps: float = option(1e-6, "lamb: epsilon in the denominator", low=0)
+    clip_norm: float = option(0.0, "clip the global gradient norm to this; 0: off", low=0)
+    layer_decay: float = option(
+        1.0, "layer-wise learning rates: factor from one layer to the one below it; 1: off", above=0, high=1
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """Learning rate over time, in epochs."""
+    """Learning-rate schedule, in epochs."""
 
     kind: Literal["cosine", "step", "list", "linear", "polynomial", "mlperf", "constant"] = option(
         "cosine", "shape after the warm-up; mlperf: the polynomial of its LARS submissions"
     )
-    epochs: float = option(90.0, "length of the training", above=0)
-    warmup_epochs: float = option(0.0, "linear warm-up", low=0)
-    warmup_start: float = option(0.0, "line: share of the peak at the beginning; 1/n is Goyal's form", low=0, high=1)
-    warmup_form: Literal["line", "stairs"] = option("line", "line: t/W of the way up; stairs: (e+1)/W, as NVIDIA's")
-    unit: Literal["step", "epoch"] = option("step", "epoch: constant inside an epoch")
-    origin: Literal["after-warmup", "start"] = option("after-warmup", "where the decay's clock begins")
-    milestones: tuple[float, ...] = option((30.0, 60.0, 80.0), "step: epochs at which lr is multiplied by gamma; list")
-    shares: tuple[float, ...] = option((), "list: share of the peak at first and from each milestone on")
-    gamma: float = option(0.1, "step: factor at a milestone", above=0, high=1)
+    epochs: float = option(90.0, "number of epochs", above=0)
+    warmup_epochs: float = option(0.0, "length of the warm-up", low=0)
+    warmup_start: float = option(0.0, "line: share of the peak rate at step 0; 1/n is Goyal's form", low=0, high=1)
+    warmup_form: Literal["line", "stairs"] = option(
+        "line", "line: rises every step; stairs: every epoch, (e+1)/W, as NVIDIA's"
+    )
+    unit: Literal["step", "epoch"] = option("step", "epoch: the rate is constant within an epoch")
+    origin: Literal["after-warmup", "start"] = option("after-warmup", "where the decay starts counting")
+    milestones: tuple[float, ...] = option(
+        (30.0, 60.0, 80.0), "step: epochs at which the rate drops by gamma. list: epochs at which the next share begins"
+    )
+    shares: tuple[float, ...] = option((), "list: share of the peak rate at first and from each milestone on")
+    gamma: float = option(0.1, "step: factor at each milestone", above=0, high=1)
     power: float = option(2.0, "polynomial, mlperf: exponent", above=0)
     decay_epochs: float | None = option(None, "mlperf: epoch at which end_lr is reached; left out: epochs", above=0)
     end_lr: float = option(0.0, "cosine, linear, polynomial, mlperf: final learning rate at lr_batch", low=0)
@@ -169,47 +188,47 @@ class Schedule:
 
 @dataclass(frozen=True, kw_only=True)
 class Ema:
-    """Exponential moving average of the weights, which is then what is evaluated."""
+    """Exponential moving average (EMA) of the weights; evaluation then uses the average."""
 
-    decay: float = option(0.0, "per update; 0: off", low=0, high=0.999999)
-    warmup: bool = option(True, "use min(decay, (1 + t) / (10 + t))")
-    every_steps: int = option(1, "steps an update, counted in each epoch from its first", low=1)
-    copy_epochs: float = option(0.0, "copy the weights, instead of averaging, for so long", low=0)
+    decay: float = option(0.0, "decay per update; 0: no average", low=0, high=0.999999)
+    warmup: bool = option(True, "use min(decay, (1 + t) / (10 + t)) at update t")
+    every_steps: int = option(1, "steps per update, counted from the first of each epoch", low=1)
+    copy_epochs: float = option(0.0, "copy the weights instead of averaging for this many epochs", low=0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Eval:
-    """When to evaluate and when that is good enough."""
+    """When to evaluate, and when to stop early."""
 
     every_epochs: float = option(1.0, "0: never (train only)", low=0)
     offset_epochs: float = option(0.0, "evaluate at offset, offset + every, ...", low=0)
     at_epochs: tuple[float, ...] = option((), "evaluate after these epochs and at the end, instead of at regular ones")
-    flip_tta: bool = option(False, "test-time augmentation: add the scores of the mirrored image; said in results")
-    target_top1: float | None = option(None, "stop once reached, percent", low=0, high=100)
-    target_ap: float | None = option(None, "detectors: stop once COCO's AP is reached, 0 to 1", low=0, high=1)
+    flip_tta: bool = option(False, "test-time augmentation: add the scores of the mirrored image; shown in results")
+    target_top1: float | None = option(None, "classifiers: stop once top-1 reaches this, in percent", low=0, high=100)
+    target_ap: float | None = option(None, "detectors: stop once COCO's AP reaches this, 0 to 1", low=0, high=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """A result that others reached with a recipe."""
+    """A published result of a recipe."""
 
     mean: float = option(0.0, "percent; COCO's AP: 0 to 1")
     sd: float | None = option(None, "standard deviation over runs, in the same unit", low=0)
-    n: int | None = option(None, "runs", low=1)
-    metric: str = option("top1", "what was measured")
-    precision: Literal["", "fp32", "tf32", "mixed"] = option("", "arithmetic, where it was said")
+    n: int | None = option(None, "number of runs", low=1)
+    metric: str = option("top1", "name of the figure")
+    precision: Literal["", "fp32", "tf32", "mixed"] = option("", "arithmetic, where stated")
     note: str = option("", "hardware, version")
     samples: int = option(50_000, "images it was measured on; ImageNet's validation set has 50,000", low=1)
-    source: str = option("", "where it stands")
+    source: str = option("", "citation: page, table or URL")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """What is learned and how. Says nothing about hardware."""
+    """What to train and how. Says nothing about hardware."""
 
-    name: str = option("custom", "names the run")
+    name: str = option("custom", "name of the run")
     about: str = option("", "one line")
-    source: str = option("", "where it comes from, with revision")
+    source: str = option("", "citation, with revision")
     seed: int = option(1, "initial weights, order, augmentation", low=0, high=2**31 - 1)
     global_batch: int = option(256, "images per optimiser step, over all processes", low=1)
     model: Model = field(default_factory=Model)
@@ -221,72 +240,72 @@ class Recipe:
     schedule: Schedule = field(default_factory=Schedule)
     ema: Ema = field(default_factory=Ema)
     eval: Eval = field(default_factory=Eval)
-    published: tuple[Published, ...] = field(default=(), metadata={"doc": "what others reached with it"})
+    published: tuple[Published, ...] = field(default=(), metadata={"doc": "published results"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """Where it runs. Says nothing about learning."""
+    """Where to run. Says nothing about learning."""
 
-    device: Literal["auto", "cpu", "cuda", "hpu", "mps", "xpu"] = option("auto", "auto: the best one here")
-    procs: int = option(1, "processes, one a device", low=1)
-    precision: Literal["fp32", "tf32", "bf16", "fp16"] = option("fp32", "arithmetic of the network")
-    allow_slow: bool = option(False, "run a precision that this device has no hardware for")
+    device: DeviceName = option("auto", "auto: the best one of this machine")
+    procs: int = option(1, "number of processes, one per device", low=1)
+    precision: Precision = option("fp32", "arithmetic of the network")
+    allow_slow: bool = option(False, "allow a precision that this device has no hardware for")
     loss_scaling: Literal["dynamic", "static"] = option("dynamic", "fp16: static keeps loss_scale")
-    loss_scale: float = option(65536.0, "fp16: what the loss is multiplied by at first", above=0)
-    loss_scale_growth_steps: int = option(2000, "fp16, dynamic: clean steps until the scale doubles", low=1)
-    mode: Literal["eager", "compile", "trace", "graph"] = option("eager", "how the network is executed; graph: compile")
-    deterministic: bool = option(False, "repeat bit for bit, or refuse")
+    loss_scale: float = option(65536.0, "fp16: first factor of the loss", above=0)
+    loss_scale_growth_steps: int = option(2000, "fp16, dynamic: steps without overflow until the scale doubles", low=1)
+    mode: Mode = option("eager", "how the network is executed; graph is another name of compile")
+    deterministic: bool = option(False, "only deterministic operations; refuse where there is none")
     accumulation: int = option(1, "micro-steps per optimiser step", low=1)
-    process_batch: int | None = option(None, "largest batch one process takes; accumulation follows from it", low=1)
+    process_batch: int | None = option(None, "largest batch per process; accumulation follows from it", low=1)
     eval_batch: int = option(256, "images per evaluation step", low=1)
     backend: Literal["native", "dali-cpu", "dali-gpu", "gaudi-media"] = option(
-        "native", "what decodes and resizes training images"
+        "native", "decodes and resizes training images"
     )
     workers: int = option(2, "loader threads per process", low=1, high=256)
     prefetch: int = option(3, "batches prepared ahead", low=1, high=64)
     cache_share: float = option(
-        0.25, "keep decoded images when all fit into this share of free memory; 0: never", low=0, high=0.9
+        0.25, "cache decoded images when all fit into this share of free memory; 0: never", low=0, high=0.9
     )
     threads: int | None = option(None, "compute threads per process; left out: all cores shared evenly", low=1)
-    max_cpus: int | None = option(None, "most cores a process may use; left out: its even share", low=1)
+    max_cpus: int | None = option(None, "most cores per process; left out: an even share", low=1)
     channels_last: bool = option(True, "memory layout of images and weights")
-    bucket_mb: int = option(25, "several processes: gradients sent at a time, in MiB", low=1, high=4096)
+    bucket_mb: int = option(25, "several processes: size of a gradient bucket, in MiB", low=1, high=4096)
     batch_norm_statistics: Literal["average", "first"] = option(
         "average",
-        "several processes: batch-norm statistics that are evaluated and saved: their mean, or the first one's",
+        "several processes: batch-norm statistics to evaluate and save: the mean over processes, or rank 0's",
     )
-    rank_timeout_s: float = option(60.0, "several processes: one that is silent for so long ends the run", low=1)
-    telemetry_hz: float = option(10.0, "sensor samples a second; 0: none", low=0, high=1000)
-
-    def __post_init__(self) -> None:
-        if self.mode == "graph":
-            object.__setattr__(self, "mode", "compile")
+    rank_timeout_s: float = option(
+        60.0, "several processes: a rank that is silent for this many seconds ends the run", low=1
+    )
+    telemetry_hz: float = option(10.0, "sensor samples per second; 0: none", low=0, high=1000)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """When the state is saved and how long it is kept. The last one is always kept."""
+    """When checkpoints are saved and which are kept. The last one always is."""
 
     every_epochs: float = option(1.0, "0: not by epochs", low=0)
     every_steps: int = option(0, "0: not by steps", low=0)
-    keep_last: int = option(2, "newest ones kept", low=1)
-    keep_every_epochs: float = option(0.0, "also keep those on multiples of this; 0: none", low=0)
-    keep_best: bool = option(True, "save and keep the best evaluated one")
+    keep_last: int = option(2, "number of newest checkpoints to keep", low=1)
+    keep_every_epochs: float = option(0.0, "also keep those at multiples of this many epochs; 0: none", low=0)
+    keep_best: bool = option(True, "save and keep the best evaluated checkpoint")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
     """Where to stop early without changing the schedule, and how often to log."""
 
-    max_steps: int | None = option(None, "optimiser steps in all", low=1)
-    max_eval_steps: int | None = option(None, "evaluation batches; makes the result inexact, and says so", low=1)
-    log_every_steps: int = option(0, "steps a log window; 0: about twice a second", low=0)
+    max_steps: int | None = option(None, "stop after this many optimiser steps", low=1)
+    max_eval_steps: int | None = option(
+        None, "evaluate this many batches only; the result is then marked as not exact", low=1
+    )
+    log_every_steps: int = option(0, "steps per log window; 0: about two windows per second", low=0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """A run as asked for. `config.json` is this, and repeats the run."""
+    """All settings of a run. `config.json` holds them, and repeats the run."""
 
     recipe: Recipe = field(default_factory=Recipe)
     machine: Machine = field(default_factory=Machine)

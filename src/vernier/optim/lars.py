@@ -15,7 +15,9 @@ class Lars(torch.optim.Optimizer):
     """
 
     def __init__(self, params: Iterable[Any], *, lr: float, momentum: float, trust_coefficient: float) -> None:
-        super().__init__(params, {"lr": lr, "momentum": momentum, "trust_coefficient": trust_coefficient, "weight_decay": 0.0})
+        super().__init__(
+            params, {"lr": lr, "momentum": momentum, "trust_coefficient": trust_coefficient, "weight_decay": 0.0}
+        )
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
@@ -46,7 +48,9 @@ def _scaled(weights: list[torch.Tensor], grads: list[torch.Tensor], group: dict[
     w_norms = torch.stack(torch._foreach_norm(weights))
     g_norms = torch.stack(torch._foreach_norm(grads))
     ratios = torch.where(
-        (w_norms > 0) & (g_norms > 0), group["trust_coefficient"] * w_norms / (g_norms + decay * w_norms), torch.ones_like(w_norms)
+        (w_norms > 0) & (g_norms > 0),
+        group["trust_coefficient"] * w_norms / (g_norms + decay * w_norms),
+        torch.ones_like(w_norms),
     )
     updates = list(torch._foreach_add(grads, weights, alpha=decay))
     torch._foreach_mul_(updates, list((group["lr"] * ratios).unbind()))
