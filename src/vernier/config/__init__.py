@@ -5,6 +5,7 @@ them, `migrations` what changed between versions of files. May import `errors` a
 no run directory and no device. Built-in recipes are in `vernier.recipes`.
 """
 
+from vernier.config.checks import check_config, check_recipe
 from vernier.config.derived import Derived, derive, train_px
 from vernier.config.parsing import (
     ALIASES,
@@ -64,6 +65,8 @@ __all__ = [
     "Recipe",
     "RenamedSetting",
     "Schedule",
+    "check_config",
+    "check_recipe",
     "config_from_tree",
     "derive",
     "differences",

@@ -5,7 +5,8 @@ disk. A file without a number is of schema 1.
 
 | schema | changed in | what changed |
 |---|---|---|
-| config 2, checkpoint 2, bench 2 | 0.2.0 | settings renamed as in `RENAMED_SETTINGS`, wherever the file holds a configuration |
+| config 2, checkpoint 2, bench 2 | 0.2.0 | settings renamed as in `RENAMED_SETTINGS`; settings that have no effect on |
+| | | the task (`WITHOUT_EFFECT`), which were recorded and ignored, take their default because they are refused now |
 """
 
 from collections.abc import Callable
@@ -36,6 +37,14 @@ RENAMED_SETTINGS = {
     "machine.buffers": "machine.batch_norm_statistics",
 }
 """Old name -> new name, from the top of the configuration. The old ones work in 0.2 with a note, and are gone in 0.3."""
+
+
+_DETECTOR_PREFIX = "ssd"
+WITHOUT_EFFECT = {
+    "detector": ("loss", "model.unused_outputs", "data.scaled_decode", "data.eval_short_side_px", "eval.target_top1"),
+    "classifier": ("detect", "eval.target_ap"),
+}
+"""Settings of schema 1 that were accepted for a task on which they have no effect."""
 
 
 class NewerFile(ConfigError):
@@ -83,8 +92,20 @@ def _group(tree: Tree, path: str) -> tuple[Tree | None, str]:
     return tree, name
 
 
+def _config_2(tree: Tree) -> Tree:
+    """A configuration of schema 1 as schema 2 has it."""
+    out = with_new_names(tree)
+    model, _ = _group(out, "recipe.model.name")
+    task = "detector" if model and str(model.get("name", "")).startswith(_DETECTOR_PREFIX) else "classifier"
+    for path in WITHOUT_EFFECT[task]:
+        group, name = _group(out, f"recipe.{path}")
+        if group is not None:
+            group.pop(name, None)
+    return out
+
+
 def _config_within(*paths: tuple[str, ...]) -> Callable[[Tree], Tree]:
-    """A step that renames settings in the configurations that a file holds at these paths."""
+    """A step for the configurations that a file holds at these paths."""
 
     def step(tree: Tree) -> Tree:
         tree = dict(tree)
@@ -95,14 +116,14 @@ def _config_within(*paths: tuple[str, ...]) -> Callable[[Tree], Tree]:
                 holder[part] = dict(inner) if isinstance(inner, dict) else {}
                 holder = holder[part]
             if isinstance(holder.get(path[-1]), dict):
-                holder[path[-1]] = with_new_names(holder[path[-1]])
+                holder[path[-1]] = _config_2(holder[path[-1]])
         return tree
 
     return step
 
 
 _STEPS: dict[tuple[str, int], Callable[[Tree], Tree]] = {
-    ("config", 1): with_new_names,
+    ("config", 1): _config_2,
     ("checkpoint", 1): _config_within(("config",)),
     ("bench", 1): _config_within(("config",), ("asked", "config")),
 }

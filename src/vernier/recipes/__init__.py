@@ -98,13 +98,15 @@ def smoke(config: Config) -> Config:
     Everything that can go wrong with a recipe's settings goes wrong here; what it learns means nothing.
     """
     recipe = config.recipe
-    px = 64 if info(recipe.model.name).ssd is None else 96
-    short_side = round(px * recipe.data.eval_short_side_px / recipe.data.eval_px)
+    data = replace(recipe.data, source="shapes", image_px=96, eval_px=96)
+    if info(recipe.model.name).ssd is None:
+        short_side = max(64, round(64 * recipe.data.eval_short_side_px / recipe.data.eval_px))
+        data = replace(data, image_px=64, eval_px=64, eval_short_side_px=short_side)
     small = replace(
         recipe,
         global_batch=8,
         model=replace(recipe.model, width=16, num_classes=None, batch_norm_images=None),
-        data=replace(recipe.data, source="shapes", image_px=px, eval_px=px, eval_short_side_px=max(px, short_side)),
+        data=data,
         augment=replace(recipe.augment, start_px=32 if recipe.augment.start_px else None),
     )
     if len(recipe.data.mean) == 1:

@@ -15,7 +15,8 @@ _IMAGES = 117_266
 def _ssd(
     name: str, about: str, source: str, *, model: str = "ssd300-resnet34", batch: int, lr: float, epochs: float,
     warmup_epochs: float, milestones: tuple[float, ...], weight_decay: float = 5e-4, decay_rule: str = "all",
-    tensorflow: bool = False, batch_norm_images: int | None = None, trials: int = 1, target_ap: float | None = 0.23, eval_at: Eval | None = None,
+    tensorflow: bool = False, batch_norm_images: int | None = None, trials: int = 1,
+    target_ap: float | None = 0.23, eval_at: Eval | None = None,
     published: tuple[Published, ...] = (),
 ) -> Recipe:  # fmt: skip
     """SGD with a linear warm-up from nothing and two drops by ten."""
@@ -28,7 +29,7 @@ def _ssd(
         source=source,
         global_batch=batch,
         model=Model(name=model, batch_norm_images=batch_norm_images),
-        data=Data(image_px=300, eval_px=300, eval_short_side_px=300),
+        data=Data(image_px=300, eval_px=300),
         augment=augment,
         detect=Detect(match="at-least" if tensorflow else "above"),
         optim=Optim(lr=lr, lr_batch=32, momentum=0.9, weight_decay=weight_decay, decay_rule=decay_rule),  # type: ignore[arg-type]

@@ -4,7 +4,7 @@
 and `records`. The training loop and evaluation are in `engine`, the networks in `models`, augmentation in `data.augment`.
 """
 
-from vernier.config import Recipe
+from vernier.config import Recipe, check_recipe
 from vernier.models import info
 from vernier.tasks.base import Task
 from vernier.tasks.classification.task import Classify
@@ -12,5 +12,7 @@ from vernier.tasks.detection.task import Detect
 
 
 def task_of(recipe: Recipe) -> Task:
-    """Create the task that the recipe's network is made for."""
-    return Classify(recipe) if info(recipe.model.name).ssd is None else Detect(recipe)
+    """Create the task that the recipe's network is made for. Raises ConfigError for settings that do not fit it."""
+    detector = info(recipe.model.name).ssd is not None
+    check_recipe(recipe, detector=detector)
+    return Detect(recipe) if detector else Classify(recipe)

@@ -235,7 +235,9 @@ class Training:
 
     def _share_statistics(self) -> None:
         average = None if self.job.average is None else self.job.average.tensors
-        self.job.world.sync_batch_norm_statistics(self.job.model, average, self.job.config.machine.batch_norm_statistics)
+        self.job.world.sync_batch_norm_statistics(
+            self.job.model, average, self.job.config.machine.batch_norm_statistics
+        )
 
     # ---------------------------------------------------------------------------------------------------- checkpoints
 

@@ -2,17 +2,12 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from vernier import recipes
 from vernier.config import (
     Config,
-    Machine,
     Optim,
     Recipe,
-    Schedule,
-    derive,
     differences,
     digest,
     from_dict,
@@ -110,52 +105,6 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     unknown.write_text("[optim]\nlearning_rate = 1\n")
     with pytest.raises(ConfigError, match=r"unknown\.toml: Unknown setting 'optim.learning_rate'"):
         load_file(unknown, Config())
-
-
-def _config(
-    *, global_batch: int, procs: int = 1, accumulation: int = 1, process_batch: int | None = None, **optim: object
-) -> Config:
-    return Config(
-        recipe=Recipe(global_batch=global_batch, optim=Optim(**optim), schedule=Schedule(epochs=2.5)),  # type: ignore[arg-type]
-        machine=Machine(procs=procs, accumulation=accumulation, process_batch=process_batch),
-    )
-
-
-@given(procs=st.integers(1, 16), accumulation=st.integers(1, 8), per=st.integers(1, 64), samples=st.integers(1, 10_000))
-def test_derived_values_multiply_back(procs: int, accumulation: int, per: int, samples: int) -> None:
-    total = procs * accumulation * per
-    config = _config(global_batch=total, procs=procs, accumulation=accumulation)
-    if samples < total:
-        with pytest.raises(ConfigError, match="more than the"):
-            derive(config, train_samples=samples)
-        return
-    derived = derive(config, train_samples=samples)
-    assert derived.process_batch * derived.accumulation * derived.world == total
-    assert derived.steps_per_epoch * total <= samples < (derived.steps_per_epoch + 1) * total
-    assert (
-        derive(_config(global_batch=total, procs=procs, process_batch=per), train_samples=samples).accumulation
-        == accumulation
-    )
-
-
-def test_a_batch_that_does_not_divide_says_what_does() -> None:
-    with pytest.raises(ConfigError, match=r"does not divide by 3 process\(es\) x 2 .* Use --global-batch 96 or 102"):
-        derive(_config(global_batch=100, procs=3, accumulation=2), train_samples=1000)
-    with pytest.raises(ConfigError, match="60 does not divide it"):
-        derive(_config(global_batch=100, procs=3, process_batch=20), train_samples=1000)
-    with pytest.raises(ConfigError, match="contradicts"):
-        derive(_config(global_batch=120, procs=3, process_batch=20, accumulation=4), train_samples=1000)
-
-
-def test_learning_rate_scales_with_the_batch_only_when_asked() -> None:
-    assert derive(_config(global_batch=512, lr=0.256, lr_batch=256), train_samples=1000).lr == pytest.approx(0.512)
-    assert derive(_config(global_batch=512, lr=0.256), train_samples=1000).lr == 0.256
-
-
-def test_warmup_longer_than_training_is_refused() -> None:
-    config = override(Config(), "schedule.warmup_epochs", 100)
-    with pytest.raises(ConfigError, match="longer than the training"):
-        derive(config, train_samples=1000)
 
 
 def test_digest_and_differences_see_every_change() -> None:

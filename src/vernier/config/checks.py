@@ -1,0 +1,156 @@
+"""Rules between settings: what no single field can see. One place, so that every command refuses the same things.
+
+A setting that has no effect on the task of the recipe is refused with the reason, instead of being ignored. Ranges of single
+fields are in `config.settings`; what depends on the data or on the device is checked where those are known.
+"""
+
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from vernier.config.settings import Config, Machine, Recipe
+from vernier.errors import ConfigError
+
+_WITHOUT_EFFECT_ON_DETECTORS = {
+    "loss": "the loss of a detector is SSD's and has no settings there",
+    "model.unused_outputs": "a detector's outputs are its classes and the background",
+    "data.scaled_decode": "a detector's images are always decoded whole",
+    "data.eval_short_side_px": "a detector's images are resized to data.eval_px without a crop",
+    "eval.target_top1": "a detector is measured by AP: use eval.target_ap",
+    "eval.flip_tta": "it adds the class scores of the mirrored image",
+    "augment.policy": "it changes where objects are: use augment.jitter for colours",
+    "augment.erase": "it removes objects: use augment.crop, augment.flip and augment.jitter",
+    "augment.mixup": "it mixes images with one class each",
+    "augment.cutmix": "it mixes images with one class each",
+    "augment.start_px": "a detector's default boxes belong to one image size",
+}
+_WITHOUT_EFFECT_ON_CLASSIFIERS = {
+    "detect": "it matches and filters boxes",
+    "eval.target_ap": "a classifier is measured by top-1: use eval.target_top1",
+    "model.box_sizes": "a classifier has no default boxes",
+    "model.backbone_weights": "it is for the backbone of a detector: use model.weights",
+    "augment.jitter": "it is for detectors: use augment.policy",
+    "augment.crop_trials": "it is for augment.crop = ssd",
+}
+
+
+def check_recipe(recipe: Recipe, *, detector: bool) -> None:
+    """Refuse settings that contradict each other, or that do nothing for this task. Raises ConfigError."""
+    _check_effect(recipe, _WITHOUT_EFFECT_ON_DETECTORS if detector else _WITHOUT_EFFECT_ON_CLASSIFIERS, detector)
+    _check_schedule(recipe)
+    _check_sizes(recipe, detector)
+    _check_crop(recipe, detector)
+    if recipe.loss.bce_threshold is not None and recipe.loss.kind != "bce":
+        raise ConfigError("loss.bce_threshold is for loss.kind = bce. Leave it out, or change loss.kind.")
+    if recipe.optim.nesterov and recipe.optim.name != "sgd":
+        raise ConfigError(f"optim.nesterov is for optim.name = sgd, not {recipe.optim.name}. Set optim.nesterov=false.")
+    if recipe.model.reset_head and not recipe.model.weights:
+        raise ConfigError(
+            "model.reset_head needs a weights file whose head is left out. Give --weights FILE, or drop it."
+        )
+
+
+def check_loader(machine: Machine, recipe: Recipe, *, detector: bool) -> None:
+    """Refuse a loader that cannot do what the recipe asks of it. Raises ConfigError."""
+    if machine.backend == "native":
+        return
+    augment, data = recipe.augment, recipe.data
+    if detector:
+        raise ConfigError(f"machine.backend = {machine.backend} reads for classifiers. Use native for a detector.")
+    if augment.crop != "random-resized":
+        raise ConfigError(
+            f"machine.backend = {machine.backend} needs augment.crop = random-resized, not {augment.crop}. "
+            "Use machine.backend=native."
+        )
+    more = augment.policy != "none" or augment.erase > 0 or augment.start_px is not None
+    if more or data.interpolation != "bilinear" or data.scaled_decode:
+        raise ConfigError(
+            f"machine.backend = {machine.backend} crops, resizes (bilinear) and flips, nothing else; this recipe needs "
+            "more. Use machine.backend=native."
+        )
+
+
+def check_config(config: Config, *, detector: bool) -> None:
+    """All rules between the settings of a run. Raises ConfigError."""
+    check_recipe(config.recipe, detector=detector)
+    check_loader(config.machine, config.recipe, detector=detector)
+
+
+def _check_effect(recipe: Recipe, reasons: dict[str, str], detector: bool) -> None:
+    for path, reason in reasons.items():
+        for name, value in _changed(_at(recipe, path), _at(_DEFAULTS, path), path):
+            raise ConfigError(
+                f"{name} = {_shown(value)} has no effect on {recipe.model.name}, a "
+                f"{'detector' if detector else 'classifier'}: {reason}. Leave {name} out."
+            )
+
+
+_DEFAULTS = Recipe()
+
+
+def _at(recipe: Recipe, path: str) -> Any:
+    value: Any = recipe
+    for part in path.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def _changed(value: Any, default: Any, path: str) -> list[tuple[str, Any]]:
+    """The settings at or below `path` that are not at their default."""
+    if is_dataclass(value):
+        pairs = [(f"{path}.{f.name}", getattr(value, f.name), getattr(default, f.name)) for f in fields(value)]
+        return [(name, mine) for name, mine, other in pairs if mine != other]
+    return [(path, value)] if value != default else []
+
+
+def _shown(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(list(value) if isinstance(value, tuple) else value)
+
+
+def _check_schedule(recipe: Recipe) -> None:
+    schedule, augment = recipe.schedule, recipe.augment
+    if schedule.warmup_epochs > schedule.epochs:
+        raise ConfigError(
+            f"schedule.warmup_epochs = {schedule.warmup_epochs} is longer than the training (schedule.epochs = "
+            f"{schedule.epochs}). Train for longer, or shorten the warm-up: --set schedule.warmup_epochs="
+            f"{schedule.epochs / 10:g}."
+        )
+    if schedule.kind == "list" and len(schedule.shares) != len(schedule.milestones) + 1:
+        raise ConfigError(
+            f"schedule.kind = list needs one share more than milestones: {len(schedule.shares)} shares and "
+            f"{len(schedule.milestones)} milestones are given. Change schedule.shares or schedule.milestones."
+        )
+    if augment.start_px is not None and augment.start_px > recipe.data.image_px:
+        raise ConfigError(
+            f"augment.start_px = {augment.start_px} is larger than data.image_px = {recipe.data.image_px}: images grow "
+            "during training. Swap them, or leave augment.start_px out."
+        )
+    if augment.ramp_epochs[0] > augment.ramp_epochs[1]:
+        raise ConfigError(f"augment.ramp_epochs = {list(augment.ramp_epochs)} must not end before it begins.")
+
+
+def _check_sizes(recipe: Recipe, detector: bool) -> None:
+    data = recipe.data
+    if detector and data.image_px != data.eval_px:
+        raise ConfigError(
+            f"data.image_px = {data.image_px} and data.eval_px = {data.eval_px}: a detector's default boxes belong to one "
+            "image size. Set both to the same number."
+        )
+    if not detector and data.eval_short_side_px < data.eval_px:
+        raise ConfigError(
+            f"data.eval_short_side_px = {data.eval_short_side_px} is smaller than data.eval_px = {data.eval_px}: there "
+            "would be nothing to crop from. Raise the first or lower the second."
+        )
+
+
+def _check_crop(recipe: Recipe, detector: bool) -> None:
+    augment = recipe.augment
+    if detector and augment.crop not in ("ssd", "ssd-tf", "none"):
+        raise ConfigError(
+            f"augment.crop = {augment.crop} ignores boxes. For a detector use augment.crop=ssd, ssd-tf or none."
+        )
+    if not detector and augment.crop in ("ssd", "ssd-tf"):
+        raise ConfigError(
+            f"augment.crop = {augment.crop} is for detectors. For a classifier use random-resized, pad or none."
+        )
+    if detector and augment.jitter != "none" and len(recipe.data.mean) != 3:
+        raise ConfigError("augment.jitter needs images in colour. Set augment.jitter=none.")

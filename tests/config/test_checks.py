@@ -1,0 +1,89 @@
+"""Rules between settings: what contradicts, or does nothing, is refused with the reason."""
+
+import pytest
+
+from vernier import recipes
+from vernier.config import Config, override_from_text
+from vernier.config.checks import check_config
+from vernier.errors import ConfigError
+from vernier.models import info
+from vernier.tasks import task_of
+
+DETECTOR, CLASSIFIER = "ssd-shapes-quick", "shapes-quick"
+
+
+def _check(recipe: str, *settings: str) -> None:
+    config = Config(recipe=recipes.named(recipe))
+    for setting in settings:
+        config = override_from_text(config, setting)
+    check_config(config, detector=info(config.recipe.model.name).ssd is not None)
+
+
+@pytest.mark.parametrize("name", recipes.BUILT_IN)
+def test_every_built_in_recipe_follows_the_rules(name: str) -> None:
+    _check(name)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "loss.label_smoothing=0.1",
+        "loss.kind=bce",
+        "model.unused_outputs=1",
+        "data.scaled_decode=true",
+        "data.eval_short_side_px=300",
+        "eval.target_top1=75",
+        "eval.flip_tta=true",
+        "augment.policy=rand",
+        "augment.mixup=0.2",
+    ],
+)
+def test_a_setting_without_effect_on_a_detector_is_refused_with_the_reason(setting: str) -> None:
+    with pytest.raises(ConfigError, match=rf"{setting.split('=')[0]} = .* has no effect on ssd-small, a detector: .+"):
+        _check(DETECTOR, setting)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["detect.min_score=0.1", "detect.max_detections=5", "eval.target_ap=0.2", "model.box_sizes=[0.1, 0.2, 0.3]"],
+)
+def test_a_setting_without_effect_on_a_classifier_is_refused_with_the_reason(setting: str) -> None:
+    with pytest.raises(
+        ConfigError, match=rf"{setting.split('=')[0]} = .* has no effect on resnet8-small, a classifier"
+    ):
+        _check(CLASSIFIER, setting)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "settings", "message"),
+    [
+        (CLASSIFIER, ["schedule.warmup_epochs=100"], "longer than the training .* schedule.warmup_epochs="),
+        (CLASSIFIER, ["schedule.kind=list", "schedule.shares=[1.0]"], "one share more than milestones"),
+        (CLASSIFIER, ["augment.start_px=128"], "images grow during training"),
+        (CLASSIFIER, ["augment.ramp_epochs=[3, 1]"], "must not end before it begins"),
+        (CLASSIFIER, ["loss.bce_threshold=0.5"], "for loss.kind = bce"),
+        (CLASSIFIER, ["optim.name=lars", "optim.nesterov=true"], "for optim.name = sgd"),
+        (CLASSIFIER, ["model.reset_head=true"], "needs a weights file"),
+        (CLASSIFIER, ["data.eval_short_side_px=32"], "nothing to crop from"),
+        (CLASSIFIER, ["augment.crop=ssd"], "is for detectors"),
+        (CLASSIFIER, ["machine.backend=dali-cpu", "augment.crop=pad"], "needs augment.crop = random-resized"),
+        (CLASSIFIER, ["machine.backend=dali-cpu", "augment.crop=random-resized", "augment.erase=0.5"], "nothing else"),
+        (DETECTOR, ["data.eval_px=64"], "one image size"),
+        (DETECTOR, ["augment.crop=pad"], "ignores boxes"),
+        (DETECTOR, ["machine.backend=dali-cpu"], "reads for classifiers"),
+        (DETECTOR, ["augment.jitter=tf", "data.mean=[0.5]"], "images in colour"),
+    ],
+)
+def test_settings_that_contradict_each_other_say_what_to_change(recipe: str, settings: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        _check(recipe, *settings)
+
+
+def test_layer_wise_rates_are_for_detectors_too() -> None:
+    _check(DETECTOR, "optim.layer_decay=0.7")
+
+
+def test_making_a_task_checks_its_recipe() -> None:
+    recipe = override_from_text(Config(recipe=recipes.named(DETECTOR)), "loss.label_smoothing=0.1").recipe
+    with pytest.raises(ConfigError, match="has no effect"):
+        task_of(recipe)

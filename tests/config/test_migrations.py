@@ -1,0 +1,87 @@
+"""Files of other versions: older ones are brought up to date, newer ones are refused with a sentence."""
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vernier import recipes
+from vernier.config import Config, RenamedSetting, config_from_tree, load_file, override_from_text, to_dict
+from vernier.config.migrations import RENAMED_SETTINGS, SCHEMAS, NewerFile, migrated
+from vernier.errors import ConfigError
+
+
+def _old_tree(recipe: str = "ssd-shapes-quick") -> dict[str, Any]:
+    """A configuration as schema 1 wrote it: old names, and a setting that had no effect."""
+    tree = to_dict(Config(recipe=recipes.named(recipe)))
+    for old, new in RENAMED_SETTINGS.items():
+        *groups, name = old.split(".")
+        group = tree
+        for part in groups:
+            group = group[part]
+        group[name] = group.pop(new.rpartition(".")[2])
+    return {"schema": 1, **tree}
+
+
+def test_a_configuration_of_schema_1_is_read_with_its_values() -> None:
+    tree = _old_tree()
+    tree["recipe"]["detect"]["most"] = 17
+    tree["recipe"]["data"]["eval_short_side_px"] = 128
+    before = json.dumps(tree)
+    config = config_from_tree(migrated("config", tree, "config.json"))
+    assert config.recipe.detect.max_detections == 17
+    assert config.recipe.data.eval_short_side_px == Config().recipe.data.eval_short_side_px
+    assert json.dumps(tree) == before
+
+
+@pytest.mark.parametrize("kind", SCHEMAS)
+def test_a_file_of_a_newer_version_is_refused_with_a_sentence_that_says_so(kind: str) -> None:
+    with pytest.raises(
+        NewerFile, match=r"x\.json was written by a newer version of Vernier \(schema 99.*Update Vernier"
+    ):
+        migrated(kind, {"schema": 99}, "x.json")
+
+
+@pytest.mark.parametrize("schema", ["two", 0, True, None])
+def test_a_schema_that_is_no_number_is_damage(schema: object) -> None:
+    with pytest.raises(ConfigError, match="damaged"):
+        migrated("run", {"schema": schema}, "run.json")
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"), [("checkpoint", ["config"]), ("bench", ["config"]), ("bench", ["asked", "config"])]
+)
+def test_configurations_inside_other_files_are_migrated_too(kind: str, path: list[str]) -> None:
+    tree: dict[str, Any] = {k: v for k, v in _old_tree().items() if k != "schema"}
+    for part in reversed(path):
+        tree = {part: tree}
+    out: Any = migrated(kind, tree, "x.json")
+    for part in path:
+        out = out[part]
+    assert config_from_tree(out) == Config(recipe=recipes.named("ssd-shapes-quick"))
+
+
+def test_every_renamed_setting_leads_to_one_that_exists_and_still_works_by_its_old_name() -> None:
+    base = Config(recipe=recipes.named("ssd-shapes-quick"))
+    for old, new in RENAMED_SETTINGS.items():
+        value: Any = base
+        for part in new.split("."):
+            value = getattr(value, part)
+        text = json.dumps(value) if value is not None else "none"
+        with pytest.warns(
+            RenamedSetting, match=f"{old.removeprefix('recipe.')} is called {new.removeprefix('recipe.')}"
+        ):
+            assert override_from_text(base, f"{old.removeprefix('recipe.')}={text}") == base
+
+
+def test_a_file_of_a_persons_own_may_use_old_names_and_gets_a_note(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text("[detect]\nmost = 9\n")
+    with pytest.warns(RenamedSetting, match="max_detections"):
+        assert load_file(path, Config()).recipe.detect.max_detections == 9
+    path.write_text("[detect]\nmax_detections = 9\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert load_file(path, Config()).recipe.detect.max_detections == 9
