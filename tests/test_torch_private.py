@@ -33,3 +33,26 @@ def test_resize_each_antialiased_resizes_and_flips_every_image_on_its_own(mode: 
         same_size = image.shape[2:] == (16, 16)
         expected = image if same_size else F.interpolate(image, size=(16, 16), mode=mode, antialias=True)
         assert (row.int() - (expected.flip(3) if flip else expected)[0].int()).abs().max() <= 1
+
+
+def test_foreach_operations_are_those_of_single_tensors() -> None:
+    tensors, others = [torch.arange(3.0), torch.ones(2, 2)], [torch.full((3,), 2.0), torch.eye(2)]
+    for fast, slow in [
+        (
+            torch_private.foreach_add(tensors, others, alpha=3),
+            [a + 3 * b for a, b in zip(tensors, others, strict=True)],
+        ),
+        (torch_private.foreach_mul(tensors, 0.5), [a * 0.5 for a in tensors]),
+        (torch_private.foreach_norm(tensors), [a.norm() for a in tensors]),
+    ]:
+        assert all(map(torch.equal, fast, slow))
+
+
+def test_foreach_operations_with_an_underscore_work_in_place() -> None:
+    tensors, others = [torch.arange(3.0)], [torch.full((3,), 2.0)]
+    torch_private.foreach_add_(tensors, others)
+    torch_private.foreach_mul_(tensors, 2.0)
+    torch_private.foreach_sub_(tensors, others)
+    assert tensors[0].tolist() == [2.0, 4.0, 6.0]
+    torch_private.foreach_lerp_(tensors, others, 0.5)
+    assert tensors[0].tolist() == [2.0, 3.0, 4.0]

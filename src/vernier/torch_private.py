@@ -9,6 +9,11 @@ from typing import Any
 
 import torch
 
+# Operations on a list of tensors at once: one kernel launch instead of one per tensor. torch.optim uses the same ones.
+foreach_add, foreach_add_, foreach_lerp_ = torch._foreach_add, torch._foreach_add_, torch._foreach_lerp_
+foreach_mul, foreach_mul_ = torch._foreach_mul, torch._foreach_mul_
+foreach_norm, foreach_sub_ = torch._foreach_norm, torch._foreach_sub_
+
 
 def resize_antialiased(images: torch.Tensor, mode: str, out: torch.Tensor) -> None:
     """Resize [samples, channels, height, width] to the size of `out`, with antialiasing, into `out`.

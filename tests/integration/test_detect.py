@@ -142,8 +142,8 @@ def test_fake_and_fixed_data_need_no_images(vernier_here: Vernier, tmp_path: Pat
     ("given", "words"),
     [
         (["--set", "data.eval_px=64"], "one image size"),
-        (["--set", "eval.flip_tta=true"], "flip_tta is for classifiers"),
-        (["--set", "machine.backend=dali-cpu"], "Use native for a detector"),
+        (["--set", "eval.flip_tta=true"], "flip_tta works for classifiers only"),
+        (["--set", "machine.backend=dali-cpu"], "Use native for detectors"),
         (["--backbone-weights", "none.pth"], "does not exist"),
         (["--set", "detect.nms_iou=0"], "must be above 0"),
         (["--set", "detect.match=near"], "not one of: above, at-least"),

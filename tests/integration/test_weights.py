@@ -344,7 +344,7 @@ def test_a_frozen_run_resumes_exactly(
         (["--weights", "/no/such.pth"], "does not exist"),
         (["--reset-head"], "needs weights"),
         (["--freeze", "layr1"], "Did you mean layer1"),
-        (["--freeze", "backbone", "--freeze", "fc"], "Nothing is left to learn"),
+        (["--freeze", "backbone", "--freeze", "fc"], "Nothing is left to train"),
     ],
 )
 def test_wrong_fine_tuning_says_what_to_do(

@@ -14,7 +14,7 @@ from vernier.errors import ConfigError
 from vernier.models import weights
 from vernier.models.cost import cost
 from vernier.models.resnet import ResNet
-from vernier.models.ssd import Ssd
+from vernier.models.ssd import Ssd, make_anchors
 
 DETECTORS = [entry for entry in models.describe() if entry.ssd is not None]
 
@@ -70,11 +70,11 @@ def mlperf_anchors() -> Tensor:
 def test_default_boxes_are_mlperfs(name: str) -> None:
     model = build(name, width=8)
     assert [level.boxes for level in model.levels] == [5776, 2166, 600, 150, 36, 4]
-    torch.testing.assert_close(model.anchors, mlperf_anchors(), rtol=0, atol=1e-6)
+    torch.testing.assert_close(make_anchors(model.levels), mlperf_anchors(), rtol=0, atol=1e-6)
 
 
 def test_first_and_last_default_box() -> None:
-    anchors = build("ssd300-resnet34", width=8).anchors
+    anchors = make_anchors(build("ssd300-resnet34", width=8).levels)
     assert anchors[0].tolist() == pytest.approx([4 / 300, 4 / 300, 0.07, 0.07])
     assert anchors[1].tolist() == pytest.approx([12 / 300, 4 / 300, 0.07, 0.07])  # columns first
     assert anchors[38 * 38].tolist() == pytest.approx([4 / 300, 4 / 300, *[math.sqrt(21 * 45) / 300] * 2])
@@ -100,18 +100,18 @@ def test_levels_follow_the_image(name: str, px: int, grids: list[int]) -> None:
     assert [level.grid for level in model.levels] == grids
     with torch.no_grad():
         offsets, logits = model(torch.zeros(1, 3, px, px))
-    assert offsets.shape == (1, len(model.anchors), 4)
-    assert logits.shape == (1, len(model.anchors), 5)
+    assert offsets.shape == (1, len(make_anchors(model.levels)), 4)
+    assert logits.shape == (1, len(make_anchors(model.levels)), 5)
     sizes = [level.size for level in model.levels]
     assert (sizes[0], sizes[1], sizes[-1]) == pytest.approx((0.07, 0.15, 0.87))
-    first = model.anchors[: grids[0] ** 2, 0].reshape(grids[0], grids[0])
+    first = make_anchors(model.levels)[: grids[0] ** 2, 0].reshape(grids[0], grids[0])
     assert torch.allclose(first[:, 1] - first[:, 0], torch.tensor(8 / px))
 
 
 @pytest.mark.parametrize("stem", ["small", "small-pool", "imagenet"])
 def test_every_stem_has_its_grid(stem: str) -> None:
     model = build("ssd-small", width=8, image_px=50, stem=stem).eval()
-    assert model(torch.zeros(1, 3, 50, 50))[0].shape[1] == len(model.anchors)
+    assert model(torch.zeros(1, 3, 50, 50))[0].shape[1] == len(make_anchors(model.levels))
 
 
 def test_default_boxes_of_other_sizes() -> None:
@@ -119,8 +119,8 @@ def test_default_boxes_of_other_sizes() -> None:
     own, other = (  # type: ignore[assignment]
         models.build("ssd-small", num_classes=4, image_px=128, box_sizes=sizes) for sizes in ((), (0.05, 0.2, 0.6))
     )
-    assert own.anchors[0, 2] == pytest.approx(0.15)
-    assert other.anchors[0, 2] == pytest.approx(0.05)
+    assert make_anchors(own.levels)[0, 2] == pytest.approx(0.15)
+    assert make_anchors(other.levels)[0, 2] == pytest.approx(0.05)
     assert {k: v.shape for k, v in own.state_dict().items()} == {k: v.shape for k, v in other.state_dict().items()}
     for wrong in ((0.1, 0.2), (0.3, 0.2, 0.9), (0.0, 0.2, 0.9), (0.1, 0.2, 1.5)):
         with pytest.raises(ConfigError, match="three rising shares"):

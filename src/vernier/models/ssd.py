@@ -19,7 +19,7 @@ from vernier.errors import ConfigError
 from vernier.models.catalogue import Arch, Options, SsdSpec
 from vernier.models.resnet import Trunk, initialise
 
-LARGE_GRID = 5  # cells a side: a larger grid is halved for the next level, a smaller one loses its rim
+LARGE_GRID = 5  # cells per side: a larger grid is halved for the next level, a smaller one loses its rim
 _LEAST_CHANNELS = 8  # below, strided 1x1 convolutions crash in channels-last memory (torch 2.13, CPU)
 _STEMS = {"imagenet": 4, "small": 1, "small-pool": 2}  # what each divides the resolution by
 
@@ -29,7 +29,7 @@ class Level:
     """One resolution at which a detector looks."""
 
     grid: int
-    """Cells a side."""
+    """Cells per side."""
     cells: float
     """The same as a length: a cell is 1 / cells of the image. Not whole where the image is no multiple of the stride."""
     halves: bool
@@ -52,7 +52,7 @@ class Level:
 
 
 def levels(arch: Arch, spec: SsdSpec, px: int, stem: str = "default") -> tuple[Level, ...]:
-    """The levels for images of `px` pixels a side; ConfigError when there is not room for two."""
+    """The levels for images of `px` pixels per side; ConfigError when there is not room for two."""
     stem = arch.stem if stem == "default" else stem
     grid, stride = (px // 2 if stem == "small-pool" else math.ceil(px / _STEMS[stem])), _STEMS[stem]
     halving_stages = len(arch.blocks) - (1 if arch.last_stride == 2 else 2)
@@ -104,10 +104,8 @@ def make_anchors(at: Sequence[Level]) -> Tensor:
 class Ssd(nn.Module):
     """Images [N, in_channels, px, px] to offsets [N, A, 4] and logits [N, A, K]; class 0 is the background.
 
-    Both are transposed views of [N, 4, A] and [N, K, A]. `anchors` [A, 4] is no part of the state dict.
+    Both are transposed views of [N, 4, A] and [N, K, A]. The default boxes are `make_anchors(model.levels)`.
     """
-
-    anchors: Tensor
 
     def __init__(self, arch: Arch, spec: SsdSpec, options: Options, image_px: int) -> None:
         super().__init__()
@@ -130,7 +128,6 @@ class Ssd(nn.Module):
             for parameter in part.parameters():
                 if parameter.dim() > 1:
                     nn.init.xavier_uniform_(parameter)
-        self.register_buffer("anchors", make_anchors(self.levels), persistent=False)
 
     def _extra_channels(self, index: int) -> tuple[int, int]:
         scale = (self.options.width or self.arch.width) / self.arch.width

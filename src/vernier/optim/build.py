@@ -1,4 +1,4 @@
-"""The optimiser of a recipe, and how its rate is set."""
+"""Creates the optimiser of a recipe, and sets its learning rate."""
 
 import torch
 from torch import nn
@@ -11,15 +11,16 @@ from vernier.optim.lars import Lars
 
 
 def build_optimizer(model: nn.Module, optim: Optim, lr: float, *, scaled: bool = False) -> torch.optim.Optimizer:
-    """SGD in PyTorch's form with one fused update, LARS or LAMB; weight decay and layer-wise rates by the recipe's rule.
+    """Create SGD (PyTorch's form, fused), LARS or LAMB, with the recipe's weight decay and layer-wise rates.
 
-    With loss scaling SGD is not fused: the fused kernel advances the momentum even in steps that the scaler skips.
+    `lr` holds until the first `set_lr`; a training step calls that before it updates. With loss scaling SGD is not fused:
+    the fused kernel advances the momentum even in steps that the scaler skips.
     """
-    groups = parameter_groups(model, optim)
+    groups = [dict(vars(group)) for group in parameter_groups(model, optim)]
     if not groups:
-        raise ConfigError("Nothing is left to learn: model.freeze covers every weight. Leave out part of it.")
+        raise ConfigError("Nothing is left to train: model.freeze covers every weight. Freeze fewer layers.")
     if optim.nesterov and optim.name != "sgd":
-        raise ConfigError(f"optim.nesterov is for optim.name = sgd, not {optim.name}. Set optim.nesterov=false.")
+        raise ConfigError(f"optim.nesterov works with optim.name = sgd, not {optim.name}. Set optim.nesterov=false.")
     match optim.name:
         case "lars":
             return Lars(groups, lr=lr, momentum=optim.momentum, trust_coefficient=optim.trust_coefficient)
@@ -30,6 +31,6 @@ def build_optimizer(model: nn.Module, optim: Optim, lr: float, *, scaled: bool =
 
 
 def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """The schedule's rate, times each group's own share of it."""
+    """Give each group its share of the schedule's rate."""
     for group in optimizer.param_groups:
         group["lr"] = lr * group["lr_share"]

@@ -4,10 +4,11 @@ import torch
 from torch import nn
 
 from vernier.config import Ema
+from vernier.torch_private import foreach_lerp_
 
 
 class WeightAverage:
-    """Follows a model. `tensors` is a full state dict: averaged where floating point, copied where not."""
+    """The average of a model's weights. `tensors` is a full state dict: floating-point tensors averaged, others copied."""
 
     def __init__(self, model: nn.Module, ema: Ema, steps_per_epoch: int = 1) -> None:
         self._ema, self._steps_per_epoch = ema, steps_per_epoch
@@ -18,11 +19,11 @@ class WeightAverage:
         self._counters = [k for k, v in self._live.items() if not v.is_floating_point()]
 
     def update(self, step: int) -> None:
-        """After optimiser step number `step`, counted from 1: a pure function of it and of the two sets of weights."""
+        """Update after optimiser step number `step`, counted from 1; depends on nothing but it and the two sets of weights."""
         epoch, within = divmod(step - 1, self._steps_per_epoch)
         if within % self._ema.every_steps:
             return
-        torch._foreach_lerp_(self._to, self._from, 1 - self._decay(step, epoch))
+        foreach_lerp_(self._to, self._from, 1 - self._decay(step, epoch))
         for name in self._counters:
             self.tensors[name].copy_(self._live[name])
 

@@ -1,25 +1,31 @@
-"""Which parameters are decayed, and which learn slower. The published systems disagree, so both are settings."""
+"""Parameter groups: which parameters get weight decay, and which learn slower. Published systems differ, so both are settings."""
 
 import re
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
 
 from torch import nn
 
 from vernier.config import Optim
 
 NORMS = (nn.modules.batchnorm._BatchNorm, nn.GroupNorm, nn.LayerNorm)
-_STEM = 0
-_STAGE = re.compile(r"^layer(\d+)\.(\d+)\.")
+_BACKBONE = "backbone."  # prefix of a detector's residual network; a classifier's has none
+_STEM = ("conv1.", "bn1.")
+_BLOCK = re.compile(r"layer(\d+)\.(\d+)\.")
 
 
-def _of_norms(model: nn.Module) -> set[int]:
-    return {id(p) for m in model.modules() if isinstance(m, NORMS) for p in m.parameters(recurse=False)}
+@dataclass(frozen=True, kw_only=True)
+class ParameterGroup:
+    """Parameters with the same weight decay and the same share of the schedule's learning rate."""
+
+    params: list[nn.Parameter]
+    weight_decay: float
+    lr_share: float = 1.0
 
 
-def split(model: nn.Module, rule: str) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-    """(decayed, exempt) parameters that require gradients, in model order."""
-    norms = _of_norms(model)
+def split_by_decay(model: nn.Module, rule: str) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+    """Split the parameters that require gradients into decayed and exempt ones, in model order."""
+    norms = {id(p) for m in model.modules() if isinstance(m, NORMS) for p in m.parameters(recurse=False)}
     exempt: Callable[[str, nn.Parameter], bool] = {
         "all": lambda name, p: False,
         "norm-only": lambda name, p: id(p) in norms,
@@ -32,34 +38,34 @@ def split(model: nn.Module, rule: str) -> tuple[list[nn.Parameter], list[nn.Para
 
 
 def depths(model: nn.Module) -> dict[str, int]:
-    """Parameter name -> how far it is from the input: the stem 0, each residual block one more, the head last."""
-    names = [n for n, _ in model.named_parameters()]
-    blocks = sorted({(int(m[1]), int(m[2])) for n in names if (m := _STAGE.match(n))})
-    at = {block: number for number, block in enumerate(blocks, start=_STEM + 1)}
-    head = len(blocks) + 1
+    """Distance of each parameter from the input: the stem 0, each residual block one more, the head last.
 
-    def depth(name: str) -> int:
-        if found := _STAGE.match(name):
-            return at[int(found[1]), int(found[2])]
-        return _STEM if name.startswith(("conv1.", "bn1.")) else head
-
-    return {name: depth(name) for name in names}
-
-
-def parameter_groups(model: nn.Module, optim: Optim) -> list[dict[str, Any]]:
-    """Groups for an optimiser: decayed and exempt, and with `layer_decay` one pair a depth.
-
-    `lr_share` is the group's rate over the schedule's: 1 at the head, `layer_decay` times less with each step down.
+    The head is everything outside the residual network: a classifier's `fc`, a detector's extra levels and heads.
     """
-    decayed, exempt = split(model, optim.decay_rule)
-    flat = [(decayed, optim.weight_decay), (exempt, 0.0)]
+    names = [n for n, _ in model.named_parameters()]
+    prefix = _BACKBONE if any(n.startswith(_BACKBONE) for n in names) else ""
+    inner = {n: n.removeprefix(prefix) for n in names if n.startswith(prefix)}
+    block_of = {n: (int(m[1]), int(m[2])) for n, short in inner.items() if (m := _BLOCK.match(short))}
+    blocks = sorted(set(block_of.values()))
+    depth_of = {name: 1 + blocks.index(block) for name, block in block_of.items()}
+    depth_of |= {n: 0 for n, short in inner.items() if short.startswith(_STEM)}
+    return {name: depth_of.get(name, len(blocks) + 1) for name in names}
+
+
+def parameter_groups(model: nn.Module, optim: Optim) -> list[ParameterGroup]:
+    """Group the parameters by weight decay and, with `optim.layer_decay`, by depth.
+
+    The head has the schedule's rate; each depth below it has `layer_decay` times the rate of the one above.
+    """
+    decayed, exempt = split_by_decay(model, optim.decay_rule)
+    by_decay = [(decayed, optim.weight_decay), (exempt, 0.0)]
     if optim.layer_decay == 1.0:
-        return [{"params": p, "weight_decay": wd, "lr_share": 1.0} for p, wd in flat if p]
+        return [ParameterGroup(params=params, weight_decay=decay) for params, decay in by_decay if params]
     depth_of = {id(p): d for (n, p), d in zip(model.named_parameters(), depths(model).values(), strict=True)}
     head = max(depth_of.values())
-    groups = []
-    for depth in range(head + 1):
-        share = optim.layer_decay ** (head - depth)
-        parts = [([p for p in params if depth_of[id(p)] == depth], wd) for params, wd in flat]
-        groups += [{"params": p, "weight_decay": wd, "lr_share": share} for p, wd in parts if p]
-    return groups
+    return [
+        ParameterGroup(params=at_depth, weight_decay=decay, lr_share=optim.layer_decay ** (head - depth))
+        for depth in range(head + 1)
+        for params, decay in by_decay
+        if (at_depth := [p for p in params if depth_of[id(p)] == depth])
+    ]

@@ -1,13 +1,13 @@
 """LAMB (You et al. 2020) in the form that timm trains with: bias correction, global gradient clipping outside."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
 
 
 class Lamb(torch.optim.Optimizer):
-    """Adam whose step is scaled, tensor by tensor, to the size of the weights.
+    """Adam whose step is scaled to the norm of the weights, per tensor.
 
     m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; u = (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps) + weight_decay w;
     w -= lr |w| / |u| u, with the ratio 1 where a norm is zero, and for tensors without decay (norms and biases).
@@ -24,7 +24,7 @@ class Lamb(torch.optim.Optimizer):
                 if p.grad is not None:
                     self._update(p, p.grad, group)
 
-    def _update(self, p: torch.Tensor, grad: torch.Tensor, group: dict[str, Any]) -> None:
+    def _update(self, p: torch.Tensor, grad: torch.Tensor, group: Mapping[str, float]) -> None:
         state = self.state[p]
         if not state:
             state["step"] = torch.zeros((), dtype=torch.int64)

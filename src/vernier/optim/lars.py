@@ -5,19 +5,19 @@ from typing import Any
 
 import torch
 
+from vernier.torch_private import foreach_add, foreach_add_, foreach_mul, foreach_mul_, foreach_norm, foreach_sub_
+
 
 class Lars(torch.optim.Optimizer):
-    """Momentum SGD whose rate is scaled, tensor by tensor, to the size of the weights.
+    """Momentum SGD whose rate is scaled to the norm of the weights, per tensor.
 
-    For a decayed tensor: ratio = trust_coefficient |w| / (|g| + weight_decay |w|), 1 where either norm is zero (no epsilon);
-    v = momentum v + lr ratio (g + weight_decay w); w -= v. The rate is inside the momentum. Groups without decay
-    (norms and biases: the skip list) take a plain momentum step, ratio 1.
+    For a decayed tensor: ratio = trust_coefficient |w| / (|g| + weight_decay |w|), 1 if a norm is zero (no epsilon);
+    v = momentum v + lr ratio (g + weight_decay w); w -= v. The rate is inside the momentum. Groups without decay (norms and biases: the skip list) take a plain momentum step, ratio 1.
     """
 
     def __init__(self, params: Iterable[Any], *, lr: float, momentum: float, trust_coefficient: float) -> None:
-        super().__init__(
-            params, {"lr": lr, "momentum": momentum, "trust_coefficient": trust_coefficient, "weight_decay": 0.0}
-        )
+        defaults = {"lr": lr, "momentum": momentum, "trust_coefficient": trust_coefficient, "weight_decay": 0.0}
+        super().__init__(params, defaults)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
@@ -28,30 +28,30 @@ class Lars(torch.optim.Optimizer):
                 continue
             weights: list[torch.Tensor] = list(live)
             buffers = [_buffer(self.state[p], p) for p in live]
-            updates = _scaled(weights, [p.grad for p in live], group)
-            torch._foreach_mul_(buffers, group["momentum"])
-            torch._foreach_add_(buffers, updates)
-            torch._foreach_sub_(weights, buffers)
+            updates = _updates(
+                weights, [p.grad for p in live], group["lr"], group["trust_coefficient"], group["weight_decay"]
+            )
+            foreach_mul_(buffers, group["momentum"])
+            foreach_add_(buffers, updates)
+            foreach_sub_(weights, buffers)
 
 
-def _buffer(state: dict[str, Any], p: torch.Tensor) -> torch.Tensor:
+def _buffer(state: dict[str, torch.Tensor], p: torch.Tensor) -> torch.Tensor:
     if "momentum_buffer" not in state:
         state["momentum_buffer"] = torch.zeros_like(p)
-    buffer: torch.Tensor = state["momentum_buffer"]
-    return buffer
+    return state["momentum_buffer"]
 
 
-def _scaled(weights: list[torch.Tensor], grads: list[torch.Tensor], group: dict[str, Any]) -> list[torch.Tensor]:
-    decay = group["weight_decay"]
+def _updates(
+    weights: list[torch.Tensor], grads: list[torch.Tensor], lr: float, trust: float, decay: float
+) -> list[torch.Tensor]:
     if decay == 0:
-        return list(torch._foreach_mul(grads, group["lr"]))
-    w_norms = torch.stack(torch._foreach_norm(weights))
-    g_norms = torch.stack(torch._foreach_norm(grads))
+        return list(foreach_mul(grads, lr))
+    w_norms = torch.stack(foreach_norm(weights))
+    g_norms = torch.stack(foreach_norm(grads))
     ratios = torch.where(
-        (w_norms > 0) & (g_norms > 0),
-        group["trust_coefficient"] * w_norms / (g_norms + decay * w_norms),
-        torch.ones_like(w_norms),
+        (w_norms > 0) & (g_norms > 0), trust * w_norms / (g_norms + decay * w_norms), torch.ones_like(w_norms)
     )
-    updates = list(torch._foreach_add(grads, weights, alpha=decay))
-    torch._foreach_mul_(updates, list((group["lr"] * ratios).unbind()))
+    updates = list(foreach_add(grads, weights, alpha=decay))
+    foreach_mul_(updates, list((lr * ratios).unbind()))
     return updates

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from vernier import models
 from vernier.config import Detect
+from vernier.models.ssd import make_anchors
 from vernier.tasks.detection import boxes
 
 
@@ -61,7 +62,7 @@ def test_decoding_undoes_encoding(seed: int) -> None:
 
 
 def test_a_default_box_codes_itself_as_nothing() -> None:
-    anchors = models.build("ssd-small", num_classes=2).anchors
+    anchors = make_anchors(models.build("ssd-small", num_classes=2).levels)
     assert boxes.encode(boxes.to_corners(anchors), anchors).abs().max() < 1e-4
 
 
@@ -107,7 +108,7 @@ def test_matching_is_the_slow_rule(seed: int, at_least: bool, grid: int) -> None
 @given(seeds)
 def test_objects_learned_on_real_default_boxes(seed: int) -> None:
     dice = torch.Generator().manual_seed(seed)
-    anchors = models.build("ssd-small", num_classes=9).anchors
+    anchors = make_anchors(models.build("ssd-small", num_classes=9).levels)
     ltrb, classes = random_boxes(dice, 2, 8), torch.arange(1, 9).repeat(2, 1)
     valid = torch.rand(2, 8, generator=dice) < 0.7
     matched, target = boxes.match(ltrb, classes, valid, anchors)
@@ -260,7 +261,7 @@ def test_looking_on_when_the_best_candidates_all_suppress_each_other() -> None:
 
 def test_an_image_alone_gives_what_it_gives_in_a_batch() -> None:
     torch.manual_seed(3)
-    anchors = models.build("ssd-small", num_classes=6).anchors
+    anchors = make_anchors(models.build("ssd-small", num_classes=6).levels)
     offsets, logits = torch.randn(4, len(anchors), 4), torch.randn(4, len(anchors), 6) * 2
     together = boxes.detect(offsets, logits, anchors, Detect())
     for n, part in itertools.product(range(4), ("ltrb", "scores", "classes", "count")):

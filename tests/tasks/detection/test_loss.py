@@ -11,6 +11,7 @@ from torch import Tensor
 from vernier import models
 from vernier.config import Detect
 from vernier.data.loading.targets import BoxTargets
+from vernier.models.ssd import make_anchors
 from vernier.tasks.detection.boxes import encode, match, to_corners
 from vernier.tasks.detection.loss import detection_loss, hardest
 
@@ -101,7 +102,7 @@ def test_by_hand() -> None:
 
 
 def test_an_image_without_boxes_is_safe_and_counts_in_the_mean() -> None:
-    anchors = models.build("ssd-small", num_classes=4).anchors
+    anchors = make_anchors(models.build("ssd-small", num_classes=4).levels)
     one, none = [([0.2, 0.2, 0.5, 0.5], 1)], []
     torch.manual_seed(0)
     offsets, logits = torch.randn(1, len(anchors), 4).requires_grad_(), torch.randn(1, len(anchors), 4)
@@ -163,7 +164,7 @@ def test_a_small_detector_learns_eight_images_by_heart() -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
     losses = []
     for _ in range(60):
-        loss = detection_loss(*model(images), targets, model.anchors, Detect())
+        loss = detection_loss(*model(images), targets, make_anchors(model.levels), Detect())
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -1,0 +1,68 @@
+"""The optimiser of a recipe: SGD by hand, resuming, rates, and refused settings."""
+
+import pytest
+import torch
+from torch import nn
+
+from tests.optim.one_layer import one_layer
+from vernier.config import Optim
+from vernier.engine.training.checkpoint import optimizer_tensors, restore_optimizer
+from vernier.errors import ConfigError
+from vernier.models import build
+from vernier.optim.build import build_optimizer, set_lr
+
+
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_sgd_is_pytorchs_form(nesterov: bool) -> None:
+    """v = m v + (g + wd w); w -= lr (v, or g + m v with Nesterov)."""
+    layer = nn.Linear(3, 1, bias=True)
+    w, b = layer.weight.detach().double().clone(), layer.bias.detach().double().clone()
+    optimizer = build_optimizer(layer, Optim(momentum=0.9, nesterov=nesterov, weight_decay=0.1), lr=0.5)
+    v, u = torch.zeros_like(w), torch.zeros_like(b)
+    for step in range(3):
+        g, h = torch.full_like(layer.weight, step + 1.0), torch.full_like(layer.bias, -1.0)
+        layer.weight.grad, layer.bias.grad = g, h
+        optimizer.step()
+        decayed = g + 0.1 * w
+        v, u = 0.9 * v + decayed, 0.9 * u + h
+        w = w - 0.5 * (decayed + 0.9 * v if nesterov else v)
+        b = b - 0.5 * (h + 0.9 * u if nesterov else u)
+    torch.testing.assert_close(layer.weight.detach().double(), w, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(layer.bias.detach().double(), b, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["sgd", "lars", "lamb"])
+def test_an_optimiser_resumes_from_its_saved_state(name: str) -> None:
+    def train(steps: int, layer: nn.Linear, optimizer: torch.optim.Optimizer, first: int = 0) -> None:
+        for step in range(first, first + steps):
+            layer.weight.grad = torch.full_like(layer.weight, 0.1 * step + 0.2)
+            layer.bias.grad = torch.full_like(layer.bias, -0.3)
+            optimizer.step()
+
+    optim = Optim(name=name)  # type: ignore[arg-type]
+    whole, optimizer = one_layer(optim, 0.1, [1.0, 2.0])
+    train(4, whole, optimizer)
+    half, optimizer = one_layer(optim, 0.1, [1.0, 2.0])
+    train(2, half, optimizer)
+    resumed, fresh = one_layer(optim, 0.1, [1.0, 2.0])
+    resumed.load_state_dict(half.state_dict())
+    restore_optimizer(resumed, fresh, optimizer_tensors(half, optimizer))
+    train(2, resumed, fresh, first=2)
+    assert torch.equal(whole.weight, resumed.weight)
+    assert torch.equal(whole.bias, resumed.bias)
+
+
+def test_the_rate_of_a_group_is_its_share_of_the_schedules() -> None:
+    with torch.device("meta"):
+        network = build("resnet18", num_classes=10)
+    optimizer = build_optimizer(network, Optim(layer_decay=0.5, name="lamb"), 0.1)
+    set_lr(optimizer, 0.8)
+    assert {g["lr"] / g["lr_share"] for g in optimizer.param_groups} == {0.8}
+
+
+def test_settings_that_cannot_be_combined_are_refused() -> None:
+    with pytest.raises(ConfigError, match="nesterov"):
+        build_optimizer(nn.Linear(1, 1), Optim(name="lars", nesterov=True), 0.1)
+    frozen = nn.Linear(1, 1).requires_grad_(False)
+    with pytest.raises(ConfigError, match="Nothing is left to train"):
+        build_optimizer(frozen, Optim(), 0.1)
