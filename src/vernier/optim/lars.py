@@ -12,7 +12,8 @@ class Lars(torch.optim.Optimizer):
     """Momentum SGD whose rate is scaled to the norm of the weights, per tensor.
 
     For a decayed tensor: ratio = trust_coefficient |w| / (|g| + weight_decay |w|), 1 if a norm is zero (no epsilon);
-    v = momentum v + lr ratio (g + weight_decay w); w -= v. The rate is inside the momentum. Groups without decay (norms and biases: the skip list) take a plain momentum step, ratio 1.
+    v = momentum v + lr ratio (g + weight_decay w); w -= v. The rate is inside the momentum. Groups without decay
+    (norms and biases: the skip list) take a plain momentum step, ratio 1.
     """
 
     def __init__(self, params: Iterable[Any], *, lr: float, momentum: float, trust_coefficient: float) -> None:
