@@ -25,7 +25,7 @@ from vernier import models
 from vernier.clock import now_s, utc_stamp
 from vernier.config import Detect
 from vernier.data.loading.targets import BoxTargets
-from vernier.measure.machine.environment import environment
+from vernier.measure.machine.environment import collect_environment
 from vernier.models.ssd import Ssd
 from vernier.tasks.detection.boxes import detect
 from vernier.tasks.detection.loss import detection_loss
@@ -153,16 +153,16 @@ def main() -> None:
     torch.manual_seed(0)
     model = models.build(given.model, num_classes=given.classes)
     assert isinstance(model, Ssd), f"{given.model} is not a detector"
-    found = environment([], "cpu", torch.get_num_threads())
+    environment = collect_environment([], "cpu", torch.get_num_threads())
     result: dict[str, Any] = {
         "when": utc_stamp(),
         "model": given.model,
         "batch": given.batch,
         "boxes": len(model.anchors),
         "threads": torch.get_num_threads(),
-        "cores": found["cpu"]["cores_logical"],
-        "torch": found["versions"]["torch"],
-        "load_average": found["cpu"]["load_average"],
+        "cores": environment.cpu.cores_logical,
+        "torch": environment.versions["torch"],
+        "load_average": environment.cpu.load_average,
         "training": training(model, given.batch, given.rounds),
         "evaluation": evaluation(model, given.batch, given.rounds),
     }

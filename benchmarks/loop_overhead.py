@@ -29,7 +29,7 @@ from vernier.engine.training.checkpoint import Progress
 from vernier.engine.training.loop import Recorder, Training
 from vernier.engine.training.setup import Job, prepare
 from vernier.engine.training.stop import StopFlag
-from vernier.measure.machine.environment import environment
+from vernier.measure.machine.environment import collect_environment
 from vernier.store import RunDir
 
 
@@ -126,9 +126,9 @@ def main() -> None:
     parser.add_argument("--block", type=int, default=4)
     parser.add_argument("--threads", type=int, default=None)
     given = parser.parse_args()
-    found = environment([], "cpu", given.threads or len(allowed_cores()))
+    environment = collect_environment([], "cpu", given.threads or len(allowed_cores()))
     print(
-        f"{utc_stamp()}  {found['cpu']['cores_logical']} cores, torch {found['versions']['torch']}, load {found['cpu']['load_average']}"
+        f"{utc_stamp()}  {environment.cpu.cores_logical} cores, torch {environment.versions['torch']}, load {environment.cpu.load_average}"
     )
     compare("resnet8-small", 64, 32, given.pairs, given.block, given.threads)
     compare("resnet20-cifar", 128, 32, given.pairs, given.block, given.threads)

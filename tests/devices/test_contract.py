@@ -66,8 +66,8 @@ def _keeps_contract(device: Device, count: int) -> None:
     assert type(device).available()
     assert device.count() == count
     rows = device.identity()
-    assert [row["index"] for row in rows] == list(range(count))
-    assert all(row["name"] and "uuid" in row for row in rows)
+    assert [row.index for row in rows] == list(range(count))
+    assert all(row.name for row in rows)
     assert device.torch_device(0).type == device.name
     device.synchronize()
     device.mark_step()
@@ -89,7 +89,7 @@ def test_cpu_keeps_the_contract() -> None:
 def test_cuda_keeps_the_contract_against_a_fake(fake_cuda: RecordedCallFake) -> None:
     _keeps_contract(Cuda(), 2)
     assert "synchronize" in fake_cuda.called()
-    assert Cuda().identity()[1]["uuid"] == "GPU-0000-fake"
+    assert Cuda().identity()[1].uuid == "GPU-0000-fake"
     assert Cuda().torch_device(3) == torch.device("cuda", 1)
 
 

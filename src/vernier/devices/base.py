@@ -10,6 +10,8 @@ from typing import Any, ClassVar, Literal
 
 import torch
 
+from vernier.records.environment import DeviceInfo
+
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 MODES = ("eager", "compile", "trace")
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -67,8 +69,8 @@ class Device:
         """Where the tensors of a process live."""
         return torch.device(self.name, local_rank % max(1, self.count()))
 
-    def identity(self) -> list[dict[str, Any]]:
-        """One entry a device: index, name, uuid where there is one, memory."""
+    def identity(self) -> list[DeviceInfo]:
+        """All devices of this kind."""
         raise NotImplementedError
 
     def answer(self, precision: str, mode: str) -> Answer:

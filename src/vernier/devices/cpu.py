@@ -7,11 +7,11 @@ import resource
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from vernier.devices.base import YES, Answer, Device, Memory
+from vernier.records.environment import DeviceInfo
 
 
 class Cpu(Device):
@@ -26,8 +26,8 @@ class Cpu(Device):
     def torch_device(self, local_rank: int) -> torch.device:
         return torch.device("cpu")
 
-    def identity(self) -> list[dict[str, Any]]:
-        return [{"index": 0, "name": cpu_name(), "uuid": machine_id()}]
+    def identity(self) -> list[DeviceInfo]:
+        return [DeviceInfo(index=0, name=cpu_name(), uuid=machine_id())]
 
     def answer(self, precision: str, mode: str) -> Answer:
         if precision == "tf32":

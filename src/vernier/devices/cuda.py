@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from vernier.devices.base import YES, Answer, Device, Memory
+from vernier.records.environment import DeviceInfo
 
 _BF16_CAPABILITY = (8, 0)
 
@@ -26,18 +27,18 @@ class Cuda(Device):
     def count(self) -> int:
         return torch.cuda.device_count()
 
-    def identity(self) -> list[dict[str, Any]]:
+    def identity(self) -> list[DeviceInfo]:
         return [self._one(index) for index in range(self.count())]
 
-    def _one(self, index: int) -> dict[str, Any]:
-        found = torch.cuda.get_device_properties(index)
-        return {
-            "index": index,
-            "name": found.name,
-            "uuid": f"GPU-{found.uuid}" if not is_rocm() else str(found.uuid),
-            "memory_bytes": found.total_memory,
-            "capability": found.gcnArchName if is_rocm() else f"{found.major}.{found.minor}",
-        }
+    def _one(self, index: int) -> DeviceInfo:
+        properties = torch.cuda.get_device_properties(index)
+        return DeviceInfo(
+            index=index,
+            name=properties.name,
+            uuid=f"GPU-{properties.uuid}" if not is_rocm() else str(properties.uuid),
+            memory_bytes=properties.total_memory,
+            capability=properties.gcnArchName if is_rocm() else f"{properties.major}.{properties.minor}",
+        )
 
     def answer(self, precision: str, mode: str) -> Answer:
         if precision == "tf32" and is_rocm():

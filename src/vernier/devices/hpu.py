@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from vernier.devices.base import YES, Answer, Device, Memory
+from vernier.records.environment import DeviceInfo
 
 
 class Hpu(Device):
@@ -31,10 +32,10 @@ class Hpu(Device):
     def count(self) -> int:
         return int(_hpu().device_count())
 
-    def identity(self) -> list[dict[str, Any]]:
+    def identity(self) -> list[DeviceInfo]:
         uuids = _uuids()
         return [
-            {"index": i, "name": _hpu().get_device_name(i), "uuid": uuids[i] if i < len(uuids) else None}
+            DeviceInfo(index=i, name=_hpu().get_device_name(i), uuid=uuids[i] if i < len(uuids) else None)
             for i in range(self.count())
         ]
 

@@ -1,11 +1,11 @@
 """Apple's GPUs through Metal. Not run by us: see docs/devices.md."""
 
 import platform
-from typing import Any
 
 import torch
 
 from vernier.devices.base import YES, Answer, Device, Memory
+from vernier.records.environment import DeviceInfo
 
 
 class Mps(Device):
@@ -19,15 +19,9 @@ class Mps(Device):
     def torch_device(self, local_rank: int) -> torch.device:
         return torch.device("mps")
 
-    def identity(self) -> list[dict[str, Any]]:
-        return [
-            {
-                "index": 0,
-                "name": f"{platform.processor()} GPU",
-                "uuid": None,
-                "memory_bytes": torch.mps.recommended_max_memory(),
-            }
-        ]
+    def identity(self) -> list[DeviceInfo]:
+        memory_bytes = torch.mps.recommended_max_memory()
+        return [DeviceInfo(index=0, name=f"{platform.processor()} GPU", memory_bytes=memory_bytes)]
 
     def answer(self, precision: str, mode: str) -> Answer:
         if precision == "tf32":

@@ -1,10 +1,9 @@
 """Intel GPUs. Not run by us: see docs/devices.md."""
 
-from typing import Any
-
 import torch
 
 from vernier.devices.base import YES, Answer, Device, Memory
+from vernier.records.environment import DeviceInfo
 
 
 class Xpu(Device):
@@ -19,17 +18,18 @@ class Xpu(Device):
     def count(self) -> int:
         return torch.xpu.device_count()
 
-    def identity(self) -> list[dict[str, Any]]:
+    def identity(self) -> list[DeviceInfo]:
         return [self._one(index) for index in range(self.count())]
 
-    def _one(self, index: int) -> dict[str, Any]:
-        found = torch.xpu.get_device_properties(index)
-        return {
-            "index": index,
-            "name": found.name,
-            "uuid": str(getattr(found, "uuid", None)),
-            "memory_bytes": found.total_memory,
-        }
+    def _one(self, index: int) -> DeviceInfo:
+        properties = torch.xpu.get_device_properties(index)
+        uuid = getattr(properties, "uuid", None)
+        return DeviceInfo(
+            index=index,
+            name=properties.name,
+            uuid=None if uuid is None else str(uuid),
+            memory_bytes=properties.total_memory,
+        )
 
     def answer(self, precision: str, mode: str) -> Answer:
         if precision == "tf32":

@@ -1,8 +1,9 @@
 """What a run happened on: environment.json."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
-from vernier.records.codec import omitted
+from vernier.records.codec import DamagedRecord, decode, omitted
 from vernier.records.events import ProcessInfo
 from vernier.records.telemetry import SensorSetup
 
@@ -47,3 +48,11 @@ class Environment:
     command: tuple[str, ...] = ()
     git_commit: str | None = None
     processes: tuple[ProcessInfo, ...] | None = omitted()
+
+
+def decode_environment(tree: Any) -> Environment | None:
+    """From environment.json; None where that was lost or damaged."""
+    try:
+        return decode(Environment, tree) if tree else None
+    except DamagedRecord:
+        return None

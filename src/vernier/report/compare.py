@@ -40,7 +40,7 @@ def compare_runs(a: Sequence[RunLog], b: Sequence[RunLog], tolerance: float = DE
         "comparison": encode(found),
         "differs": {
             "settings": _differs(a[0].settings, b[0].settings),
-            "environment": _differs(a[0].environment, b[0].environment),
+            "environment": _differs(encode(a[0].environment) or {}, encode(b[0].environment) or {}),
         },
         "not_alike": [n for name, side in (("A", a), ("B", b)) for n in _unlike(name, side)],
         "notes": list(dict.fromkeys(notes)),

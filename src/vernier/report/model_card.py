@@ -13,6 +13,7 @@ from vernier.errors import RunFailed
 from vernier.measure.statistics.agreement import agreement_lines
 from vernier.models import info
 from vernier.records.codec import decode
+from vernier.records.environment import Environment, decode_environment
 from vernier.records.run import Agreement
 from vernier.report.live.console import TTA, figures
 from vernier.store import read_json, run_of_checkpoint, write_atomically
@@ -83,7 +84,7 @@ def _card(checkpoint: Path, averaged: bool) -> list[str]:
         _result(state, status, averaged),
         _recipe(config, start),
         _data(recipe, state, start),
-        _machine(run.read_environment() if run else {}, status),
+        _machine(decode_environment(run.read_environment()) if run else None, status),
         _limits(recipe, state, status, evaluations=sum(e["kind"] == "eval" for e in events)),
     ]
 
@@ -158,17 +159,16 @@ def _data(recipe: Recipe, state: dict[str, Any], start: dict[str, Any]) -> str:
     )
 
 
-def _machine(environment: dict[str, Any], status: dict[str, Any]) -> str:
-    if not environment:
+def _machine(environment: Environment | None, status: dict[str, Any]) -> str:
+    if environment is None:
         return "## Trained on\n\nNot known: the checkpoint was taken out of its run."
-    devices = environment["devices"]
-    names = ", ".join(sorted({str(device["name"]) for device in devices}))
+    names = ", ".join(sorted({device.name for device in environment.devices}))
     training = (status.get("summary") or {}).get("training") or {}
     speed = f", {training['images_per_s_total']:,.0f} img/s in all" if "images_per_s_total" in training else ""
-    said = environment["versions"]
+    versions = environment.versions
     return (
-        f"## Trained on\n\n{len(devices)} x {environment['device_kind']} ({names}){speed}; torch {said['torch']}, "
-        f"Vernier {said['vernier']}, Python {said['python']}."
+        f"## Trained on\n\n{len(environment.devices)} x {environment.device_kind} ({names}){speed}; torch {versions['torch']}, "
+        f"Vernier {versions['vernier']}, Python {versions['python']}."
     )
 
 

@@ -9,9 +9,10 @@ from vernier.errors import ConfigError, RunFailed
 from vernier.measure.study import run as study_run
 from vernier.measure.study.files import StudyDir
 from vernier.measure.study.run import Cooler, StudyAsk, collect, parse_slow, plan_order, socket_of, targets
+from vernier.records.environment import DeviceInfo
 
-CPU = [{"index": 0, "name": "a cpu", "uuid": "machine-7"}]
-GPUS = [{"index": i, "name": "a card", "uuid": f"GPU-{i}"} for i in range(4)]
+CPU = [DeviceInfo(index=0, name="a cpu", uuid="machine-7")]
+GPUS = [DeviceInfo(index=i, name="a card", uuid=f"GPU-{i}") for i in range(4)]
 
 
 def test_cores_are_devices_with_the_machines_identity() -> None:

@@ -21,7 +21,7 @@ from vernier.errors import ConfigError
 from vernier.measure.bench.measuring import METHOD, Load, Plan, alone, figures, measure, raw, warm_up
 from vernier.measure.bench.serving import METHOD as SERVING_METHOD
 from vernier.measure.bench.serving import latency_figures, poisson_arrivals, serve
-from vernier.measure.machine.environment import environment
+from vernier.measure.machine.environment import collect_environment
 from vernier.measure.machine.kernels import matmul_flops_per_s
 from vernier.measure.telemetry.energy import energy_per_image
 from vernier.measure.telemetry.noise import measure_noise
@@ -89,7 +89,9 @@ def _measured(spec: dict[str, Any], world: World | None) -> dict[str, Any]:
             "compilation": (load.job.network if isinstance(load, TrainingLoad) else load.network).spent.facts(),
             "devices": load.devices,
             "peak_memory_bytes": _peak(load, world),
-            "environment": environment(load.device.identity(), load.device.name, load.threads, encode(sampler.setup)),
+            "environment": encode(
+                collect_environment(load.device.identity(), load.device.name, load.threads, sampler.setup)
+            ),
         }
     finally:
         load.close()

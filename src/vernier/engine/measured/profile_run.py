@@ -7,7 +7,7 @@ from vernier.config import Config, override, to_dict
 from vernier.engine.measured.workloads import InferenceLoad, TrainingLoad
 from vernier.engine.observe import Telemetry
 from vernier.errors import RunFailed
-from vernier.measure.machine.environment import environment
+from vernier.measure.machine.environment import collect_environment
 from vernier.measure.profile.steps import StepProfiler
 from vernier.measure.profile.summary import Range
 from vernier.records.codec import encode
@@ -25,10 +25,8 @@ def profile_load(config: Config, wanted: Range, *, infer: bool, out: Path) -> tu
         with run.locked():
             run.write_config(to_dict(override(config, "name", name)))
             telemetry = Telemetry(run, load.device.name, config.machine.telemetry_hz)
-            threads = load.threads
-            run.write_environment(
-                environment(load.device.identity(), load.device.name, threads, encode(telemetry.setup))
-            )
+            environment = collect_environment(load.device.identity(), load.device.name, load.threads, telemetry.setup)
+            run.write_environment(encode(environment))
             run.write_status("running")
             with telemetry:
                 found = _profiled(load, wanted, run)

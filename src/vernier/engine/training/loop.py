@@ -20,7 +20,7 @@ from vernier.engine.training.setup import Job, prepare
 from vernier.engine.training.step_window import StepWindow
 from vernier.engine.training.stop import StopFlag, StopRequested
 from vernier.errors import ConfigError, RunFailed
-from vernier.measure.machine.environment import environment
+from vernier.measure.machine.environment import collect_environment
 from vernier.measure.profile.steps import StepProfiler
 from vernier.measure.profile.summary import Range
 from vernier.measure.statistics.agreement import agreement
@@ -332,10 +332,10 @@ def _train_locked(
         if job.world.first:
             job.world.on_lost_peer(lambda reason: run.write_status("crashed", reason=reason))
             run.write_config(to_dict(job.config))
-            run.write_environment(
-                environment(job.device.identity(), job.device.name, job.threads, encode(sampler.setup))
-                | {"processes": encode(processes)}
+            environment = collect_environment(
+                job.device.identity(), job.device.name, job.threads, sampler.setup, processes
             )
+            run.write_environment(encode(environment))
             run.write_status("running")
         _announce(job, run, observers, resume, processes)
         if resume is None:
@@ -410,7 +410,7 @@ def _restored(job: Job, resume: ResumePoint) -> Progress:
 def _telemetry(job: Job, run: RunDir) -> list[TelemetryRecord]:
     """Samples of the devices in use; none where other hosts have devices too, which this one cannot see."""
     where = job.world.topology
-    used = [device.get("uuid") for device in job.device.identity()[: where.local_world]]
+    used = [device.uuid for device in job.device.identity()[: where.local_world]]
     if where.local_world < where.world:
         return []
     return select_devices(decode_telemetry(run.read_telemetry()), used)

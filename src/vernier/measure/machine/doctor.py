@@ -9,7 +9,8 @@ from typing import Any
 import psutil
 
 from vernier.cores import allowed_cores
-from vernier.measure.machine.environment import VARIABLES, installed_version, versions
+from vernier.measure.machine.environment import THREAD_VARIABLES, installed_version, read_versions
+from vernier.records.codec import encode
 
 EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
     "onnx": (("onnx", "onnxscript", "onnxruntime"), "export to ONNX"),
@@ -21,14 +22,6 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
     "mlflow": (("mlflow-skinny|mlflow",), "--track mlflow"),
 }
 """Optional parts by extra: their packages (a|b: either will do), and what for."""
-_THREADS = (
-    "OMP_NUM_THREADS",
-    "OMP_WAIT_POLICY",
-    "GOMP_SPINCOUNT",
-    "MKL_NUM_THREADS",
-    "GOMP_CPU_AFFINITY",
-    "KMP_AFFINITY",
-)
 
 
 def extras() -> list[dict[str, Any]]:
@@ -53,7 +46,7 @@ def examine() -> dict[str, Any]:
 
     cores, load = len(allowed_cores()), os.getloadavg()[0]
     memory, disk = psutil.virtual_memory(), shutil.disk_usage(Path.cwd())
-    devices = [{"device": d.name, **one} for d in usable() for one in d.identity()]
+    devices = [{"device": d.name, **encode(one)} for d in usable() for one in d.identity()]
     optional = extras()
     advice = [f"{part['extra']} ({part['for']}): {part['install']}" for part in optional if part["missing"]]
     if all(d["device"] == "cpu" for d in devices):
@@ -76,8 +69,8 @@ def examine() -> dict[str, Any]:
             "memory_available_bytes": memory.available,
             "disk_free_bytes": disk.free,
         },
-        "threads": {"compute": cores, **{name: os.environ.get(name) for name in _THREADS if name in VARIABLES}},
-        "versions": versions(),
+        "threads": {"compute": cores, **{name: os.environ.get(name) for name in THREAD_VARIABLES}},
+        "versions": read_versions(),
         "devices": devices,
         "abilities": matrix(tuple(d.name for d in usable())),
         "extras": optional,

@@ -19,6 +19,7 @@ from vernier.errors import ConfigError, RunFailed
 from vernier.measure.bench.arms import Arm, run_in_process
 from vernier.measure.study.files import Repeat, StudyDevice, StudyDir, StudyMeta
 from vernier.measure.telemetry.sensors import open_sensors
+from vernier.records.environment import DeviceInfo
 
 WORKLOADS = ("resnet50", "sgemm", "bandwidth", "shapes")
 COOL_MARGIN_C, COOL_POLL_S, COOL_MAX_S = 1.0, 5.0, 100.0
@@ -56,7 +57,7 @@ class StudyAsk:
 # -------------------------------------------------------------------------------------------------------------- devices
 
 
-def targets(ask: StudyAsk, kind: str, identity: Sequence[dict[str, Any]]) -> list[Target]:
+def targets(ask: StudyAsk, kind: str, identity: Sequence[DeviceInfo]) -> list[Target]:
     """What is measured: accelerators by UUID, CPU cores or sockets, or virtual devices on the cores there are."""
     found = _cpu_targets(ask.per, identity) if kind == "cpu" else _accelerators(kind, identity)
     if not ask.virtual:
@@ -76,23 +77,21 @@ def _virtual(index: int, factor: float, real: Target) -> Target:
     return Target(device=device, cores=real.cores, variables=real.variables)
 
 
-def _accelerators(kind: str, identity: Sequence[dict[str, Any]]) -> list[Target]:
+def _accelerators(kind: str, identity: Sequence[DeviceInfo]) -> list[Target]:
     host = platform.node()
     return [
         Target(
-            device=StudyDevice(
-                id=d.get("uuid") or f"{host}-{kind}{d['index']}", index=d["index"], name=d["name"], host=host
-            ),
-            variables={VISIBLE[kind]: str(d["index"])} if kind in VISIBLE else {},
+            device=StudyDevice(id=d.uuid or f"{host}-{kind}{d.index}", index=d.index, name=d.name, host=host),
+            variables={VISIBLE[kind]: str(d.index)} if kind in VISIBLE else {},
         )
         for d in identity
     ]
 
 
-def _cpu_targets(per: str, identity: Sequence[dict[str, Any]]) -> list[Target]:
+def _cpu_targets(per: str, identity: Sequence[DeviceInfo]) -> list[Target]:
     """Cores, or sockets, that this process may use. Their identity is the machine's and their place in it."""
-    host, name = platform.node(), str(identity[0]["name"])
-    machine = identity[0].get("uuid") or host
+    host, name = platform.node(), identity[0].name
+    machine = identity[0].uuid or host
     groups: dict[int, list[int]] = {}
     for core in allowed_cores():
         groups.setdefault(core if per == "core" else socket_of(core), []).append(core)

@@ -13,9 +13,10 @@ from typing import Any, TypeGuard
 from vernier.errors import ConfigError
 from vernier.measure.statistics.comparison import Trace
 from vernier.measure.statistics.throughput import Window, warmup_steps
+from vernier.records.environment import Environment
 
 Tree = dict[str, Any]
-"""Settings or environment as the log has them, as JSON values: every system has its own keys."""
+"""Settings as the log has them, as JSON values: every system has its own keys."""
 
 
 def is_number(value: Any) -> TypeGuard[float]:
@@ -64,7 +65,7 @@ class RunLog:
     format: str
     path: Path
     settings: Tree = field(default_factory=dict)
-    environment: Tree = field(default_factory=dict)
+    environment: Environment | None = None
     steps: tuple[StepRecord, ...] = ()
     evals: tuple[EvalRecord, ...] = ()
     devices: int = 1

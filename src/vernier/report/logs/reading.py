@@ -10,6 +10,7 @@ from typing import Any
 
 from vernier.errors import ConfigError, did_you_mean
 from vernier.measure.statistics.throughput import warmup_steps
+from vernier.records.environment import decode_environment
 from vernier.records.events import EvalEvent, Event, StartEvent, StepEvent, sessions
 from vernier.report.logs import dllogger, mllog
 from vernier.report.logs.model import EvalRecord, RunLog, StepRecord, is_number
@@ -97,7 +98,7 @@ def read_run(run: RunDir) -> RunLog:
         format="vernier",
         path=run.path,
         settings=run.read_config(),
-        environment=run.read_environment(),
+        environment=decode_environment(run.read_environment()),
         steps=steps,
         evals=tuple(_eval(e) for e in events if isinstance(e, EvalEvent)),
         devices=start.world if start else 1,
@@ -183,7 +184,8 @@ def _round(path: Path, tree: dict[str, Any], entry: dict[str, Any]) -> RunLog | 
     figures = result.get("figures")
     devices = figures.get("devices") if isinstance(figures, dict) else 1
     return RunLog(
-        format="bench", path=path, settings=asked if isinstance(asked, dict) else {}, environment=RunDir(path.parent).read_environment(),
+        format="bench", path=path, settings=asked if isinstance(asked, dict) else {},
+        environment=decode_environment(RunDir(path.parent).read_environment()),
         steps=steps, devices=int(devices) if is_number(devices) else 1, round=number if isinstance(number, int) else None,
     )  # fmt: skip
 

@@ -63,9 +63,9 @@ def _mllog(run: RunLog) -> str:
 
 def _study(run: RunLog, out: Path) -> list[Path]:
     """A study of one device and one repeat, with its raw iteration-duration text."""
-    host = str(run.environment.get("host") or "unknown")
-    listed = (run.environment.get("devices") or [{}])[0]
-    device = StudyDevice(id=str(listed.get("uuid") or f"{host}-0"), name=str(listed.get("name") or ""), host=host)
+    host = (run.environment and run.environment.host) or "unknown"
+    first = run.environment.devices[0] if run.environment and run.environment.devices else None
+    device = StudyDevice(id=(first and first.uuid) or f"{host}-0", name=first.name if first else "", host=host)
     warmup = next((i for i, s in enumerate(run.steps) if s.steady), 0)
     name = str((run.settings.get("recipe") or {}).get("name") or run.settings.get("arch") or "training")
     iterations = len(run.steps) - warmup

@@ -16,6 +16,7 @@ from vernier.errors import ConfigError
 from vernier.measure.study.analysis import METHOD as STUDY_METHOD
 from vernier.measure.study.files import StudyDir, read_csv
 from vernier.measure.telemetry.noise import describe_noise, measure_noise, worst_noise
+from vernier.records.environment import Environment, decode_environment
 from vernier.records.telemetry import TelemetryRecord, decode_telemetry
 from vernier.report.logs.model import RunLog
 from vernier.report.logs.reading import open_logs
@@ -54,7 +55,7 @@ class Subject:
     start: dict[str, Any] = field(default_factory=dict)
     summary: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
-    environment: dict[str, Any] = field(default_factory=dict)
+    environment: Environment | None = None
     points: tuple[dict[str, Any], ...] = ()
     evals: tuple[dict[str, Any], ...] = ()
     spent_s: dict[str, float] = field(default_factory=dict)
@@ -148,6 +149,7 @@ def _of_run(run: RunDir) -> Subject:
     profiles = tuple(_profile(p) for p in run.profiles())
     kind = "bench" if bench else "training" if events else "profile" if profiles else "training"
     telemetry = decode_telemetry(run.read_telemetry())
+    environment = decode_environment(run.read_environment())
     broken = run.broken_event_lines()
     return Subject(
         name=run.path.resolve().name,
@@ -159,7 +161,7 @@ def _of_run(run: RunDir) -> Subject:
         start=start,
         summary=summary,
         settings=_config(run),
-        environment=run.read_environment(),
+        environment=environment,
         points=tuple(_thinned([_point(e) for e in events if e["kind"] == "step" and sum(e["step_s"]) > 0])),
         evals=tuple(e for e in events if e["kind"] == "eval"),
         spent_s=summary.get("spent_s") or _spent_so_far(events),
@@ -168,14 +170,14 @@ def _of_run(run: RunDir) -> Subject:
         bench=bench,
         profiles=profiles,
         telemetry=tuple(telemetry),
-        disturbed=tuple(_disturbed(events, telemetry, run.read_environment())),
+        disturbed=tuple(_disturbed(events, telemetry, environment)),
         mistakes=run.read_prediction("mistakes"),
         examples=tuple(run.read_prediction("examples") or ()),
     )
 
 
 def _disturbed(
-    events: list[dict[str, Any]], telemetry: list[TelemetryRecord], environment: dict[str, Any]
+    events: list[dict[str, Any]], telemetry: list[TelemetryRecord], environment: Environment | None
 ) -> list[str]:
     """In words, the worst of all sessions, each from its first step to its last."""
     spans: dict[int, list[float]] = {}
@@ -184,7 +186,7 @@ def _disturbed(
         session += event["kind"] == "start"
         if event["kind"] == "step" and "t_s" in event:
             spans.setdefault(session, []).append(event["t_s"])
-    cores = (environment.get("cpu") or {}).get("cores_logical")
+    cores = environment.cpu.cores_logical if environment else None
     mine = {n: [r for r in telemetry if r.session == n] for n in spans}
     worst = worst_noise([measure_noise(mine[n], (min(t), max(t)), cores) for n, t in spans.items() if mine[n]])
     return describe_noise(worst) if worst else []

@@ -18,6 +18,7 @@ from typing import Any
 from vernier.errors import ConfigError, did_you_mean
 from vernier.measure.study.analysis import Row, Table
 from vernier.measure.study.files import StudyDir, csv_text, read_csv
+from vernier.records.environment import Environment
 from vernier.report.logs import dllogger, mllog
 from vernier.report.logs.model import RunLog
 from vernier.report.logs.nvprof import looks_like_trace, read_trace
@@ -187,9 +188,9 @@ def _runs(runs: Sequence[RunLog]) -> _Part:
 
 
 def _device_of(run: RunLog) -> str:
-    listed = run.environment.get("devices") or [{}]
-    named = listed[0].get("uuid") or run.environment.get("host")
-    return str(named or run.settings.get("submission_platform") or run.path.stem)
+    environment = run.environment or Environment()
+    uuid = environment.devices[0].uuid if environment.devices else None
+    return str(uuid or environment.host or run.settings.get("submission_platform") or run.path.stem)
 
 
 def _iteration_file(path: Path, text: str) -> _Part:

@@ -5,6 +5,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from vernier.records.codec import encode
 from vernier.report.page.collect import Subject
 from vernier.report.page.figures import Section
 from vernier.report.page.html import NONE, chip, joined, section, tag
@@ -16,7 +17,7 @@ _PASSING = ("cpu.load_average", "command", "git_commit", "telemetry", "sensors",
 def environment(subjects: list[Subject]) -> Section | None:
     trees = {
         "Configuration": [flat(s.settings) for s in subjects],
-        "Environment": [flat(s.environment) for s in subjects],
+        "Environment": [flat(encode(s.environment) or {}) for s in subjects],
     }
     if not any(any(t) for t in trees.values()):
         return None

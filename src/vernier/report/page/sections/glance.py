@@ -8,6 +8,7 @@ from vernier.measure.bench.measuring import LOADER_BOUND_SHARE
 from vernier.measure.statistics.agreement import agreement_lines
 from vernier.measure.statistics.estimates import share_interval
 from vernier.records.codec import decode
+from vernier.records.environment import Environment
 from vernier.records.run import Agreement
 from vernier.report.live.console import plural
 from vernier.report.page.collect import FOREIGN, Subject
@@ -85,8 +86,8 @@ def _schedule(s: Subject) -> str:
 
 
 def _machine(s: Subject) -> str:
-    e, env = s.start, s.environment
-    names = dict.fromkeys(str(d.get("name")) for d in env.get("devices") or [] if d.get("name"))
+    e, environment = s.start, s.environment or Environment()
+    names = dict.fromkeys(d.name for d in environment.devices if d.name)
     shape = (
         f"{plural(e['world'], 'process')} x {plural(e['threads'], 'thread')}, {e['precision']}, {e['mode']}"
         if e.get("world") and e.get("threads")
@@ -94,7 +95,7 @@ def _machine(s: Subject) -> str:
     )
     return "; ".join(
         filter(
-            None, [", ".join(names) or env.get("device_kind"), shape, f"host {env['host']}" if env.get("host") else ""]
+            None, [", ".join(names) or environment.device_kind, shape, environment.host and f"host {environment.host}"]
         )
     )
 
