@@ -88,10 +88,10 @@ class RunDir:
         self._write("run", "run.json", {"status": status, "updated": utc_stamp(), **fields})
 
     def read_status(self) -> dict[str, Any]:
-        """run.json; status `crashed` when it still says running and no process holds the run."""
+        """run.json; status `crashed` when it still says running and no process holds the run. Raises NewerFile."""
         try:
             tree = self._read("run", "run.json")
-        except (OSError, ConfigError):
+        except (OSError, DamagedFile):
             return {"status": "unknown"}
         if tree.get("status") == "running" and not self.is_locked():
             tree["status"] = "crashed"
@@ -122,6 +122,10 @@ class RunDir:
         """Replace bench.json, with every sample, and its table for people."""
         self._write("bench", "bench.json", tree)
         write_atomically(self.path / "bench.md", markdown)
+
+    @property
+    def is_bench(self) -> bool:
+        return (self.path / "bench.json").is_file()
 
     def read_bench(self) -> dict[str, Any]:
         """The result of a benchmark. Raises ConfigError where the run is none, or its file is damaged."""

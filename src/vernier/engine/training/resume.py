@@ -53,9 +53,9 @@ def run_of(path: Path) -> Path:
 
 def _newest_same(out: Path, config: Config, *, unfinished_only: bool) -> RunDir | None:
     for run in reversed(find_runs(out)):
-        if unfinished_only and run.read_status()["status"] not in ("stopped", "crashed"):
-            continue
         try:
+            if unfinished_only and run.status().status not in ("stopped", "crashed"):
+                continue
             if not _changed(run_config(run), config):
                 return run
         except ConfigError:

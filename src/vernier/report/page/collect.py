@@ -21,7 +21,7 @@ from vernier.records.telemetry import TelemetryRecord, decode_telemetry
 from vernier.report.logs.model import RunLog
 from vernier.report.logs.reading import open_logs
 from vernier.report.page.studies import Study, open_study, open_study_result
-from vernier.store import RunDir, find_runs, read_json
+from vernier.store import DamagedFile, RunDir, find_runs, read_json
 
 MOST_POINTS = 1500
 _STAMP = re.compile(r"^\d{8}-\d{6}-(?=.)")
@@ -195,14 +195,14 @@ def _disturbed(
 def _config(run: RunDir) -> dict[str, Any]:
     try:
         return run.read_config()
-    except ConfigError:
+    except DamagedFile:
         return {}
 
 
 def _bench(run: RunDir) -> dict[str, Any] | None:
     try:
-        return run.read_bench()
-    except ConfigError:
+        return run.read_bench() if run.is_bench else None
+    except DamagedFile:
         return None
 
 
