@@ -1,3 +1,3 @@
 """Vernier: train, evaluate, benchmark and profile vision models, and report what was measured."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
