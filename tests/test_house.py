@@ -2,30 +2,39 @@
 
 import ast
 import re
+from itertools import combinations
 from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).resolve().parents[1] / "src" / "vernier"
+from tests.house_figures import SOURCE, body_lines, entries, measure
+
 FILES = sorted(SOURCE.rglob("*.py"))
+TESTS = Path(__file__).parent
+FOLDERS = sorted({p.parent for p in FILES})
 
 
 @pytest.mark.parametrize(
-    ("pattern", "home"),
+    ("pattern", "homes"),
     [
-        (r"torch\.(cuda|hpu|mps|xpu)\b", "devices/"),
-        (r"time\.(time|perf_counter|monotonic)\b", "clock.py"),
-        (r"import time\b", "clock.py"),
-        (r"(?<![.\w])print\(", "nowhere"),
-        (r"\"(events\.jsonl|run\.json|config\.json|environment\.json)\"", "store.py"),
-        (r"\bLOCAL_RANK\b|\bSLURM_PROCID\b", "engine/processes/launch.py"),
+        (r"torch\.(cuda|hpu|mps|xpu)\b", ("devices/",)),
+        (r"\b(pynvml|pyhlml|habana_frameworks)\b", ("devices/", "measure/telemetry/", "data/loading/gaudi_media.py")),
+        (r"time\.(time|perf_counter|monotonic)\b|import time\b", ("clock.py",)),
+        (r"(?<![.\w])print\(", ()),
+        (r"\"(events\.jsonl|run\.json|config\.json|environment\.json|bench\.json)\"", ("store/",)),
+        (r"\bLOCAL_RANK\b|\bSLURM_PROCID\b", ("engine/processes/launch.py",)),
+        (r"torch\.(_C|_dynamo|_inductor|_foreach_\w+|jit\.CompilationUnit)\b", ("torch_private.py",)),
+        (r"tyro\._", ("cli/tyro_private.py",)),
+        (r"XDG_CACHE_HOME|\"VERNIER_HOME\"\)", ("folders.py",)),
+        (r"\.with_name\(f?\"\.[^\"]*(tmp|partial|part|writing)", ("store/",)),
+        (r"(?<![.\w])key\((?!Stream\.|at, r)", ("randomness.py",)),
     ],
 )
-def test_each_concern_lives_in_one_place(pattern: str, home: str) -> None:
+def test_each_concern_lives_in_one_place(pattern: str, homes: tuple[str, ...]) -> None:
     strays = [
-        f"{path.relative_to(SOURCE)}:{number}"
+        f"{path.relative_to(SOURCE)}:{number}: {line.strip()}"
         for path in FILES
-        if not path.relative_to(SOURCE).as_posix().startswith(home)
+        if not path.relative_to(SOURCE).as_posix().startswith(homes or ("nowhere",))
         for number, line in enumerate(path.read_text().splitlines(), start=1)
         if re.search(pattern, line.split("#")[0])
     ]
@@ -34,49 +43,149 @@ def test_each_concern_lives_in_one_place(pattern: str, home: str) -> None:
 
 def _imports(path: Path) -> set[str]:
     tree = ast.parse(path.read_text())
-    found = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
-    return found | {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
+    return modules | {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
 
 
-LAYERS = {
-    "report": {"engine", "cli"},
-    "engine": {"cli", "report", "recipes"},
-    "measure": {"engine", "cli", "report", "recipes", "data", "tasks"},
-    "data": {"engine", "cli", "report", "tasks", "models", "recipes"},
-    "models": {"engine", "cli", "report", "tasks", "data", "recipes"},
-    "optim": {"engine", "cli", "report", "tasks", "data", "models", "recipes"},
-    "tasks": {"engine", "cli", "report", "recipes"},
-    "devices": {"engine", "cli", "report", "tasks", "data", "models", "recipes"},
+FOUNDATION = {"errors", "clock", "randomness", "folders", "cores", "torch_private"}
+MAY_IMPORT = {
+    "records": {"errors"},
+    "config": {"errors"},
+    "store": {"records", "config", *FOUNDATION},
+    "models": {"config", *FOUNDATION},
+    "optim": {"config", *FOUNDATION},
+    "devices": {"config", "records", *FOUNDATION},
+    "data": {"config", "store", "records", "devices", *FOUNDATION},
+    "tasks": {"config", "store", "records", "data", "models", "devices", *FOUNDATION},
+    "recipes": {"config", "models", "data", *FOUNDATION},
+    "measure": {"config", "store", "records", "models", "optim", "devices", *FOUNDATION},
+    "engine": {"config", "store", "records", "models", "optim", "devices", "data", "tasks", "measure", *FOUNDATION},
+    "report": {"config", "store", "records", "models", "data", "tasks", "measure", *FOUNDATION},
 }
 
 
-@pytest.mark.parametrize("layer", LAYERS)
-def test_layers_do_not_import_upwards(layer: str) -> None:
-    forbidden = tuple(f"vernier.{name}" for name in LAYERS[layer])
+@pytest.mark.parametrize("package", MAY_IMPORT)
+def test_packages_import_only_from_below(package: str) -> None:
+    allowed = {"vernier", f"vernier.{package}", *(f"vernier.{name}" for name in MAY_IMPORT[package])}
     wrong = [
-        f"{p.relative_to(SOURCE)} imports {i}"
-        for p in (SOURCE / layer).rglob("*.py")
-        for i in _imports(p)
-        if i.startswith(forbidden)
+        f"{path.relative_to(SOURCE)} imports {name}"
+        for path in (SOURCE / package).rglob("*.py")
+        for name in sorted(_imports(path))
+        if name.split(".")[0] == "vernier" and ".".join(name.split(".")[:2]) not in allowed
     ]
     assert wrong == []
 
 
+def test_every_package_has_a_place_in_the_layers() -> None:
+    packages = {p.name for p in entries(SOURCE) if p.is_dir()}
+    modules = {p.stem for p in entries(SOURCE) if p.suffix == ".py"}
+    assert packages == {*MAY_IMPORT, "cli"}
+    assert modules == FOUNDATION
+
+
 def test_every_module_says_what_it_owns() -> None:
-    assert [str(p.relative_to(SOURCE)) for p in FILES if not ast.get_docstring(ast.parse(p.read_text()))] == []
+    silent = [p for p in FILES if len(ast.get_docstring(ast.parse(p.read_text())) or "") < 20]
+    assert [str(p.relative_to(SOURCE)) for p in silent] == []
 
 
-def _body_lines(function: ast.FunctionDef) -> int:
-    """Without its signature and docstring, which for a command are its help."""
-    body = function.body[1:] if ast.get_docstring(function) else function.body
-    return (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
+def test_every_package_says_what_it_owns_and_where_its_neighbours_are() -> None:
+    brief = [
+        str(folder.relative_to(SOURCE))
+        for folder in FOLDERS
+        if folder != SOURCE and len(ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or "") < 120
+    ]
+    assert brief == []
+
+
+def test_a_folder_has_about_nine_entries() -> None:
+    crowded = {str(f.relative_to(SOURCE)): len(entries(f)) for f in FOLDERS if f != SOURCE and len(entries(f)) > 10}
+    assert crowded == {}
+
+
+def test_no_two_names_in_a_folder_differ_by_an_ending() -> None:
+    twins = [
+        f"{folder.relative_to(SOURCE)}: {a}, {b}"
+        for folder in FOLDERS
+        for a, b in combinations(sorted(p.stem for p in entries(folder)), 2)
+        if b.startswith(a) and len(b) - len(a) <= 2
+    ]
+    assert twins == []
+
+
+def test_no_file_is_spelt_like_a_package() -> None:
+    prefixed = [
+        f"{folder.relative_to(SOURCE)}/{child.name}"
+        for folder in FOLDERS
+        for child in entries(folder)
+        for other in entries(folder)
+        if child != other and child.stem.startswith(f"{other.stem}_")
+    ]
+    assert prefixed == []
+
+
+# Participles and pronouns that say when a value came to be, never what it is.
+VAGUE_NAMES = {"found", "kept", "made", "said", "told", "wanted", "asked", "heard", "theirs", "met", "place"}
+
+
+def _assigned_names(tree: ast.Module) -> set[str]:
+    names = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    names |= {a.arg for a in ast.walk(tree) if isinstance(a, ast.arg)}
+    return names | {f.name for f in ast.walk(tree) if isinstance(f, ast.FunctionDef | ast.ClassDef)}
+
+
+def test_names_are_nouns_for_what_a_thing_is() -> None:
+    vague = {
+        str(path.relative_to(SOURCE)): sorted(names)
+        for path in FILES
+        if (names := _assigned_names(ast.parse(path.read_text())) & VAGUE_NAMES)
+    }
+    assert vague == {}
 
 
 def test_functions_fit_on_a_screen() -> None:
     long = [
-        f"{p.relative_to(SOURCE)}:{f.name} {_body_lines(f)}"
+        f"{p.relative_to(SOURCE)}:{f.name} {body_lines(f)}"
         for p in FILES
         for f in ast.walk(ast.parse(p.read_text()))
-        if isinstance(f, ast.FunctionDef) and _body_lines(f) > 50
+        if isinstance(f, ast.FunctionDef) and body_lines(f) > 50
     ]
     assert long == []
+
+
+def test_the_source_stays_as_small_and_typed_as_it_is() -> None:
+    figures = measure()
+    assert figures.tokens <= 222_202
+    assert figures.untyped_dicts < 60
+    assert figures.format_off < 20
+    assert figures.lines_over_120 == 0
+
+
+def _module_of(test: Path) -> Path:
+    """The source file, or package, that a test file is named after."""
+    relative = test.relative_to(TESTS)
+    return SOURCE / relative.parent / f"{relative.stem.removeprefix('test_')}.py"
+
+
+OTHER_TESTS = ("integration", "golden", "traps", "chaos", "test_house.py", "test_docs.py")
+WITHOUT_A_TEST_FILE = ("__init__.py", "__main__.py")
+
+
+def test_every_test_file_is_named_after_a_module() -> None:
+    strangers = [
+        str(test.relative_to(TESTS))
+        for test in sorted(TESTS.rglob("test_*.py"))
+        if test.relative_to(TESTS).parts[0] not in OTHER_TESTS
+        and not _module_of(test).exists()
+        and not (_module_of(test).with_suffix("") / "__init__.py").exists()
+    ]
+    assert strangers == []
+
+
+def test_every_module_has_a_test_file() -> None:
+    missing = [
+        str(path.relative_to(SOURCE))
+        for path in FILES
+        if path.name not in WITHOUT_A_TEST_FILE
+        and not (TESTS / path.relative_to(SOURCE).parent / f"test_{path.name}").exists()
+    ]
+    assert missing == []
