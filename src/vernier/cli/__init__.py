@@ -1,7 +1,8 @@
-"""The command line: one function a command, which reads its flags, calls the code that does the work, and prints.
+"""The command line: one function per command, which reads its flags, calls the code that does the work, and prints.
 
-`COMMANDS` is all there is; a command with actions of its own (`vernier data make`) is a group, with a file of its own.
-torch is imported only by commands that need it, inside the function, so that `--help` answers at once.
+`COMMANDS` lists the commands; a command with actions (`vernier data make`) is a group with its own module. `info`, `model`
+and `report` hold the commands, `flags`, `output` and `launching` what they share. May import everything, and nothing
+imports it. torch is imported only inside the functions that need it, so that `--help` answers at once.
 """
 
 import os
@@ -24,6 +25,7 @@ from vernier.cli.output import say
 from vernier.cli.report.compare import compare
 from vernier.cli.report.convert import convert
 from vernier.cli.report.page import report
+from vernier.cli.tyro_private import use_colours
 from vernier.engine.processes.launch import record_failure
 from vernier.errors import (
     EXIT_DONE,
@@ -40,8 +42,8 @@ WELCOME = """\
 Vernier trains, evaluates, benchmarks and profiles vision models, and reports what it measured.
 
   vernier train          train the embedded default: rendered shapes, about a minute on two cores
-  vernier recipes        what else can be trained
-  vernier doctor         what this machine can do
+  vernier recipes        list everything that can be trained
+  vernier doctor         show what this machine can do
 
 vernier --help lists every command; vernier COMMAND --help explains one.
 """
@@ -66,37 +68,37 @@ GROUPS = {
     "data": "Make, prepare, verify, inspect or fetch data sets.",
     "study": "Device variability: measure every device, analyse, learn a baseline, check a machine, merge.",
 }
-"""Commands with actions; the actions of `data` are the COMMANDS of vernier.cli.data."""
+"""Commands with actions; the actions of `data` are in `vernier.cli.data.COMMANDS`."""
 
 
 def _app(arguments: list[str]) -> tuple[tyro.extras.SubcommandApp, list[str], str, str]:
-    """The commands that the arguments are meant for, the arguments left, what comes before them, and what they do."""
+    """Choose the commands to parse with; also the arguments left for them, the program name and its description."""
     app = tyro.extras.SubcommandApp()
-    _known(arguments[0], [*COMMANDS, *GROUPS], "vernier", "command")
+    _check_name(arguments[0], [*COMMANDS, *GROUPS], "vernier", "command")
     if arguments[0] in GROUPS and len(arguments) > 1:
         name = arguments[0]
         actions = import_module(f"vernier.cli.{name}").COMMANDS
-        _known(arguments[1], list(actions), f"vernier {name}", "action")
-        for action, function in _listed(actions, arguments[1]).items():
+        _check_name(arguments[1], list(actions), f"vernier {name}", "action")
+        for action, function in _for_help(actions, arguments[1]).items():
             app.command(name=action)(function)
         return app, arguments[1:], f"vernier {name}", GROUPS[name]
     everything = {**COMMANDS, **{name: _group(name) for name in GROUPS}}
-    for name, function in _listed(everything, arguments[0]).items():
+    for name, function in _for_help(everything, arguments[0]).items():
         app.command(name=name)(function)
     return app, arguments, "vernier", "Train, evaluate and measure vision models."
 
 
-def _listed(commands: dict[str, Callable[..., int]], given: str) -> dict[str, Callable[..., int]]:
-    """The commands; where only their list is asked for, each with the first sentence of what it says of itself."""
-    if given not in ("-h", "--help"):
+def _for_help(commands: dict[str, Callable[..., int]], argument: str) -> dict[str, Callable[..., int]]:
+    """Give the commands; for a list in --help each with the first line of its docstring only."""
+    if argument not in ("-h", "--help"):
         return commands
 
     def brief(function: Callable[..., int]) -> Callable[..., int]:
-        def listed() -> int:
+        def command() -> int:
             return EXIT_DONE
 
-        listed.__doc__ = (function.__doc__ or "").strip().splitlines()[0]
-        return listed
+        command.__doc__ = (function.__doc__ or "").strip().splitlines()[0]
+        return command
 
     return {name: brief(function) for name, function in commands.items()}
 
@@ -106,15 +108,15 @@ def _colours() -> bool:
     return not os.environ.get("NO_COLOR") and sys.stdout.isatty() and sys.stderr.isatty()
 
 
-def _known(given: str, names: list[str], within: str, what: str) -> None:
-    if not given.startswith("-") and given not in names:
+def _check_name(argument: str, names: list[str], prog: str, kind: str) -> None:
+    if not argument.startswith("-") and argument not in names:
         raise ConfigError(
-            f"{within} has no {what} {given!r}. {did_you_mean(given, names)} {within} --help explains all."
+            f"{prog} has no {kind} {argument!r}. {did_you_mean(argument, names)} {prog} --help lists them."
         )
 
 
 def _group(name: str) -> Callable[[], int]:
-    """What a group says when no action is given."""
+    """Create the command that runs when a group is called without an action."""
 
     def ask() -> int:
         actions = ", ".join(import_module(f"vernier.cli.{name}").COMMANDS)
@@ -125,7 +127,7 @@ def _group(name: str) -> Callable[[], int]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command and turn errors meant for people into a message and an exit code."""
+    """Run one command; turn errors meant for people into a message and an exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
     if not arguments:
         sys.stdout.write(WELCOME)
@@ -135,10 +137,10 @@ def main(arguments: list[str] | None = None) -> int:
 
         sys.stdout.write(f"vernier {__version__}\n")
         return EXIT_DONE
-    # Threads that spin for long while they wait make training many times slower when anything else uses the cores.
+    # OpenMP threads that spin long while waiting make training many times slower when other programs use the cores.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     COMMAND_LINE[:] = arguments
-    tyro._experimental_options["ansi_codes"] = _colours()
+    use_colours(_colours())
     try:
         app, rest, prog, about = _app(arguments)
         code: int = app.cli(

@@ -3,16 +3,17 @@
 What commands print is in `output`; starting processes is in `launching`.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from tyro.conf import FlagCreatePairsOff, UseAppendAction, arg
 
 from vernier.config import Config, override, override_from_text
+from vernier.config.settings import DeviceName, Mode, Precision
 from vernier.errors import ConfigError
 
-DeviceName = Literal["auto", "cpu", "cuda", "hpu", "mps", "xpu"]
-Precision = Literal["fp32", "tf32", "bf16", "fp16"]
-Mode = Literal["eager", "compile", "trace", "graph"]
+ModeName = Literal[Mode, "graph"]
+"""The modes, and an old name of compile."""
 
 
 def optional(metavar: str) -> Any:
@@ -25,7 +26,7 @@ OptionalInt = Annotated[int | None, optional("N")]
 OptionalFloat = Annotated[float | None, optional("X")]
 DeviceFlag = Annotated[DeviceName | None, optional("auto|cpu|cuda|hpu|mps|xpu")]
 PrecisionFlag = Annotated[Precision | None, optional("fp32|tf32|bf16|fp16")]
-ModeFlag = Annotated[Mode | None, optional("eager|compile|trace")]
+ModeFlag = Annotated[ModeName | None, optional("eager|compile|trace")]
 DataFlag = Annotated[str | None, optional("NAME|PATH")]
 JsonFlag = Annotated[bool, arg(name="json", help="Print one JSON document on standard output and nothing else there.")]
 SetFlag = Annotated[
@@ -69,7 +70,7 @@ def choose_averaged(ema: bool, no_ema: bool) -> bool | None:
     return True if ema else False if no_ema else None
 
 
-def apply_flags(config: Config, flags: dict[str, Any], settings: tuple[str, ...]) -> Config:
+def apply_flags(config: Config, flags: Mapping[str, object], settings: tuple[str, ...]) -> Config:
     """Change the configuration by the named flags (None: not given), then by the `--set` assignments."""
     for path, value in flags.items():
         if value is not None:

@@ -210,7 +210,8 @@ def _ask(
     settings: tuple[str, ...], batches: str | None, precisions: str | None, modes: str | None, procs: str | None,
     run: str | None = None,
 ) -> "Ask":  # fmt: skip
-    from vernier.cli.flags import Mode, Precision
+    from vernier.cli.flags import ModeName
+    from vernier.config.settings import Precision
     from vernier.measure.bench.session import Ask, layout, parsed, positive
 
     def chosen(text: str | None, kind: Any, flag: str) -> tuple[str, ...]:
@@ -225,7 +226,7 @@ def _ask(
     return Ask(
         what=what, config=apply_flags(start, flags, settings), weights_of=run,
         batches=parsed(batches, positive, "--batches") if batches else (),
-        precisions=chosen(precisions, Precision, "--precisions"), modes=chosen(modes, Mode, "--modes"),
+        precisions=chosen(precisions, Precision, "--precisions"), modes=chosen(modes, ModeName, "--modes"),
         layouts=parsed(procs, layout, "--procs") if procs else (),
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""`vernier recipes` and `vernier models`: what there is."""
+"""`vernier recipes` and `vernier models`: list the built-in recipes and networks."""
 
 import sys
 from typing import Annotated, Literal
@@ -22,10 +22,10 @@ def recipes(
     """List the built-in recipes, or print one as a TOML file to edit: vernier recipes show NAME > mine.toml
 
     Args:
-        action: list, or show one.
-        name: Which one to show.
-        device_hours: Estimate the cost of each on a device, from a training run on it, or from the images a second at
-            which it trains a ResNet-50 at 224 pixels.
+        action: list all recipes, or show one.
+        name: Name of the recipe to show.
+        device_hours: Also estimate the hours of each recipe on one device: from a training run measured there, or from
+            the images per second at which it trains ResNet-50 at 224 pixels.
     """
     from vernier import recipes as book
     from vernier.config import to_dict
@@ -43,17 +43,23 @@ def recipes(
         return EXIT_DONE
     rows = book.table()
     if device_hours is not None:
-        from vernier.report.cost import estimated_hours
+        from vernier.measure.planning.estimate import device_hours as estimate
+        from vernier.measure.planning.workload import speed_of
 
-        hours, basis = estimated_hours([book.named(n) for n in book.BUILT_IN], book.train_images, device_hours)
-        rows = [{**row, "estimated_device_hours": round(h, 2)} for row, h in zip(rows, hours, strict=True)]
-        say(f"Device hours are an ESTIMATE: {basis}.")
+        speed, basis = speed_of(device_hours)
+        built_in = [book.named(n) for n in book.BUILT_IN]
+        hours = [round(estimate(recipe, book.train_images(recipe), speed), 2) for recipe in built_in]
+        rows = [{**row, "estimated_device_hours": h} for row, h in zip(rows, hours, strict=True)]
+        say(
+            f"Device hours are an ESTIMATE: {basis}, scaled by multiply-accumulates; training steps only, no evaluation, "
+            "no scaling losses."
+        )
     print_rows(rows, json)
     return EXIT_DONE
 
 
 def models(*, json: JsonFlag = False) -> int:
-    """List the networks with their parameters and cost."""
+    """List the networks with their parameters and their cost per image."""
     from vernier.models import describe
 
     rows = [

@@ -1,14 +1,13 @@
-"""`vernier completion`: what a shell needs to complete commands, actions and flags with the Tab key."""
+"""`vernier completion`: prints the script with which a shell completes commands, actions and flags."""
 
-import contextlib
-import io
 import sys
 from importlib import import_module
 from typing import Literal
 
 import tyro
-from tyro.conf import OmitArgPrefixes, Positional
+from tyro.conf import Positional
 
+from vernier.cli.tyro_private import completion_script
 from vernier.errors import EXIT_DONE
 
 
@@ -20,22 +19,14 @@ def completion(shell: Positional[Literal["bash", "zsh", "fish"]], /) -> int:
     fish: vernier completion fish > ~/.config/fish/completions/vernier.fish
 
     Args:
-        shell: Yours.
+        shell: Which shell.
     """
-    script = io.StringIO()
-    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(script):  # tyro prints it and exits
-        _everything().cli(args=["--tyro-print-completion", shell], prog="vernier", config=(OmitArgPrefixes,))
-    sys.stdout.writelines(_one_line_helps(line) for line in script.getvalue().splitlines(keepends=True))
+    sys.stdout.write(completion_script(_everything(), shell, "vernier"))
     return EXIT_DONE
 
 
-def _one_line_helps(line: str) -> str:
-    """A help of several lines would be offered as completions from its second line on."""
-    return line.replace("\\n", " ") if line.startswith("COMPLETION_SPEC = ") else line
-
-
 def _everything() -> tyro.extras.SubcommandApp:
-    """All commands, with the actions of the groups, which are otherwise read only when they are called."""
+    """Collect all commands and the actions of all groups, which are otherwise imported only when called."""
     from vernier.cli import COMMANDS, GROUPS
 
     app = tyro.extras.SubcommandApp()

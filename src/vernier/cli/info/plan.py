@@ -1,20 +1,19 @@
-"""`vernier plan`: scaling on paper."""
+"""`vernier plan`: predicts the scaling of a recipe. The model behind it is in `vernier.measure.planning`."""
 
 import re
 import sys
-from dataclasses import asdict, replace
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
 
 from vernier.cli.flags import JsonFlag, OptionalFloat, OptionalInt, optional
 from vernier.cli.output import print_json, print_rows, say
-from vernier.config import Recipe
 from vernier.errors import EXIT_DONE, ConfigError, did_you_mean
 
 if TYPE_CHECKING:
-    from vernier.measure.planning.plan import Network, Workload
+    from vernier.measure.planning.plan import Network
 
 
 def plan(
@@ -37,22 +36,22 @@ def plan(
 ) -> int:
     """Predict throughput, time and energy of a recipe on many devices, from the measured speed of one.
 
-    An estimate: it knows compute, network, waiting for the slowest device and input. --check shows how far it is off
-    on published tables.
+    An estimate from compute, network, waiting for the slowest device, and input. --check shows its errors on published
+    tables. Example: vernier plan nvidia-resnet50-90e --bench 2470 --devices 8..64 --network dgx-a100
 
     Args:
         recipe: A built-in recipe or a .toml file.
-        bench: A training run of one device, or the images a second at which one device trains this recipe.
-        devices: How many: doubling from first to last, or a list.
-        device_batch: Images a device takes; left out: the run's, or the recipe's global batch over the fewest devices.
+        bench: A training run of one device, or the images per second at which one device trains this recipe.
+        devices: Numbers of devices: a range that doubles, or a list.
+        device_batch: Batch per device. Default: that of the run, or the recipe's global batch over the fewest devices.
         network: ethernet-10g, ethernet-100g, dgx-1, dgx-2, dgx-a100, dgx-h100 or hls-1; the next flags change it.
-        per_host: Devices of a host.
-        link_gb_s: GB/s of a device to its neighbours, one way.
-        host_gb_s: GB/s of a host to other hosts, all adapters, one way.
-        host_us: Latency between hosts, microseconds.
-        input_img_s: Images a second that a host can load; left out: no limit.
-        spread: Standard deviation of step time between devices, in percent; left out: 1.
-        watts: Of one device with its share of the host, for energy.
+        per_host: Devices per host.
+        link_gb_s: Bandwidth between the devices of a host, in GB/s per device and direction.
+        host_gb_s: Bandwidth between hosts, in GB/s per host and direction, all adapters together.
+        host_us: Latency between hosts, in microseconds.
+        input_img_s: Images per second that a host can load. Default: no limit.
+        spread: Standard deviation of step time between devices, in percent. Default: 1.
+        watts: Power in watts per device, including its share of the host; adds the energy to the table.
         check: Compare the model with published tables instead.
     """
     if check:
@@ -65,90 +64,32 @@ def plan(
     changes = {"per_host": per_host, "link_gb_s": link_gb_s, "host_gb_s": host_gb_s, "host_us": host_us}
     net = _network(network, changes)
     from vernier import recipes as book
+    from vernier.measure.planning.plan import plan_rows
+    from vernier.measure.planning.workload import workload_of
+    from vernier.records.codec import encode
 
     chosen = book.load(recipe).recipe
-    work, basis = _workload(chosen, bench, device_batch or max(1, chosen.global_batch // counts[0]))
+    work, basis = workload_of(chosen, bench, device_batch or max(1, chosen.global_batch // counts[0]))
     work = replace(
         work,
         spread=work.spread if spread is None else _positive("--spread", spread) / 100,
         host_images_per_s=None if input_img_s is None else _positive("--input-img-s", input_img_s),
         watts=None if watts is None else _positive("--watts", watts),
     )
-    rows = _rows(chosen, book.train_images(chosen), work, counts, device_batch or work.measured_batch, net)
+    images = chosen.schedule.epochs * book.train_images(chosen)
+    rows = encode(plan_rows(work, counts, device_batch or work.measured_batch, net, images))
     if json:
-        print_json({"basis": basis, "network": asdict(net), "workload": asdict(work), "rows": rows})
+        print_json({"basis": basis, "network": encode(net), "workload": encode(work), "rows": rows})
     else:
         print_rows(rows, False)
-        say(f"An ESTIMATE from {basis}; training steps only. `vernier plan --check` shows how such estimates miss.")
+        say(
+            f"An ESTIMATE from {basis}; training steps only. `vernier plan --check` shows the errors of such estimates."
+        )
     return EXIT_DONE
 
 
-def _rows(
-    recipe: Recipe, images: int, work: "Workload", counts: list[int], batch: int, net: "Network"
-) -> list[dict[str, Any]]:
-    from vernier.measure.planning.plan import hours, kilowatt_hours, predict
-
-    rows, whole = [], recipe.schedule.epochs * images
-    for count in counts:
-        found = predict(work, count, batch, net)
-        row: dict[str, Any] = {
-            "devices": count,
-            "global_batch": count * batch,
-            "img_per_s_total": round(found.images_per_s_total, 1),
-            "efficiency_percent": round(100 * found.efficiency, 1),
-            "step_ms": round(1000 * count * batch / found.images_per_s_total, 2),
-            "exposed_ms": round(found.exposed_ms, 3),
-            "limit": found.limit,
-            "hours": round(hours(whole, found.images_per_s_total), 3),
-        }
-        if work.watts is not None:
-            row["kwh"] = round(kilowatt_hours(whole, found, work.watts), 2)
-        rows.append(row)
-    return rows
-
-
-def _workload(recipe: Recipe, bench: str, batch: int) -> tuple["Workload", str]:
-    from vernier.measure.planning.estimate import gmac
-    from vernier.measure.planning.plan import Workload
-
-    parameters = _parameters(recipe)
-    try:
-        rate = float(bench)
-        basis = f"{rate:g} img/s of one device, as given"
-    except ValueError:
-        from vernier.config import Config, from_dict
-        from vernier.store import RunDir
-
-        run = RunDir.open(Path(bench))
-        training = (run.read_status().get("summary") or {}).get("training")
-        if not training:
-            raise ConfigError(f"{bench} has no measured training speed yet. Let it finish, or give a number.") from None
-        was = from_dict(Config, run.read_config())
-        rate = training["images_per_s_per_device"]
-        if (was.recipe.model, was.recipe.data.image_px) != (recipe.model, recipe.data.image_px):
-            theirs = gmac(was.recipe.model, was.recipe.data.image_px, len(was.recipe.data.mean))
-            rate *= theirs / gmac(recipe.model, recipe.data.image_px, len(recipe.data.mean))
-        batch = was.recipe.global_batch // was.machine.procs // was.machine.accumulation
-        basis = f"{rate:,.1f} img/s a device, from {run.path.name} ({was.machine.procs} process(es))"
-    return Workload(images_per_s=_positive("--bench", rate), measured_batch=batch, gradient_bytes=4 * parameters), basis
-
-
-def _parameters(recipe: Recipe) -> int:
-    import torch
-
-    from vernier.models import build, info
-
-    spec = recipe.model
-    with torch.device("meta"):
-        net = build(
-            spec.name, num_classes=spec.num_classes or info(spec.name).classes, in_channels=len(recipe.data.mean),
-            stem=spec.stem, width=spec.width, blurpool=spec.blurpool,
-        )  # fmt: skip
-    return sum(p.numel() for p in net.parameters())
-
-
 def _counts(text: str) -> list[int]:
-    """`8..64` doubles; `8,12` is a list."""
+    """Parse numbers of devices: `8..64` doubles, `8,12` is a list."""
     if match := re.fullmatch(r"(\d+)\.\.(\d+)", text):
         first, last = int(match[1]), int(match[2])
         if 1 <= first <= last <= 10**6:
@@ -158,13 +99,15 @@ def _counts(text: str) -> list[int]:
     raise ConfigError(f"--devices {text}: give a range such as 8..4096, or a list such as 8,16,64.")
 
 
-def _network(name: str, changes: dict[str, Any]) -> "Network":
+def _network(name: str, changes: Mapping[str, float | None]) -> "Network":
     from vernier.measure.planning.plan import NETWORKS
 
     if name not in NETWORKS:
-        raise ConfigError(f"--network {name} is not known. {did_you_mean(name, NETWORKS)}")
-    given = {key: _positive(f"--{key.replace('_', '-')}", value) for key, value in changes.items() if value is not None}
-    return replace(NETWORKS[name], **given)
+        raise ConfigError(f"There is no network {name!r} for --network. {did_you_mean(name, NETWORKS)}")
+    values = {
+        key: _positive(f"--{key.replace('_', '-')}", value) for key, value in changes.items() if value is not None
+    }
+    return replace(NETWORKS[name], **values)
 
 
 def _positive(flag: str, value: float) -> Any:
@@ -174,21 +117,13 @@ def _positive(flag: str, value: float) -> Any:
 
 
 def _check(json: bool) -> int:
-    from vernier.measure.planning.plan import PUBLISHED, compared
+    from vernier.measure.planning.plan import check_rows
+    from vernier.records.codec import encode
 
-    rows: list[dict[str, Any]] = []
-    for row in PUBLISHED:
-        predicted, error = compared(row)
-        scale = row.base / row.base_images_per_s / row.devices
-        rows.append({
-            "what": row.what, "network": row.network, "from": row.base, "to": row.devices,
-            "published_img_per_s": round(row.images_per_s), "published_percent": round(100 * row.images_per_s * scale, 1),
-            "predicted_percent": round(100 * predicted * scale, 1), "error_percent": round(error, 1), "source": row.source,
-        })  # fmt: skip
-    print_rows(rows, json)
+    rows = check_rows()
+    print_rows(encode(rows), json)
     if not json:
-        errors = sorted(abs(r["error_percent"]) for r in rows)
-        sys.stdout.write(
-            f"median error {errors[len(errors) // 2]:.1f} %, worst {errors[-1]:.1f} %; nothing is fitted\n"
-        )
+        errors = sorted(abs(row.error_percent) for row in rows)
+        median, worst = errors[len(errors) // 2], errors[-1]
+        sys.stdout.write(f"median error {median:.1f} %, worst {worst:.1f} %; nothing is fitted\n")
     return EXIT_DONE

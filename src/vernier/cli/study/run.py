@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import arg
 
-from vernier.cli.flags import DeviceName, JsonFlag, optional
+from vernier.cli.flags import JsonFlag, optional
 from vernier.cli.launching import COMMAND_LINE, sigterm_as_interrupt, silence_profiler
 from vernier.cli.output import print_json, progress_bar, rough_duration, say
+from vernier.config.settings import DeviceName
 from vernier.errors import EXIT_DONE, ConfigError
 
 if TYPE_CHECKING:

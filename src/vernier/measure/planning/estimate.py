@@ -1,42 +1,55 @@
-"""What a recipe would cost on a device of which one training speed is known. An estimate, and called so everywhere.
+"""Estimates what a recipe costs on a device, from one measured training speed.
 
-Speed is taken to go with multiply-accumulates: right where the network, and not data, memory or launches, is the limit.
-Evaluations, start-up and scaling losses are not in it.
+Speed is assumed to be proportional to multiply-accumulates: right where the network is the limit, and not data, memory or
+kernel launches. Evaluations, start-up and scaling losses are not included.
 """
 
 from dataclasses import dataclass
 from functools import cache
 
+import torch
+from torch import nn
+
 from vernier.config import Model, Recipe, train_px
 from vernier.models import build, info
+from vernier.models.cost import cost
 
 
 @dataclass(frozen=True, kw_only=True)
 class Speed:
-    """Training images a second of one device, for images of this many multiply-accumulates."""
+    """Training images per second of one device, for images of this many multiply-accumulates (in 1e9)."""
 
     images_per_s: float
     gmac: float
 
 
+def build_on_meta(spec: Model, channels: int, px: int | None = None) -> nn.Module:
+    """Build a network without memory, to count its parameters or operations; detectors for images of `px` pixels."""
+    entry = info(spec.name)
+    with torch.device("meta"):
+        return build(
+            spec.name,
+            num_classes=spec.num_classes or entry.classes,
+            in_channels=channels,
+            stem=spec.stem,
+            width=spec.width,
+            blurpool=spec.blurpool,
+            image_px=None if entry.ssd is None else px,
+        )
+
+
 def gmac(spec: Model, px: int, channels: int = 3) -> float:
     """Forward multiply-accumulates of one training image, in 1e9."""
-    classes = spec.num_classes or info(spec.name).classes
-    return _gmac(spec.name, spec.stem, spec.width, spec.blurpool, classes, channels, px)
+    # Only these fields matter; without the others, recipes share results.
+    shape = Model(
+        name=spec.name, num_classes=spec.num_classes, stem=spec.stem, width=spec.width, blurpool=spec.blurpool
+    )
+    return _gmac(shape, px, channels)
 
 
 @cache
-def _gmac(name: str, stem: str, width: int | None, blurpool: bool, classes: int, channels: int, px: int) -> float:
-    import torch
-
-    from vernier.models.cost import cost
-
-    with torch.device("meta"):
-        network = build(
-            name, num_classes=classes, in_channels=channels, stem=stem, width=width, blurpool=blurpool,
-            image_px=None if info(name).ssd is None else px,
-        )  # fmt: skip
-    return cost(network, (channels, px, px)).gmac
+def _gmac(shape: Model, px: int, channels: int) -> float:
+    return cost(build_on_meta(shape, channels, px), (channels, px, px)).gmac
 
 
 def device_hours(recipe: Recipe, train_images: int, speed: Speed) -> float:

@@ -8,6 +8,8 @@ What no such model knows (a loader that shares the host's cores, thermal limits,
 import math
 from dataclasses import dataclass, replace
 
+from vernier.records.codec import named, omitted
+
 
 @dataclass(frozen=True, kw_only=True)
 class Network:
@@ -132,6 +134,43 @@ def kilowatt_hours(images: float, row: Prediction, watts: float) -> float:
     return hours(images, row.images_per_s_total) * row.devices * watts / 1000
 
 
+@dataclass(frozen=True, kw_only=True)
+class PlanRow:
+    """One row of `vernier plan`, rounded for reading."""
+
+    devices: int
+    global_batch: int
+    img_per_s_total: float
+    efficiency_percent: float
+    step_ms: float
+    exposed_ms: float
+    limit: str
+    hours: float
+    kwh: float | None = omitted()
+
+
+def plan_rows(work: Workload, counts: list[int], device_batch: int, network: Network, images: float) -> list[PlanRow]:
+    """Predict a training on `images` images in total for each number of devices."""
+    rows = []
+    for count in counts:
+        row = predict(work, count, device_batch, network)
+        rate = row.images_per_s_total
+        rows.append(
+            PlanRow(
+                devices=count,
+                global_batch=count * device_batch,
+                img_per_s_total=round(rate, 1),
+                efficiency_percent=round(100 * row.efficiency, 1),
+                step_ms=round(1000 * count * device_batch / rate, 2),
+                exposed_ms=round(row.exposed_ms, 3),
+                limit=row.limit,
+                hours=round(hours(images, rate), 3),
+                kwh=None if work.watts is None else round(kilowatt_hours(images, row, work.watts), 2),
+            )
+        )
+    return rows
+
+
 # ----------------------------------------------------------------------------------------------- against published tables
 
 
@@ -208,3 +247,40 @@ def compared(row: Published) -> tuple[float, float]:
         work = replace(work, images_per_s=each / paid)
     total = predict(work, row.devices, row.device_batch, network).images_per_s_total
     return total, 100 * (total / row.images_per_s - 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckRow:
+    """One row of `vernier plan --check`: the model beside a published table. Percentages are scaling efficiencies."""
+
+    what: str
+    network: str
+    base: int = named("from")
+    devices: int = named("to")
+    published_img_per_s: int
+    published_percent: float
+    predicted_percent: float
+    error_percent: float
+    source: str
+
+
+def check_rows() -> list[CheckRow]:
+    """Compare the model with every published row."""
+    rows = []
+    for row in PUBLISHED:
+        predicted, error = compared(row)
+        scale = row.base / row.base_images_per_s / row.devices
+        rows.append(
+            CheckRow(
+                what=row.what,
+                network=row.network,
+                base=row.base,
+                devices=row.devices,
+                published_img_per_s=round(row.images_per_s),
+                published_percent=round(100 * row.images_per_s * scale, 1),
+                predicted_percent=round(100 * predicted * scale, 1),
+                error_percent=round(error, 1),
+                source=row.source,
+            )
+        )
+    return rows

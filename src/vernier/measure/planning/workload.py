@@ -1,0 +1,83 @@
+"""Measured training speeds as the basis of estimates: from a run directory, or from a number that the user gives."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from vernier.config import Config, Model, Recipe, from_dict
+from vernier.errors import ConfigError
+from vernier.measure.planning.estimate import Speed, build_on_meta, gmac
+from vernier.measure.planning.plan import Workload
+from vernier.store import RunDir
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredRun:
+    """A training run whose speed was measured."""
+
+    name: str
+    config: Config
+    images_per_s_per_device: float
+
+    @property
+    def device_batch(self) -> int:
+        """Images per device and micro-step."""
+        return self.config.recipe.global_batch // self.config.machine.procs // self.config.machine.accumulation
+
+    def speed(self) -> Speed:
+        """The speed of one device, with the cost of the images it was measured on."""
+        return Speed(images_per_s=self.images_per_s_per_device, gmac=image_gmac(self.config.recipe))
+
+
+def read_measured_run(path: Path) -> MeasuredRun:
+    """Read the measured speed of a run directory. Raises ConfigError if it is no run or has none yet."""
+    run = RunDir.open(path)
+    summary = run.status().summary
+    if summary is None or summary.training is None:
+        raise ConfigError(f"{path} has no measured training speed yet. Let the run finish, or give images per second.")
+    config = from_dict(Config, run.read_config())
+    return MeasuredRun(
+        name=run.path.name, config=config, images_per_s_per_device=summary.training.images_per_s_per_device
+    )
+
+
+def image_gmac(recipe: Recipe) -> float:
+    """Forward multiply-accumulates of one training image of a recipe, in 1e9."""
+    return gmac(recipe.model, recipe.data.image_px, len(recipe.data.mean))
+
+
+def workload_of(recipe: Recipe, run_or_rate: str, batch: int) -> tuple[Workload, str]:
+    """What one device does per step of a recipe, and the basis of that in words.
+
+    `run_or_rate` is a run directory or images per second; `batch` is the batch per device of the latter. The speed of
+    another model or image size is scaled by multiply-accumulates.
+    """
+    spec = recipe.model
+    network = build_on_meta(spec, len(recipe.data.mean))
+    try:
+        rate = float(run_or_rate)
+        basis = f"{rate:g} img/s of one device, as given"
+    except ValueError:
+        run = read_measured_run(Path(run_or_rate))
+        measured, rate = run.config.recipe, run.images_per_s_per_device
+        if (measured.model, measured.data.image_px) != (spec, recipe.data.image_px):
+            rate *= image_gmac(measured) / image_gmac(recipe)
+        batch = run.device_batch
+        basis = f"{rate:,.1f} img/s per device, from {run.name} ({run.config.machine.procs} process(es))"
+    if not 0 < rate < float("inf"):
+        raise ConfigError(f"--bench {rate:g} must be more than 0.")
+    parameters = sum(p.numel() for p in network.parameters())
+    return Workload(images_per_s=rate, measured_batch=batch, gradient_bytes=4 * parameters), basis
+
+
+def speed_of(run_or_rate: str) -> tuple[Speed, str]:
+    """The speed of a device, and the basis of that in words. A number is images per second of ResNet-50 at 224 pixels."""
+    try:
+        rate = float(run_or_rate)
+    except ValueError:
+        run = read_measured_run(Path(run_or_rate))
+        model, px = run.config.recipe.model.name, run.config.recipe.data.image_px
+        return run.speed(), f"{run.images_per_s_per_device:,.0f} img/s per device of {model} at {px} px in {run.name}"
+    if not 0 < rate < float("inf"):
+        raise ConfigError(f"--device-hours {run_or_rate}: images per second must be more than 0.")
+    reference = gmac(Model(name="resnet50", num_classes=1000), 224)
+    return Speed(images_per_s=rate, gmac=reference), f"{rate:g} img/s of ResNet-50 at 224 px"
