@@ -3,12 +3,10 @@
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from vernier.config import Augment, Data
-from vernier.data.loading.readers import EvalReader, TrainReader
+from vernier.data.loading.readers import TrainReader
 from vernier.data.sources import open_split
-from vernier.errors import ConfigError
 
 
 def test_epochs_are_augmented_differently(shapes: Path) -> None:
@@ -18,17 +16,6 @@ def test_epochs_are_augmented_differently(shapes: Path) -> None:
     for epoch in (0, 1):
         reader.fill(epoch, np.arange(4), out[epoch])
     assert not np.array_equal(out[0], out[1])
-
-
-def test_a_crop_larger_than_the_image_is_refused(shapes: Path) -> None:
-    with pytest.raises(ConfigError, match="smaller than"):
-        EvalReader(open_split(str(shapes), "val"), Data(eval_px=64, eval_short_side_px=32))
-
-
-@pytest.mark.parametrize("augment", [Augment(crop="ssd"), Augment(crop="ssd-tf"), Augment(jitter="mlperf")])
-def test_augmentation_for_detectors_is_refused(shapes: Path, augment: Augment) -> None:
-    with pytest.raises(ConfigError, match=r"augment\.crop=random-resized and augment\.jitter=none"):
-        TrainReader(open_split(str(shapes), "train"), Data(), augment, seed=5)
 
 
 def test_copies_of_a_repeated_sample_look_different(shapes: Path) -> None:

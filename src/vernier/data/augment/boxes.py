@@ -1,12 +1,12 @@
-"""From an image with boxes to the square a detector learns from, as uint8: SSD's crop, flip, resize, colour jitter.
+"""From an image with boxes to the square a detector is trained on, as uint8: SSD's crop, flip, resize, colour jitter.
 
-Boxes go with the pixels: a window is laid on whole pixels before it is judged, so what holds for the window that was
-drawn holds for the one that was cut. Boxes are left, top, right, bottom as shares of the image, in float64.
+Boxes move with the pixels: a window is rounded to whole pixels before it is checked, so the conditions hold for the pixels
+that are cut out. Boxes are left, top, right, bottom as shares of the image, in float64.
 
-Every decision is a function of (seed, epoch, sample). A crop may need many draws: pass p of a sample has a row of its own
-in a stream of its own, so that the numbers do not depend on how many were needed elsewhere. After PASSES passes without
-a window the whole image is taken, which happens to fewer than one image in a hundred million: each pass takes the whole
-image with probability 1/7 anyway.
+Every decision is a function of (seed, epoch, sample). A crop may need many draws: each pass over a sample has its own row
+of random numbers, so that they do not depend on how many were needed elsewhere. After PASSES passes without a window the
+whole image is taken, which happens to fewer than one image in a hundred million, because each pass takes the whole image
+with probability 1/7 anyway.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,6 @@ from vernier.data.augment.colour import DRAWS as JITTER_DRAWS
 from vernier.data.augment.colour import jitter_mlperf, jitter_tf
 from vernier.data.augment.crop_flip import mirror, resize_into
 from vernier.data.decoding.decode import Croppable, Image
-from vernier.errors import ConfigError
 from vernier.randomness import Stream, key, uniform
 
 Shares = npt.NDArray[np.float64]
@@ -28,57 +27,54 @@ Window = tuple[int, int, int, int]  # left, top, right, bottom in pixels
 PASSES = 128
 TF_TRIALS = 50
 SMALLEST = 0.3
-MODES = 7  # what a pass draws among: 0 is the whole image, the others are overlaps
-_AT_ONCE = 16  # windows judged together: numpy's overhead is larger than their arithmetic
+MODES = 7  # a pass draws one of these: 0 is the whole image, the others are overlaps
+_AT_ONCE = 16  # windows checked together: numpy's overhead is larger than their arithmetic
 
 
 @dataclass(frozen=True)
 class CropRule:
-    """What a window must satisfy. A pass draws the whole image or one of the overlaps, then tries its windows."""
+    """The conditions for a window. A pass draws the whole image or one of the overlaps, then tries its windows."""
 
     least_iou: tuple[float, ...]
-    """Every box must overlap the window by more than the one that was drawn; -1: no demand."""
+    """Every box must overlap the window by more than the overlap that was drawn; -1: no condition."""
     trials: int
     ratio: tuple[float, float]
     """Width over height of the window as shares of the image; both ends are allowed."""
     last: bool
-    """Of the windows of one pass that will do, the last one is taken instead of the first."""
+    """Take the last valid window of a pass instead of the first."""
 
 
 def crop_rule(augment: Augment) -> CropRule | None:
-    """MLPerf's PyTorch reference, or TensorFlow's; None: the image stays whole.
+    """The rule of `augment.crop`: MLPerf's PyTorch reference (ssd) or TensorFlow's (ssd-tf); None: the image stays whole.
 
-    TensorFlow's has no free mode: its 0 still demands that every box is touched. It also tests one side of the ratio twice
-    and the other never, so that a window may be as tall as it likes; that is kept, for the sake of its published results.
+    TensorFlow's has no mode without a condition: its 0 still requires that every box is touched. It also tests one side of
+    the ratio twice and the other never, so that a window may have any height; its published results depend on that.
     """
     if augment.crop == "ssd":
         return CropRule((0.1, 0.3, 0.5, 0.7, 0.9, -1.0), augment.crop_trials, (0.5, 2.0), last=False)
     if augment.crop == "ssd-tf":
         return CropRule((0.0, 0.1, 0.3, 0.5, 0.7, 0.9), TF_TRIALS, (0.0, float(np.nextafter(2, 0))), last=True)
-    if augment.crop == "none":
-        return None
-    raise ConfigError(
-        f"augment.crop = {augment.crop} knows nothing of boxes. For a detector use augment.crop=ssd, ssd-tf or none."
-    )
+    assert augment.crop == "none", f"config.checks lets a detector have no crop {augment.crop}"
+    return None
 
 
-def choose_window(ltrb: Shares, width: int, height: int, rule: CropRule, at: int, index: int) -> Window:
-    """The window of an image with these boxes; `at` is the key of the stream, `index` the sample's number in it."""
+def choose_window(ltrb: Shares, width: int, height: int, rule: CropRule, stream: int, index: int) -> Window:
+    """Choose the window of an image with these boxes; `stream` is the key of the random stream, `index` the sample's."""
     passes = max(1, _AT_ONCE // rule.trials)
     for first in range(0, PASSES if len(ltrb) else 0, passes):
-        rows = uniform(at, index * PASSES + np.arange(first, first + passes), 1 + 4 * rule.trials)
+        rows = uniform(stream, index * PASSES + np.arange(first, first + passes), 1 + 4 * rule.trials)
         mode = (rows[:, 0] * MODES).astype(np.intp)
         if mode[0] == 0:
             break
         windows, usable = _windows(rows[:, 1:].reshape(passes, rule.trials, 4), width, height, rule)
-        demanded = np.array((0.0, *rule.least_iou))[mode]
-        good = usable & (mode > 0)[:, None] & _fits(windows, ltrb, demanded)
-        done = (mode == 0) | good.any(axis=1)
-        if done.any():
-            number = int(done.argmax())
+        least_iou = np.array((0.0, *rule.least_iou))[mode]
+        valid = usable & (mode > 0)[:, None] & _fits(windows, ltrb, least_iou)
+        decided = (mode == 0) | valid.any(axis=1)
+        if decided.any():
+            number = int(decided.argmax())
             if mode[number] == 0:
                 break
-            trials = np.flatnonzero(good[number])
+            trials = np.flatnonzero(valid[number])
             left, top, right, bottom = windows[number, trials[-1 if rule.last else 0]]
             return round(left * width), round(top * height), round(right * width), round(bottom * height)
     return 0, 0, width, height
@@ -97,17 +93,18 @@ def _windows(
     return ltrb, usable
 
 
-def _fits(windows: Shares, ltrb: Shares, demanded: Shares) -> npt.NDArray[np.bool_]:
-    """Whether every box overlaps a window by more than its pass demands, and at least one has its centre inside."""
+def _fits(windows: Shares, ltrb: Shares, least_iou: Shares) -> npt.NDArray[np.bool_]:
+    """Whether every box overlaps a window by more than its pass requires, and at least one has its centre inside."""
     corner = np.maximum(windows[..., None, :2], ltrb[:, :2])
     shared = np.clip(np.minimum(windows[..., None, 2:], ltrb[:, 2:]) - corner, 0, None).prod(axis=-1)
     areas, box_areas = (windows[..., 2:] - windows[..., :2]).prod(axis=-1), (ltrb[:, 2:] - ltrb[:, :2]).prod(axis=-1)
     iou = shared / np.maximum(areas[..., None] + box_areas - shared, 1e-12)
-    fits: npt.NDArray[np.bool_] = (iou > demanded[:, None, None]).all(axis=-1) & _centred(windows, ltrb).any(axis=-1)
+    fits: npt.NDArray[np.bool_] = (iou > least_iou[:, None, None]).all(axis=-1) & _centred(windows, ltrb).any(axis=-1)
     return fits
 
 
 def _centred(windows: Shares, ltrb: Shares) -> npt.NDArray[np.bool_]:
+    """Whether the centre of each box lies in each window."""
     centre = (ltrb[:, :2] + ltrb[:, 2:]) / 2
     inside: npt.NDArray[np.bool_] = np.all(
         (centre > windows[..., None, :2]) & (centre < windows[..., None, 2:]), axis=-1
@@ -115,18 +112,18 @@ def _centred(windows: Shares, ltrb: Shares) -> npt.NDArray[np.bool_]:
     return inside
 
 
-def into_window(ltrb: Shares, window: Window, width: int, height: int) -> tuple[Shares, npt.NDArray[np.bool_]]:
-    """Boxes as shares of a window of the image, cut at its edges, and which boxes have their centre in it."""
+def clip_to_window(ltrb: Shares, window: Window, width: int, height: int) -> tuple[Shares, npt.NDArray[np.bool_]]:
+    """Boxes as shares of a window, clipped at its edges, and a mask of the boxes that have their centre in it."""
     left, top, right, bottom = window
     if window == (0, 0, width, height):
         return ltrb, np.ones(len(ltrb), np.bool_)
     edges = np.array([left / width, top / height, right / width, bottom / height])
-    kept = _centred(edges, ltrb)
+    inside = _centred(edges, ltrb)
     size = np.tile(edges[2:] - edges[:2], 2)
-    return np.clip((ltrb[kept] - np.tile(edges[:2], 2)) / size, 0, 1), kept
+    return np.clip((ltrb[inside] - np.tile(edges[:2], 2)) / size, 0, 1), inside
 
 
-def flipped(ltrb: Shares) -> Shares:
+def flip_boxes(ltrb: Shares) -> Shares:
     """Boxes of the mirrored image."""
     return np.stack([1 - ltrb[:, 2], ltrb[:, 1], 1 - ltrb[:, 0], ltrb[:, 3]], axis=1)
 
@@ -136,33 +133,26 @@ class BoxAugment:
 
     def __init__(self, data: Data, augment: Augment, seed: int) -> None:
         self._rule = crop_rule(augment)
-        if augment.policy != "none" or augment.erase or augment.mixup or augment.cutmix:
-            raise ConfigError(
-                "A detector's images are cropped, flipped and changed in colour (augment.crop, augment.flip, augment.jitter). "
-                "Set augment.policy=none, and augment.erase, augment.mixup and augment.cutmix to 0."
-            )
         self._seed, self._flip = seed, augment.flip
         self._jitter = {"none": None, "mlperf": jitter_mlperf, "tf": jitter_tf}[augment.jitter]
-        if self._jitter is not None and len(data.mean) != 3:
-            raise ConfigError("augment.jitter needs images in colour. Set augment.jitter=none.")
         self._mode = data.interpolation
 
     def __call__(
         self, epoch: int, index: int, image: Croppable, ltrb: Shares, out: Image
     ) -> tuple[Shares, npt.NDArray[np.bool_]]:
-        """Fill `out`; gives the boxes that are left, in it, and which ones they are. Decodes no more than the window needs."""
+        """Fill `out`. Returns the boxes that remain, as shares of `out`, and a mask of them. Decodes only the window."""
         height, width = image.shape[:2]
         window = (0, 0, width, height)
         if self._rule is not None:
-            at = key(Stream.BOX_CROP, self._seed, epoch)
-            window = choose_window(ltrb, width, height, self._rule, at, index)
+            stream = key(Stream.BOX_CROP, self._seed, epoch)
+            window = choose_window(ltrb, width, height, self._rule, stream, index)
         left, top, right, bottom = window
         resize_into(image[top:bottom, left:right], out, self._mode)
-        ltrb, kept = into_window(ltrb, window, width, height)
+        ltrb, inside = clip_to_window(ltrb, window, width, height)
         row = uniform(key(Stream.BOX_COLOUR, self._seed, epoch), [index], 1 + JITTER_DRAWS)[0]
         if row[0] < self._flip:
             mirror(out)
-            ltrb = flipped(ltrb)
+            ltrb = flip_boxes(ltrb)
         if self._jitter is not None:
             self._jitter(out, row[1:])
-        return ltrb, kept
+        return ltrb, inside

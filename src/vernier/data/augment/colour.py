@@ -1,9 +1,8 @@
 """Colour jitter of the SSD pipelines: brightness, contrast, saturation and hue of an RGB image, on uint8.
 
-`mlperf` is what torchvision's ColorJitter(0.125, 0.5, 0.5, 0.05) does, four changes in random order, with Pillow's
-operations; only the hue is turned exactly, where torchvision goes through 8-bit HSV. `tf` is TensorFlow's: brightness is
-added, contrast is around each channel's own mean, saturation is HSV's, and the order is fixed.
-Like everything random here, a function of a row of uniform numbers.
+`mlperf` is torchvision's ColorJitter(0.125, 0.5, 0.5, 0.05): four changes in random order, with Pillow's operations. Only
+the hue is exact here, where torchvision goes through 8-bit HSV. `tf` is TensorFlow's: brightness is added, contrast is
+around each channel's own mean, saturation is HSV's, and the order is fixed. Both are functions of a row of uniform numbers.
 """
 
 import itertools
@@ -13,18 +12,19 @@ import numpy.typing as npt
 from PIL import Image as Pillow
 from PIL import ImageEnhance
 
-Image = npt.NDArray[np.uint8]
-Row = npt.NDArray[np.float64]
+from vernier.data.augment.crop_flip import Row
+from vernier.data.decoding.decode import Image
+
 Planes = npt.NDArray[np.int16]  # [3, pixels]
 
 DRAWS = 5
 BRIGHTNESS, CONTRAST, SATURATION, HUE = 0.125, 0.5, 0.5, 0.05
-_FINE = 8  # parts of a level, so that three roundings in a row do not show; 13 x 8 x 255 still fits into 16 bits
+_FINE = 8  # steps per level, so that three roundings in a row do not show; 13 x 8 x 255 still fits into 16 bits
 _ORDERS = tuple(itertools.permutations(range(4)))
 
 
 def jitter_mlperf(image: Image, row: Row) -> None:
-    """Change `image` in place; the first number of the row is the order, the others are the strengths."""
+    """Change `image` in place. The first number of the row gives the order, the others the strengths."""
     brightness, contrast, saturation = (
         1 + (2 * float(u) - 1) * most for u, most in zip(row[1:4], (BRIGHTNESS, CONTRAST, SATURATION), strict=True)
     )
@@ -45,7 +45,7 @@ def _enhance(kind: type[ImageEnhance._Enhance], image: Image, factor: float) -> 
 
 
 def jitter_tf(image: Image, row: Row) -> None:
-    """Change `image` in place; the first number of the row is not used."""
+    """Change `image` in place. The first number of the row is not used."""
     added, contrast, saturation, turn = (
         (2 * float(u) - 1) * most for u, most in zip(row[1:5], (BRIGHTNESS, CONTRAST, SATURATION, HUE), strict=True)
     )
@@ -79,10 +79,10 @@ def _put(planes: Planes, image: Image) -> None:
 
 
 def _turn(planes: Planes, share: float) -> None:
-    """HSV's hue without HSV: the largest and smallest channel keep their values, the hue is kept as hue x spread.
+    """Rotate the hue without a conversion to HSV: the largest and smallest value of a pixel stay, hue is hue x spread.
 
     In sixths of the circle times the spread d, channel n of (5, 3, 1) is top - clip(min(k, 4 d - k), 0, d) at
-    k = hue + n d, modulo 6 d. All of it fits into 16 bits, which numpy does many at a time.
+    k = hue + n d, modulo 6 d. All of it fits into 16 bits, which numpy vectorises well.
     """
     red, green, blue = planes
     top = np.maximum(np.maximum(red, green), blue)
@@ -105,7 +105,7 @@ def _turn(planes: Planes, share: float) -> None:
 
 
 def _scale_saturation(planes: Planes, factor: float) -> None:
-    """HSV's: the largest channel stays, the others move away from it or towards it, to zero at most."""
+    """Scale HSV's saturation: the largest channel stays, the others move away from it or towards it, not below zero."""
     red, green, blue = planes
     top = np.maximum(np.maximum(red, green), blue)
     spread = top - np.minimum(np.minimum(red, green), blue)

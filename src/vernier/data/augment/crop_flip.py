@@ -1,7 +1,7 @@
-"""From a decoded image to the square the network sees, as uint8: crop, resize, flip.
+"""From a decoded image to the square the network gets, as uint8: crop, resize, flip.
 
-A random transform is a function of a row of uniform numbers, which `chance.uniform` makes from (seed, epoch, sample).
-Resizing is torch's antialiased uint8 kernel, which agrees with Pillow's.
+A random transform is a function of a row of uniform numbers, which `randomness.uniform` makes from (seed, epoch, sample).
+Resizing is torch's antialiased uint8 kernel, which agrees with Pillow's. Further changes of pixels are in `policies`.
 """
 
 import math
@@ -12,23 +12,22 @@ import numpy.typing as npt
 import torch
 
 from vernier.config import Augment, Data
-from vernier.data.decoding.decode import Croppable, LazyJpeg
+from vernier.data.decoding.decode import Croppable, Image, LazyJpeg
 from vernier.randomness import Stream, key, uniform
 from vernier.torch_private import resize_antialiased, resize_each_antialiased
 
-Image = npt.NDArray[np.uint8]
 Row = npt.NDArray[np.float64]
-DRAWS = 42  # numbers a training transform may use: 10 crop attempts of 4, flip, one spare
+DRAWS = 42  # uniform numbers per training image: 10 crop attempts of 4, flip, one spare
 _ATTEMPTS = 10
 
 
 def augment_rows(seed: int, epoch: int, indices: npt.NDArray[np.int64]) -> Row:
-    """A row of uniform numbers for each sample: the same crops and flips whatever backend makes them."""
+    """One row of uniform numbers per sample, so that every backend crops and flips alike."""
     return uniform(key(Stream.CROP_FLIP, seed, epoch), indices, DRAWS)
 
 
 def resize(image: Image, width: int, height: int, mode: str = "bilinear") -> Image:
-    """Antialiased bilinear or bicubic."""
+    """Resize with antialiasing; `mode` is bilinear or bicubic."""
     if image.shape[:2] == (height, width):
         return image
     out = np.empty((height, width, image.shape[2]), dtype=np.uint8)
@@ -37,29 +36,30 @@ def resize(image: Image, width: int, height: int, mode: str = "bilinear") -> Ima
 
 
 def resize_into(image: Image, out: Image, mode: str = "bilinear", *, flipped: bool = False) -> None:
-    """`resize` to the size of `out`, which must be contiguous; `flipped` left to right, wherever there are fewer pixels.
+    """Resize to the size of `out`, which must be contiguous; with `flipped`, mirror left to right.
 
+    Mirrors before or after the resizing, wherever there are fewer pixels.
     Every call of torch hands the interpreter's lock to another thread, which is why the views are numpy's.
     """
-    before = flipped and image.size <= out.size
+    flip_first = flipped and image.size <= out.size
     if image.shape == out.shape:
         out[...] = image
-        before = False
+        flip_first = False
     else:
         if not image.flags.writeable:  # torch warns about memory it could write to but must not
             image = np.array(image)
         pixels = torch.from_numpy(image.transpose(2, 0, 1)[None])
-        if before:
+        if flip_first:
             pixels = pixels.flip(3)
         resize_antialiased(pixels, mode, torch.from_numpy(out.transpose(2, 0, 1)[None]))
-    if flipped and not before:
+    if flipped and not flip_first:
         mirror(out)
 
 
 def resize_many_into(images: list[Image], out: Image, mode: str, flipped: list[bool]) -> None:
-    """`resize_into` for the rows of `out` in one call, which keeps away from the interpreter's lock until all are done.
+    """`resize_into` for every row of `out` in one call, without the interpreter's lock until all are done.
 
-    Small images that are decoded already take so little time that threads would otherwise wait for the lock.
+    Small decoded images take so little time each that threads would otherwise wait for the lock.
     """
     views = [(i if i.flags.writeable else np.array(i)).transpose(2, 0, 1)[None] for i in images]
     pixels = torch.from_numpy(out.transpose(0, 3, 1, 2))
@@ -73,7 +73,7 @@ def mirror(image: Image) -> None:
 
 
 def random_crop_box(width: int, height: int, augment: Augment, row: Row) -> tuple[int, int, int, int]:
-    """Left, top, width, height of a crop whose area and ratio are drawn; the centre when ten draws do not fit."""
+    """Left, top, width, height of a crop of random area and ratio; of the centre when none of ten draws fits."""
     log_low, log_high = math.log(augment.ratio[0]), math.log(augment.ratio[1])
     for attempt in range(_ATTEMPTS):
         a, r, x, y = row[4 * attempt : 4 * attempt + 4].tolist()
@@ -92,7 +92,7 @@ def random_crop_box(width: int, height: int, augment: Augment, row: Row) -> tupl
 
 @dataclass(frozen=True)
 class TrainTransform:
-    """One training image."""
+    """Crops, resizes and flips one training image."""
 
     data: Data
     augment: Augment
@@ -101,7 +101,7 @@ class TrainTransform:
         self.finish(self.crop(image, row, out.shape[0]), row, out)
 
     def crop(self, image: Croppable, row: Row, size: int) -> Image:
-        """What of an image becomes a square of `size`. What is decoded only when it is sliced shows here whether it can be."""
+        """The part of an image that becomes a square of `size`. A lazy image is decoded here, and raises BadImage here."""
         if self.augment.crop != "random-resized":
             whole: Image = image[:, :]
             return whole
@@ -114,28 +114,29 @@ class TrainTransform:
         top, bottom, left, right = ((2 * at + factor) // (2 * factor) for at in (top, top + h, left, left + w))
         return image.reduced((slice(top, bottom), slice(left, right)), factor)
 
-    def finish(self, cut: Image, row: Row, out: Image) -> None:
-        """Resize, shift and flip."""
+    def finish(self, crop: Image, row: Row, out: Image) -> None:
+        """Resize a crop into `out`, shift and flip it."""
         mode, flipped = self.data.interpolation, bool(row[-2] < self.augment.flip)
         if self.augment.crop == "pad":
-            out[...] = _shifted(resize(cut, out.shape[1], out.shape[0], mode), self.augment.pad_px, row)
+            out[...] = _shifted(resize(crop, out.shape[1], out.shape[0], mode), self.augment.pad_px, row)
             if flipped:
                 mirror(out)
         else:
-            resize_into(cut, out, mode, flipped=flipped)
+            resize_into(crop, out, mode, flipped=flipped)
 
-    def finish_many(self, cuts: list[Image], rows: Row, out: Image) -> None:
-        """`finish` for each row of `out`, where nothing is shifted."""
+    def finish_many(self, crops: list[Image], rows: Row, out: Image) -> None:
+        """`finish` for every row of `out` at once; not for crop = pad."""
         assert self.augment.crop != "pad"
-        resize_many_into(cuts, out, self.data.interpolation, (rows[:, -2] < self.augment.flip).tolist())
+        resize_many_into(crops, out, self.data.interpolation, (rows[:, -2] < self.augment.flip).tolist())
 
 
 def reduction(width: int, height: int, size: int) -> int:
-    """By how much the decoder may reduce a crop that becomes a square of `size`: 8, 4, 2, or 1 where it is too small."""
+    """The factor by which the decoder may reduce a crop that becomes a square of `size`: 8, 4, 2 or 1."""
     return next((f for f in (8, 4, 2) if min(width, height) >= f * size), 1)
 
 
 def _shifted(image: Image, pad: int, row: Row) -> Image:
+    """The image moved by up to `pad` pixels in both directions, with black where it was not."""
     size = image.shape[0]
     top, left = int(row[0] * (2 * pad + 1)), int(row[1] * (2 * pad + 1))
     framed = np.pad(image, ((pad, pad), (pad, pad), (0, 0)))
@@ -144,7 +145,7 @@ def _shifted(image: Image, pad: int, row: Row) -> Image:
 
 @dataclass(frozen=True)
 class EvalTransform:
-    """One evaluation image: short side to a size, then the centre."""
+    """Resizes the short side of one evaluation image and crops the centre."""
 
     data: Data
 

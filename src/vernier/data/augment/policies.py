@@ -1,7 +1,7 @@
-"""What is done to a training image after it was cut to size: TrivialAugmentWide, RandAugment, random erasing.
+"""Changes of a training image after cropping and resizing: TrivialAugmentWide, RandAugment, random erasing.
 
-Works on uint8 images, with Pillow's operations. Like everything random here, a function of a row of uniform numbers
-that `chance.uniform` makes from (seed, epoch, sample); cropping and flipping are in `transforms`.
+Works on uint8 images, with Pillow's operations. Each change is a function of a row of uniform numbers, which
+`randomness.uniform` makes from (seed, epoch, sample). Cropping and flipping are in `crop_flip`.
 """
 
 import math
@@ -9,14 +9,13 @@ from collections.abc import Callable
 from statistics import NormalDist
 
 import numpy as np
-import numpy.typing as npt
 from PIL import Image as Pillow
 from PIL import ImageEnhance, ImageOps
 
 from vernier.config import Augment, Data
+from vernier.data.augment.crop_flip import Row
+from vernier.data.decoding.decode import Image
 
-Image = npt.NDArray[np.uint8]
-Row = npt.NDArray[np.float64]
 Picture = Pillow.Image
 Colour = tuple[int, ...] | int
 
@@ -32,7 +31,7 @@ _FULL_TURN = 135.0
 
 
 class PixelAugment:
-    """A recipe's policy and erasing for one image. `draws` numbers are needed an image; none when nothing is asked for."""
+    """A recipe's policy and erasing for one image. Takes `draws` uniform numbers per image; 0 when both are off."""
 
     def __init__(self, data: Data, augment: Augment) -> None:
         self._augment = augment
@@ -45,12 +44,12 @@ class PixelAugment:
         """Change `image` in place."""
         if self._augment.policy != "none":
             picture = Pillow.fromarray(image[:, :, 0] if image.shape[2] == 1 else image)
-            picture = self._applied(picture, row[: self._policy_draws].reshape(-1, _DRAWS_PER_OP))
+            picture = self._apply_policy(picture, row[: self._policy_draws].reshape(-1, _DRAWS_PER_OP))
             image[...] = np.asarray(picture).reshape(image.shape)
         if self._augment.erase > 0:
             _erase(image, row[self._policy_draws :], self._augment.erase, self._mean)
 
-    def _applied(self, picture: Picture, rows: Row) -> Picture:
+    def _apply_policy(self, picture: Picture, rows: Row) -> Picture:
         if self._augment.policy == "trivial-wide":
             return trivial_wide(picture, rows[0])
         for row in rows:
@@ -97,13 +96,25 @@ _ENHANCERS: dict[str, Callable[[Picture], ImageEnhance._Enhance]] = {
 # --------------------------------------------------------------------------------------------- TrivialAugmentWide
 
 TRIVIAL_OPS = (
-    "identity", "shear-x", "shear-y", "translate-x", "translate-y", "rotate", "brightness", "color", "contrast",
-    "sharpness", "posterize", "solarize", "autocontrast", "equalize",
-)  # fmt: skip
+    "identity",
+    "shear-x",
+    "shear-y",
+    "translate-x",
+    "translate-y",
+    "rotate",
+    "brightness",
+    "color",
+    "contrast",
+    "sharpness",
+    "posterize",
+    "solarize",
+    "autocontrast",
+    "equalize",
+)
 
 
 def trivial_wide(picture: Picture, row: Row) -> Picture:
-    """One operation of fourteen, at one strength of 31 in the wide ranges (Mueller and Hutter 2021; torchvision's)."""
+    """One of fourteen operations, at one of 31 strengths in the wide ranges (Mueller and Hutter 2021; torchvision's)."""
     name = TRIVIAL_OPS[int(row[0] * len(TRIVIAL_OPS))]
     strength = int(row[1] * _TRIVIAL_BINS) / (_TRIVIAL_BINS - 1)
     signed = strength if row[2] < 0.5 else -strength
@@ -136,13 +147,26 @@ def trivial_wide(picture: Picture, row: Row) -> Picture:
 # ------------------------------------------------------------------------------------------------------ RandAugment
 
 RAND_OPS = (
-    "autocontrast", "equalize", "invert", "rotate", "posterize", "solarize", "solarize-add", "color", "contrast",
-    "brightness", "sharpness", "shear-x", "shear-y", "translate-x", "translate-y",
-)  # fmt: skip
+    "autocontrast",
+    "equalize",
+    "invert",
+    "rotate",
+    "posterize",
+    "solarize",
+    "solarize-add",
+    "color",
+    "contrast",
+    "brightness",
+    "sharpness",
+    "shear-x",
+    "shear-y",
+    "translate-x",
+    "translate-y",
+)
 
 
 def rand_op(picture: Picture, row: Row, magnitude: float, std: float, fill: Colour) -> Picture:
-    """One operation of fifteen, half of the time, in timm's "increasing" ranges: a larger magnitude changes more."""
+    """One of fifteen operations, half of the time, in timm's "increasing" ranges: a larger magnitude changes more."""
     if row[1] >= _RAND_CHANCE:
         return picture
     name = RAND_OPS[int(row[0] * len(RAND_OPS))]
@@ -180,7 +204,7 @@ def rand_op(picture: Picture, row: Row, magnitude: float, std: float, fill: Colo
 
 
 def erased_box(height: int, width: int, row: Row) -> tuple[int, int, int, int] | None:
-    """Top, left, height, width of a rectangle of 2 to 33 % of the area; None when ten draws do not fit."""
+    """Top, left, height, width of a rectangle of 2 to 33 % of the area; None when none of ten draws fits."""
     low, high = (math.log(r) for r in _ERASE_RATIO)
     for attempt in range(_ERASE_ATTEMPTS):
         a, r, y, x = row[4 * attempt : 4 * attempt + 4]
@@ -193,7 +217,7 @@ def erased_box(height: int, width: int, row: Row) -> tuple[int, int, int, int] |
 
 
 def _erase(image: Image, row: Row, chance: float, fill: Colour) -> None:
-    """Erased pixels become the mean colour, which is what a normalised zero is."""
+    """Erase a random rectangle: it gets the mean colour, which is zero after normalisation."""
     if row[0] >= chance:
         return
     box = erased_box(image.shape[0], image.shape[1], row[1:])

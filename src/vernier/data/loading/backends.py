@@ -13,6 +13,7 @@ import numpy.typing as npt
 import torch
 
 from vernier.config import Augment, Data, Machine, Recipe
+from vernier.config.checks import check_loader
 from vernier.data.augment.crop_flip import augment_rows, random_crop_box
 from vernier.data.decoding.decode import BadImage, size_of
 from vernier.data.loading.bad_images import BadImages
@@ -30,6 +31,7 @@ RESIZE_KERNELS = {
 
 def train_reader(source: Source, cached: Source, recipe: Recipe, machine: Machine) -> "TrainReader | BackendReader":
     """The reader that fills training batches; only the native one uses the `cached` source. Raises ConfigError."""
+    check_loader(machine, recipe, detector=False)
     if machine.backend == "native":
         return TrainReader(cached, recipe.data, recipe.augment, recipe.seed)
     if machine.backend == "gaudi-media":
@@ -70,15 +72,9 @@ class BackendReader(ABC):
     def __init__(
         self, name: str, source: Source, data: Data, augment: Augment, seed: int, device: torch.device
     ) -> None:
-        if not isinstance(source, EncodedSource) or augment.crop != "random-resized":
+        if not isinstance(source, EncodedSource):
             raise ConfigError(
-                f"machine.backend = {name} needs encoded images and augment.crop = random-resized. "
-                "Use machine.backend=native."
-            )
-        more = augment.policy != "none" or augment.jitter != "none" or augment.erase > 0 or augment.start_px is not None
-        if more or data.interpolation != "bilinear" or data.scaled_decode:
-            raise ConfigError(
-                f"machine.backend = {name} crops, resizes (bilinear) and flips, nothing else; this recipe needs more. "
+                f"machine.backend = {name} needs encoded images such as JPEG files; this set is decoded already. "
                 "Use machine.backend=native."
             )
         self._name, self._source, self._augment, self._seed = name, source, augment, seed

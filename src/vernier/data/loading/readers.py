@@ -17,7 +17,6 @@ from vernier.data.loading.bad_images import BadImages
 from vernier.data.loading.targets import ClassTargets
 from vernier.data.sources import ArraySource, Source
 from vernier.data.sources.base import EncodedSource, Indices
-from vernier.errors import ConfigError
 from vernier.randomness import Stream, key, uniform
 
 
@@ -30,11 +29,6 @@ class TrainReader:
     """Augmented training images."""
 
     def __init__(self, source: Source, data: Data, augment: Augment, seed: int) -> None:
-        if augment.crop in ("ssd", "ssd-tf") or augment.jitter != "none":
-            raise ConfigError(
-                f"augment.crop = {augment.crop}, augment.jitter = {augment.jitter}: ssd crops and jitter are for "
-                "detectors. For a classifier use augment.crop=random-resized and augment.jitter=none."
-            )
         self._source, self._data, self._augment, self._seed = source, data, augment, seed
         self.bad = BadImages(source, data.max_bad_images)
         self._transform = TrainTransform(data, augment)
@@ -90,11 +84,6 @@ class EvalReader:
     """Evaluation images; the epoch plays no part."""
 
     def __init__(self, source: Source, data: Data) -> None:
-        if data.eval_short_side_px < data.eval_px:
-            raise ConfigError(
-                f"data.eval_short_side_px = {data.eval_short_side_px} is smaller than data.eval_px = {data.eval_px}: "
-                "there would be nothing to crop from. Raise the first or lower the second."
-            )
         self._source = source
         self.bad = BadImages(source, data.max_bad_images)
         self._transform = EvalTransform(data)

@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from vernier.data.augment.crop_flip import Image, resize
-from vernier.data.decoding.decode import BadImage
+from vernier.data.augment.crop_flip import resize
+from vernier.data.decoding.decode import BadImage, Image
 from vernier.data.decoding.jpeg_slicing import SOI, TARGET_INTERVAL, NotSliceable, find_jpegtran, with_restarts
 from vernier.data.sources.base import EncodedSource, Names, Source
 from vernier.data.sources.containers.raw import FORMAT as RAW_FORMAT
