@@ -11,7 +11,8 @@ import pytest
 from tests.measure.study.test_analysis import table
 from vernier.errors import ConfigError
 from vernier.measure.study.baseline import Baseline, check, learn
-from vernier.measure.study.files import Repeat, StudyDevice, StudyDir, StudyMeta
+from vernier.measure.study.files import Repeat, StudyDir
+from vernier.records.study import StudyDevice, StudyMeta
 
 Runner = Callable[..., Any]
 

@@ -10,18 +10,24 @@ from vernier.measure.study.files import (
     AGGREGATED_COLUMNS,
     ALL_COLUMNS,
     Repeat,
-    StudyDevice,
     StudyDir,
-    StudyMeta,
     merge,
-    place,
+    split_host,
 )
+from vernier.records.study import StudyDevice, StudyMeta
 
 
 def _meta(*ids: str, **changes: object) -> StudyMeta:
     devices = tuple(StudyDevice(id=i, index=n, host="c196-031") for n, i in enumerate(ids))
-    given = {"workload": "resnet50", "iterations": 3, "repeats": 2, "devices": devices, "order": (("a", 0),), **changes}
-    return StudyMeta(**given)  # type: ignore[arg-type]
+    values = {
+        "workload": "resnet50",
+        "iterations": 3,
+        "repeats": 2,
+        "devices": devices,
+        "order": (("a", 0),),
+        **changes,
+    }
+    return StudyMeta(**values)  # type: ignore[arg-type]
 
 
 def _repeat(device: str, repeat: int, seconds: tuple[float, ...] = (9.0, 1.0, 2.0, 4.0)) -> Repeat:
@@ -33,10 +39,10 @@ def _repeat(device: str, repeat: int, seconds: tuple[float, ...] = (9.0, 1.0, 2.
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     study = StudyDir.create(tmp_path, _meta("GPU-1/2", "cpu:0"))
-    made = [_repeat("GPU-1/2", 0), _repeat("GPU-1/2", 1), _repeat("cpu:0", 0)]
-    for one in made:
+    repeats = [_repeat("GPU-1/2", 0), _repeat("GPU-1/2", 1), _repeat("cpu:0", 0)]
+    for one in repeats:
         study.write_repeat(one)
-    assert StudyDir.open(tmp_path).repeats() == made
+    assert StudyDir.open(tmp_path).repeats() == repeats
     assert StudyDir.open(tmp_path).meta() == study.meta() == _meta("GPU-1/2", "cpu:0")
 
 
@@ -103,7 +109,7 @@ def test_machines_are_merged_and_strangers_refused(tmp_path: Path) -> None:
     joined = merge([tmp_path / "m1", tmp_path / "m2"], tmp_path / "all")
     assert [(r.device, r.repeat) for r in joined.repeats()] == [("a", 0), ("a", 1), ("b", 0)]
     assert (tmp_path / "all" / "all_data.csv").is_file()
-    with pytest.raises(ConfigError, match="already in"):
+    with pytest.raises(ConfigError, match="the same data"):
         merge([tmp_path / "m1", tmp_path / "m1"], tmp_path / "no")
     StudyDir.create(tmp_path / "m3", _meta("c", workload="sgemm"))
     with pytest.raises(ConfigError, match="workload is resnet50 and sgemm"):
@@ -111,5 +117,5 @@ def test_machines_are_merged_and_strangers_refused(tmp_path: Path) -> None:
 
 
 def test_hosts_of_the_study() -> None:
-    assert place("c196-031.longhorn") == ("c196", "031")
-    assert place("gpu7") == ("", "gpu7")
+    assert split_host("c196-031.longhorn") == ("c196", "031")
+    assert split_host("gpu7") == ("", "gpu7")

@@ -7,7 +7,8 @@ import pytest
 from tests.report.page.conftest import bench_run, detector
 from tests.report.run_dirs import step_times, write_run
 from vernier.errors import ConfigError
-from vernier.measure.study.files import Repeat, StudyDevice, StudyDir, StudyMeta
+from vernier.measure.study.files import Repeat, StudyDir
+from vernier.records.study import StudyDevice, StudyMeta
 from vernier.report.page.collect import MOST_POINTS, collect
 from vernier.store import RunDir
 

@@ -21,7 +21,7 @@ from vernier.measure.machine.kernels import CopyLoad, MatrixLoad
 from vernier.measure.profile.steps import StepProfiler
 from vernier.measure.profile.summary import Range
 from vernier.measure.statistics.throughput import warmup_steps
-from vernier.measure.study.files import Row, read_csv
+from vernier.measure.study.files import CsvRow, read_csv
 from vernier.measure.telemetry.noise import describe_noise, measure_noise
 from vernier.measure.telemetry.sampler import RecordList, Sampler
 from vernier.records.codec import encode
@@ -95,7 +95,7 @@ def _timed(
     return seconds, (began_s, last_s)
 
 
-def _kernels(load: Load, iterations: int, synchronize: Any) -> list[Row]:
+def _kernels(load: Load, iterations: int, synchronize: Any) -> list[CsvRow]:
     """The kernel table of some further iterations."""
     if iterations < 1:
         return []

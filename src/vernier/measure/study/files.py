@@ -1,96 +1,62 @@
-"""The files of a variability study: what `study run` writes and `study analyze` reads, in one place.
+"""The files of a variability study, which `study run` writes and `study analyze` reads.
 
     study.json                                   what was measured, on which devices, in which order
     study/<device>/repeat-<k>/iterations.csv     iteration, seconds
-                              kernels.csv        where a profiler was on
-                              telemetry.csv      seconds since the repeat began, then one column a sensor
+                              kernels.csv        only with profiled iterations
+                              telemetry.csv      seconds since the repeat began, then one column per sensor
                               repeat.json        which device and repeat, when, how long, what disturbed it
     all_data.csv, aggregated_data.csv            the SC22 study's columns, durations in seconds
 
-A repeat appears whole or not at all, so a study that was killed keeps what it finished. Times are seconds throughout.
+A repeat is written whole or not at all, so a killed study keeps what it finished. Times are in seconds. The types of the JSON
+files are in `records.study`; reading the tables of others is left to `report.study.tables`.
 """
 
 import contextlib
 import csv
 import fcntl
 import io
-import json
 import math
 import os
 import re
 import shutil
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
 
 from vernier.config import tree_differences
 from vernier.errors import ConfigError
+from vernier.records.codec import decode, encode
+from vernier.records.study import RepeatInfo, StudyDevice, StudyMeta
 from vernier.store import read_json, write_atomically, write_json
 
-METHOD = "vernier-study-1"
 META, DATA, ALL, AGGREGATED = "study.json", "study", "all_data.csv", "aggregated_data.csv"
 ITERATIONS, KERNELS, TELEMETRY, REPEAT = "iterations.csv", "kernels.csv", "telemetry.csv", "repeat.json"
 SENSORS = {"freq": "clock_mhz", "memfreq": "memory_clock_mhz", "temp": "temperature_c", "pwr": "power_w"}
 ALL_COLUMNS = (
-    "exp", "reps", "cabinet", "node", "device", "train_time", "mean_iter_dur", "med_iter_dur", "max_iter_dur", "min_iter_dur",
-    "max_iter_dur_idx", "uuid", *SENSORS, "simulated",
-)  # fmt: skip
+    *("exp", "reps", "cabinet", "node", "device", "train_time", "mean_iter_dur", "med_iter_dur", "max_iter_dur"),
+    *("min_iter_dur", "max_iter_dur_idx", "uuid", *SENSORS, "simulated"),
+)
 AGGREGATED_COLUMNS = (
-    "exp", "cabinet", "node", "device", "uuid", "mean_iter_dur_mean", "mean_iter_dur_median", "train_time_mean",
-    "train_time_median", "repeats", "simulated",
-)  # fmt: skip
+    *("exp", "cabinet", "node", "device", "uuid", "mean_iter_dur_mean", "mean_iter_dur_median", "train_time_mean"),
+    *("train_time_median", "repeats", "simulated"),
+)
 _REPEAT_DIR = re.compile(r"^repeat-(\d+)$")
 
 Cell = str | int | float | None
-Row = Mapping[str, Cell]
+CsvRow = Mapping[str, Cell]
 
 
 @dataclass(frozen=True, kw_only=True)
-class StudyDevice:
-    """One device: `id` is what identifies it for good (a UUID; host and core for a CPU), `index` its place in the machine.
+class Repeat(RepeatInfo):
+    """One measured repeat on one device. `seconds` has every iteration, the warm-up included.
 
-    `slowdown` is the factor by which a virtual device was slowed on purpose; None for real ones.
+    `telemetry` rows use the names of SENSORS' values where they mean the same; a missing sensor has no column.
     """
 
-    id: str
-    index: int = 0
-    name: str = ""
-    host: str = ""
-    slowdown: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class StudyMeta:
-    """study.json: the experiment. `order` lists (device id, repeat) as they were run."""
-
-    workload: str
-    iterations: int
-    repeats: int
-    devices: tuple[StudyDevice, ...]
-    order: tuple[tuple[str, int], ...] = ()
-    simulated: bool = False
-    settings: dict[str, Any] = field(default_factory=dict)
-    method: str = METHOD
-
-
-@dataclass(frozen=True, kw_only=True)
-class Repeat:
-    """One measured repeat on one device. `seconds` has every iteration; the first `warmup` are not in any figure.
-
-    `telemetry` rows use the names of SENSORS' values where they mean the same; a sensor that is absent has no column.
-    """
-
-    device: str
-    repeat: int
     seconds: tuple[float, ...]
-    warmup: int = 1
-    train_time_s: float | None = None
-    started: str | None = None
-    notes: tuple[str, ...] = ()
-    telemetry: tuple[Row, ...] = ()
-    kernels: tuple[Row, ...] = ()
+    telemetry: tuple[CsvRow, ...] = ()
+    kernels: tuple[CsvRow, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.seconds or not all(math.isfinite(s) and s > 0 for s in self.seconds):
@@ -111,8 +77,8 @@ class Repeat:
 # ---------------------------------------------------------------------------------------------------------------- CSV
 
 
-def csv_text(columns: Sequence[str], rows: Iterable[Row]) -> str:
-    """A CSV file's text; what is None is an empty cell."""
+def csv_text(columns: Sequence[str], rows: Iterable[CsvRow]) -> str:
+    """The text of a CSV file; None is an empty cell."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(columns)
@@ -120,7 +86,7 @@ def csv_text(columns: Sequence[str], rows: Iterable[Row]) -> str:
     return out.getvalue()
 
 
-def read_csv(path: Path) -> tuple[Row, ...]:
+def read_csv(path: Path) -> tuple[CsvRow, ...]:
     """Rows by column name, numbers as numbers and empty cells as None. Raises ConfigError where there is no header."""
     try:
         text = path.read_text(encoding="utf-8-sig", errors="replace")
@@ -135,7 +101,7 @@ def read_csv(path: Path) -> tuple[Row, ...]:
         raise ConfigError(f"{path} is not a CSV file: {error}.") from None
 
 
-def _cell(text: Any) -> Cell:
+def _cell(text: str | None) -> Cell:
     if text is None or not str(text).strip():
         return None
     for convert in (int, float):
@@ -167,30 +133,28 @@ class StudyDir:
             (path / DATA).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(f"Cannot make {path / DATA}: {error.strerror}.") from None
-        made = cls(path)
-        made.write_meta(meta)
-        return made
+        write_json(path / META, encode(meta))
+        return cls(path)
 
     @classmethod
-    def go_on(cls, path: Path, meta: StudyMeta) -> "StudyDir":
-        """The same study that was begun there, to be finished; a new one where there is none.
+    def resume_or_create(cls, path: Path, meta: StudyMeta) -> "StudyDir":
+        """The study in this directory, to be resumed; a new one where there is none.
 
         Raises ConfigError where the directory holds another study.
         """
-        if not cls.is_one(path):
+        if not cls.is_study(path):
             return cls.create(path, meta)
-        begun = cls(path)
-        before, now = (json.loads(json.dumps(asdict(m))) for m in (begun.meta(), meta))
-        if apart := tree_differences(before, now):
-            plain = [f"{n} ({a!r} there, {b!r} now)" for n, (a, b) in apart.items() if not isinstance(a, list)]
-            said = ", ".join(plain[:3]) or ", ".join(apart)
-            raise ConfigError(f"{path} already holds another study, which differs in {said}. Choose another directory.")
-        begun.tidy()
-        return begun
+        study = cls(path)
+        if changes := tree_differences(encode(study.meta()), encode(meta)):
+            plain = [f"{n} ({a!r} there, {b!r} now)" for n, (a, b) in changes.items() if not isinstance(a, list)]
+            names = ", ".join(plain[:3]) or ", ".join(changes)
+            raise ConfigError(f"{path} already holds another study, which differs in {names}. Choose another --out.")
+        study.tidy()
+        return study
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the study; the lock vanishes with the process, however it dies."""
+        """Lock the study; the system releases the lock when the process ends, however it ends."""
         with (self.path / META).open("r") as f:
             try:
                 fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -201,43 +165,37 @@ class StudyDir:
             yield
 
     @classmethod
-    def is_one(cls, path: Path) -> bool:
+    def is_study(cls, path: Path) -> bool:
         return (path / META).is_file()
 
     @classmethod
     def open(cls, path: Path) -> "StudyDir":
-        if not cls.is_one(path):
+        if not cls.is_study(path):
             raise ConfigError(f"{path} is not a study: it has no {META}.")
         return cls(path)
 
-    def write_meta(self, meta: StudyMeta) -> None:
-        write_json(self.path / META, asdict(meta))
-
     def meta(self) -> StudyMeta:
         try:
-            tree = read_json(self.path / META)
-            devices = tuple(StudyDevice(**d) for d in tree.pop("devices"))
-            order = tuple((str(d), int(k)) for d, k in tree.pop("order"))
-            return StudyMeta(devices=devices, order=order, **tree)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            return decode(StudyMeta, read_json(self.path / META))
+        except (OSError, ValueError) as error:
             raise ConfigError(f"{self.path / META} cannot be read: {error}.") from None
 
     # -- repeats
 
     def write_repeat(self, repeat: Repeat) -> Path:
-        """Add a repeat; it is there whole or not at all."""
+        """Add a repeat, whole or not at all."""
         final = self.path / DATA / _folder(repeat.device) / f"repeat-{repeat.repeat}"
         if final.exists():
             raise ConfigError(f"{final} already exists: a repeat is measured once.")
         temporary = final.with_name(f".writing-{final.name}-{os.getpid()}")
         temporary.mkdir(parents=True)
-        numbered: list[Row] = [{"iteration": i, "seconds": s} for i, s in enumerate(repeat.seconds)]
+        numbered: list[CsvRow] = [{"iteration": i, "seconds": s} for i, s in enumerate(repeat.seconds)]
         (temporary / ITERATIONS).write_text(csv_text(("iteration", "seconds"), numbered))
         for name, rows in ((KERNELS, repeat.kernels), (TELEMETRY, repeat.telemetry)):
             if rows:
                 (temporary / name).write_text(csv_text(list(dict.fromkeys(k for r in rows for k in r)), rows))
-        about = {k: v for k, v in asdict(repeat).items() if k not in ("seconds", "telemetry", "kernels")}
-        write_json(temporary / REPEAT, about)
+        info = RepeatInfo(**{f.name: getattr(repeat, f.name) for f in fields(RepeatInfo)})
+        write_json(temporary / REPEAT, encode(info))
         temporary.rename(final)
         return final
 
@@ -246,19 +204,18 @@ class StudyDir:
         return [self._read_repeat(p) for p in self._repeat_folders()]
 
     def _repeat_folders(self) -> list[Path]:
-        found = [p for p in (self.path / DATA).glob("*/*") if _REPEAT_DIR.match(p.name)]
-        return sorted(found, key=lambda p: (p.parent.name, int(p.name.removeprefix("repeat-"))))
+        folders = [p for p in (self.path / DATA).glob("*/*") if _REPEAT_DIR.match(p.name)]
+        return sorted(folders, key=lambda p: (p.parent.name, int(p.name.removeprefix("repeat-"))))
 
     def _read_repeat(self, folder: Path) -> Repeat:
         try:
-            about = read_json(folder / REPEAT)
+            info = decode(RepeatInfo, read_json(folder / REPEAT))
             seconds = tuple(float(row["seconds"] or "nan") for row in read_csv(folder / ITERATIONS))
             telemetry, kernels = (
                 read_csv(folder / name) if (folder / name).is_file() else () for name in (TELEMETRY, KERNELS)
             )
-            about["notes"] = tuple(about["notes"])
-            return Repeat(**about, seconds=seconds, telemetry=telemetry, kernels=kernels)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            return Repeat(**vars(info), seconds=seconds, telemetry=telemetry, kernels=kernels)
+        except (OSError, ValueError, KeyError) as error:
             raise ConfigError(f"{folder} cannot be read: {error}. Remove it to analyse the rest.") from None
 
     def tidy(self) -> None:
@@ -269,16 +226,16 @@ class StudyDir:
     # -- the study's tables
 
     def write_tables(self) -> None:
-        """all_data.csv and aggregated_data.csv from the repeats there are."""
+        """Write all_data.csv and aggregated_data.csv from the repeats so far."""
         meta, rows = self.meta(), self.table()
         write_atomically(self.path / ALL, csv_text(ALL_COLUMNS, rows))
         write_atomically(self.path / AGGREGATED, csv_text(AGGREGATED_COLUMNS, aggregate(rows, meta)))
 
-    def table(self) -> list[Row]:
-        """One row a repeat with the columns of all_data.csv."""
+    def table(self) -> list[CsvRow]:
+        """One row per repeat with the columns of all_data.csv."""
         meta = self.meta()
-        known = {d.id: d for d in meta.devices}
-        return [_all_data_row(r, known.get(r.device) or StudyDevice(id=r.device), meta) for r in self.repeats()]
+        devices = {d.id: d for d in meta.devices}
+        return [_all_data_row(r, devices.get(r.device) or StudyDevice(id=r.device), meta) for r in self.repeats()]
 
 
 def _folder(device: str) -> str:
@@ -286,70 +243,92 @@ def _folder(device: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", device).strip(".") or "device"
 
 
-def place(host: str) -> tuple[str, str]:
-    """Cabinet and node of a host name as the study reads them: c196-031 is cabinet c196, node 031."""
+def split_host(host: str) -> tuple[str, str]:
+    """Cabinet and node of a host name as in the SC22 study: c196-031 is cabinet c196, node 031."""
     match = re.match(r"^([A-Za-z]+\d+)-(\d+)", host)
     return (match.group(1), match.group(2)) if match else ("", host)
 
 
-def _all_data_row(repeat: Repeat, device: StudyDevice, meta: StudyMeta) -> Row:
+def _all_data_row(repeat: Repeat, device: StudyDevice, meta: StudyMeta) -> CsvRow:
     steady = repeat.steady_s
-    cabinet, node = place(device.host)
+    cabinet, node = split_host(device.host)
     longest = max(range(len(steady)), key=steady.__getitem__)
     total = repeat.train_time_s if repeat.train_time_s is not None else sum(repeat.seconds)
     return {
-        "exp": meta.workload, "reps": repeat.repeat, "cabinet": cabinet, "node": node, "device": device.index,
-        "train_time": total, "mean_iter_dur": statistics.fmean(steady), "med_iter_dur": statistics.median(steady),
-        "max_iter_dur": steady[longest], "min_iter_dur": min(steady), "max_iter_dur_idx": longest + repeat.warmup,
-        "uuid": device.id, "simulated": int(meta.simulated or device.slowdown is not None),
+        "exp": meta.workload,
+        "reps": repeat.repeat,
+        "cabinet": cabinet,
+        "node": node,
+        "device": device.index,
+        "train_time": total,
+        "mean_iter_dur": statistics.fmean(steady),
+        "med_iter_dur": statistics.median(steady),
+        "max_iter_dur": steady[longest],
+        "min_iter_dur": min(steady),
+        "max_iter_dur_idx": longest + repeat.warmup,
+        "uuid": device.id,
+        "simulated": int(meta.simulated or device.slowdown is not None),
         **{short: repeat.sensor(column) for short, column in SENSORS.items()},
-    }  # fmt: skip
+    }
 
 
-def aggregate(rows: Sequence[Row], meta: StudyMeta) -> list[Row]:
-    """One row a device, as the study groups them."""
-    grouped: dict[str, list[Row]] = {}
+def aggregate(rows: Sequence[CsvRow], meta: StudyMeta) -> list[CsvRow]:
+    """One row per device with the columns of aggregated_data.csv."""
+    grouped: dict[str, list[CsvRow]] = {}
     for row in rows:
         grouped.setdefault(str(row["uuid"]), []).append(row)
-    out: list[Row] = []
+    out: list[CsvRow] = []
     for uuid, mine in grouped.items():
         means, totals = ([float(r[c] or 0) for r in mine] for c in ("mean_iter_dur", "train_time"))
-        out.append({
-            **{c: mine[0][c] for c in ("cabinet", "node", "device", "simulated")}, "exp": meta.workload, "uuid": uuid,
-            "mean_iter_dur_mean": statistics.fmean(means), "mean_iter_dur_median": statistics.median(means),
-            "train_time_mean": statistics.fmean(totals), "train_time_median": statistics.median(totals), "repeats": len(mine),
-        })  # fmt: skip
+        out.append(
+            {
+                **{c: mine[0][c] for c in ("cabinet", "node", "device", "simulated")},
+                "exp": meta.workload,
+                "uuid": uuid,
+                "mean_iter_dur_mean": statistics.fmean(means),
+                "mean_iter_dur_median": statistics.median(means),
+                "train_time_mean": statistics.fmean(totals),
+                "train_time_median": statistics.median(totals),
+                "repeats": len(mine),
+            }
+        )
     return out
 
 
 def merge(sources: Sequence[Path], out: Path) -> StudyDir:
-    """Join the studies of several machines, of the same workload, into one; nothing of the sources is changed."""
+    """Join the studies of several machines, of the same workload, into a new one; the sources are not changed."""
     studies = [StudyDir.open(p) for p in sources]
     metas = [s.meta() for s in studies]
-    for what in ("workload", "iterations", "simulated", "method"):
-        values = {getattr(m, what) for m in metas}
+    for name in ("workload", "iterations", "simulated", "method"):
+        values = {getattr(m, name) for m in metas}
         if len(values) > 1:
             raise ConfigError(
-                f"These studies do not belong together: {what} is {' and '.join(sorted(map(str, values)))}."
+                f"These studies cannot be merged: {name} is {' and '.join(sorted(map(str, values)))}. "
+                "Merge studies of one workload, measured alike."
             )
     devices = {d.id: d for m in metas for d in m.devices}
-    joined = StudyMeta(
-        workload=metas[0].workload, iterations=metas[0].iterations, repeats=max(m.repeats for m in metas),
-        devices=tuple(devices.values()), order=tuple(o for m in metas for o in m.order), simulated=metas[0].simulated,
+    meta = StudyMeta(
+        workload=metas[0].workload,
+        iterations=metas[0].iterations,
+        repeats=max(m.repeats for m in metas),
+        devices=tuple(devices.values()),
+        order=tuple(o for m in metas for o in m.order),
+        simulated=metas[0].simulated,
         settings={"merged_from": [p.name for p in sources], "settings": [m.settings for m in metas]},
-    )  # fmt: skip
-    taken: dict[str, list[Repeat]] = {}
+    )
+    by_device: dict[str, list[Repeat]] = {}
     for source, study in zip(sources, studies, strict=True):
         for repeat in study.repeats():
-            mine = taken.setdefault(repeat.device, [])
-            if any(repeat.seconds == other.seconds for other in mine):
+            repeats = by_device.setdefault(repeat.device, [])
+            if any(repeat.seconds == other.seconds for other in repeats):
                 raise ConfigError(
-                    f"{source} repeats data that is already in: repeat {repeat.repeat} of {repeat.device}."
+                    f"{source} has the same data as another source: repeat {repeat.repeat} of {repeat.device}. "
+                    "Give each study once."
                 )
-            mine.append(repeat)
-    made = StudyDir.create(out, joined)
-    for mine in taken.values():
-        for number, repeat in enumerate(mine):
-            made.write_repeat(replace(repeat, repeat=number))
-    made.write_tables()
-    return made
+            repeats.append(repeat)
+    merged = StudyDir.create(out, meta)
+    for repeats in by_device.values():
+        for number, repeat in enumerate(repeats):
+            merged.write_repeat(replace(repeat, repeat=number))
+    merged.write_tables()
+    return merged

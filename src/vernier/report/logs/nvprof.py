@@ -12,7 +12,7 @@ import statistics
 from pathlib import Path
 
 from vernier.errors import ConfigError
-from vernier.measure.study.analysis import Row
+from vernier.measure.study.analysis import Measurement
 
 _TO_S = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _TO_MS = {"s": 1e3, "ms": 1.0, "us": 1e-3, "ns": 1e-6}
@@ -35,7 +35,7 @@ def looks_like_trace(text: str) -> bool:
     return bool(lines) and {"Start", "Duration", "Name", "Device"} <= set(next(csv.reader(lines[:1])))
 
 
-def read_trace(path: Path, text: str) -> tuple[list[Row], list[str]]:
+def read_trace(path: Path, text: str) -> tuple[list[Measurement], list[str]]:
     """One row per device, and notes."""
     lines = list(csv.DictReader(io.StringIO("\n".join(_data_lines(text)))))
     if not lines:
@@ -82,7 +82,7 @@ def _kernels(lines: list[dict[str, str]], to_ms: float, to_s: float) -> tuple[_K
     return {k: v for k, v in kernels.items() if v}, broken
 
 
-def _row(device: str, stamp: str, lines: list[dict[str, str]], kernels: _Kernels, to_s: float) -> Row:
+def _row(device: str, stamp: str, lines: list[dict[str, str]], kernels: _Kernels, to_s: float) -> Measurement:
     main = max(kernels, key=lambda k: sum(d for _, d in kernels[k]))
     first, last = min(s for s, _ in kernels[main]), max(s for s, _ in kernels[main])
     samples: dict[str, list[float]] = {}
@@ -97,4 +97,6 @@ def _row(device: str, stamp: str, lines: list[dict[str, str]], kernels: _Kernels
         if first <= start_s <= last:
             samples.setdefault(sensor[0], []).append(value * sensor[1])
     sensors = {name: statistics.median(samples[name]) if samples.get(name) else None for name, _ in _SENSORS.values()}
-    return Row(device=device, repeat=stamp, value=statistics.fmean(d for _, d in kernels[main]), sensors=sensors)
+    return Measurement(
+        device=device, repeat=stamp, value=statistics.fmean(d for _, d in kernels[main]), sensors=sensors
+    )

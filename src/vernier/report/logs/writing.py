@@ -6,7 +6,8 @@ from pathlib import Path
 
 from vernier.clock import utc_stamp
 from vernier.errors import ConfigError
-from vernier.measure.study.files import Repeat, StudyDevice, StudyDir, StudyMeta
+from vernier.measure.study.files import Repeat, StudyDir
+from vernier.records.study import StudyDevice, StudyMeta
 from vernier.report.live import tags
 from vernier.report.live.tensorboard import EventFile
 from vernier.report.logs.dllogger import write_dllogger, write_raport

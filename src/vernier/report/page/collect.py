@@ -116,7 +116,7 @@ def _open(path: Path) -> Iterable[Subject]:
     if not path.exists():
         raise ConfigError(f"{path} does not exist. Give a run directory, a study, a log, or a folder of runs.")
     if path.is_dir():
-        if StudyDir.is_one(path):
+        if StudyDir.is_study(path):
             return [_of_study(path, open_study([path]))]
         return [_of_run(run) for run in find_runs(path) or [RunDir.open(path)]]
     if path.suffix == ".csv":
@@ -275,9 +275,9 @@ def _of_study(path: Path, study: Study) -> Subject:
         kind="study",
         status="finished",
         study=study,
-        simulated=bool(study.found["simulated"]),
-        settings=study.settings,
-        notes=tuple(study.found["notes"]),
+        simulated=study.result.simulated,
+        settings=dict(study.settings),
+        notes=study.result.notes,
     )
 
 

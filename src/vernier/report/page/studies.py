@@ -1,77 +1,98 @@
-"""A variability study for the page: the analysis, and each run with the cabinet and node it happened in."""
+"""Reads a variability study for the page: its analysis, and each run with its cabinet and node."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vernier.measure.study.analysis import SENSORS, Table, analyze
-from vernier.measure.study.files import StudyDir, place, read_csv
+from vernier.errors import ConfigError
+from vernier.measure.study.analysis import Table, analyze
+from vernier.measure.study.files import Cell, StudyDir, read_csv, split_host
+from vernier.records.codec import DamagedRecord, decode
+from vernier.records.study import StudyAnalysis
 from vernier.report.study.tables import read_table
 
 
 @dataclass(frozen=True, kw_only=True)
+class StudyRun:
+    """One repeat on one device; `normalised` is its value over the median device's."""
+
+    device: str
+    value: float
+    normalised: float
+    cabinet: str = ""
+    node: str = ""
+    sensors: dict[str, float | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Study:
-    """`found` is what `study analyze` says; `runs` have device, repeat, value, normalised, sensors, cabinet and node.
+    """What the page shows of a study. `telemetry` has the first repeat of every device, by device."""
 
-    `telemetry` holds a curve of every device: its first repeat.
-    """
-
-    found: dict[str, Any]
-    runs: tuple[dict[str, Any], ...] = ()
-    settings: dict[str, Any] = field(default_factory=dict)
-    telemetry: tuple[dict[str, Any], ...] = ()
+    result: StudyAnalysis
+    runs: tuple[StudyRun, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    telemetry: tuple[tuple[str, dict[str, Cell]], ...] = ()
 
 
 def open_study(paths: Sequence[Path]) -> Study:
-    """Study directories, or CSV files as `study analyze` reads them."""
+    """A study from study directories, or from CSV files as `study analyze` reads them."""
     table = read_table(paths)
-    places = {k: v for path in paths for k, v in _places(path).items()}
-    settings = {k: v for path in paths if StudyDir.is_one(path) for k, v in StudyDir.open(path).meta().settings.items()}
-    return Study(found=analyze(table), runs=tuple(_runs(table, places)), settings=settings, telemetry=_telemetry(paths))
+    locations = {k: v for path in paths for k, v in _locations(path).items()}
+    studies = [StudyDir.open(path) for path in paths if StudyDir.is_study(path)]
+    settings = {k: v for study in studies for k, v in study.meta().settings.items()}
+    return Study(
+        result=analyze(table), runs=tuple(_runs(table, locations)), settings=settings, telemetry=_telemetry(studies)
+    )
 
 
-def open_study_result(tree: dict[str, Any]) -> Study:
-    """What `study analyze --json` printed: devices without their single runs."""
-    return Study(found=tree)
+def open_study_result(tree: Any) -> Study:
+    """A study from what `study analyze --json` printed: devices without their single runs."""
+    try:
+        return Study(result=decode(StudyAnalysis, tree))
+    except DamagedRecord as error:
+        raise ConfigError(
+            f"The result of a study is damaged: {error}. Run `vernier study analyze --json` again."
+        ) from None
 
 
-def _runs(table: Table, places: dict[str, tuple[str, str]]) -> list[dict[str, Any]]:
+def _runs(table: Table, locations: dict[str, tuple[str, str]]) -> list[StudyRun]:
     middle = float(np.median([float(np.median(v)) for v in table.by_device().values()]))
-    return [
-        {
-            "device": r.device,
-            "repeat": r.repeat,
-            "value": r.value,
-            "normalised": r.value / middle,
-            "cabinet": places.get(r.device, ("", ""))[0],
-            "node": places.get(r.device, ("", ""))[1],
-            **{s: r.sensors.get(s) for s in SENSORS},
-        }
-        for r in table.rows
-    ]
+    runs = []
+    for row in table.rows:
+        cabinet, node = locations.get(row.device, ("", ""))
+        runs.append(
+            StudyRun(
+                device=row.device,
+                value=row.value,
+                normalised=row.value / middle,
+                cabinet=cabinet,
+                node=node,
+                sensors=row.sensors,
+            )
+        )
+    return runs
 
 
-def _places(path: Path) -> dict[str, tuple[str, str]]:
-    """Device -> cabinet and node, where the study knows them."""
-    if StudyDir.is_one(path):
-        devices = StudyDir.open(path).meta().devices
-        return {d.id: (place(d.host)[0], d.host) for d in devices}
-    found = {}
+def _locations(path: Path) -> dict[str, tuple[str, str]]:
+    """Cabinet and node of each device whose location the study records."""
+    if StudyDir.is_study(path):
+        return {d.id: (split_host(d.host)[0], d.host) for d in StudyDir.open(path).meta().devices}
+    locations = {}
     for row in read_csv(path) if path.suffix == ".csv" else ():
         cabinet, node, device = row.get("cabinet"), row.get("node"), row.get("uuid")
         if device is not None and cabinet not in (None, -1, "") and node not in (None, -1, ""):
-            found[str(device)] = (str(cabinet), f"{cabinet}-{node}")
-    return found
+            locations[str(device)] = (str(cabinet), f"{cabinet}-{node}")
+    return locations
 
 
-def _telemetry(paths: Sequence[Path]) -> tuple[dict[str, Any], ...]:
-    rows: list[dict[str, Any]] = []
-    for path in paths:
-        for repeat in StudyDir.open(path).repeats() if StudyDir.is_one(path) else ():
+def _telemetry(studies: Sequence[StudyDir]) -> tuple[tuple[str, dict[str, Cell]], ...]:
+    rows: list[tuple[str, dict[str, Cell]]] = []
+    for study in studies:
+        for repeat in study.repeats():
             if repeat.repeat == 0:
                 step = -(-len(repeat.telemetry) // 200) or 1
-                rows += [{"device": repeat.device, **r} for r in repeat.telemetry[::step]]
+                rows += [(repeat.device, dict(r)) for r in repeat.telemetry[::step]]
     return tuple(rows)

@@ -1,108 +1,120 @@
-"""A study's results in words and rows for a terminal."""
+"""Words and rows for a terminal: the result of a study's analysis, and of a check against a baseline."""
 
-from typing import Any
+from collections.abc import Sequence
+
+from vernier.records.study import CheckResult, Component, Correlations, DeviceVerdict, StudyAnalysis, VarianceSplit
 
 SHOWN_NOTES = 8
 
 
-def _span(found: dict[str, float | None], unit: str = " %", digits: int = 2) -> str:
-    if found["low"] is None:
-        return f"{found['value']:.{digits}f}{unit} (no interval)"
-    return f"{found['value']:.{digits}f}{unit} ({found['low']:.{digits}f} to {found['high']:.{digits}f})"
+def _span(component: Component, unit: str = " %", digits: int = 2) -> str:
+    if component.low is None:
+        return f"{component.value:.{digits}f}{unit} (no interval)"
+    return f"{component.value:.{digits}f}{unit} ({component.low:.{digits}f} to {component.high:.{digits}f})"
 
 
 def _percent(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f} %"
 
 
-def study_lines(found: dict[str, Any]) -> list[str]:
+def study_lines(result: StudyAnalysis) -> list[str]:
     """Everything but the list of devices."""
-    repeats, cost = found["repeats_per_device"], found["straggler"]
-    count, simulated = found["devices_measured"], "SIMULATED " if found["simulated"] else ""
-    times = str(repeats["most"]) if repeats["least"] == repeats["most"] else f"{repeats['least']} to {repeats['most']}"
+    repeats, variation = result.repeats_per_device, result.variation_percent
+    count, simulated = result.devices_measured, "SIMULATED " if result.simulated else ""
+    times = str(repeats.most) if repeats.least == repeats.most else f"{repeats.least} to {repeats.most}"
     lines = [
-        f"{found['workload'] or 'study'}: {found['runs']:,} runs on {count} {simulated}device{'s' if count > 1 else ''}, {times} "
-        f"repeat{'' if times == '1' else 's'} each; {found['what']}: median {found['median']:g} {found['unit']}",
+        f"{result.workload or 'study'}: {result.runs:,} runs on {count} {simulated}device{'s' if count > 1 else ''}, "
+        f"{times} repeat{'' if times == '1' else 's'} each; {result.what}: median {result.median:g} {result.unit}",
         "",
         "variation                     over all runs   over device medians",
     ]
-    for name, meaning in found["variation_percent"]["definitions"].items():
-        runs, medians = (_percent(found["variation_percent"][k][name]) for k in ("over_runs", "over_device_medians"))
+    for name, meaning in variation.definitions.items():
+        runs, medians = _percent(variation.over_runs[name]), _percent(variation.over_device_medians[name])
         lines.append(f"  {name:<10} {runs:>28} {medians:>21}   {meaning}")
-    lines += ["", *_variance_lines(found["variance"]), *_correlation_lines(found["correlation"]), ""]
-    fence, sure = found["outliers"]["beyond_fence"], found["outliers"]["sure"]
+    lines += ["", *_variance_lines(result.variance), *_correlation_lines(result.correlation), ""]
+    fence, sure = result.outliers.beyond_fence, result.outliers.sure
     lines.append(
-        f"outliers   beyond the fences: {fence['slow']} slow, {fence['fast']} fast; sure: {sure['slow']} slow, {sure['fast']} fast"
+        f"outliers   beyond the fences: {fence.slow} slow, {fence.fast} fast; sure (family-wise error below 5 %): "
+        f"{sure.slow} slow, {sure.fast} fast"
     )
-    if count > 1:
-        lines.append(
-            f"straggler  synchronous training over all devices takes {cost['cost']:.3f} times the median device's time "
-            f"({cost['slowest']}); the slowest single run {cost['slowest_run_over_median']:.2f} times"
-        )
-    if found["pull"]:
-        after = cost["after_pulling"]["cost"]
-        lines.append(f"pull       {', '.join(found['pull'])}: then {after:.3f} times")
-    else:
-        lines.append("pull       no device")
-    lines += [f"note       {n}" for n in found["notes"][:SHOWN_NOTES]]
-    more = len(found["notes"]) - SHOWN_NOTES
+    lines += [*straggler_lines(result), *(f"note       {n}" for n in result.notes[:SHOWN_NOTES])]
+    more = len(result.notes) - SHOWN_NOTES
     return [*lines, f"note       {more} more (--json has all)"] if more > 0 else lines
 
 
-def _variance_lines(found: dict[str, Any]) -> list[str]:
-    if found["missing"]:
-        return [f"spread     not split: {found['missing']}"]
-    aside = found["runs_set_aside"]
-    parts = [("all runs", found["all_runs"])]
-    if aside:
-        parts.append((f"without {aside} disturbed runs", found["undisturbed_runs"]))
+def straggler_lines(result: StudyAnalysis) -> list[str]:
+    """What the slowest device costs, and what removing the slow ones would gain."""
+    cost = result.straggler
+    lines = []
+    if result.devices_measured > 1:
+        lines.append(
+            f"straggler  synchronous training over all devices takes {cost.cost:.3f} times the median device's time "
+            f"({cost.slowest}); the slowest single run {cost.slowest_run_over_median:.2f} times"
+        )
+    if result.pull:
+        return [*lines, f"pull       {', '.join(result.pull)}", f"           {removal_sentence(result)}"]
+    return [*lines, "pull       no device"]
+
+
+def removal_sentence(result: StudyAnalysis) -> str:
+    """What synchronous training would gain without the devices to pull."""
+    count, cost = len(result.pull), result.straggler
+    devices = "this device" if count == 1 else f"these {count} devices"
+    before, after = (f"{100 * (one.cost - 1):.1f} %" for one in (cost, cost.after_pulling))
+    return f"Without {devices} synchronous training would lose {after} instead of {before}."
+
+
+def _variance_lines(variance: VarianceSplit) -> list[str]:
+    parts = [("all runs", variance.all_runs)]
+    if variance.runs_set_aside:
+        parts.append((f"without {variance.runs_set_aside} disturbed runs", variance.undisturbed_runs))
     return [
-        f"spread     {name}: between devices {_span(p['between_devices'])}, between repeats {_span(p['between_repeats'])}; "
-        f"devices' share of the variance {_span(p['share_between_devices'], '')}"
+        f"spread     {name}: between devices {_span(p.between_devices)}, between repeats {_span(p.between_repeats)}; "
+        f"devices' share of the variance {_span(p.share_between_devices, '')}"
         for name, p in parts
+        if p is not None
+    ] or [f"spread     not split: {variance.missing}"]
+
+
+def _correlation_lines(correlation: Correlations) -> list[str]:
+    parts = []
+    for sensor, value in correlation.pearson["perf"].items():
+        if sensor == "perf" or sensor in correlation.not_measured:
+            continue
+        rank = correlation.spearman["perf"][sensor]
+        parts.append(f"{sensor} none (constant)" if value is None else f"{sensor} {value:+.3f} (rank {rank:+.3f})")
+    missing = f"; not measured: {', '.join(correlation.not_measured)}" if correlation.not_measured else ""
+    return [f"correlates performance with {', '.join(parts) or 'nothing'}{missing}"]
+
+
+def study_rows(result: StudyAnalysis, most: int | None) -> list[dict[str, object]]:
+    """The table of the devices, slowest first; all of them or the first `most`."""
+    devices: Sequence[DeviceVerdict] = result.devices if most is None else result.devices[:most]
+    return [
+        {
+            "device": d.device,
+            "repeats": d.repeats,
+            f"median {result.unit}": float(f"{d.median:.6g}"),
+            "normalised": f"{d.normalised:.4f}",
+            "95 % interval": "-" if d.low is None else f"{d.low:.4f} to {d.high:.4f}",
+            "beyond fence": d.beyond_fence or "",
+            "chance it is normal": f"{min(d.p_slow, d.p_fast, 0.5) * 2:.2g}",
+            "verdict": d.verdict or "",
+        }
+        for d in devices
     ]
 
 
-def _correlation_lines(found: dict[str, Any]) -> list[str]:
-    told = []
-    for sensor, value in found["pearson"]["perf"].items():
-        if sensor == "perf" or sensor in found["not_measured"]:
-            continue
-        rank = found["spearman"]["perf"][sensor]
-        told.append(f"{sensor} none (constant)" if value is None else f"{sensor} {value:+.3f} (rank {rank:+.3f})")
-    missing = f"; not measured: {', '.join(found['not_measured'])}" if found["not_measured"] else ""
-    return [f"correlates performance with {', '.join(told) or 'nothing'}{missing}"]
-
-
-def study_rows(found: dict[str, Any], most: int | None) -> list[dict[str, Any]]:
-    """The devices, slowest first."""
-    rows = found["devices"] if most is None else found["devices"][:most]
-    return [
-        {
-            "device": d["device"], "repeats": d["repeats"], f"median {found['unit']}": float(f"{d['median']:.6g}"),
-            "normalised": f"{d['normalised']:.4f}", "95 % interval": _interval(d), "beyond fence": d["beyond_fence"] or "",
-            "chance it is ordinary": f"{min(d['p_slow'], d['p_fast'], 0.5) * 2:.2g}",
-            "verdict": "slow" if d["sure_slow"] else "fast" if d["sure_fast"] else "",
-        }
-        for d in rows
-    ]  # fmt: skip
-
-
-def _interval(device: dict[str, Any]) -> str:
-    return "-" if device["low"] is None else f"{device['low']:.4f} to {device['high']:.4f}"
-
-
-def check_lines(found: dict[str, Any]) -> list[str]:
-    """A verdict a device, then one for the machine."""
+def check_lines(result: CheckResult) -> list[str]:
+    """One verdict per device, then one for the machine."""
     lines = []
-    for device in found["devices"]:
-        said = "accepted" if device["accepted"] else f"REJECTED: {'; '.join(device['reasons'])}"
-        hints = f" [unusual: {', '.join(device['unusual'])}]" if device["unusual"] else ""
-        lines.append(
-            f"{device['device']}: {said} ({device['median']:g} {found['unit']}, limit {device['limit']:g}){hints}"
-        )
-    simulated = "SIMULATED " if found["simulated"] else ""
+    for device in result.devices:
+        verdict = "accepted" if device.accepted else f"REJECTED: {'; '.join(device.reasons)}"
+        hints = f" [unusual: {', '.join(device.unusual)}]" if device.unusual else ""
+        lines.append(f"{device.device}: {verdict} ({device.median:g} {result.unit}, limit {device.limit:g}){hints}")
+    simulated = "SIMULATED " if result.simulated else ""
     lines.append(
-        f"{simulated}machine {'accepted' if found['accepted'] else 'rejected'}; false alarms {100 * found['false_alarms']:g} %"
+        f"{simulated}machine {'accepted' if result.accepted else 'rejected'}; "
+        f"false alarms {100 * result.false_alarms:g} %"
     )
-    return lines + [f"note: {n}" for n in found["notes"]]
+    return lines + [f"note: {n}" for n in result.notes]

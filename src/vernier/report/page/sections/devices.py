@@ -1,4 +1,4 @@
-"""Devices: are they equal? Normalised performance by cabinet, node and device, what it goes with, and telemetry over time."""
+"""The devices section: a study's values by cabinet, node and device, their correlation with sensors, and telemetry over time."""
 
 from typing import Any
 
@@ -6,9 +6,12 @@ from markupsafe import Markup
 
 from vernier.measure.study.analysis import SENSORS
 from vernier.records.telemetry import Sample, TelemetryHeader
+from vernier.records.study import StudyAnalysis
 from vernier.report.page.collect import MOST_POINTS, Subject
 from vernier.report.page.figures import Figure, Section, grid
 from vernier.report.page.html import Cell, Column, chip, joined, section, table, tag
+from vernier.report.page.studies import Study
+from vernier.report.study.text import removal_sentence
 
 MOST_GROUPS = 72
 UNITS = {"freq": "clock, MHz", "power": "power, W", "temp": "temperature, °C", "perf": "performance"}
@@ -25,26 +28,18 @@ TELEMETRY = {
 def devices(subjects: list[Subject]) -> Section | None:
     figures: list[Figure] = []
     parts: list[Markup] = []
-    for number, s in enumerate(s for s in subjects if s.study):
-        made = _study_figures(s, number)
-        figures += made
-        head = tag("h3", s.name, style="margin-bottom:10px")
-        parts.append(
-            tag("div", head, _verdict(s), grid(made), _table(s, number), cls="stack", style="margin-bottom:26px")
-        )
-    watched = _telemetry([s for s in subjects if s.telemetry])
-    if watched:
-        figures += watched
+    for number, (name, study) in enumerate((s.name, s.study) for s in subjects if s.study):
+        charts = _study_figures(study, number)
+        figures += charts
+        head = tag("h3", name, style="margin-bottom:10px")
+        body = (head, _verdict(study.result), grid(charts), _table(study.result, number))
+        parts.append(tag("div", *body, cls="stack", style="margin-bottom:26px"))
+    curves = _telemetry([s for s in subjects if s.telemetry])
+    if curves:
+        figures += curves
         missing = _missing(subjects)
-        parts.append(
-            tag(
-                "div",
-                tag("h3", "Telemetry"),
-                tag("p", missing, cls="note") if missing else None,
-                grid(watched),
-                cls="stack",
-            )
-        )
+        note = tag("p", missing, cls="note") if missing else None
+        parts.append(tag("div", tag("h3", "Telemetry"), note, grid(curves), cls="stack"))
     if not parts:
         return None
     return Section(
@@ -55,58 +50,53 @@ def devices(subjects: list[Subject]) -> Section | None:
 # --------------------------------------------------------------------------------------------------------------- studies
 
 
-def _flags(s: Subject) -> dict[str, str]:
-    assert s.study is not None
-    found = {}
-    for d in s.study.found["devices"]:
-        sure = "surely slow" if d["sure_slow"] else "surely fast" if d["sure_fast"] else ""
-        beyond = f"{d['beyond_fence']}, beyond the fence" if d["beyond_fence"] else ""
-        if sure or beyond:
-            found[str(d["device"])] = sure or beyond
-    return found
+def _flags(result: StudyAnalysis) -> dict[str, str]:
+    """A remark per device that stands out."""
+    flags = {}
+    for d in result.devices:
+        if d.verdict:
+            flags[d.device] = f"surely {d.verdict}"
+        elif d.beyond_fence:
+            flags[d.device] = f"{d.beyond_fence}, beyond the fence"
+    return flags
 
 
-def _verdict(s: Subject) -> Markup:
-    assert s.study is not None
-    found = s.study.found
-    pull, cost = found["pull"], found["straggler"]
-    named = [chip(f"pull {d}", "slow") for d in pull[:12]] or [chip("no device to pull", "accepted")]
+def _verdict(result: StudyAnalysis) -> Markup:
+    pull, cost, split = result.pull, result.straggler, result.variance.undisturbed_runs
+    chips = [chip(f"pull {d}", "slow") for d in pull[:12]] or [chip("no device to pull", "accepted")]
     more = f" and {len(pull) - 12} more" if len(pull) > 12 else ""
-    after = f" With them pulled: {cost['after_pulling']['cost']:.3f} times." if pull else ""
     text = (
-        f" Synchronous training over all devices takes {cost['cost']:.3f} times the median device's time; "
-        f"the slowest single run took {cost['slowest_run_over_median']:.2f} times the median.{after}"
+        f"Synchronous training over all devices takes {cost.cost:.3f} times the median device's time; "
+        f"the slowest single run took {cost.slowest_run_over_median:.2f} times the median."
     )
-    split = found["variance"].get("undisturbed_runs")
-    spread = (
-        f" Between devices {split['between_devices']['value']:.2f} % (sd), "
-        f"between repeats of one device {split['between_repeats']['value']:.2f} %."
-        if split
-        else ""
-    )
-    return tag("div", tag("div", *named, more, cls="chips"), tag("p", text.strip(), spread), cls="agree")
+    text += f" {removal_sentence(result)}" if pull else ""
+    if split:
+        text += (
+            f" Between devices {split.between_devices.value:.2f} % (sd), "
+            f"between repeats of one device {split.between_repeats.value:.2f} %."
+        )
+    return tag("div", tag("div", *chips, more, cls="chips"), tag("p", text), cls="agree")
 
 
-def _study_figures(s: Subject, number: int) -> list[Figure]:
-    assert s.study is not None
-    flags, found = _flags(s), s.study.found
-    boxes = [_boxes(s, level, flags, number) for level in ("cabinet", "node", "device")]
-    scatters = [_scatter(s, sensor, flags, number) for sensor in SENSORS]
-    curves = _study_telemetry(s, number)
-    return [f for f in (*boxes, _ranked(s, flags, number), _correlation(found, number), *scatters, *curves) if f]
+def _study_figures(study: Study, number: int) -> list[Figure]:
+    flags, result = _flags(study.result), study.result
+    boxes = [_boxes(study, level, flags, number) for level in ("cabinet", "node", "device")]
+    scatters = [_scatter(study, sensor, flags, number) for sensor in SENSORS]
+    curves = _study_telemetry(study, number)
+    return [f for f in (*boxes, _ranked(result, flags, number), _correlation(result, number), *scatters, *curves) if f]
 
 
-def _boxes(s: Subject, level: str, flags: dict[str, str], number: int) -> Figure | None:
+def _boxes(study: Study, level: str, flags: dict[str, str], number: int) -> Figure | None:
     """Every run of a device; of a node or cabinet, the medians of its devices."""
-    assert s.study is not None
+    rows: list[list[Any]]
     if level == "device":
-        rows = [[r["device"], r["device"], r["normalised"], flags.get(r["device"], "")] for r in s.study.runs]
+        rows = [[r.device, r.device, r.normalised, flags.get(r.device, "")] for r in study.runs]
     else:
-        where = {r["device"]: r[level] for r in s.study.runs if r[level]}
+        groups_by_device = {r.device: getattr(r, level) for r in study.runs if getattr(r, level)}
         rows = [
-            [where[d["device"]], d["device"], d["normalised"], flags.get(d["device"], "")]
-            for d in s.study.found["devices"]
-            if d["device"] in where
+            [groups_by_device[d.device], d.device, d.normalised, flags.get(d.device, "")]
+            for d in study.result.devices
+            if d.device in groups_by_device
         ]
     groups = {r[0] for r in rows}
     if not 2 <= len(groups) <= MOST_GROUPS:
@@ -122,7 +112,7 @@ def _boxes(s: Subject, level: str, flags: dict[str, str], number: int) -> Figure
         "line": 1.0,
         "xTitle": "over the median device",
     }
-    what = "each dot is a run" if level == "device" else "each dot is a device's median"
+    dots = "each dot is a run" if level == "device" else "each dot is a device's median"
     return Figure(
         name=f"{level}-{number}",
         title=f"By {level}",
@@ -130,19 +120,17 @@ def _boxes(s: Subject, level: str, flags: dict[str, str], number: int) -> Figure
         columns=[level, "which", "normalised", "remark"],
         rows=rows,
         wide=True,
-        caption=f"{s.study.found['what']}, divided by the median over devices; {what}; box: quartiles; whiskers: within 1.5 times the box; "
-        "coloured: outliers",
+        caption=f"{study.result.what}, divided by the median over devices; {dots}; box: quartiles; whiskers: within 1.5 "
+        "times the box; coloured: outliers",
     )
 
 
-def _ranked(s: Subject, flags: dict[str, str], number: int) -> Figure | None:
-    assert s.study is not None
-    found = s.study.found["devices"]
-    if len(found) < 5:
+def _ranked(result: StudyAnalysis, flags: dict[str, str], number: int) -> Figure | None:
+    if len(result.devices) < 5:
         return None
-    rows = [
-        [i + 1, d["device"], d["normalised"], d["low"], d["high"], flags.get(str(d["device"]), "")]
-        for i, d in enumerate(found)
+    rows: list[list[Any]] = [
+        [i, d.device, d.normalised, d.low, d.high, flags.get(d.device, "")]
+        for i, d in enumerate(result.devices, start=1)
     ]
     chart = {
         "type": "scatter",
@@ -166,37 +154,35 @@ def _ranked(s: Subject, flags: dict[str, str], number: int) -> Figure | None:
     )
 
 
-def _scatter(s: Subject, sensor: str, flags: dict[str, str], number: int) -> Figure | None:
-    assert s.study is not None
-    rows = [
-        [r[sensor], r["value"], r["device"], flags.get(r["device"], "")]
-        for r in s.study.runs
-        if r.get(sensor) is not None
+def _scatter(study: Study, sensor: str, flags: dict[str, str], number: int) -> Figure | None:
+    result = study.result
+    rows: list[list[Any]] = [
+        [r.sensors[sensor], r.value, r.device, flags.get(r.device, "")]
+        for r in study.runs
+        if r.sensors.get(sensor) is not None
     ]
     if not rows:
         return None
-    found = s.study.found
-    value = found["correlation"]["pearson"]["perf"].get(sensor)
-    said = f"correlation {value:+.2f} over {len(rows):,} runs" if value is not None else "constant: no correlation"
-    chart = {"type": "scatter", "x": UNITS[sensor], "y": found["unit"], "flag": "remark", "name": ""}
+    value = result.correlation.pearson["perf"].get(sensor)
+    remark = f"correlation {value:+.2f} over {len(rows):,} runs" if value is not None else "constant: no correlation"
     return Figure(
         name=f"against-{sensor}-{number}",
         title=f"Performance against {UNITS[sensor].split(',')[0]}",
-        chart=chart,
-        columns=[UNITS[sensor], found["unit"], "device", "remark"],
+        chart={"type": "scatter", "x": UNITS[sensor], "y": result.unit, "flag": "remark", "name": ""},
+        columns=[UNITS[sensor], result.unit, "device", "remark"],
         rows=rows,
-        caption=f"{found['what']}; {said}",
+        caption=f"{result.what}; {remark}",
     )
 
 
-def _correlation(found: dict[str, Any], number: int) -> Figure | None:
-    table_, missing = found["correlation"]["pearson"], found["correlation"]["not_measured"]
-    names = [n for n in table_ if n not in missing]
+def _correlation(result: StudyAnalysis, number: int) -> Figure | None:
+    correlation = result.correlation
+    names = {n: UNITS[n].split(",")[0] for n in correlation.pearson if n not in correlation.not_measured}
     if len(names) < 2:
         return None
-    ranks = found["correlation"]["spearman"]
-    short = {n: UNITS[n].split(",")[0] for n in names}
-    rows = [[short[a], short[b], table_[a][b], ranks[a][b]] for a in names for b in names]
+    rows: list[list[Any]] = [
+        [names[a], names[b], correlation.pearson[a][b], correlation.spearman[a][b]] for a in names for b in names
+    ]
     chart = {
         "type": "heat",
         "row": "this",
@@ -208,20 +194,21 @@ def _correlation(found: dict[str, Any], number: int) -> Figure | None:
     }
     return Figure(
         name=f"correlation-{number}",
-        title="What goes with what",
+        title="Correlations",
         chart=chart,
         columns=["this", "with", "Pearson", "Spearman"],
         rows=rows,
-        caption="Pearson's correlation over runs; orange together, blue opposite",
+        caption="Pearson's correlation over runs; orange: positive, blue: negative",
     )
 
 
-def _study_telemetry(s: Subject, number: int) -> list[Figure]:
-    assert s.study is not None
-    found = []
+def _study_telemetry(study: Study, number: int) -> list[Figure]:
+    clock = next((k for k in ("seconds", "t_s") if any(k in r for _, r in study.telemetry)), "seconds")
+    figures = []
     for key, title in TELEMETRY.items():
-        clock = next((k for k in ("seconds", "t_s") if any(k in r for r in s.study.telemetry)), "seconds")
-        rows = [[r.get(clock), r["device"], r[key]] for r in s.study.telemetry if isinstance(r.get(key), int | float)]
+        rows: list[list[Any]] = [
+            [r.get(clock), device, r[key]] for device, r in study.telemetry if isinstance(r.get(key), int | float)
+        ]
         if rows:
             chart = {
                 "type": "lines",
@@ -231,7 +218,7 @@ def _study_telemetry(s: Subject, number: int) -> list[Figure]:
                 "xTitle": "s since the repeat began",
                 "yTitle": "",
             }
-            found.append(
+            figures.append(
                 Figure(
                     name=f"study-{key}-{number}",
                     title=title,
@@ -241,30 +228,28 @@ def _study_telemetry(s: Subject, number: int) -> list[Figure]:
                     caption="first repeat of each device",
                 )
             )
-    return found
+    return figures
 
 
-def _table(s: Subject, number: int) -> Markup:
-    assert s.study is not None
-    found = s.study.found
+def _table(result: StudyAnalysis, number: int) -> Markup:
     rows: list[list[Cell]] = [
         [
-            str(d["device"]),
-            d["repeats"],
-            d["median"],
-            d["normalised"],
-            d["low"],
-            d["high"],
-            d["slower_percent"],
-            d["beyond_fence"],
-            "slow" if d["sure_slow"] else "fast" if d["sure_fast"] else None,
+            d.device,
+            d.repeats,
+            d.median,
+            d.normalised,
+            d.low,
+            d.high,
+            d.slower_percent,
+            d.beyond_fence,
+            d.verdict,
         ]
-        for d in found["devices"]
+        for d in result.devices
     ]
     columns = [
         Column("device", wrap=True),
         Column("repeats"),
-        Column(f"median, {found['unit']}"),
+        Column(f"median, {result.unit}"),
         Column("normalised", 4),
         Column("low", 4),
         Column("high", 4),
@@ -275,7 +260,7 @@ def _table(s: Subject, number: int) -> Markup:
     return tag(
         "div",
         table(f"study-{number}", columns, rows, "Devices"),
-        tag("p", found["outliers"]["rule"], cls="note"),
+        tag("p", result.outliers.rule, cls="note"),
         cls="card",
     )
 
@@ -284,7 +269,7 @@ def _table(s: Subject, number: int) -> Markup:
 
 
 def _telemetry(runs: list[Subject]) -> list[Figure]:
-    found = []
+    figures = []
     for key, title in TELEMETRY.items():
         rows: list[list[Any]] = []
         for s in runs:
@@ -299,14 +284,14 @@ def _telemetry(runs: list[Subject]) -> list[Figure]:
                 "xTitle": "s since the session began",
                 "zero": key.endswith("pct"),
             }
-            found.append(
+            figures.append(
                 Figure(name=f"telemetry-{key}", title=title, chart=chart, columns=["s", "device", key], rows=rows)
             )
-    return found
+    return figures
 
 
 def _curves(s: Subject, key: str, *, several: bool) -> list[list[Any]]:
-    """One curve a device and session, thinned by averaging."""
+    """One curve per device and session, thinned by averaging."""
     groups: dict[str, list[tuple[float, float]]] = {}
     begun: dict[int, float] = {}
     for r in s.telemetry:

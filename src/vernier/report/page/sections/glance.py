@@ -102,13 +102,13 @@ def _machine(s: Subject) -> str:
 
 def _study_facts(s: Subject) -> list[tuple[str, Any]]:
     assert s.study is not None
-    found = s.study.found
-    least, most = (found["repeats_per_device"][k] for k in ("least", "most"))
+    result = s.study.result
+    least, most = result.repeats_per_device.least, result.repeats_per_device.most
     repeats = plural(least, "repeat") if least == most else f"{least} to {most} repeats"
     return [
-        ("workload", found["workload"]),
-        ("measured", f"{found['what']}, in {found['unit']}"),
-        ("runs", f"{found['runs']:,} on {plural(found['devices_measured'], 'device')}, {repeats} each"),
+        ("workload", result.workload),
+        ("measured", f"{result.what}, in {result.unit}"),
+        ("runs", f"{result.runs:,} on {plural(result.devices_measured, 'device')}, {repeats} each"),
         ("study", tag("code", s.path)),
     ]
 
@@ -224,14 +224,14 @@ def _bench_tiles(s: Subject) -> list[Markup]:
 
 def _study_tiles(s: Subject) -> list[Markup]:
     assert s.study is not None
-    found = s.study.found
-    sure, cost = found["outliers"]["sure"], found["straggler"]
-    variation = found["variation_percent"]["over_device_medians"]["fence"]
+    result = s.study.result
+    sure, cost = result.outliers.sure, result.straggler
+    variation = result.variation_percent.over_device_medians["fence"]
     return [
-        tile("devices", number(found["devices_measured"]), "", f"{found['runs']:,} runs"),
-        tile("surely slow", str(sure["slow"]), "", f"surely fast: {sure['fast']}"),
+        tile("devices", number(result.devices_measured), "", f"{result.runs:,} runs"),
+        tile("surely slow", str(sure.slow), "", f"surely fast: {sure.fast}"),
         tile("variation", number(variation), "%", "fence to fence, over device medians"),
-        tile("straggler's cost", f"{cost['cost']:.3f}", "times", f"synchronous training waits for {cost['slowest']}"),
+        tile("straggler's cost", f"{cost.cost:.3f}", "times", f"synchronous training waits for {cost.slowest}"),
     ]
 
 

@@ -1,0 +1,260 @@
+"""Variability studies: study.json, repeat.json, what `study analyze` says, a fleet's baseline, and the check against it."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from vernier.records.codec import omitted
+
+STUDY_METHOD = "vernier-study-1"
+SlowOrFast = Literal["slow", "fast"]
+
+# ------------------------------------------------------------------------------------------------ the study's own files
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyDevice:
+    """One device. `id` identifies it for good (a UUID; host and core for a CPU), `index` is its number in the machine.
+
+    `slowdown` is the factor by which a virtual device was slowed on purpose; None for real ones.
+    """
+
+    id: str
+    index: int = 0
+    name: str = ""
+    host: str = ""
+    slowdown: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyMeta:
+    """study.json: the experiment. `order` lists (device id, repeat) in the order of measurement."""
+
+    workload: str
+    iterations: int
+    repeats: int
+    devices: tuple[StudyDevice, ...]
+    order: tuple[tuple[str, int], ...] = ()
+    simulated: bool = False
+    settings: dict[str, Any] = field(default_factory=dict)
+    method: str = STUDY_METHOD
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepeatInfo:
+    """repeat.json: which device and repeat, when, how long. The first `warmup` iterations are not in any figure."""
+
+    device: str
+    repeat: int
+    warmup: int = 1
+    train_time_s: float | None = None
+    started: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+# ---------------------------------------------------------------------------------------------------------- the analysis
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepeatCounts:
+    """How many repeats the devices have."""
+
+    least: int
+    median: float
+    most: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variation:
+    """Variation in percent under several definitions, by name; None for fewer than two values."""
+
+    definitions: dict[str, str]
+    over_runs: dict[str, float | None]
+    over_device_medians: dict[str, float | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Component:
+    """A standard deviation in percent, or a share, with its 95 % interval; None with too few devices for one."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class VarianceComponents:
+    """Standard deviation between devices and between repeats of one device; the devices' share of the variance."""
+
+    between_devices: Component
+    between_repeats: Component
+    share_between_devices: Component
+
+
+@dataclass(frozen=True, kw_only=True)
+class VarianceSplit:
+    """Variance components over all runs and without disturbed ones. `missing` says why there are none."""
+
+    unit: str | None = omitted()
+    all_runs: VarianceComponents | None = None
+    undisturbed_runs: VarianceComponents | None = None
+    runs_set_aside: int = 0
+    missing: str | None = None
+
+
+CorrelationMatrix = dict[str, dict[str, float | None]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Correlations:
+    """Correlations between the value ("perf") and each sensor; None where one of the two is constant."""
+
+    pearson: CorrelationMatrix
+    spearman: CorrelationMatrix
+    not_measured: tuple[str, ...] = ()
+    constant: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlowFastCounts:
+    """Number of slow and of fast devices."""
+
+    slow: int
+    fast: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outliers:
+    """Devices beyond Tukey's fences, and those that are slow or fast with a family-wise error below 5 % (`rule`)."""
+
+    beyond_fence: SlowFastCounts
+    sure: SlowFastCounts
+    rule: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Straggler:
+    """The slowest device, and how many times the median device's time synchronous training takes because of it."""
+
+    slowest: str
+    cost: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class StragglerCost(Straggler):
+    """The straggler of all devices, the slowest single run, and the straggler that is left without the slow devices."""
+
+    slowest_run_over_median: float
+    after_pulling: Straggler
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceVerdict:
+    """One device: the median of its repeats, also over the median device's (`normalised`, with 95 % interval).
+
+    `p_slow` is the probability that a normal device would be this slow. `sure_slow` and `sure_fast` correct it for the
+    number of devices: the family-wise error is below 5 %.
+    """
+
+    device: str
+    repeats: int
+    median: float
+    normalised: float
+    low: float | None
+    high: float | None
+    slower_percent: float
+    beyond_fence: SlowOrFast | None
+    p_slow: float
+    p_fast: float
+    sure_slow: bool
+    sure_fast: bool
+    repeat_spread_percent: float | None
+
+    @property
+    def verdict(self) -> SlowOrFast | None:
+        return "slow" if self.sure_slow else "fast" if self.sure_fast else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyAnalysis:
+    """What `study analyze --json` prints. `pull` are the devices to take out; `devices` has the slowest first."""
+
+    method: str
+    workload: str
+    what: str
+    unit: str
+    simulated: bool
+    runs: int
+    devices_measured: int
+    repeats_per_device: RepeatCounts
+    median: float
+    quartiles: tuple[float, float]
+    variation_percent: Variation
+    variance: VarianceSplit
+    correlation: Correlations
+    outliers: Outliers
+    straggler: StragglerCost
+    pull: tuple[str, ...]
+    devices: tuple[DeviceVerdict, ...]
+    notes: tuple[str, ...]
+
+
+# ------------------------------------------------------------------------------------------------------ baseline and check
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inliers:
+    """Mean and standard deviation of those of a set of values that are not outliers, and their number."""
+
+    centre: float
+    sd: float
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Baseline:
+    """A fleet's normal behaviour. `speed` is of the logarithm of each device's median; its sign makes slow positive.
+
+    `spreads` are the standard deviations of the repeats of each device, ascending. `set_aside` are the fleet's slow devices.
+    """
+
+    workload: str
+    what: str
+    unit: str
+    slow_is_high: bool
+    simulated: bool
+    devices: int
+    runs: int
+    speed: Inliers
+    noise_sd: float
+    spreads: tuple[float, ...]
+    sensors: dict[str, Inliers] = field(default_factory=dict)
+    set_aside: tuple[str, ...] = ()
+    method: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceCheck:
+    """Whether one device belongs to the fleet. `limit` is the slowest median accepted; `unusual` names odd sensors."""
+
+    device: str
+    accepted: bool
+    repeats: int
+    median: float
+    limit: float
+    p_slow: float
+    reasons: tuple[str, ...] = ()
+    unusual: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckResult:
+    """What `study check --json` prints. `false_alarms` is the accepted probability of rejecting a normal machine."""
+
+    method: str
+    accepted: bool
+    unit: str
+    workload: str
+    simulated: bool
+    false_alarms: float
+    devices: tuple[DeviceCheck, ...]
+    notes: tuple[str, ...] = ()
