@@ -13,7 +13,7 @@ import sys
 
 import numpy as np
 
-from vernier.measure.study.analysis import Row, Table, devices
+from vernier.measure.study.analysis import Measurement, Table, judge_devices
 
 BETWEEN, REPEATS, DISTURBED = 0.006, 0.008, 0.03
 LEAST_SLOWDOWN, FALSE_ALARMS = 0.05, 0.01
@@ -26,7 +26,7 @@ def fleet(rng: np.random.Generator, count: int, repeats: int) -> tuple[Table, se
     values = factor[:, None] * np.exp(REPEATS * rng.standard_normal((count, repeats)))
     values *= np.where(rng.random((count, repeats)) < DISTURBED, 1 + rng.exponential(0.2, (count, repeats)), 1.0)
     rows = [
-        Row(device=f"gpu{d:03d}", repeat=str(k), value=float(values[d, k]))
+        Measurement(device=f"gpu{d:03d}", repeat=str(k), value=float(values[d, k]))
         for d in range(count)
         for k in range(repeats)
     ]
@@ -38,7 +38,7 @@ def simulate(fleets: int, count: int, repeats: int, seed: int) -> dict[str, floa
     slow = found = ordinary = false = clean = 0
     for _ in range(fleets):
         table, truth = fleet(rng, count, repeats)
-        said = {d["device"] for d in devices(table) if d["sure_slow"]}
+        said = {d.device for d in judge_devices(table) if d.sure_slow}
         slow, found = slow + len(truth), found + len(truth & said)
         ordinary, false = ordinary + count - len(truth), false + len(said - truth)
         clean += not said - truth

@@ -1,5 +1,6 @@
 """Shared fixtures: small real data sets, the real-data folder, and a way to run the command line as a person would."""
 
+import importlib.util
 import json
 import os
 import signal
@@ -8,6 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # before torch is imported
@@ -126,3 +128,14 @@ def only_run(out: Path) -> Path:
     """The single run directory under `out`."""
     (run,) = [p for p in out.iterdir() if p.is_dir()]
     return run
+
+
+def load_benchmark(name: str) -> ModuleType:
+    """A script of benchmarks/ as a module."""
+    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", REPO / "benchmarks" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module

@@ -275,7 +275,7 @@ def test_a_study_of_simulated_devices_says_so_everywhere(vernier_here: Callable[
     assert done.code == 0, done.err
     assert done.json()["simulated"] is True
     assert "2 devices x 1 repeat x 10 iterations" in done.err
-    assert done.err.index("s an iteration: ") < done.err.index("2/2 done")
+    assert done.err.index("s per iteration: ") < done.err.index("2/2 done")
     assert json.loads((tmp_path / "s" / "study.json").read_text())["simulated"] is True
     rows = (tmp_path / "s" / "all_data.csv").read_text().splitlines()
     assert len(rows) == 3

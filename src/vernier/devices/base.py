@@ -54,6 +54,8 @@ class Device:
     static_shapes: ClassVar[bool] = False
     """A new batch size costs a compilation, so short batches are padded and masked."""
     compile_backend: ClassVar[str] = "inductor"
+    visibility_variable: ClassVar[str] = ""
+    """Environment variable that limits a process to some devices of this kind; empty: there is none."""
     native_sync_bn: ClassVar[bool] = False
     """PyTorch's own SyncBatchNorm runs here."""
 

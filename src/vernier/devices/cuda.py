@@ -13,6 +13,7 @@ _BF16_CAPABILITY = (8, 0)
 
 class Cuda(Device):
     name = "cuda"
+    visibility_variable = "CUDA_VISIBLE_DEVICES"
     backend = "nccl"
     pins_memory = True
     native_sync_bn = True

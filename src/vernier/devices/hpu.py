@@ -20,6 +20,7 @@ from vernier.records.environment import DeviceInfo
 
 class Hpu(Device):
     name = "hpu"
+    visibility_variable = "HABANA_VISIBLE_MODULES"
     backend = "hccl"
     static_shapes = True
     native_sync_bn = True

@@ -8,6 +8,7 @@ from vernier.records.environment import DeviceInfo
 
 class Xpu(Device):
     name = "xpu"
+    visibility_variable = "ZE_AFFINITY_MASK"
     backend = "xccl"
     native_sync_bn = True
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from tests.measure.study.test_analysis import benchmark
+from tests.conftest import load_benchmark
 from vernier.measure.statistics.comparison import Trace, compare
 
-COVERAGE = benchmark("coverage")
+COVERAGE = load_benchmark("coverage")
 
 
 def _trace(seed: int, mean: float, n: int = 400, **more: object) -> Trace:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.measure.study.test_analysis import benchmark
+from tests.conftest import load_benchmark
 from vernier.measure.statistics.estimates import (
     correlation_steps,
     mean_estimate,
@@ -18,7 +18,7 @@ from vernier.measure.statistics.estimates import (
     t_quantiles,
 )
 
-COVERAGE = benchmark("coverage")
+COVERAGE = load_benchmark("coverage")
 
 
 def _correlated(seed: int, n: int, phi: float) -> np.ndarray:

@@ -1,3 +1,8 @@
+"""Collecting a study: targets, order, cooling, and resuming; the measuring process is replaced by a fixed answer here.
+
+The real process is run by tests/integration/test_bench_cli.py (study of simulated devices).
+"""
+
 import os
 from pathlib import Path
 from typing import Any
@@ -5,22 +10,34 @@ from typing import Any
 import pytest
 
 from tests.measure.conftest import put
+from vernier.devices.cpu import Cpu
+from vernier.devices.cuda import Cuda
 from vernier.errors import ConfigError, RunFailed
 from vernier.measure.study import run as study_run
 from vernier.measure.study.files import StudyDir
-from vernier.measure.study.run import Cooler, StudyAsk, collect, parse_slow, plan_order, socket_of, targets
+from vernier.measure.study.run import Cooler, StudySettings, collect, find_targets, parse_slow, plan_order, socket_of
 from vernier.records.environment import DeviceInfo
 
-CPU = [DeviceInfo(index=0, name="a cpu", uuid="machine-7")]
-GPUS = [DeviceInfo(index=i, name="a card", uuid=f"GPU-{i}") for i in range(4)]
+
+class _OneCpu(Cpu):
+    def identity(self) -> list[DeviceInfo]:
+        return [DeviceInfo(index=0, name="a cpu", uuid="machine-7")]
+
+
+class _FourGpus(Cuda):
+    def identity(self) -> list[DeviceInfo]:
+        return [DeviceInfo(index=i, name="a card", uuid=f"GPU-{i}") for i in range(4)]
+
+
+CPU, GPUS = _OneCpu(), _FourGpus()
 
 
 def test_cores_are_devices_with_the_machines_identity() -> None:
-    found = targets(StudyAsk(), "cpu", CPU)
+    targets = find_targets(StudySettings(), CPU)
     cores = sorted(os.sched_getaffinity(0))
-    assert [t.cores for t in found] == [(c,) for c in cores]
-    assert found[0].device.id == f"machine-7-core{cores[0]}"
-    whole = targets(StudyAsk(per="socket"), "cpu", CPU)
+    assert [t.cores for t in targets] == [(c,) for c in cores]
+    assert targets[0].device.id == f"machine-7-core{cores[0]}"
+    whole = find_targets(StudySettings(per="socket"), CPU)
     assert sorted(c for t in whole for c in t.cores) == cores
 
 
@@ -31,23 +48,23 @@ def test_a_socket_is_what_the_system_says(tmp_path: Path) -> None:
 
 
 def test_accelerators_are_known_by_their_uuid_and_seen_alone() -> None:
-    found = targets(StudyAsk(), "cuda", GPUS)
-    assert [t.device.id for t in found] == [f"GPU-{i}" for i in range(4)]
-    assert [t.variables for t in found] == [{"CUDA_VISIBLE_DEVICES": str(i)} for i in range(4)]
+    targets = find_targets(StudySettings(), GPUS)
+    assert [t.device.id for t in targets] == [f"GPU-{i}" for i in range(4)]
+    assert [t.variables for t in targets] == [{"CUDA_VISIBLE_DEVICES": str(i)} for i in range(4)]
 
 
 def test_virtual_devices_are_labelled_and_have_their_factor() -> None:
-    found = targets(StudyAsk(virtual=5, slow=parse_slow("3=1.08, 4=1.5")), "cpu", CPU)
-    assert [t.device.slowdown for t in found] == [1.0, 1.0, 1.0, 1.08, 1.5]
-    assert all("simulated" in t.device.id and "simulated" in t.device.name for t in found)
+    targets = find_targets(StudySettings(virtual=5, slow=parse_slow("3=1.08, 4=1.5")), CPU)
+    assert [t.device.slowdown for t in targets] == [1.0, 1.0, 1.0, 1.08, 1.5]
+    assert all("simulated" in t.device.id and "simulated" in t.device.name for t in targets)
     with pytest.raises(ConfigError, match="has 0 to 4"):
-        targets(StudyAsk(virtual=5, slow=((9, 1.1),)), "cpu", CPU)
+        find_targets(StudySettings(virtual=5, slow=((9, 1.1),)), CPU)
     with pytest.raises(ConfigError, match="--virtual"):
-        targets(StudyAsk(slow=((1, 1.1),)), "cpu", CPU)
+        find_targets(StudySettings(slow=((1, 1.1),)), CPU)
 
 
 @pytest.mark.parametrize("text", ["3", "3=0.5", "a=1.1", "3=1.1;4=1.2", ""])
-def test_factors_that_are_none_are_refused(text: str) -> None:
+def test_malformed_slow_factors_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="INDEX=FACTOR"):
         parse_slow(text)
 
@@ -89,67 +106,67 @@ def test_without_a_sensor_the_pause_is_fixed(tmp_path: Path, monkeypatch: pytest
     assert polls == [7.0]
 
 
-class Silent:
+class Log:
     def __init__(self) -> None:
-        self.heard: list[Any] = []
+        self.calls: list[Any] = []
 
     def begin(self, study: StudyDir, done: int, total: int) -> None:
-        self.heard.append((done, total))
+        self.calls.append((done, total))
 
     def pace(self, seconds_per_iteration: float, left: int) -> None:
-        self.heard.append((seconds_per_iteration, left))
+        self.calls.append((seconds_per_iteration, left))
 
     def repeat(self, done: int, total: int, what: str) -> None:
         pass
 
 
-def _finished(arm: Any, heard: Any) -> dict[str, Any]:
-    if heard:
-        heard({"seconds_per_iteration": 1.0})
+def _finish(arm: Any, on_pace: Any) -> dict[str, Any]:
+    if on_pace:
+        on_pace({"seconds_per_iteration": 1.0})
     return {
         "status": "ok", "time": "now", "seconds": [2.0, 1.0, 1.0], "warmup": 1, "train_time_s": 4.0, "notes": [],
         "telemetry": [], "kernels": [],
     }  # fmt: skip
 
 
-def test_an_interrupted_study_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_study_resumes_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[str] = []
 
-    def run(arm: Any, heard: Any) -> dict[str, Any]:
+    def run(arm: Any, on_pace: Any) -> dict[str, Any]:
         if len(ran) == 3:
             raise KeyboardInterrupt
         ran.append(arm.name)
-        return _finished(arm, heard)
+        return _finish(arm, on_pace)
 
-    ask = StudyAsk(repeats=2, pause_s=0)
-    at = (ask, targets(ask, "cuda", GPUS), "cuda", tmp_path / "s")
+    settings = StudySettings(repeats=2, pause_s=0)
+    at = (settings, find_targets(settings, GPUS), "cuda", tmp_path / "s")
     monkeypatch.setattr(study_run, "run_in_process", run)
     with pytest.raises(KeyboardInterrupt):
-        collect(*at, Silent())
+        collect(*at, Log())
     assert len(StudyDir.open(tmp_path / "s").repeats()) == 3
-    listener = Silent()
-    monkeypatch.setattr(study_run, "run_in_process", _finished)
+    listener = Log()
+    monkeypatch.setattr(study_run, "run_in_process", _finish)
     study = collect(*at, listener)
     assert len(study.repeats()) == 8
-    assert listener.heard == [(3, 8), (1.0, 5)]
-    again = Silent()
+    assert listener.calls == [(3, 8), (1.0, 5)]
+    again = Log()
     collect(*at, again)
-    assert again.heard == [(8, 8)]
+    assert again.calls == [(8, 8)]
 
 
-def test_a_study_does_not_go_on_in_the_directory_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(study_run, "run_in_process", _finished)
-    ask = StudyAsk(repeats=1, pause_s=0)
-    study = collect(ask, targets(ask, "cuda", GPUS), "cuda", tmp_path / "s", Silent())
-    other = StudyAsk(repeats=1, pause_s=0, batch=8)
+def test_a_study_is_not_resumed_in_the_directory_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(study_run, "run_in_process", _finish)
+    settings = StudySettings(repeats=1, pause_s=0)
+    study = collect(settings, find_targets(settings, GPUS), "cuda", tmp_path / "s", Log())
+    other = StudySettings(repeats=1, pause_s=0, batch=8)
     with pytest.raises(ConfigError, match=r"differs in settings.batch \(64 there, 8 now\)"):
-        collect(other, targets(other, "cuda", GPUS), "cuda", tmp_path / "s", Silent())
+        collect(other, find_targets(other, GPUS), "cuda", tmp_path / "s", Log())
     with study.locked(), pytest.raises(ConfigError, match="another process"):
-        collect(ask, targets(ask, "cuda", GPUS), "cuda", tmp_path / "s", Silent())
+        collect(settings, find_targets(settings, GPUS), "cuda", tmp_path / "s", Log())
 
 
 def test_one_device_that_fails_does_not_lose_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(arm: Any, heard: Any) -> dict[str, Any]:
+    def run(arm: Any, on_pace: Any) -> dict[str, Any]:
         if arm.name == "GPU-2":
             return {"status": "out-of-memory", "why": "too big"}
         return {
@@ -158,9 +175,9 @@ def test_one_device_that_fails_does_not_lose_the_others(tmp_path: Path, monkeypa
         }  # fmt: skip
 
     monkeypatch.setattr(study_run, "run_in_process", run)
-    ask = StudyAsk(repeats=2, pause_s=0)
+    settings = StudySettings(repeats=2, pause_s=0)
     with pytest.raises(RunFailed, match=r"2 of 8 repeats failed.*too big"):
-        collect(ask, targets(ask, "cuda", GPUS), "cuda", tmp_path / "s", Silent())
+        collect(settings, find_targets(settings, GPUS), "cuda", tmp_path / "s", Log())
     study = StudyDir.open(tmp_path / "s")
     assert len(study.repeats()) == 6
     assert study.repeats()[0].sensor("clock_mhz") == 1500

@@ -8,6 +8,7 @@ from tests.report.page.conftest import bench_run, detector
 from tests.report.run_dirs import step_times, write_run
 from vernier.errors import ConfigError
 from vernier.measure.study.files import Repeat, StudyDir
+from vernier.records.codec import encode
 from vernier.records.study import StudyDevice, StudyMeta
 from vernier.report.page.collect import MOST_POINTS, collect
 from vernier.store import RunDir
@@ -84,14 +85,14 @@ def test_a_study_of_simulated_devices_says_so(tmp_path: Path) -> None:
     (found,) = collect([tmp_path / "study"])
     assert found.simulated
     assert found.study is not None
-    assert found.study.found["devices"][0]["device"] == "sim-3"
-    assert {r["cabinet"] for r in found.study.runs} == {"c001"}
+    assert found.study.result.devices[0].device == "sim-3"
+    assert {r.cabinet for r in found.study.runs} == {"c001"}
     assert len(found.study.telemetry) == 6
     saved = tmp_path / "analysis.json"
-    saved.write_text(json.dumps(found.study.found))
+    saved.write_text(json.dumps(encode(found.study.result)))
     (again,) = collect([saved])
     assert again.study is not None
-    assert again.study.found["devices"][0]["device"] == "sim-3"
+    assert again.study.result.devices[0].device == "sim-3"
 
 
 def test_benchmarks_and_detectors_are_told_apart(tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
-"""`vernier study ...`: one function an action."""
+"""`vernier study analyze`, `baseline`, `check` and `merge`, one function per command; `run` is in `cli.study.run`."""
 
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
@@ -12,25 +12,28 @@ from vernier.cli.output import print_json, print_rows
 from vernier.cli.study.run import run
 from vernier.errors import EXIT_DONE, EXIT_FAILED, ConfigError
 
+if TYPE_CHECKING:
+    from vernier.measure.study.analysis import Table
+
 Sources = Annotated[Positional[tuple[str, ...]], arg(metavar="CSV|DIR...")]
 Out = Annotated[str, arg(metavar="PATH", aliases=["-o"])]
 Columns = Annotated[str | None, optional("perf=NAME,device=NAME,...")]
 Units = Annotated[str | None, optional("perf=UNIT,power=UNIT,...")]
-Drop = Annotated[FlagCreatePairsOff[bool], arg(help="Leave out rows that are exact copies of others.")]
+Drop = Annotated[FlagCreatePairsOff[bool], arg(help="Drop rows that are exact copies of others.")]
 SHOWN = 20
 
 
-def _table(sources: tuple[str, ...], columns: str | None, units: str | None, drop_duplicates: bool = False) -> Any:
-    from vernier.report.study.tables import FIELDS, SENSOR_UNITS, Asked, parse_pairs, read_table
+def _table(sources: tuple[str, ...], columns: str | None, units: str | None, drop_duplicates: bool = False) -> "Table":
+    from vernier.report.study.tables import FIELDS, SENSOR_UNITS, ColumnOptions, parse_pairs, read_table
 
     if not sources:
-        raise ConfigError("Say what to read: study directories, CSV files, logs, or folders of them.")
-    asked = Asked(
+        raise ConfigError("Name what to read: study directories, CSV files, logs, or folders of them.")
+    options = ColumnOptions(
         columns=parse_pairs(columns, "--columns", FIELDS),
         units=parse_pairs(units, "--units", ("perf", *SENSOR_UNITS)),
         drop_duplicates=drop_duplicates,
     )
-    return read_table([Path(s).expanduser() for s in sources], asked)
+    return read_table([Path(s).expanduser() for s in sources], options)
 
 
 def analyze(
@@ -43,26 +46,27 @@ def analyze(
     all_devices: bool = False,
     json: JsonFlag = False,
 ) -> int:
-    """Tell whether devices are equal: which is slow, by how much, and whether it is the device or the noise.
+    """Find slow devices: how much devices differ, which ones are slow, and whether it is the device or noise.
 
     Reads study directories, the SC22 study's CSVs, nvprof traces, DLLogger lines, raport.json, MLPerf logs, and any other CSV
-    with --columns.
+    with --columns. Example: vernier study analyze fleet.csv --columns perf=time_ms,device=serial
 
     Args:
-        sources: What to read; several are taken together.
-        columns: Which columns of a CSV hold what: perf, device, repeat, freq, power, temp, workload.
-        units: Their units, where the file does not say: perf=ms (s, us, ns, min, img/s ...), power=mW, freq=GHz.
-        all_devices: List every device, not only the slowest.
+        sources: Files or directories to read; several are analysed together.
+        columns: The columns of a CSV: perf, device, repeat, freq, power, temp, workload.
+        units: Their units, if the file does not state them: perf=ms (s, us, ns, min, img/s ...), power=mW, freq=GHz.
+        all_devices: List every device, not only the 20 slowest.
     """
-    from vernier.measure.study.analysis import analyze as study
+    from vernier.measure.study.analysis import analyze as analyze_table
+    from vernier.records.codec import encode
     from vernier.report.study.text import study_lines, study_rows
 
-    found = study(_table(sources, columns, units, drop_duplicates))
+    analysis = analyze_table(_table(sources, columns, units, drop_duplicates))
     if json:
-        print_json(found)
+        print_json(encode(analysis))
         return EXIT_DONE
-    sys.stdout.write("\n".join(study_lines(found)) + "\n")
-    print_rows(study_rows(found, None if all_devices else SHOWN), False)
+    sys.stdout.write("\n".join(study_lines(analysis)) + "\n")
+    print_rows(study_rows(analysis, None if all_devices else SHOWN), False)
     return EXIT_DONE
 
 
@@ -75,28 +79,31 @@ def baseline(
     units: Units = None,
     json: JsonFlag = False,
 ) -> int:
-    """Learn how a fleet ordinarily behaves, from its own data, for `study check`.
+    """Learn how the normal devices of a fleet behave, for `vernier study check`.
+
+    Example: vernier study baseline runs/fleet -o baseline.json
 
     Args:
         sources: Studies of the fleet.
-        out: The file to write; an existing one is replaced whole.
+        out: File to write; an existing one is replaced.
         columns: As in `study analyze`.
         units: As in `study analyze`.
     """
     from vernier.measure.study.baseline import learn
+    from vernier.records.codec import encode
     from vernier.store import write_json
 
-    made = learn(_table(sources, columns, units))
+    learned = learn(_table(sources, columns, units))
     try:
-        write_json(Path(out).expanduser(), made.as_dict())
+        write_json(Path(out).expanduser(), encode(learned))
     except OSError as error:
         raise ConfigError(f"Cannot write {out}: {error.strerror}.") from None
     if json:
-        print_json(made.as_dict())
+        print_json(encode(learned))
         return EXIT_DONE
     sys.stdout.write(
-        f"{out}: {made.devices} devices, {made.runs} runs; ordinary devices differ by {100 * made.speed.sd:.2f} % (sd), repeats by "
-        f"{100 * made.noise_sd:.2f} %; set aside as slow: {', '.join(made.set_aside) or 'none'}\n"
+        f"{out}: {learned.devices} devices, {learned.runs} runs; normal devices differ by {100 * learned.speed.sd:.2f} % "
+        f"(sd), repeats by {100 * learned.noise_sd:.2f} %; left out as slow: {', '.join(learned.set_aside) or 'none'}\n"
     )
     return EXIT_DONE
 
@@ -110,29 +117,31 @@ def check(
     units: Units = None,
     json: JsonFlag = False,
 ) -> int:
-    """Accept or reject a new or repaired machine: exit code 1, with the reason, when a device does not belong to the fleet.
+    """Accept or reject a new or repaired machine: exit code 1, with the reason, if a device is slower than the fleet.
+
+    Example: vernier study check runs/new-node --baseline baseline.json
 
     Args:
         sources: A study of the machine, of the same workload.
-        baseline: What `study baseline` wrote.
+        baseline: File written by `vernier study baseline`.
         columns: As in `study analyze`.
         units: As in `study analyze`.
     """
-    from vernier.measure.study.baseline import Baseline
-    from vernier.measure.study.baseline import check as judge
+    from vernier.measure.study.baseline import check as check_table
+    from vernier.measure.study.baseline import decode_baseline
+    from vernier.records.codec import encode
     from vernier.report.study.text import check_lines
     from vernier.store import read_json
 
     try:
-        learned = Baseline.from_dict(read_json(Path(baseline).expanduser()))
-    except OSError as error:
-        raise ConfigError(f"Cannot read the baseline {baseline}: {error.strerror}.") from None
-    except ValueError as error:
-        why = str(error) if isinstance(error, ConfigError) else f"it is no JSON ({error})."
-        raise ConfigError(f"Cannot use the baseline {baseline}: {why}") from None
-    found = judge(learned, _table(sources, columns, units))
-    print_json(found) if json else sys.stdout.write("\n".join(check_lines(found)) + "\n")
-    return EXIT_DONE if found["accepted"] else EXIT_FAILED
+        learned = decode_baseline(read_json(Path(baseline).expanduser()))
+    except FileNotFoundError:
+        raise ConfigError(f"There is no baseline {baseline}. Make one: vernier study baseline DIR -o FILE.") from None
+    except ConfigError as error:
+        raise ConfigError(f"Cannot use the baseline {baseline}: {error}") from None
+    result = check_table(learned, _table(sources, columns, units))
+    print_json(encode(result)) if json else sys.stdout.write("\n".join(check_lines(result)) + "\n")
+    return EXIT_DONE if result.accepted else EXIT_FAILED
 
 
 def merge(
@@ -142,21 +151,24 @@ def merge(
     out: Out,
     json: JsonFlag = False,
 ) -> int:
-    """Join the studies of several machines into one; the sources stay as they are.
+    """Join the studies of several machines into one; the sources are not changed.
+
+    Example: vernier study merge runs/node1 runs/node2 -o runs/fleet
 
     Args:
         sources: Study directories of the same workload.
-        out: The directory to make.
+        out: Directory to create.
     """
-    from vernier.measure.study.files import merge as join
+    from vernier.measure.study.files import merge as merge_studies
 
     if not sources:
-        raise ConfigError("Say which studies to join: vernier study merge DIR... -o DIR.")
-    made = join([Path(s).expanduser() for s in sources], Path(out).expanduser())
-    count = {"path": str(made.path), "devices": len(made.meta().devices), "repeats": len(made.repeats())}
-    print_json(count) if json else sys.stdout.write(
-        f"{made.path}: {count['devices']} devices, {count['repeats']} repeats\n"
-    )
+        raise ConfigError("Name the studies to merge: vernier study merge DIR... -o DIR.")
+    merged = merge_studies([Path(s).expanduser() for s in sources], Path(out).expanduser())
+    devices, repeats = len(merged.meta().devices), len(merged.repeats())
+    if json:
+        print_json({"path": str(merged.path), "devices": devices, "repeats": repeats})
+    else:
+        sys.stdout.write(f"{merged.path}: {devices} devices, {repeats} repeats\n")
     return EXIT_DONE
 
 

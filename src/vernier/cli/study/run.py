@@ -1,10 +1,10 @@
-"""`vernier study run`."""
+"""`vernier study run`: its flags, and what it says while a study is measured."""
 
 import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import arg
 
@@ -16,7 +16,8 @@ from vernier.errors import EXIT_DONE, ConfigError
 
 if TYPE_CHECKING:
     from vernier.measure.study.files import StudyDir
-    from vernier.measure.study.run import StudyAsk
+    from vernier.measure.study.run import StudySettings
+    from vernier.records.bench import ConfigTree
 
 LONG_S = 600.0
 """A study longer than this comes with advice on how to make it shorter."""
@@ -38,116 +39,126 @@ def run(
     out: Annotated[str | None, optional("DIR")] = None,
     json: JsonFlag = False,
 ) -> int:
-    """Measure every device of this machine, several times each, in random order: are they equal?
+    """Measure every device of this machine several times, in random order, to see whether they are equal.
 
-    One machine a command; `vernier study merge` joins many, `vernier study analyze` says what they mean. Every repeat is a
-    process of its own, pinned to its device; in between the device cools down. Run the same command with the same --out after
-    an interruption and it goes on where it stopped.
+    One command per machine: `vernier study merge` joins several machines, `vernier study analyze` says which devices are slow.
+    Each repeat runs in a process of its own, pinned to its device, after the device has cooled down. To resume an interrupted
+    study, run the same command with the same --out. Example: vernier study run --workload sgemm --repeats 3
 
     Args:
-        workload: resnet50: training steps on a fixed batch; shapes: of the embedded recipe; sgemm: matrix products;
-            bandwidth: copies in memory.
-        iterations: Iterations a repeat, each of them timed.
-        repeats: Repeats a device.
-        batch: Images an iteration, for resnet50 and shapes.
-        device: Which kind of device.
-        per: On CPUs, what counts as a device.
-        virtual: Measure so many simulated devices instead, on the real ones in turn. Labelled so everywhere.
-        slow: Which of those are how many times as slow, e.g. 3=1.08,7=1.05.
-        pause: Seconds between repeats where no sensor says when the device has cooled down.
-        kernels: Further iterations that are profiled for the kernel table; 0: none.
-        seed: Order of the repeats.
-        out: The study's directory; left out: one in runs/, named after the time and the workload.
+        workload: resnet50: training steps on a fixed batch; shapes: training steps of the built-in recipe; sgemm: matrix
+            products; bandwidth: copies in memory.
+        iterations: Iterations per repeat; each is timed.
+        repeats: Repeats per device.
+        batch: Images per iteration, for resnet50 and shapes.
+        device: Kind of device to measure.
+        per: On CPUs: whether a core or a socket counts as one device.
+        virtual: Measure this many simulated devices on the real ones; results are labelled as simulated. 0: real devices.
+        slow: Simulated devices to slow down and by which factor, e.g. 3=1.08,7=1.05.
+        pause: Seconds between repeats if there is no temperature sensor to wait for.
+        kernels: Extra iterations to profile for the kernel table; 0: none.
+        seed: Seed of the random order.
+        out: Directory of the study. Default: a new one in runs/, named by time and workload.
     """
+    limits = {"iterations": 2, "repeats": 1, "batch": 1, "virtual": 0, "pause": 0, "kernels": 0}
+    values = dict(zip(limits, (iterations, repeats, batch, virtual, pause, kernels), strict=True))
+    for name, least in limits.items():
+        if values[name] < least:
+            raise ConfigError(f"--{name} {values[name]:g} is out of range: it must be {least} or more.")
     from vernier.clock import file_stamp
-    from vernier.measure.study.run import StudyAsk, collect, parse_slow, targets
-
-    for name, value, least in (
-        ("--iterations", iterations, 2), ("--repeats", repeats, 1), ("--batch", batch, 1), ("--virtual", virtual, 0),
-        ("--pause", pause, 0), ("--kernels", kernels, 0),
-    ):  # fmt: skip
-        if value < least:
-            raise ConfigError(f"{name} {value:g} is out of range: it must be {least} or more.")
-    silence_profiler()
-    ask = StudyAsk(
-        workload=workload, iterations=iterations, repeats=repeats, batch=batch, device=device, per=per, virtual=virtual,
-        slow=parse_slow(slow) if slow else (), pause_s=pause, seed=seed, kernel_iterations=kernels,
-        config=_training(workload, batch, device),
-    )  # fmt: skip
     from vernier.devices import resolve
+    from vernier.measure.study.run import StudySettings, collect, find_targets, parse_slow
 
-    found = resolve(device)
-    chosen = targets(ask, found.name, found.identity())
+    silence_profiler()
+    settings = StudySettings(
+        workload=workload,
+        iterations=iterations,
+        repeats=repeats,
+        batch=batch,
+        device=device,
+        per=per,
+        virtual=virtual,
+        slow=parse_slow(slow) if slow else (),
+        pause_s=pause,
+        seed=seed,
+        kernel_iterations=kernels,
+        config=_training_config(workload, batch, device),
+    )
+    resolved = resolve(device)
+    targets = find_targets(settings, resolved)
     path = Path(out) if out else Path("runs") / f"{file_stamp()}-study-{workload}"
     with progress_bar("study") as bar, sigterm_as_interrupt():
-        teller = _Teller(ask, len(chosen), bar)
+        progress = _Progress(settings, len(targets), bar)
         try:
-            study = collect(ask, chosen, found.name, path, teller)
+            study = collect(settings, targets, resolved.name, path, progress)
         except KeyboardInterrupt:
-            say(teller.interrupted(path))
+            say(progress.describe_interruption(path))
             raise
-    repeats_there = len(study.repeats())
-    said = {"study": str(study.path), "devices": len(chosen), "repeats": repeats_there, "simulated": virtual > 0}
+    count = len(study.repeats())
     if json:
-        print_json(said)
+        print_json({"study": str(study.path), "devices": len(targets), "repeats": count, "simulated": virtual > 0})
     else:
         simulated = " (SIMULATED)" if virtual else ""
         sys.stdout.write(
-            f"{_count(said['devices'], 'device')}{simulated}, {_count(said['repeats'], 'repeat')} in {study.path}\n"
-            f"vernier study analyze {study.path} says what they mean\n"
+            f"{_count(len(targets), 'device')}{simulated}, {_count(count, 'repeat')} in {study.path}\n"
+            f"Next: vernier study analyze {study.path}\n"
         )
     return EXIT_DONE
 
 
-class _Teller:
-    """What a person hears while a study runs: above all how long it will take, and how to make it shorter."""
+class _Progress:
+    """What a person sees while a study runs: above all how long it will take, and how to make it shorter."""
 
-    def __init__(self, ask: "StudyAsk", devices: int, bar: Callable[[int, int], None]) -> None:
-        self._ask, self._devices, self._bar = ask, devices, bar
+    def __init__(self, settings: "StudySettings", devices: int, bar: Callable[[int, int], None]) -> None:
+        self._settings, self._devices, self._bar = settings, devices, bar
 
     def begin(self, study: "StudyDir", done: int, total: int) -> None:
-        ask = self._ask
-        batch = f" of batch {ask.batch}" if ask.config is not None else ""
+        settings = self._settings
+        batch = f" of batch {settings.batch}" if settings.config is not None else ""
+        repeats = _count(settings.repeats, "repeat")
         say(
-            f"{_count(self._devices, 'device')} x {_count(ask.repeats, 'repeat')} x {ask.iterations} iterations{batch}"
+            f"{_count(self._devices, 'device')} x {repeats} x {settings.iterations} iterations{batch}"
             + (f"; {done} of {total} repeats are in {study.path} already" if done else "")
         )
         if self._devices == 1:
-            say("one device: how devices differ from one another cannot be told, only how its repeats do")
+            say("one device: the study can show how its repeats differ, but not how devices differ")
         if done < total:
-            say("how long that takes is known after a few iterations")
+            say("an estimate of the duration follows after a few iterations")
 
     def pace(self, seconds_per_iteration: float, left: int) -> None:
-        ask = self._ask
-        each_s = seconds_per_iteration * (ask.iterations + ask.kernel_iterations)
-        total_s = left * each_s + (left - 1) * ask.pause_s
+        settings = self._settings
+        each_s = seconds_per_iteration * (settings.iterations + settings.kernel_iterations)
+        total_s = left * each_s + (left - 1) * settings.pause_s
         say(
-            f"about {seconds_per_iteration:.3g} s an iteration: {rough_duration(each_s)} a repeat, {rough_duration(total_s)} for "
-            f"{_count(left, 'repeat')}, pauses of {ask.pause_s:g} s included, starts of processes not"
+            f"about {seconds_per_iteration:.3g} s per iteration: {rough_duration(each_s)} per repeat, "
+            f"{rough_duration(total_s)} for {_count(left, 'repeat')}, with pauses of {settings.pause_s:g} s, "
+            "without the start-up of processes"
         )
         if total_s > LONG_S:
-            smaller = "--iterations, --batch or --repeats" if ask.config is not None else "--iterations or --repeats"
-            say(f"Ctrl-C and smaller {smaller} make it shorter; a study that was interrupted can be gone on with")
+            flags = "--iterations, --batch or --repeats" if settings.config is not None else "--iterations or --repeats"
+            say(f"press Ctrl-C and use smaller {flags} to shorten it; an interrupted study can be resumed")
 
     def repeat(self, done: int, total: int, what: str) -> None:
         self._bar(done, total)
         if not sys.stderr.isatty():
             say(f"{done}/{total} {what}")
 
-    def interrupted(self, path: Path) -> str:
+    def describe_interruption(self, path: Path) -> str:
+        """How many repeats are finished, and the command that resumes the study."""
         from vernier.measure.study.files import StudyDir
 
-        kept = len(StudyDir(path).repeats()) if StudyDir.is_one(path) else 0
+        finished = len(StudyDir(path).repeats()) if StudyDir.is_study(path) else 0
         again = [*COMMAND_LINE, *(() if "--out" in COMMAND_LINE else ("--out", str(path)))]
-        return f"{_count(kept, 'repeat')} finished{f', kept in {path}' if kept else ''}; to go on: vernier {shlex.join(again)}"
+        where = f" and saved in {path}" if finished else ""
+        return f"{_count(finished, 'repeat')} finished{where}; to resume: vernier {shlex.join(again)}"
 
 
-def _count(number: Any, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _training(workload: str, batch: int, device: str) -> dict[str, Any] | None:
-    """What the workload trains: ResNet-50 on one fixed batch, so that inputs are the same everywhere, or the embedded recipe."""
+def _training_config(workload: str, batch: int, device: str) -> "ConfigTree | None":
+    """What the workload trains: ResNet-50 on one fixed batch, so that all inputs are equal, or the built-in recipe."""
     from vernier import recipes as book
     from vernier.config import override, to_dict
 

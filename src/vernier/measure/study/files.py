@@ -26,9 +26,9 @@ from pathlib import Path
 
 from vernier.config import tree_differences
 from vernier.errors import ConfigError
-from vernier.records.codec import decode, encode
+from vernier.records.codec import encode
 from vernier.records.study import RepeatInfo, StudyDevice, StudyMeta
-from vernier.store import read_json, write_atomically, write_json
+from vernier.store import read_record, write_atomically, write_json
 
 META, DATA, ALL, AGGREGATED = "study.json", "study", "all_data.csv", "aggregated_data.csv"
 ITERATIONS, KERNELS, TELEMETRY, REPEAT = "iterations.csv", "kernels.csv", "telemetry.csv", "repeat.json"
@@ -175,10 +175,7 @@ class StudyDir:
         return cls(path)
 
     def meta(self) -> StudyMeta:
-        try:
-            return decode(StudyMeta, read_json(self.path / META))
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"{self.path / META} cannot be read: {error}.") from None
+        return read_record(StudyMeta, self.path / META)
 
     # -- repeats
 
@@ -209,7 +206,7 @@ class StudyDir:
 
     def _read_repeat(self, folder: Path) -> Repeat:
         try:
-            info = decode(RepeatInfo, read_json(folder / REPEAT))
+            info = read_record(RepeatInfo, folder / REPEAT)
             seconds = tuple(float(row["seconds"] or "nan") for row in read_csv(folder / ITERATIONS))
             telemetry, kernels = (
                 read_csv(folder / name) if (folder / name).is_file() else () for name in (TELEMETRY, KERNELS)

@@ -5,8 +5,8 @@ from typing import Any
 from markupsafe import Markup
 
 from vernier.measure.study.analysis import SENSORS
-from vernier.records.telemetry import Sample, TelemetryHeader
 from vernier.records.study import StudyAnalysis
+from vernier.records.telemetry import Sample, TelemetryHeader
 from vernier.report.page.collect import MOST_POINTS, Subject
 from vernier.report.page.figures import Figure, Section, grid
 from vernier.report.page.html import Cell, Column, chip, joined, section, table, tag
