@@ -33,7 +33,7 @@ def write_run(
             "host": host,
             "cpu": {"load_average": [len(step_s)]},
             "versions": {"torch": "2.13.0"},
-            "processes": [{"rank": 0, "host": host, "device": "cpu", "pid": len(name) + len(step_s)}],
+            "processes": [{"rank": 0, "host": "node", "device": "cpu", "pid": len(name) + len(step_s)}],
         }
     )
     log = run.events()
