@@ -255,7 +255,7 @@ def test_profiled_steps_of_a_resumed_training_are_counted_from_its_beginning(
         "train", *tiny, "--max-steps", "12", "--train-only", "--resume", "auto", "--profile-steps", "5:7"
     )
     assert late.code == 2
-    assert "goes on from step 7" in late.err
+    assert "resumes at step 7" in late.err
     done = vernier_here(
         "train", *tiny, "--max-steps", "12", "--train-only", "--resume", "auto", "--profile-steps", "8:9", "--json"
     )

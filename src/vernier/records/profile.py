@@ -22,6 +22,15 @@ class KernelTime:
 
 
 @dataclass(frozen=True, kw_only=True)
+class MemoryPoint:
+    """Bytes that PyTorch's allocator of a device holds after a change, at a time since the first one."""
+
+    t_ms: float
+    device: str
+    allocated_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class PhaseTimes:
     """Seconds of each phase over some steps, and their share; a profile also has `idle`, which no phase claims."""
 

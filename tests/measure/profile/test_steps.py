@@ -6,33 +6,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from vernier.errors import ConfigError
-from vernier.measure.profile.steps import StepProfiler, device_kernels, kernel_table, overhead, where_time_goes
-from vernier.measure.profile.summary import Range, profile_lines
-
-
-@pytest.mark.parametrize("text", ["", "5", "x:y", "3:2", "0:4", "1:2:3", "-1:2"])
-def test_a_range_that_is_none_is_refused(text: str) -> None:
-    if text == "5":
-        assert Range.parse(text, "--steps") == Range(5, 5)
-        return
-    with pytest.raises(ConfigError, match="11:15"):
-        Range.parse(text, "--steps")
-
-
-def test_steps_are_absolute_after_a_resume() -> None:
-    Range(11, 12).check(done=10, stop=20, flag="--profile-steps")
-    with pytest.raises(ConfigError, match="goes on from step 11"):
-        Range(10, 12).check(done=10, stop=20, flag="--profile-steps")
-    with pytest.raises(ConfigError, match="ends at step 11"):
-        Range(10, 12).check(done=0, stop=11, flag="--profile-steps")
+from vernier.measure.profile.steps import StepProfiler, device_kernels, kernel_table, phase_times, profiling_overhead
+from vernier.measure.profile.summary import StepRange
+from vernier.records.codec import encode
+from vernier.records.profile import ProfileSummary
 
 
 @pytest.fixture(scope="module")
-def profiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, object]]:
+def profiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ProfileSummary]:
     folder = tmp_path_factory.mktemp("traces")
     weights = torch.randn(64, 64, requires_grad=True)
-    profiler = StepProfiler(Range(3, 4), folder, lambda: None)
+    profiler = StepProfiler(StepRange(3, 4), folder, lambda: None)
     for step in range(1, 13):
         profiler.begin(step)
         with profiler.phase("forward"):
@@ -40,14 +24,15 @@ def profiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
         with profiler.phase("backward"):
             loss.backward()  # type: ignore[no-untyped-call]
         profiler.end(step)
-    found = profiler.close()
-    assert found is not None
-    return folder, found
+    summary = profiler.close()
+    assert summary is not None
+    return folder, summary
 
 
-def test_exactly_the_asked_steps_are_in_the_profile(profiled: tuple[Path, dict[str, object]]) -> None:
-    folder, found = profiled
-    assert found["steps"] == [3, 4]
+def test_exactly_the_requested_steps_are_in_the_profile(profiled: tuple[Path, ProfileSummary]) -> None:
+    folder, summary = profiled
+    assert summary.steps == (3, 4)
+    assert json.loads((folder / "profile.rank0.json").read_text()) == encode(summary)
     with gzip.open(folder / "trace.rank0.json.gz", "rt") as f:
         events = json.load(f)["traceEvents"]
     assert sum(e.get("name") == "vernier::forward" and e.get("cat") == "user_annotation" for e in events) == 2
@@ -55,21 +40,22 @@ def test_exactly_the_asked_steps_are_in_the_profile(profiled: tuple[Path, dict[s
         rows = list(csv.DictReader(f))
     assert [r["iteration"] for r in rows] == [str(i) for i in range(1, 13)]
     assert [r["iteration"] for r in rows if r["profiled"] == "yes"] == ["3", "4"]
-    assert found["overhead"]["n_profiled"] == 2  # type: ignore[index]
+    assert summary.overhead is not None
+    assert summary.overhead.n_profiled == 2
 
 
-def test_the_kernel_table_adds_up(profiled: tuple[Path, dict[str, object]]) -> None:
+def test_the_kernel_table_adds_up(profiled: tuple[Path, ProfileSummary]) -> None:
     with (profiled[0] / "kernels.rank0.csv").open() as f:
         rows = {r["name"]: r for r in csv.DictReader(f)}
     product = rows["aten::mm"]
-    assert int(product["calls"]) == 2 * 3  # one forward and two backward a step
+    assert int(product["calls"]) == 2 * 3  # one forward and two backward per step
     assert float(product["min_ms"]) <= float(product["mean_ms"]) <= float(product["max_ms"])
     assert float(product["total_ms"]) == pytest.approx(6 * float(product["mean_ms"]))
     assert sum(float(r["share"]) for r in rows.values()) == pytest.approx(1.0)
     assert not any(name.startswith("vernier::") for name in rows)
 
 
-def test_memory_is_a_timeline(profiled: tuple[Path, dict[str, object]]) -> None:
+def test_memory_is_a_timeline(profiled: tuple[Path, ProfileSummary]) -> None:
     with (profiled[0] / "memory.rank0.csv").open() as f:
         rows = list(csv.DictReader(f))
     times = [float(r["t_ms"]) for r in rows]
@@ -79,25 +65,23 @@ def test_memory_is_a_timeline(profiled: tuple[Path, dict[str, object]]) -> None:
 
 
 def test_a_range_that_is_not_reached_has_no_profile(tmp_path: Path) -> None:
-    profiler = StepProfiler(Range(5, 9), tmp_path, lambda: None)
+    profiler = StepProfiler(StepRange(5, 9), tmp_path, lambda: None)
     for step in range(1, 8):
         profiler.begin(step)
         profiler.end(step)
     assert profiler.close() is None
 
 
-def test_phases_and_the_rest() -> None:
-    found = where_time_goes({"forward": [1.0, 1.0], "data": [0.5, 0.5]}, [2.0, 2.0])
-    assert found["share"] == pytest.approx({"data": 0.25, "forward": 0.5, "idle": 0.25})
+def test_the_time_that_no_phase_claims_is_idle() -> None:
+    times = phase_times({"forward": [1.0, 1.0], "data": [0.5, 0.5]}, [2.0, 2.0])
+    assert times.share == pytest.approx({"data": 0.25, "forward": 0.5, "idle": 0.25})
 
 
 def test_overhead_is_against_steady_steps() -> None:
-    found = overhead([2.0, 2.2], [9.0, *[1.0] * 8])
-    assert found is not None
-    assert (found["ratio"], found["n_others"]) == (pytest.approx(2.1), 8)
-    assert overhead([2.0], [9.0, 1.0]) is None
-    lines = profile_lines({"steps": [1, 2], "where_the_time_goes": {"share": {"forward": 1.0}}, "overhead": None})
-    assert "unknown" in lines[1]
+    overhead = profiling_overhead([2.0, 2.2], [9.0, *[1.0] * 8])
+    assert overhead is not None
+    assert (overhead.ratio, overhead.n_others) == (pytest.approx(2.1), 8)
+    assert profiling_overhead([2.0], [9.0, 1.0]) is None
 
 
 def test_simulated_accelerator_trace_gives_grids_and_blocks() -> None:
@@ -109,7 +93,7 @@ def test_simulated_accelerator_trace_gives_grids_and_blocks() -> None:
     }
     copy = {"cat": "gpu_memcpy", "name": "Memcpy HtoD", "dur": 500.0, "args": {"device": 1}}
     rows = kernel_table(device_kernels([event, event, copy, {"cat": "cpu_op", "name": "aten::mm", "dur": 1.0}]))
-    assert rows[0]["name"] == "sgemm"
-    assert (rows[0]["calls"], rows[0]["total_ms"], rows[0]["grid"], rows[0]["block"]) == (2, 3.0, "8x1x1", "128x1x1")
-    assert rows[0]["share"] == pytest.approx(6 / 7)
-    assert rows[1]["grid"] is None
+    assert rows[0].name == "sgemm"
+    assert (rows[0].calls, rows[0].total_ms, rows[0].grid, rows[0].block) == (2, 3.0, "8x1x1", "128x1x1")
+    assert rows[0].share == pytest.approx(6 / 7)
+    assert rows[1].grid is None

@@ -8,7 +8,7 @@ from vernier.report.page.build import Page
 from vernier.report.page.collect import collect
 from vernier.report.page.sections.environment import flat
 from vernier.report.page.sections.glance import messages
-from vernier.report.page.sections.profile import kind_of
+from vernier.report.page.sections.profile import kernel_kind
 
 PageOf = Callable[..., Page]
 
@@ -140,14 +140,14 @@ def test_kinds_of_kernels_are_told_by_name() -> None:
         "aten::_fused_sgd_",
         "ampere_sgemm_128x64",
     ]
-    assert [kind_of(n) for n in names] == [
+    assert [kernel_kind(n) for n in names] == [
         "convolution",
         "normalisation",
         "communication",
         "optimizer",
         "matrix product",
     ]
-    assert kind_of("whatever") == "other"
+    assert kernel_kind("whatever") == "other"
 
 
 def test_trees_become_dotted_names() -> None:

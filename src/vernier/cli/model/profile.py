@@ -1,4 +1,4 @@
-"""`vernier profile`."""
+"""`vernier profile`: flags to a profile run, and its output. The profile is `engine.measured.profile_run`'s."""
 
 import sys
 from pathlib import Path
@@ -20,6 +20,8 @@ from vernier.cli.flags import (
 from vernier.cli.launching import silence_profiler
 from vernier.cli.output import print_json, print_rows
 from vernier.errors import EXIT_DONE
+from vernier.records.codec import encode
+from vernier.records.profile import KernelTime
 
 
 def profile(
@@ -40,44 +42,58 @@ def profile(
     settings: SetFlag = (),
     json: JsonFlag = False,
 ) -> int:
-    """Profile steps A to B of a training, or of inference: kernel table, trace, memory, where the time goes.
+    """Profile steps of training, or of inference: kernel table, trace, memory, and where the time goes.
 
-    Ten more steps follow unprofiled, so that the cost of profiling can be told. Files are in the run's traces/ folder; the
-    trace opens in chrome://tracing or ui.perfetto.dev.
+    Ten more steps run without the profiler, to measure its overhead. The files are in the run's traces/ folder; the trace
+    opens in chrome://tracing or ui.perfetto.dev. Example: vernier profile nvidia-resnet50-90e --steps 11:15
 
     Args:
         recipe: A built-in recipe or a .toml file of your own.
-        steps: First and last step, counted from 1, both included.
-        infer: Inference instead of training.
-        data: A data set, a folder, or synthetic. Default: the recipe's own, or synthetic.
-        model: Another network than the recipe's.
-        batch: Images a step.
-        device: Where to run.
-        precision: Arithmetic of the network.
-        mode: How the network is executed.
-        out: Folder in which the run directory is made.
+        steps: First and last step to profile, counted from 1, both included.
+        infer: Profile inference instead of training.
+        data: A data set, a folder of images, or synthetic. Default: the recipe's own, else synthetic.
+        model: Use this network instead of the recipe's.
+        batch: Batch size per step. Default: the recipe's.
+        device: Device to run on. Default: the best one of this machine.
+        precision: Arithmetic of the network. Default: the recipe's.
+        mode: How the network is executed. Default: the recipe's.
+        out: Folder for the new run directory.
     """
     from vernier import recipes as book
-    from vernier.measure.profile.summary import Range, profile_lines
+    from vernier.measure.profile.summary import StepRange, describe_profile
 
     silence_profiler()
-    wanted = Range.parse(steps, "--steps")
+    step_range = StepRange.parse(steps, "--steps")
     start = book.load(recipe or book.DEFAULT)
     flags = {
-        "data.source": data or start.recipe.data.source or "synthetic", "model.name": model, "eval.every_epochs": 0.0,
-        "machine.eval_batch" if infer else "global_batch": batch, "machine.device": device, "machine.precision": precision,
+        "data.source": data or start.recipe.data.source or "synthetic",
+        "model.name": model,
+        "eval.every_epochs": 0.0,
+        "machine.eval_batch" if infer else "global_batch": batch,
+        "machine.device": device,
+        "machine.precision": precision,
         "machine.mode": mode,
-    }  # fmt: skip
+    }
     config = apply_flags(start, flags, settings)
     from vernier.engine.measured.profile_run import profile_load
 
-    run, found = profile_load(config, wanted, infer=infer, out=Path(out))
+    run, summary = profile_load(config, step_range, infer=infer, out=Path(out))
     if json:
-        print_json({"run": str(run.path), **found})
+        print_json({"run": str(run.path), **encode(summary)})
         return EXIT_DONE
-    columns = ("name", "device", "calls", "total_ms", "mean_ms", "share")
-    print_rows([{c: round(r[c], 4) if isinstance(r[c], float) else r[c] for c in columns} for r in found["top"]], False)
-    for line in profile_lines(found):
+    print_rows([_row(kernel) for kernel in summary.top], False)
+    for line in describe_profile(summary):
         sys.stdout.write(f"{line}\n")
-    sys.stdout.write(f"run        {run.path}  (traces/: {', '.join(found['files'])})\n")
+    sys.stdout.write(f"run        {run.path}  (traces/: {', '.join(summary.files)})\n")
     return EXIT_DONE
+
+
+def _row(kernel: KernelTime) -> dict[str, str | float]:
+    return {
+        "name": kernel.name,
+        "device": kernel.device,
+        "calls": kernel.calls,
+        "total_ms": round(kernel.total_ms, 4),
+        "mean_ms": round(kernel.mean_ms, 4),
+        "share": round(kernel.share, 4),
+    }

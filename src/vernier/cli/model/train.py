@@ -102,10 +102,10 @@ def train(
         config: A run's config.json, to repeat it.
     """
     from vernier import recipes as book
-    from vernier.measure.profile.summary import Range
+    from vernier.measure.profile.summary import StepRange
     from vernier.report.live.trackers import require, trackers
 
-    profile = None if profile_steps is None else Range.parse(profile_steps, "--profile-steps")
+    profile = None if profile_steps is None else StepRange.parse(profile_steps, "--profile-steps")
     if profile is not None:
         silence_profiler()
     flags = {

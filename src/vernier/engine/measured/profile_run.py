@@ -1,7 +1,6 @@
 """A profile of a recipe's training or inference as a run of its own, without checkpoints."""
 
 from pathlib import Path
-from typing import Any
 
 from vernier.config import Config, override, to_dict
 from vernier.engine.measured.workloads import InferenceLoad, TrainingLoad
@@ -9,15 +8,16 @@ from vernier.engine.observe import Telemetry
 from vernier.errors import RunFailed
 from vernier.measure.machine.environment import collect_environment
 from vernier.measure.profile.steps import StepProfiler
-from vernier.measure.profile.summary import Range
+from vernier.measure.profile.summary import StepRange
 from vernier.records.codec import encode
+from vernier.records.profile import ProfileSummary
 from vernier.store import RunDir
 
 STEPS_AFTER = 10
 
 
-def profile_load(config: Config, wanted: Range, *, infer: bool, out: Path) -> tuple[RunDir, dict[str, Any]]:
-    """Steps up to the end of the range and some more; what the profile says, and the run that holds it."""
+def profile_load(config: Config, steps: StepRange, *, infer: bool, out: Path) -> tuple[RunDir, ProfileSummary]:
+    """Run the steps up to the end of the range and ten more; the run directory and the profile."""
     load = InferenceLoad(config) if infer else TrainingLoad(config)
     try:
         name = f"profile-{'infer' if infer else 'train'}-{config.recipe.name}"
@@ -29,21 +29,21 @@ def profile_load(config: Config, wanted: Range, *, infer: bool, out: Path) -> tu
             run.write_environment(encode(environment))
             run.write_status("running")
             with telemetry:
-                found = _profiled(load, wanted, run)
-            run.write_status("finished", summary=found)
-        return run, found
+                summary = _profile_steps(load, steps, run)
+            run.write_status("finished", summary=encode(summary))
+        return run, summary
     finally:
         load.close()
 
 
-def _profiled(load: InferenceLoad | TrainingLoad, wanted: Range, run: RunDir) -> dict[str, Any]:
-    profiler = StepProfiler(wanted, run.traces(), load.device.synchronize)
+def _profile_steps(load: InferenceLoad | TrainingLoad, steps: StepRange, run: RunDir) -> ProfileSummary:
+    profiler = StepProfiler(steps, run.traces(), load.device.synchronize)
     load.phase = profiler.phase
-    for step in range(1, wanted.last + STEPS_AFTER + 1):
+    for step in range(1, steps.last + STEPS_AFTER + 1):
         profiler.begin(step)
         load.step()
         profiler.end(step)
-    found = profiler.close()
-    if found is None:
-        raise RunFailed(f"The profile of steps {wanted.first} to {wanted.last} was cut short.")
-    return found
+    summary = profiler.close()
+    if summary is None:
+        raise RunFailed(f"The profile of steps {steps.first} to {steps.last} ended before its last step.")
+    return summary

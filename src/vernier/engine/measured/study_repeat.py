@@ -19,7 +19,7 @@ from vernier.engine.measured.workloads import TrainingLoad
 from vernier.measure.bench.measuring import Load
 from vernier.measure.machine.kernels import CopyLoad, MatrixLoad
 from vernier.measure.profile.steps import StepProfiler
-from vernier.measure.profile.summary import Range
+from vernier.measure.profile.summary import StepRange
 from vernier.measure.statistics.throughput import warmup_steps
 from vernier.measure.study.files import CsvRow, read_csv
 from vernier.measure.telemetry.noise import describe_noise, measure_noise
@@ -100,7 +100,7 @@ def _kernels(load: Load, iterations: int, synchronize: Any) -> list[CsvRow]:
     if iterations < 1:
         return []
     with TemporaryDirectory(prefix="vernier-kernels-") as scratch:
-        profiler = StepProfiler(Range(1, iterations), Path(scratch), synchronize)
+        profiler = StepProfiler(StepRange(1, iterations), Path(scratch), synchronize)
         for step in range(1, iterations + 1):
             profiler.begin(step)
             load.step()

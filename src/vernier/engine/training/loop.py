@@ -22,7 +22,7 @@ from vernier.engine.training.stop import StopFlag, StopRequested
 from vernier.errors import ConfigError, RunFailed
 from vernier.measure.machine.environment import collect_environment
 from vernier.measure.profile.steps import StepProfiler
-from vernier.measure.profile.summary import Range
+from vernier.measure.profile.summary import StepRange
 from vernier.measure.statistics.agreement import agreement
 from vernier.measure.statistics.run_summary import summarize_training
 from vernier.measure.telemetry.energy import select_devices
@@ -58,7 +58,7 @@ class Training:
         self._stragglers = Stragglers()
         self.profiler: StepProfiler | None = None
 
-    def profile(self, steps: Range) -> None:
+    def profile(self, steps: StepRange) -> None:
         """Profile some of the steps that lie ahead."""
         self.profiler = StepProfiler(steps, self.run.traces(), self.job.device.synchronize, self.job.world.rank)
         self.job.step.phase = self.profiler.phase
@@ -300,7 +300,7 @@ def checkpoint_state(job: Job, progress: Progress) -> dict[str, Any]:
 
 def train(
     config: Config, out: Path, resume: ResumePoint | None, watchers: list[Observer], reference: Recipe | None = None,
-    world: World | None = None, profile: Range | None = None,
+    world: World | None = None, profile: StepRange | None = None,
 ) -> Outcome:  # fmt: skip
     """Train to the end, from the start or from a checkpoint. Raises RunFailed; returns `stopped` after a signal.
 
@@ -320,7 +320,7 @@ def train(
 
 
 def _train_locked(
-    job: Job, run: RunDir, resume: ResumePoint | None, observers: Observers, reference: Recipe | None, profile: Range | None
+    job: Job, run: RunDir, resume: ResumePoint | None, observers: Observers, reference: Recipe | None, profile: StepRange | None
 ) -> Outcome:  # fmt: skip
     log = run.events(job.world.rank)
     observers.add(Recorder(log))
@@ -450,7 +450,7 @@ def _close(session: Training, status: Literal["finished", "stopped"], reference:
         "spent_s": session.watch.spent(),
         "skipped_steps": job.step.scaler.skipped_steps,
         "bad_images": [known[path] for path in sorted(known)],
-        "profile": session.profiler.close() if session.profiler is not None else None,
+        "profile": encode(session.profiler.close()) if session.profiler is not None else None,
         "compilation": job.network.spent.facts(),
         "training": summarize_training(
             run.read_events(),

@@ -1,21 +1,21 @@
-"""What a profile is asked for and what it says, in words. Imports no torch: reports use it too."""
+"""Which steps to profile, and a profile in words. Imports no torch: reports use it too."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from vernier.errors import ConfigError
+from vernier.records.profile import ProfileSummary
 
 
 @dataclass(frozen=True)
-class Range:
+class StepRange:
     """Steps `first` to `last`, counted from 1, both included."""
 
     first: int
     last: int
 
     @classmethod
-    def parse(cls, text: str, flag: str) -> "Range":
-        """A:B, or one step."""
+    def parse(cls, text: str, flag: str) -> "StepRange":
+        """From A:B, or one step. Raises ConfigError."""
         parts = text.split(":")
         try:
             first, last = int(parts[0]), int(parts[-1])
@@ -28,24 +28,27 @@ class Range:
         return cls(first, last)
 
     def check(self, done: int, stop: int, flag: str) -> None:
-        """That the steps still lie ahead of a run that has `done` some and stops at one."""
+        """Raise ConfigError unless a run that has `done` steps and ends at step `stop` will reach the whole range."""
         if self.first <= done:
             raise ConfigError(
-                f"{flag} {self.first}:{self.last}: the run goes on from step {done + 1}, and steps are counted from its beginning. "
-                f"Give a range from {done + 1} on."
+                f"{flag} {self.first}:{self.last}: the run resumes at step {done + 1}, and steps are counted from its "
+                f"beginning. Give a range from {done + 1} on."
             )
         if self.last > stop:
             raise ConfigError(f"{flag} {self.first}:{self.last}: the run ends at step {stop}.")
 
 
-def profile_lines(found: dict[str, Any]) -> list[str]:
-    """For people."""
-    split = ", ".join(f"{name} {100 * s:.1f} %" for name, s in found["where_the_time_goes"]["share"].items())
-    lines = [f"where the time goes (steps {found['steps'][0]} to {found['steps'][1]}): {split}"]
-    cost = found["overhead"]
-    lines.append(
-        "overhead of profiling: unknown, fewer than three steady steps around the range" if cost is None else
-        f"overhead of profiling: a step took {cost['ratio']:.2f} times as long ({1000 * cost['profiled_step_s_median']:.1f} ms, "
-        f"n = {cost['n_profiled']}, against {1000 * cost['other_step_s_median']:.1f} ms, n = {cost['n_others']}; medians)"
-    )  # fmt: skip
-    return lines
+def describe_profile(profile: ProfileSummary) -> list[str]:
+    """Lines for the terminal: where the time goes, and what profiling cost."""
+    split = ", ".join(f"{name} {100 * s:.1f} %" for name, s in profile.where_the_time_goes.share.items())
+    cost = profile.overhead
+    overhead = (
+        "unknown, fewer than three steady steps around the range"
+        if cost is None
+        else f"a step took {cost.ratio:.2f} times as long ({1000 * cost.profiled_step_s_median:.1f} ms, "
+        f"n = {cost.n_profiled}, against {1000 * cost.other_step_s_median:.1f} ms, n = {cost.n_others}; medians)"
+    )
+    return [
+        f"where the time goes (steps {profile.steps[0]} to {profile.steps[1]}): {split}",
+        f"overhead of profiling: {overhead}",
+    ]

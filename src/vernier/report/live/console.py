@@ -10,9 +10,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from vernier.clock import now_s
-from vernier.measure.profile.summary import profile_lines
+from vernier.measure.profile.summary import describe_profile
 from vernier.measure.statistics.agreement import agreement_lines
 from vernier.records.codec import decode
+from vernier.records.profile import ProfileSummary
 from vernier.records.run import Agreement
 
 PLAIN_EVERY_S = 5.0
@@ -209,7 +210,7 @@ def closing_lines(summary: dict[str, Any], run: str, status: str) -> list[str]:
     parts = ", ".join(f"{label} {duration(spent.get(k, 0.0))}" for label, k in named)
     lines.append(f"time       {duration(spent['total'])} = {parts}")
     if summary.get("profile"):
-        lines += profile_lines(summary["profile"])
+        lines += describe_profile(decode(ProfileSummary, summary["profile"]))
     if bad := summary.get("bad_images"):
         lines.append(f"bad images {len(bad)}, the first is {bad[0]['path']}")
     lines.append(f"run        {run}  ({status})")

@@ -16,7 +16,9 @@ from vernier.errors import ConfigError
 from vernier.measure.study.analysis import METHOD as STUDY_METHOD
 from vernier.measure.study.files import StudyDir, read_csv
 from vernier.measure.telemetry.noise import describe_noise, measure_noise, worst_noise
+from vernier.records.codec import DamagedRecord, decode
 from vernier.records.environment import Environment, decode_environment
+from vernier.records.profile import KernelTime, MemoryPoint, ProfileSummary
 from vernier.records.telemetry import TelemetryRecord, decode_telemetry
 from vernier.report.logs.model import RunLog
 from vernier.report.logs.reading import open_logs
@@ -32,9 +34,9 @@ FOREIGN = {"raport": "NVIDIA's raport.json", "dllogger": "NVIDIA's DLLogger line
 class Profile:
     """Profiled steps of one process: the summary, its kernels, memory over time, and where the trace is."""
 
-    summary: dict[str, Any]
-    kernels: tuple[dict[str, Any], ...] = ()
-    memory: tuple[dict[str, Any], ...] = ()
+    summary: ProfileSummary
+    kernels: tuple[KernelTime, ...] = ()
+    memory: tuple[MemoryPoint, ...] = ()
     trace: Path | None = None
     link: str = ""
     """From where the page will be to the trace."""
@@ -146,7 +148,7 @@ def _of_run(run: RunDir) -> Subject:
     start: dict[str, Any] = next((e for e in reversed(events) if e["kind"] == "start"), {})
     summary = status.get("summary") or {}
     bench = _bench(run)
-    profiles = tuple(_profile(p) for p in run.profiles())
+    profiles = tuple(p for path in run.profiles() for p in _profile(path))
     kind = "bench" if bench else "training" if events else "profile" if profiles else "training"
     telemetry = decode_telemetry(run.read_telemetry())
     environment = decode_environment(run.read_environment())
@@ -247,22 +249,26 @@ def _spent_so_far(events: list[dict[str, Any]]) -> dict[str, float]:
     return {**found, "total": sum(found.values())} if steps else {}
 
 
-def _profile(path: Path) -> Profile:
-    """The files of one process lie beside each other: profile.rank0.json, kernels.rank0.csv, ..."""
+def _profile(path: Path) -> list[Profile]:
+    """The files of one process lie beside each other: profile.rank0.json, kernels.rank0.csv, ...; none if damaged."""
 
-    def beside(name: str, suffix: str) -> Path | None:
-        found = path.with_name(path.name.replace("profile", name, 1).removesuffix("json") + suffix)
-        return found if found.is_file() else None
+    def sibling(name: str, suffix: str) -> Path | None:
+        file = path.with_name(path.name.replace("profile", name, 1).removesuffix("json") + suffix)
+        return file if file.is_file() else None
 
-    kernels, memory = beside("kernels", "csv"), beside("memory", "csv")
-    rows = [dict(r) for r in read_csv(memory)] if memory else []
-    step = -(-len(rows) // MOST_POINTS) or 1
-    return Profile(
-        summary=_json(path) or {},
-        trace=beside("trace", "json.gz"),
-        memory=tuple(rows[::step]),
-        kernels=tuple(dict(r) for r in read_csv(kernels)) if kernels else (),
-    )
+    kernels, memory = sibling("kernels", "csv"), sibling("memory", "csv")
+    try:
+        points = [decode(MemoryPoint, dict(row)) for row in read_csv(memory)] if memory else []
+        return [
+            Profile(
+                summary=decode(ProfileSummary, _json(path)),
+                trace=sibling("trace", "json.gz"),
+                memory=tuple(points[:: -(-len(points) // MOST_POINTS) or 1]),
+                kernels=tuple(decode(KernelTime, dict(row)) for row in read_csv(kernels)) if kernels else (),
+            )
+        ]
+    except (ConfigError, DamagedRecord):
+        return []
 
 
 # -------------------------------------------------------------------------------------------------------------- others

@@ -183,11 +183,11 @@ def _between(low: float | None, high: float | None) -> str:
 
 
 def _profile_tiles(s: Subject) -> list[Markup]:
-    shares = (s.profiles[0].summary.get("where_the_time_goes") or {}).get("share") or {} if s.profiles else {}
+    shares = s.profiles[0].summary.where_the_time_goes.share if s.profiles else {}
     if not shares:
         return []
-    first, last = s.profiles[0].summary["steps"]
-    longest = max(shares, key=lambda name: float(shares[name]))
+    first, last = s.profiles[0].summary.steps
+    longest = max(shares, key=lambda name: shares[name])
     return [
         tile("steps profiled", str(last - first + 1), "", f"{first} to {last}"),
         tile("most time in", longest, "", f"{100 * shares[longest]:.0f} % of a step"),

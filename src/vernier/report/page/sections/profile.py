@@ -1,12 +1,11 @@
-"""Profile: where a step's time goes, the dearest kernels, their share by kind, memory, and the trace to open elsewhere."""
+"""Profile: where a step's time goes, the longest kernels, their share by kind, memory, and a link to the trace."""
 
 import re
-from typing import Any
 
 from markupsafe import Markup
 
 from vernier.report.page.collect import Profile, Subject
-from vernier.report.page.figures import PHASE_COLOURS, Figure, Section, grid
+from vernier.report.page.figures import PHASE_COLOURS, Figure, Row, Section, grid
 from vernier.report.page.html import Cell, Column, joined, section, table, tag
 
 TOP = 25
@@ -22,26 +21,26 @@ KINDS = (
     ("copy", r"memcpy|copy|memset|aten::to|contiguous|cat|clone|zero_|fill_"),
     ("elementwise", r"add|mul|div|sub|elementwise|lerp|sqrt|pow"),
 )
-"""By name, the first that fits: a rough but stated division."""
+"""Kinds of kernels by their names; the first pattern that matches counts."""
 
 
 def profile(subjects: list[Subject]) -> Section | None:
-    found = [(s, p) for s in subjects for p in s.profiles if p.summary]
-    if not found:
+    profiles = [(s, p) for s in subjects for p in s.profiles]
+    if not profiles:
         return None
     figures: list[Figure] = []
     parts: list[Markup] = []
-    for number, (s, p) in enumerate(found):
-        made = [f for f in (_phases(p, number), _kinds(p, number), _memory(p, number)) if f]
-        figures += made
-        title = f"{s.name}, process {p.summary.get('rank', 0)}" if len(found) > 1 else ""
+    for number, (s, p) in enumerate(profiles):
+        charts = [f for f in (_phases(p, number), _kinds(p, number), _memory(p, number)) if f]
+        figures += charts
+        title = f"{s.name}, process {p.summary.rank}" if len(profiles) > 1 else ""
         head = tag("h3", title, style="margin-bottom:10px") if title else None
         parts.append(
             tag(
                 "div",
                 head,
-                tag("p", _words(p), cls="note"),
-                grid(made),
+                tag("p", _describe(p), cls="note"),
+                grid(charts),
                 _kernels(p, number),
                 _trace(p),
                 cls="stack",
@@ -52,11 +51,11 @@ def profile(subjects: list[Subject]) -> Section | None:
     return Section(name="profile", title="Profile", html=html, figures=figures)
 
 
-def _words(p: Profile) -> str:
-    first, last = p.summary["steps"]
-    cost = p.summary.get("overhead")
+def _describe(p: Profile) -> str:
+    first, last = p.summary.steps
+    cost = p.summary.overhead
     slower = (
-        f"; a profiled step took {cost['ratio']:.2f} times as long as the {cost['n_others']} steady ones around"
+        f"; a profiled step took {cost.ratio:.2f} times as long as the {cost.n_others} steady steps around it"
         if cost
         else ""
     )
@@ -64,13 +63,12 @@ def _words(p: Profile) -> str:
 
 
 def _phases(p: Profile, number: int) -> Figure | None:
-    split = (p.summary.get("where_the_time_goes") or {}).get("seconds") or {}
-    rows = [
-        ["a step" if p.summary["steps"][0] == p.summary["steps"][1] else "the profiled steps", name, 1000 * s]
-        for name, s in split.items()
-    ]
-    if not rows:
+    seconds = p.summary.where_the_time_goes.seconds
+    if not seconds:
         return None
+    first, last = p.summary.steps
+    steps = "one step" if first == last else "the profiled steps"
+    rows: list[Row] = [[steps, name, 1000 * s] for name, s in seconds.items()]
     chart = {
         "type": "stack",
         "category": "what",
@@ -89,49 +87,44 @@ def _phases(p: Profile, number: int) -> Figure | None:
     )
 
 
-def kind_of(name: str) -> str:
-    """What a kernel or operation does, from its name."""
+def kernel_kind(name: str) -> str:
+    """What a kernel or operation does, judged by its name."""
     return next((kind for kind, pattern in KINDS if re.search(pattern, name, re.IGNORECASE)), "other")
 
 
 def _kinds(p: Profile, number: int) -> Figure | None:
     totals: dict[tuple[str, str], float] = {}
     for k in p.kernels:
-        key = (str(k["device"]), kind_of(str(k["name"])))
-        totals[key] = totals.get(key, 0.0) + float(k["total_ms"] or 0)
+        key = (k.device, kernel_kind(k.name))
+        totals[key] = totals.get(key, 0.0) + k.total_ms
     if not totals:
         return None
     whole = {d: sum(v for (device, _), v in totals.items() if device == d) for d, _ in totals}
-    rows: list[list[Any]] = [
+    rows: list[Row] = [
         [kind, device, 100 * ms / whole[device], ms]
         for (device, kind), ms in sorted(totals.items(), key=lambda e: -e[1])
         if ms
     ]
-    chart: dict[str, Any] = {
+    chart = {
         "type": "bars",
         "category": "kind",
         "value": "share %",
         "unit": " %",
         "xTitle": "% of the device's time",
+        **({"by": "device"} if len(whole) > 1 else {}),
     }
-    if len(whole) > 1:
-        chart["by"] = "device"
     return Figure(
         name=f"kinds-{number}",
         title="Share by kind",
         chart=chart,
         columns=["kind", "device", "share %", "ms"],
         rows=rows,
-        caption="kinds are told by the names of operations",
+        caption="kinds are judged by the names of operations",
     )
 
 
 def _memory(p: Profile, number: int) -> Figure | None:
-    rows = [
-        [m["t_ms"], m["device"], m["allocated_bytes"] / 2**20]
-        for m in p.memory
-        if isinstance(m.get("allocated_bytes"), int | float)
-    ]
+    rows: list[Row] = [[m.t_ms, m.device, m.allocated_bytes / 2**20] for m in p.memory]
     chart = {"type": "lines", "x": "ms", "y": "MiB", "by": "device", "zero": True, "unit": " MiB"}
     return (
         Figure(
@@ -148,16 +141,7 @@ def _memory(p: Profile, number: int) -> Figure | None:
 
 def _kernels(p: Profile, number: int) -> Markup | None:
     rows: list[list[Cell]] = [
-        [
-            str(k["name"]),
-            str(k["device"]),
-            kind_of(str(k["name"])),
-            k["calls"],
-            k["total_ms"],
-            k["mean_ms"],
-            k["max_ms"],
-            k["share"],
-        ]
+        [k.name, k.device, kernel_kind(k.name), k.calls, k.total_ms, k.mean_ms, k.max_ms, k.share]
         for k in p.kernels[:TOP]
     ]
     if not rows:
@@ -172,7 +156,7 @@ def _kernels(p: Profile, number: int) -> Markup | None:
         Column("longest ms", 3),
         Column("share", meter=True),
     ]
-    title = f"The {len(rows)} dearest of {len(p.kernels)} kernels and operations"
+    title = f"The {len(rows)} longest of {len(p.kernels)} kernels and operations"
     return tag("div", table(f"kernels-{number}", columns, rows, title), cls="card")
 
 
@@ -181,4 +165,4 @@ def _trace(p: Profile) -> Markup | None:
         return None
     name = tag("code", p.trace)
     link = Markup('<a href="{}">{}</a>').format(p.link, name) if p.link else name
-    return tag("p", "The whole trace, for Perfetto or chrome://tracing: ", link, cls="note")
+    return tag("p", "The trace, for Perfetto or chrome://tracing: ", link, cls="note")
