@@ -1,0 +1,55 @@
+"""`vernier plan`: rows, the check against published tables, and wrong input."""
+
+import json
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from vernier.measure.planning.plan import PUBLISHED
+
+
+def test_plan_prints_rows_that_double(vernier_here: Callable[..., Any]) -> None:
+    done = vernier_here(
+        "plan",
+        "nvidia-resnet50-90e",
+        "--bench",
+        "2470",
+        "--devices",
+        "8..64",
+        "--network",
+        "dgx-a100",
+        "--watts",
+        "500",
+        "--json",
+    )
+    assert done.code == 0, done.err
+    rows = done.json()["rows"]
+    assert [row["devices"] for row in rows] == [8, 16, 32, 64]
+    assert all(a["img_per_s_total"] < b["img_per_s_total"] and a["hours"] > b["hours"] for a, b in pairwise(rows))
+    assert done.json()["workload"]["gradient_bytes"] == 4 * 25_557_032
+    assert rows[0]["kwh"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "--bench"),
+        (["nvidia-resnet50-90e", "--bench", "0"], "more than 0"),
+        (["nvidia-resnet50-90e", "--bench", "/nowhere"], "not a run directory"),
+        (["nvidia-resnet50-90e", "--bench", "100", "--devices", "8..4"], "8..4096"),
+        (["nvidia-resnet50-90e", "--bench", "100", "--network", "dgx-a10"], "dgx-a100"),
+    ],
+)
+def test_wrong_input_is_refused_with_the_reason(
+    vernier_here: Callable[..., Any], arguments: list[str], says: str
+) -> None:
+    done = vernier_here("plan", *arguments)
+    assert done.code == 2
+    assert says in done.err
+
+
+def test_check_shows_every_published_row(vernier_here: Callable[..., Any]) -> None:
+    done = vernier_here("plan", "--check", "--json")
+    assert len(json.loads(done.out)) == len(PUBLISHED)

@@ -1,0 +1,74 @@
+"""The entry point: suggestions for misspelt names, --json everywhere, colours on terminals only."""
+
+import inspect
+import os
+import pty
+import re
+import subprocess
+from collections.abc import Callable
+from importlib import import_module
+
+import pytest
+
+from tests.conftest import Done, command
+from vernier.cli import COMMANDS, GROUPS
+
+Vernier = Callable[..., Done]
+COLOUR = re.compile(rb"\x1b\[[0-9;]*(3[0-9]|4[0-7]|9[0-7])[0-9;]*m")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["trian"], "Did you mean train?"),
+        (["data", "mke"], "Did you mean make?"),
+        (["completion", "tcsh"], "'fish'"),
+        (["doctor", "--seconds", "0"], "--no-probe"),
+        (["exprt", "runs/x"], "Did you mean export or"),
+    ],
+)
+def test_what_is_misspelt_is_suggested(vernier_here: Vernier, arguments: list[str], words: str) -> None:
+    done = vernier_here(*arguments)
+    assert done.code == 2
+    assert words in done.err
+    assert done.out == ""
+
+
+def test_every_command_for_people_has_json_but_the_one_that_prints_a_script() -> None:
+    functions = dict(COMMANDS)
+    for group in GROUPS:
+        functions |= {f"{group} {name}": f for name, f in import_module(f"vernier.cli.{group}").COMMANDS.items()}
+    without = [name for name, function in functions.items() if "json" not in inspect.signature(function).parameters]
+    assert sorted(without) == ["bench arm", "completion"]  # the first is what a benchmark starts, and speaks JSON only
+
+
+def _on_a_terminal(*arguments: str, **environment: str) -> bytes:
+    leader, follower = pty.openpty()
+    child = subprocess.Popen(
+        command(*arguments), stdin=follower, stdout=follower, stderr=follower,
+        env={**{k: v for k, v in os.environ.items() if k != "NO_COLOR"}, "TERM": "xterm-256color", **environment},
+    )  # fmt: skip
+    os.close(follower)
+    shown = b""
+    while True:
+        try:
+            part = os.read(leader, 65536)
+        except OSError:
+            break
+        if not part:
+            break
+        shown += part
+    child.wait(timeout=60)
+    os.close(leader)
+    return shown
+
+
+def test_colours_are_for_terminals_and_no_color_is_honoured() -> None:
+    wrong = ("train", "--ephocs", "3")
+    assert COLOUR.search(_on_a_terminal(*wrong))
+    plain = _on_a_terminal(*wrong, NO_COLOR="1")
+    assert b"--epochs" in plain
+    assert not COLOUR.search(plain)
+    piped = subprocess.run(command(*wrong), capture_output=True)
+    assert b"\x1b[" not in piped.stderr
+    assert b"--epochs" in piped.stderr
