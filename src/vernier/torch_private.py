@@ -1,7 +1,7 @@
 """Every private or deprecated name of PyTorch that Vernier uses, each behind a function that says why.
 
-Nothing else in Vernier touches `torch._C`, `torch._foreach_*`, `torch._dynamo`, `torch._inductor` or TorchScript. When a
-release of PyTorch moves one of these names, this file and its tests are the only ones to change.
+Nothing else in Vernier touches `torch._C`, `torch._foreach_*`, `torch._dynamo`, `torch._inductor` or TorchScript. When
+a release of PyTorch moves one of these names, this file and its tests are the only ones to change.
 """
 
 import threading
@@ -19,8 +19,8 @@ foreach_norm, foreach_sub_ = torch._foreach_norm, torch._foreach_sub_
 def resize_antialiased(images: torch.Tensor, mode: str, out: torch.Tensor) -> None:
     """Resize [samples, channels, height, width] to the size of `out`, with antialiasing, into `out`.
 
-    `torch.nn.functional.interpolate` calls the same kernel but takes no output: it answers in channels-first memory, and
-    bringing that back costs as much as the resizing.
+    `torch.nn.functional.interpolate` calls the same kernel but takes no output: it answers in channels-first memory,
+    and bringing that back costs as much as the resizing.
     """
     _RESIZE_KERNELS[mode](images, out.shape[2:], False, None, None, out=out)
 

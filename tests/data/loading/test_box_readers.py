@@ -94,7 +94,8 @@ def test_evaluation_gives_whole_images_sizes_and_samples(real_data: Callable[[st
 
 @pytest.fixture
 def broken(tmp_path: Path) -> Path:
-    """Twelve images of one box each, whose place is its image's number; image 4 is no picture, 7 is a grey PNG, 8 has alpha."""
+    """Twelve images of one box each, whose place is its image's number; image 4 is no picture, 7 is a grey PNG, 8 has
+    alpha."""
     tree: dict[str, Any] = {"images": [], "annotations": [], "categories": [{"id": 5, "name": "thing"}]}
     (tmp_path / "images").mkdir()
     for i in range(12):

@@ -26,7 +26,8 @@ def test_the_media_loader_without_its_package_is_refused_with_what_works(shapes:
 
 
 class _FakeMediaFrameworkThatRecordsCalls:
-    """Stands in for habana_frameworks: runs the graph as the reader describes it, with a decoder that only notes its input."""
+    """Stands in for habana_frameworks: runs the graph as the reader describes it, with a decoder that only notes its
+    input."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, dict[str, Any]]] = []

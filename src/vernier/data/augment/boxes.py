@@ -1,12 +1,12 @@
 """From an image with boxes to the square a detector is trained on, as uint8: SSD's crop, flip, resize, colour jitter.
 
-Boxes move with the pixels: a window is rounded to whole pixels before it is checked, so the conditions hold for the pixels
-that are cut out. Boxes are left, top, right, bottom as shares of the image, in float64.
+Boxes move with the pixels: a window is rounded to whole pixels before it is checked, so the conditions hold for the
+pixels that are cut out. Boxes are left, top, right, bottom as shares of the image, in float64.
 
-Every decision is a function of (seed, epoch, sample). A crop may need many draws: each pass over a sample has its own row
-of random numbers, so that they do not depend on how many were needed elsewhere. After PASSES passes without a window the
-whole image is taken, which happens to fewer than one image in a hundred million, because each pass takes the whole image
-with probability 1/7 anyway.
+Every decision is a function of (seed, epoch, sample). A crop may need many draws: each pass over a sample has its own
+row of random numbers, so that they do not depend on how many were needed elsewhere. After PASSES passes without a
+window the whole image is taken, which happens to fewer than one image in a hundred million, because each pass takes
+the whole image with probability 1/7 anyway.
 """
 
 from dataclasses import dataclass
@@ -45,10 +45,10 @@ class CropRule:
 
 
 def crop_rule(augment: Augment) -> CropRule | None:
-    """The rule of `augment.crop`: MLPerf's PyTorch reference (ssd) or TensorFlow's (ssd-tf); None: the image stays whole.
+    """The rule of `augment.crop`: MLPerf's PyTorch reference (ssd), TensorFlow's (ssd-tf), or None: no crop.
 
-    TensorFlow's has no mode without a condition: its 0 still requires that every box is touched. It also tests one side of
-    the ratio twice and the other never, so that a window may have any height; its published results depend on that.
+    TensorFlow's has no mode without a condition: its 0 still requires that every box is touched. It also tests one
+    side of the ratio twice and the other never, so that a window may have any height. Its published results need that.
     """
     if augment.crop == "ssd":
         return CropRule((0.1, 0.3, 0.5, 0.7, 0.9, -1.0), augment.crop_trials, (0.5, 2.0), last=False)
@@ -59,7 +59,7 @@ def crop_rule(augment: Augment) -> CropRule | None:
 
 
 def choose_window(ltrb: Shares, width: int, height: int, rule: CropRule, stream: int, index: int) -> Window:
-    """Choose the window of an image with these boxes; `stream` is the key of the random stream, `index` the sample's."""
+    """Choose the window of an image with these boxes, with random numbers of `stream` for sample `index`."""
     passes = max(1, _AT_ONCE // rule.trials)
     for first in range(0, PASSES if len(ltrb) else 0, passes):
         rows = uniform(stream, index * PASSES + np.arange(first, first + passes), 1 + 4 * rule.trials)
@@ -140,7 +140,8 @@ class BoxAugment:
     def __call__(
         self, epoch: int, index: int, image: Croppable, ltrb: Shares, out: Image
     ) -> tuple[Shares, npt.NDArray[np.bool_]]:
-        """Fill `out`. Returns the boxes that remain, as shares of `out`, and a mask of them. Decodes only the window."""
+        """Fill `out`, decoding only the window. Returns the boxes that remain, as shares of `out`, and a mask of
+        them."""
         height, width = image.shape[:2]
         window = (0, 0, width, height)
         if self._rule is not None:

@@ -1,8 +1,9 @@
 """Colour jitter of the SSD pipelines: brightness, contrast, saturation and hue of an RGB image, on uint8.
 
-`mlperf` is torchvision's ColorJitter(0.125, 0.5, 0.5, 0.05): four changes in random order, with Pillow's operations. Only
-the hue is exact here, where torchvision goes through 8-bit HSV. `tf` is TensorFlow's: brightness is added, contrast is
-around each channel's own mean, saturation is HSV's, and the order is fixed. Both are functions of a row of uniform numbers.
+`mlperf` is torchvision's ColorJitter(0.125, 0.5, 0.5, 0.05): four changes in random order, with Pillow's operations.
+Only the hue is exact here, where torchvision goes through 8-bit HSV. `tf` is TensorFlow's: brightness is added,
+contrast is around each channel's own mean, saturation is HSV's, and the order is fixed. Both are functions of a row of
+uniform numbers.
 """
 
 import itertools

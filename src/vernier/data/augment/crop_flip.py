@@ -1,7 +1,8 @@
 """From a decoded image to the square the network gets, as uint8: crop, resize, flip.
 
-A random transform is a function of a row of uniform numbers, which `randomness.uniform` makes from (seed, epoch, sample).
-Resizing is torch's antialiased uint8 kernel, which agrees with Pillow's. Further changes of pixels are in `policies`.
+A random transform is a function of a row of uniform numbers, which `randomness.uniform` makes from (seed, epoch,
+sample). Resizing is torch's antialiased uint8 kernel, which agrees with Pillow's. Further changes of pixels are in
+`policies`.
 """
 
 import math
@@ -101,7 +102,8 @@ class TrainTransform:
         self.finish(self.crop(image, row, out.shape[0]), row, out)
 
     def crop(self, image: Croppable, row: Row, size: int) -> Image:
-        """The part of an image that becomes a square of `size`. A lazy image is decoded here, and raises BadImage here."""
+        """The part of an image that becomes a square of `size`. Decodes a lazy image; raises BadImage where it is
+        bad."""
         if self.augment.crop != "random-resized":
             whole: Image = image[:, :]
             return whole

@@ -16,7 +16,7 @@ from vernier.randomness import Stream, key
 
 @dataclass(frozen=True)
 class MixDraw:
-    """What one step does to all its images: the kind of mixing, the first image's weight, the centre of CutMix's box."""
+    """The mixing of one step: its kind, the weight of the first image, the centre of CutMix's box."""
 
     kind: Literal["mixup", "cutmix"]
     weight: float

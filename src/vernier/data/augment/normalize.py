@@ -1,4 +1,4 @@
-"""From uint8 images to the network's float input. Runs on the device, after the upload: uint8 is a quarter of the bytes."""
+"""From uint8 images to the network's float input, on the device: the upload of uint8 is a quarter of the bytes."""
 
 import torch
 

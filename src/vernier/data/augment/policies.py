@@ -114,7 +114,7 @@ TRIVIAL_OPS = (
 
 
 def trivial_wide(picture: Picture, row: Row) -> Picture:
-    """One of fourteen operations, at one of 31 strengths in the wide ranges (Mueller and Hutter 2021; torchvision's)."""
+    """One of fourteen operations at one of 31 strengths, as in torchvision (Mueller and Hutter 2021)."""
     name = TRIVIAL_OPS[int(row[0] * len(TRIVIAL_OPS))]
     strength = int(row[1] * _TRIVIAL_BINS) / (_TRIVIAL_BINS - 1)
     signed = strength if row[2] < 0.5 else -strength

@@ -1,7 +1,7 @@
 """Chooses the reader of training images (`machine.backend`), the native one included, and holds what the others share.
 
-The samples, crops and flips are decided here as for the native reader, so order, resume and processes behave the same and
-only decoder and resize kernel differ. DALI's part is in `dali`, the Gaudi media loader's in `gaudi_media`.
+The samples, crops and flips are decided here as for the native reader, so order, resume and processes behave the same
+and only decoder and resize kernel differ. DALI's part is in `dali`, the Gaudi media loader's in `gaudi_media`.
 """
 
 from abc import ABC, abstractmethod
@@ -50,15 +50,15 @@ def _accelerator(kind: str, machine: Machine) -> torch.device:
     if device is None or device.type != kind or machine.device not in ("auto", kind):
         available = "no" if device is None else f"a {device.type}"
         raise ConfigError(
-            f"machine.backend = {machine.backend} decodes on a {kind} device. This machine has {available} accelerator, "
-            f"and machine.device = {machine.device}. Use machine.backend=native."
+            f"machine.backend = {machine.backend} decodes on a {kind} device. This machine has {available} "
+            f"accelerator, and machine.device = {machine.device}. Use machine.backend=native."
         )
     return torch.device(kind, torch.accelerator.current_device_index())
 
 
 @dataclass(frozen=True)
 class CropRequest:
-    """Encoded images and how to crop and flip them: boxes as left, top, width, height in pixels, sizes as width, height."""
+    """Encoded images and how to crop and flip them: boxes as left, top, width, height, sizes as width, height."""
 
     encoded: list[npt.NDArray[np.uint8]]
     boxes: npt.NDArray[np.float32]

@@ -1,7 +1,8 @@
-"""The detector's readers: they fill batches as `readers` do, and give the boxes as they are after cropping and flipping.
+"""The detector's readers: they fill batches as `readers` do, and move the boxes with the pixels.
 
-Targets have classes from 1 (0 is the background) and boxes as shares of the image. Crowds are left out. An image may end
-up without any box. An image of another size than its annotation says counts as bad, because its boxes would be wrong.
+Targets have classes from 1 (0 is the background) and boxes as shares of the image. Crowds are left out. An image may
+end up without any box. An image of another size than its annotation says counts as bad, because its boxes would be
+wrong.
 """
 
 from collections.abc import Iterable
@@ -93,7 +94,8 @@ class BoxTrainReader:
         return [self._read(epoch, indices, row, out[row]) for row in range(len(indices))]
 
     def _read(self, epoch: int, indices: Indices, row: int, out: Image) -> Objects:
-        """The sample in a row of the batch with its boxes; a substitute where it is bad, whose index the row then gets."""
+        """The sample in a row of the batch with its boxes; where it is bad, a substitute, and its index in
+        `indices`."""
         index = int(indices[row])
         sample = index % len(self._source)
         used, objects = self.bad.read_or_substitute(sample, lambda i: self._augmented(epoch, index, i, out))
@@ -131,7 +133,7 @@ class BoxEvalReader:
         return [self._read(index, pixels) for index, pixels in zip(indices.tolist(), out, strict=True)]
 
     def _read(self, index: int, out: Image) -> Objects:
-        """A bad image becomes black and is kept; without an annotated size it counts as large as the network's input."""
+        """A bad image becomes black. Where its size is unknown too, the size of the network's input is taken."""
         try:
             image = self._source.image(index)
             height, width = image.shape[:2]

@@ -75,7 +75,7 @@ class CachedBoxSource(CachedSource, BoxSource):
 
 
 def decoded_bytes(source: EncodedSource) -> int:
-    """What the decoded images would take, estimated from the headers of a sample, or from the tables of a few shards."""
+    """The size of all decoded images, estimated from the headers of a sample or the tables of a few shards."""
     areas = _areas_in_tables(source) if isinstance(source, ShardSource) else _areas_of_headers(source)
     return int(len(source) * (float(np.mean(areas)) * source.channels + _OVERHEAD_BYTES)) if areas else 0
 

@@ -48,7 +48,9 @@ def train_pipeline(
     """RandomResizedCrop by DALI's fused decoder, flip, uint8 [height, width, 3]; built and ready to run."""
     fn, types, pipeline_def = _modules()
 
-    @pipeline_def(batch_size=batch, num_threads=threads, device_id=None, seed=seed, prefetch_queue_depth=2)  # type: ignore[untyped-decorator]
+    @pipeline_def(  # type: ignore[untyped-decorator]
+        batch_size=batch, num_threads=threads, device_id=None, seed=seed, prefetch_queue_depth=2
+    )
     def pipeline() -> Any:
         encoded, _ = fn.readers.file(files=paths, random_shuffle=True, name="files")
         images = fn.decoders.image_random_crop(
@@ -123,7 +125,9 @@ def _crop_pipeline(batch: int, image_px: int, device: torch.device) -> Any:
     fn, types, pipeline_def = _modules()
     decoder = "cpu" if device.type == "cpu" else "mixed"
 
-    @pipeline_def(batch_size=batch, num_threads=1, device_id=device.index, prefetch_queue_depth=1)  # type: ignore[untyped-decorator]
+    @pipeline_def(  # type: ignore[untyped-decorator]
+        batch_size=batch, num_threads=1, device_id=device.index, prefetch_queue_depth=1
+    )
     def pipeline() -> Any:
         encoded = fn.external_source(name="encoded", dtype=types.UINT8, ndim=1)
         anchor = fn.external_source(name="anchor", dtype=types.FLOAT, ndim=1)

@@ -1,7 +1,7 @@
-"""The media loader of Gaudi 2 and later, which decodes JPEGs in hardware: an optional backend where SynapseAI is installed.
+"""The media loader of Gaudi 2 and later, which decodes JPEGs in hardware; needs SynapseAI.
 
-Untested on hardware. Written after the published interface of `habana_frameworks.mediapipe`; the tests check the calls it
-makes against a fake.
+Untested on hardware. Written after the published interface of `habana_frameworks.mediapipe`; the tests check the calls
+it makes against a fake.
 """
 
 import queue

@@ -1,8 +1,8 @@
 """Prefetches batches: threads decode and transform into preallocated uint8 buffers; the order never depends on them.
 
 Threads, not processes: the decoder and torch's resize release the interpreter lock, so nothing has to cross a process
-boundary. The loader keeps no state: requests name samples by index, and the wait for each batch is measured. What a batch
-is filled with is the readers' business (`readers`, `box_readers`, `backends`), which samples it holds `order`'s.
+boundary. The loader keeps no state: requests name samples by index, and the wait for each batch is measured. What a
+batch is filled with is the readers' business (`readers`, `box_readers`, `backends`), which samples it holds `order`'s.
 """
 
 import math
@@ -49,7 +49,7 @@ class Reader(Protocol):
         ...
 
     def fill(self, epoch: int, indices: Indices, out: Image) -> Any:
-        """Fill `out`. Returns what `targets` has to know about these images, such as where their boxes have moved to."""
+        """Fill `out`. Returns what `targets` needs to know about these images, such as their boxes after cropping."""
         ...
 
     def targets(self, indices: Indices, filled: list[Any]) -> Any:
@@ -74,7 +74,7 @@ class _Pending:
 
 
 class Loader:
-    """Runs a reader ahead of the consumer, `prefetch` batches deep. Memory: (prefetch + 2) batches, whatever the workers.
+    """Runs a reader ahead of the consumer by `prefetch` batches. Memory: prefetch + 2 batches, whatever the workers.
 
     `pin`: buffers are in page-locked memory, which a device copies from while the consumer goes on; a buffer is not
     filled again before that copy is done.

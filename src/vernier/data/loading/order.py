@@ -51,8 +51,8 @@ class TrainOrder:
 class ShardedTrainOrder(TrainOrder):
     """For storage where random access is slow: shards are shuffled, then the samples of `window` shards at a time.
 
-    `starts` has the first sample of each shard and, last, the number of samples. The order of one epoch's shards is kept
-    in memory, which therefore grows with the shards and not with the samples.
+    `starts` has the first sample of each shard and, last, the number of samples. The order of one epoch's shards is
+    kept in memory, which therefore grows with the shards and not with the samples.
     """
 
     starts: tuple[int, ...]
@@ -86,7 +86,7 @@ def _shard_order(starts: tuple[int, ...], seed: int, epoch: int) -> tuple[Any, A
 
 @dataclass(frozen=True, kw_only=True)
 class EvalOrder:
-    """Every sample once, in storage order. Processes take turns at whole batches, so no batch depends on their number."""
+    """Every sample once, in storage order. Processes share out whole batches, so no batch depends on their number."""
 
     samples: int
     batch: int

@@ -1,5 +1,4 @@
-"""The targets of a batch: classes, or objects padded so that one tensor holds them all; and a whole set's objects in COCO's
-form."""
+"""The targets of a batch: classes, or objects padded to one tensor; and a whole set's objects in COCO's form."""
 
 from __future__ import annotations
 
