@@ -96,6 +96,8 @@ class StepEvent:
     def __post_init__(self) -> None:
         if not self.step_s or len(self.step_s) != len(self.wait_s):
             raise ValueError(f"{len(self.step_s)} step times and {len(self.wait_s)} data waits")
+        if min(*self.step_s, *self.wait_s) < 0:
+            raise ValueError("a negative time")
 
 
 @dataclass(frozen=True, kw_only=True)

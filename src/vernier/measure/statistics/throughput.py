@@ -26,7 +26,9 @@ class Window:
 
     @classmethod
     def of_step(cls, event: StepEvent) -> "Window":
-        return cls(samples=event.samples, wall_s=sum(event.step_s), data_wait_s=sum(event.wait_s))
+        """The window of a step event. Its waits and its steps are timed apart, so a wait is at most the wall time."""
+        wall_s = sum(event.step_s)
+        return cls(samples=event.samples, wall_s=wall_s, data_wait_s=min(wall_s, sum(event.wait_s)))
 
     @classmethod
     def total(cls, windows: Iterable["Window"]) -> "Window":

@@ -8,13 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from vernier.config.migrations import migrated
 from vernier.errors import ConfigError, did_you_mean
 from vernier.measure.statistics.throughput import warmup_steps
+from vernier.records.bench import BenchResult, StepResult
+from vernier.records.codec import DamagedRecord, decode, encode
 from vernier.records.environment import decode_environment
 from vernier.records.events import EvalEvent, Event, StartEvent, StepEvent, sessions
 from vernier.report.logs import dllogger, mllog
-from vernier.report.logs.model import EvalRecord, RunLog, StepRecord, is_number
-from vernier.store import DamagedFile, RunDir, find_runs, read_history, read_json
+from vernier.report.logs.model import EvalRecord, RunLog, StepRecord
+from vernier.store import DamagedFile, RunDir, find_runs, read_history, read_json, read_object
 
 _KINDS = "a run directory, a bench result (JSON), a raport.json, DLLogger lines or an MLPerf log"
 
@@ -78,7 +81,7 @@ def _is_bench(path: Path) -> bool:
 
 def _open_json(path: Path, tree: Any, arm: str | None) -> list[RunLog]:
     if isinstance(tree, dict) and isinstance(tree.get("rounds"), list):
-        return _bench(path, tree, arm)
+        return _bench_rounds(path, arm)
     if isinstance(tree, dict) and "iter" in tree and "epoch" in tree:
         return [dllogger.read_raport(path, tree)]
     raise ConfigError(f"{path} is JSON, but neither a bench result nor a raport.json. Give {_KINDS}.")
@@ -150,52 +153,41 @@ def _eval(event: EvalEvent) -> EvalRecord:
 # -------------------------------------------------------------------------------------------------------------- bench
 
 
-def _bench(path: Path, tree: dict[str, Any], arm: str | None) -> list[RunLog]:
-    """Every round of one arm; which arm must be said when there are several."""
-    rounds = [r for r in tree["rounds"] if isinstance(r, dict)]
-    names = list(dict.fromkeys(str(r.get("arm")) for r in rounds))
+def read_bench(path: Path) -> BenchResult:
+    """bench.json, or a copy of it under another name. Raises FileNotFoundError, or ConfigError with the path."""
+    try:
+        return decode(BenchResult, migrated("bench", read_object(path), path))
+    except DamagedRecord as error:
+        raise DamagedFile(f"Cannot read {path}: {error}.") from None
+
+
+def _bench_rounds(path: Path, arm: str | None) -> list[RunLog]:
+    """One log per round of an arm; `arm` may be None where there is only one."""
+    bench = read_bench(path)
+    names = list(dict.fromkeys(r.arm for r in bench.rounds))
     if arm is None and len(names) > 1:
-        raise ConfigError(f"{path} has {len(names)} arms: say which, as {path}#ARM, of {', '.join(names)}.")
-    chosen = names[0] if arm is None and names else arm
+        raise ConfigError(f"{path} has {len(names)} arms. Name one as {path}#ARM: {', '.join(names)}.")
+    chosen = arm or next(iter(names), "")
     if chosen not in names:
-        raise ConfigError(f"{path} has no arm {chosen!r}. {did_you_mean(str(chosen), names)}")
-    found, failed = [], []
-    for entry in (r for r in rounds if str(r.get("arm")) == chosen):
-        one = _round(path, tree, entry)
-        found.append(one) if one is not None else failed.append(entry.get("round"))
-    if not found:
-        raise ConfigError(f"No round of {chosen} in {path} was measured to its end.")
-    if failed:
-        note = f"{len(failed)} round(s) of {chosen} in {path.name} were not measured"
-        found[0] = replace(found[0], notes=(*found[0].notes, note))
-    return found
+        raise ConfigError(f"{path} has no arm {chosen!r}. {did_you_mean(chosen, names)}")
+    rounds = [r for r in bench.rounds if r.arm == chosen]
+    runs = [_round(path, bench, r.round, r.result) for r in rounds if isinstance(r.result, StepResult)]
+    if not runs:
+        raise ConfigError(f"No round of {chosen} in {path} has step times.")
+    if len(runs) < len(rounds):
+        note = f"{len(rounds) - len(runs)} round(s) of {chosen} in {path.name} were not measured"
+        runs[0] = replace(runs[0], notes=(note,))
+    return runs
 
 
-def _round(path: Path, tree: dict[str, Any], entry: dict[str, Any]) -> RunLog | None:
-    result = entry.get("result")
-    if not isinstance(result, dict):
-        return None
-    times = next(_sample_lists(result, "step_s"), None)
-    samples = result.get("images_per_step")
-    if result.get("status", "ok") != "ok" or not times or not is_number(samples):
-        return None
-    asked, number = tree.get("asked"), entry.get("round")
-    steps = tuple(StepRecord(epoch=0, step=i, seconds=float(s), samples=samples) for i, s in enumerate(times))
-    figures = result.get("figures")
-    devices = figures.get("devices") if isinstance(figures, dict) else 1
+def _round(path: Path, bench: BenchResult, number: int, result: StepResult) -> RunLog:
+    samples = float(result.images_per_step)
     return RunLog(
-        format="bench", path=path, settings=asked if isinstance(asked, dict) else {},
+        format="bench",
+        path=path,
+        settings=encode(bench.asked) if bench.asked else {},
         environment=decode_environment(RunDir(path.parent).read_environment()),
-        steps=steps, devices=int(devices) if is_number(devices) else 1, round=number if isinstance(number, int) else None,
-    )  # fmt: skip
-
-
-def _sample_lists(tree: Any, name: str) -> Iterator[list[float]]:
-    """Raw samples of that name, anywhere but in the warm-up."""
-    if isinstance(tree, dict):
-        mine = tree.get(name)
-        if isinstance(mine, list) and mine and all(map(is_number, mine)):
-            yield mine
-        for key, value in tree.items():
-            if key != "warmup":
-                yield from _sample_lists(value, name)
+        steps=tuple(StepRecord(epoch=0, step=i, seconds=s, samples=samples) for i, s in enumerate(result.raw.step_s)),
+        devices=result.figures.devices,
+        round=number,
+    )

@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -13,7 +12,6 @@ from markupsafe import Markup
 
 import vernier
 from vernier.clock import utc_stamp
-from vernier.errors import ConfigError
 from vernier.report.page.collect import Subject
 from vernier.report.page.figures import Figure, Section
 from vernier.report.page.html import joined, tag
@@ -78,24 +76,12 @@ class Page:
 
 def build(subjects: list[Subject]) -> Page:
     """The page about some subjects: the sections they have something for."""
-    sections = tuple(made for make in SECTIONS if (made := _made(make, subjects)) is not None)
+    sections = tuple(section for make in SECTIONS if (section := make(subjects)) is not None)
     title = subjects[0].name if len(subjects) == 1 else f"{len(subjects)} runs"
     kinds = ", ".join(dict.fromkeys(s.status if s.status != "foreign" else "another system's log" for s in subjects))
     lead = f"{kinds} · made {utc_stamp()[:16].replace('T', ' ')} UTC"
     top = joined([tag("div", BRAND, "Vernier report", cls="brand"), tag("h1", title), tag("p", lead, cls="lead")])
     return Page(title, top, sections)
-
-
-def _made(make: Callable[[list[Subject]], Section | None], subjects: list[Subject]) -> Section | None:
-    """A section; files that are not as Vernier writes them are named, not guessed at."""
-    try:
-        return make(subjects)
-    except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
-        given = ", ".join(str(s.path) for s in subjects)
-        raise ConfigError(
-            f"The {make.__name__} of {given} cannot be shown: a file is damaged or of another version "
-            f"({type(error).__name__}: {error}). Leave that run out, or make it again."
-        ) from error
 
 
 def _digest(section: Section) -> str:

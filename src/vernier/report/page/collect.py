@@ -1,117 +1,155 @@
-"""Run directories, and what others left, as plain data for a page. The only code of the page that reads files.
+"""Reads run directories, studies and other systems' logs into the subjects of a page. Only this module reads their files.
 
-A run that still goes on, crashed, or was never Vernier's gives what it has; what is missing is said in `notes`.
+A run that is still running, crashed, or is another system's gives what it has. A damaged file is named in `notes` and left
+out; what a section shows of a subject is the section's business.
 """
 
 import math
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
 from vernier.errors import ConfigError
+from vernier.measure.statistics.throughput import Window
 from vernier.measure.study.analysis import METHOD as STUDY_METHOD
 from vernier.measure.study.files import StudyDir, read_csv
 from vernier.measure.telemetry.noise import describe_noise, measure_noise, worst_noise
+from vernier.records.bench import BenchResult
 from vernier.records.codec import DamagedRecord, decode
 from vernier.records.environment import Environment, decode_environment
+from vernier.records.events import (
+    CheckpointEvent,
+    EvalEvent,
+    Event,
+    StartEvent,
+    StepEvent,
+    WarningEvent,
+    sessions,
+)
+from vernier.records.predictions import DetectionExample, Mistakes
 from vernier.records.profile import KernelTime, MemoryPoint, ProfileSummary
+from vernier.records.run import EvalResult, RunSummary
 from vernier.records.telemetry import TelemetryRecord, decode_telemetry
-from vernier.report.logs.model import RunLog
-from vernier.report.logs.reading import open_logs
+from vernier.report.logs.model import RunLog, Tree
+from vernier.report.logs.reading import open_logs, read_bench
 from vernier.report.page.studies import Study, open_study, open_study_result
-from vernier.store import DamagedFile, RunDir, find_runs, read_json
+from vernier.store import DamagedFile, RunDir, find_runs, read_history, read_json, read_record
 
+T = TypeVar("T")
 MOST_POINTS = 1500
 _STAMP = re.compile(r"^\d{8}-\d{6}-(?=.)")
 FOREIGN = {"raport": "NVIDIA's raport.json", "dllogger": "NVIDIA's DLLogger lines", "mllog": "an MLPerf log"}
 
 
 @dataclass(frozen=True, kw_only=True)
+class Point:
+    """A window of steps: where it ends, its mean loss, its time. `own_s` is the busy time per step of each process."""
+
+    epoch: float
+    step: int
+    loss: float | None
+    lr: float | None
+    steps: int
+    window: Window
+    own_s: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalPoint:
+    """An evaluation during training. `step` is None where the log has only epochs."""
+
+    epoch: float
+    step: int | None
+    result: EvalResult
+
+
+@dataclass(frozen=True, kw_only=True)
 class Profile:
-    """Profiled steps of one process: the summary, its kernels, memory over time, and where the trace is."""
+    """Profiled steps of one process. `link` is the path from the page to the trace."""
 
     summary: ProfileSummary
     kernels: tuple[KernelTime, ...] = ()
     memory: tuple[MemoryPoint, ...] = ()
     trace: Path | None = None
     link: str = ""
-    """From where the page will be to the trace."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """One thing that a page is about. `name` is its own on the page; `points` are windows of steps (see `_point`)."""
+    """A run, benchmark, study or log that the page is about. `name` is unique on the page."""
 
     name: str
     path: Path
-    kind: str
+    kind: Literal["training", "bench", "profile", "study"]
     format: str = "vernier"
     status: str = "unknown"
     reason: str | None = None
     updated: str | None = None
     simulated: bool = False
-    start: dict[str, Any] = field(default_factory=dict)
-    summary: dict[str, Any] = field(default_factory=dict)
-    settings: dict[str, Any] = field(default_factory=dict)
+    start: StartEvent | None = None
+    summary: RunSummary = field(default_factory=RunSummary)
+    settings: Tree = field(default_factory=dict)
     environment: Environment | None = None
-    points: tuple[dict[str, Any], ...] = ()
-    evals: tuple[dict[str, Any], ...] = ()
+    points: tuple[Point, ...] = ()
+    evals: tuple[EvalPoint, ...] = ()
     spent_s: dict[str, float] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    bench: dict[str, Any] | None = None
+    bench: BenchResult | None = None
     profiles: tuple[Profile, ...] = ()
     telemetry: tuple[TelemetryRecord, ...] = ()
-    disturbed: tuple[str, ...] = ()
-    """What, as far as the sensors tell, disturbed the steps."""
+    disturbances: tuple[str, ...] = ()
+    """What disturbed the steps, as far as the sensors tell."""
     study: Study | None = None
-    mistakes: dict[str, Any] | None = None
-    examples: tuple[dict[str, Any], ...] = ()
+    mistakes: Mistakes | None = None
+    examples: tuple[DetectionExample, ...] = ()
 
     @property
     def foreign(self) -> bool:
         return self.format in FOREIGN
 
     @property
-    def result(self) -> dict[str, Any] | None:
+    def result(self) -> EvalResult | None:
         """The last evaluation, also of a run that has no summary yet."""
-        found = self.summary.get("result")
-        return found if isinstance(found, dict) else self.evals[-1] if self.evals else None
+        return self.summary.result or (self.evals[-1].result if self.evals else None)
+
+    def figure(self, name: str) -> float | None:
+        """One figure of the last evaluation, such as top1; None where there is none."""
+        return self.result.figures.get(name) if self.result else None
 
 
 def collect(paths: Sequence[Path], page_folder: Path | None = None) -> list[Subject]:
-    """Everything that was given, in order; folders of runs are opened. Raises ConfigError where there is nothing.
+    """The subjects of all paths, in order; folders of runs are opened. Raises ConfigError where there is nothing.
 
-    Traces are linked as seen from `page_folder`.
+    Links to traces are relative to `page_folder`.
     """
-    found = [subject for path in paths for subject in _open(path)]
-    if not found:
-        raise ConfigError("Nothing to report on: give run directories, studies or logs.")
-    return [_linked(s, page_folder) for s in _named(found)] if page_folder else _named(found)
+    subjects = _unique_names([subject for path in paths for subject in _open(path)])
+    if not subjects:
+        raise ConfigError("Nothing to report on. Give run directories, studies or logs.")
+    return [_link_traces(s, page_folder) for s in subjects] if page_folder else subjects
 
 
-def _linked(subject: Subject, folder: Path) -> Subject:
+def _link_traces(subject: Subject, folder: Path) -> Subject:
     def linked(p: Profile) -> Profile:
         return replace(p, link=quote(os.path.relpath(p.trace, folder))) if p.trace else p
 
     return replace(subject, profiles=tuple(linked(p) for p in subject.profiles))
 
 
-def _named(subjects: Sequence[Subject]) -> list[Subject]:
-    """Different names for different things: the path's last part, without the date where it is not needed to tell them apart."""
+def _unique_names(subjects: Sequence[Subject]) -> list[Subject]:
+    """Name each subject by the last part of its path, without the date where that is unique."""
     short = [_STAMP.sub("", s.name) for s in subjects]
-    told = [replace(s, name=n) if short.count(n) == 1 else s for s, n in zip(subjects, short, strict=True)]
-    taken: dict[str, int] = {}
-    out = []
-    for subject in told:
-        taken[subject.name] = taken.get(subject.name, 0) + 1
-        count = taken[subject.name]
-        out.append(subject if count == 1 else replace(subject, name=f"{subject.name} ({count})"))
-    return out
+    names = [n if short.count(n) == 1 else s.name for s, n in zip(subjects, short, strict=True)]
+    counts = [names[: i + 1].count(n) for i, n in enumerate(names)]
+    return [
+        replace(s, name=n if count == 1 else f"{n} ({count})")
+        for s, n, count in zip(subjects, names, counts, strict=True)
+    ]
 
 
 def _open(path: Path) -> Iterable[Subject]:
@@ -123,152 +161,150 @@ def _open(path: Path) -> Iterable[Subject]:
         return [_of_run(run) for run in find_runs(path) or [RunDir.open(path)]]
     if path.suffix == ".csv":
         return [_of_study(path, open_study([path]))]
-    tree = _json(path)
+    tree = _read_json(path)
     if isinstance(tree, dict) and tree.get("method") == STUDY_METHOD:
         return [_of_study(path, open_study_result(tree))]
     if isinstance(tree, dict) and isinstance(tree.get("rounds"), list):
-        return [Subject(name=path.stem, path=path, kind="bench", bench=tree, status="finished")]
-    return [_of_record(r) for r in open_logs(path)]
+        return [Subject(name=path.stem, path=path, kind="bench", bench=read_bench(path), status="finished")]
+    return [_of_log(log) for log in open_logs(path)]
 
 
-def _json(path: Path) -> Any:
-    if path.suffix != ".json":
-        return None
+def _read_json(path: Path) -> Any:
     try:
-        return read_json(path)
-    except (OSError, ValueError):
-        return None
+        return read_json(path) if path.suffix == ".json" else None
+    except DamagedFile:
+        return None  # a log that only looks like JSON
 
 
 # ----------------------------------------------------------------------------------------------------- run directories
 
 
 def _of_run(run: RunDir) -> Subject:
-    events, status = run.read_events(), run.read_status()
-    start: dict[str, Any] = next((e for e in reversed(events) if e["kind"] == "start"), {})
-    summary = status.get("summary") or {}
-    bench = _bench(run)
-    profiles = tuple(p for path in run.profiles() for p in _profile(path))
-    kind = "bench" if bench else "training" if events else "profile" if profiles else "training"
-    telemetry = decode_telemetry(run.read_telemetry())
+    events, damaged = read_history(run.path / "events.jsonl")
+    notes = [f"{damaged} damaged event(s) left out"] if damaged else []
+    status, telemetry = run.status(), tuple(decode_telemetry(run.read_telemetry()))
+    summary = status.summary or RunSummary()
+    bench = _read_or_note(partial(read_bench, run.path / "bench.json"), notes)
+    profiles = tuple(p for path in run.profiles() if (p := _read_or_note(partial(_profile, path), notes)))
     environment = decode_environment(run.read_environment())
-    broken = run.broken_event_lines()
+    predictions = run.path / "predictions"
     return Subject(
         name=run.path.resolve().name,
         path=run.path,
-        kind=kind,
-        status=str(status["status"]),
-        reason=status.get("reason"),
-        updated=status.get("updated"),
-        start=start,
+        kind="bench" if bench else "profile" if profiles and not events else "training",
+        status=status.status,
+        reason=status.reason,
+        updated=status.updated,
+        start=next((e for e in reversed(events) if isinstance(e, StartEvent)), None),
         summary=summary,
-        settings=_config(run),
+        settings=_read_or_note(run.read_config, notes) or {},
         environment=environment,
-        points=tuple(_thinned([_point(e) for e in events if e["kind"] == "step" and sum(e["step_s"]) > 0])),
-        evals=tuple(e for e in events if e["kind"] == "eval"),
-        spent_s=summary.get("spent_s") or _spent_so_far(events),
-        warnings=tuple(dict.fromkeys(str(e["message"]) for e in events if e["kind"] == "warning")),
-        notes=(f"{broken} broken line(s) of its events left out",) if broken else (),
+        points=tuple(_thin([_point(e) for e in events if isinstance(e, StepEvent) and sum(e.step_s) > 0])),
+        evals=tuple(EvalPoint(epoch=e.epoch, step=e.step, result=e) for e in events if isinstance(e, EvalEvent)),
+        spent_s=summary.spent_s or _spent_so_far(events),
+        warnings=tuple(dict.fromkeys(e.message for e in events if isinstance(e, WarningEvent))),
         bench=bench,
         profiles=profiles,
-        telemetry=tuple(telemetry),
-        disturbed=tuple(_disturbed(events, telemetry, environment)),
-        mistakes=run.read_prediction("mistakes"),
-        examples=tuple(run.read_prediction("examples") or ()),
+        telemetry=telemetry,
+        disturbances=tuple(
+            _disturbances(events, telemetry, environment.cpu.cores_logical if environment else None)
+        ),
+        mistakes=_read_or_note(lambda: read_record(Mistakes, predictions / "mistakes.json"), notes),
+        examples=_read_or_note(lambda: _examples(predictions / "examples.json"), notes) or (),
+        notes=tuple(notes),
     )
 
 
-def _disturbed(
-    events: list[dict[str, Any]], telemetry: list[TelemetryRecord], environment: Environment | None
-) -> list[str]:
-    """In words, the worst of all sessions, each from its first step to its last."""
-    spans: dict[int, list[float]] = {}
-    session = -1
-    for event in events:
-        session += event["kind"] == "start"
-        if event["kind"] == "step" and "t_s" in event:
-            spans.setdefault(session, []).append(event["t_s"])
-    cores = environment.cpu.cores_logical if environment else None
-    mine = {n: [r for r in telemetry if r.session == n] for n in spans}
-    worst = worst_noise([measure_noise(mine[n], (min(t), max(t)), cores) for n, t in spans.items() if mine[n]])
-    return describe_noise(worst) if worst else []
-
-
-def _config(run: RunDir) -> dict[str, Any]:
+def _read_or_note(read: Callable[[], T], notes: list[str]) -> T | None:
+    """The content of a file; None where there is none, and with a note where it is damaged."""
     try:
-        return run.read_config()
-    except DamagedFile:
-        return {}
-
-
-def _bench(run: RunDir) -> dict[str, Any] | None:
-    try:
-        return run.read_bench() if run.is_bench else None
-    except DamagedFile:
+        return read()
+    except FileNotFoundError:
+        return None
+    except (ConfigError, DamagedRecord) as error:
+        notes.append(f"left out: {error}")
         return None
 
 
-def _point(event: dict[str, Any]) -> dict[str, Any]:
-    """A window of steps: where it ends, its mean loss, what it took."""
-    return {
-        "epoch": event["epoch"],
-        "step": event["step"],
-        "loss": event["loss"],
-        "lr": event["lr"],
-        "steps": len(event["step_s"]),
-        "samples": event["samples"],
-        "seconds": sum(event["step_s"]),
-        "wait_s": sum(event["wait_s"]),
-        "own_s": event.get("own_s_by_rank"),
-    }
+def _examples(path: Path) -> tuple[DetectionExample, ...]:
+    try:
+        return tuple(decode(DetectionExample, tree, f"[{i}]") for i, tree in enumerate(read_json(path) or []))
+    except (DamagedRecord, TypeError) as error:
+        raise DamagedFile(f"Cannot read {path}: {error}.") from None
 
 
-def _thinned(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """At most MOST_POINTS: neighbours are put together, times and samples added, losses averaged by steps."""
+def _disturbances(events: Sequence[Event], telemetry: Sequence[TelemetryRecord], cores: int | None) -> list[str]:
+    """The worst noise of all sessions in words, each from its first step to its last."""
+    noises = []
+    for number, steps in enumerate(sessions(events)):
+        times = [e.t_s for e in steps if e.t_s is not None]
+        samples = [r for r in telemetry if r.session == number]
+        if times and samples:
+            noises.append(measure_noise(samples, (min(times), max(times)), cores))
+    worst = worst_noise(noises)
+    return describe_noise(worst) if worst else []
+
+
+def _point(event: StepEvent) -> Point:
+    return Point(
+        epoch=event.epoch,
+        step=event.step,
+        loss=event.loss,
+        lr=event.lr,
+        steps=len(event.step_s),
+        window=Window.of_step(event),
+        own_s=event.own_s_by_rank,
+    )
+
+
+def _thin(points: list[Point]) -> list[Point]:
+    """At most MOST_POINTS: neighbours are merged, times and samples added, losses averaged by steps."""
     size = -(-len(points) // MOST_POINTS)
-    return points if size <= 1 else [_together(points[i : i + size]) for i in range(0, len(points), size)]
+    return points if size <= 1 else [_merge(points[i : i + size]) for i in range(0, len(points), size)]
 
 
-def _together(points: list[dict[str, Any]]) -> dict[str, Any]:
-    last = points[-1]
-    known = [(p["loss"], p["steps"]) for p in points if p["loss"] is not None]
-    mean = math.fsum(v * n for v, n in known) / sum(n for _, n in known) if known else None
-    sums = {k: sum(p[k] for p in points) for k in ("steps", "samples", "seconds", "wait_s")}
-    own = [p["own_s"] for p in points if p.get("own_s")]
-    together = [sum(rank) / len(own) for rank in zip(*own, strict=True)] if len(own) == len(points) else None
-    return {"epoch": last["epoch"], "step": last["step"], "lr": last["lr"], "loss": mean, "own_s": together, **sums}
+def _merge(points: list[Point]) -> Point:
+    losses = [(p.loss, p.steps) for p in points if p.loss is not None]
+    own_s = [p.own_s for p in points if p.own_s]
+    return replace(
+        points[-1],
+        loss=math.fsum(v * n for v, n in losses) / sum(n for _, n in losses) if losses else None,
+        steps=sum(p.steps for p in points),
+        window=Window.total(p.window for p in points),
+        own_s=tuple(sum(rank) / len(own_s) for rank in zip(*own_s, strict=True)) if len(own_s) == len(points) else None,
+    )
 
 
-def _spent_so_far(events: list[dict[str, Any]]) -> dict[str, float]:
+def _spent_so_far(events: Sequence[Event]) -> dict[str, float]:
     """Where the time of a run without a summary went, as far as its events tell."""
-    waits = math.fsum(t for e in events if e["kind"] == "step" for t in e["wait_s"])
-    steps = math.fsum(t for e in events if e["kind"] == "step" for t in e["step_s"])
-    found = {"data_wait": waits, "compute": steps - waits}
-    for kind, name in (("eval", "evaluation"), ("checkpoint", "checkpoint")):
-        found[name] = math.fsum(e.get("seconds", 0.0) for e in events if e["kind"] == kind)
-    return {**found, "total": sum(found.values())} if steps else {}
+    steps = [e for e in events if isinstance(e, StepEvent)]
+    waits = math.fsum(t for e in steps for t in e.wait_s)
+    spent = {
+        "data_wait": waits,
+        "compute": math.fsum(t for e in steps for t in e.step_s) - waits,
+        "evaluation": math.fsum(e.seconds for e in events if isinstance(e, EvalEvent)),
+        "checkpoint": math.fsum(e.seconds for e in events if isinstance(e, CheckpointEvent)),
+    }
+    return {**spent, "total": sum(spent.values())} if steps else {}
 
 
-def _profile(path: Path) -> list[Profile]:
-    """The files of one process lie beside each other: profile.rank0.json, kernels.rank0.csv, ...; none if damaged."""
+def _profile(path: Path) -> Profile:
+    """The profile of one process: profile.rank0.json, and kernels.rank0.csv, memory.rank0.csv and the trace beside it."""
 
-    def sibling(name: str, suffix: str) -> Path | None:
+    def beside(name: str, suffix: str) -> Path | None:
         file = path.with_name(path.name.replace("profile", name, 1).removesuffix("json") + suffix)
         return file if file.is_file() else None
 
-    kernels, memory = sibling("kernels", "csv"), sibling("memory", "csv")
-    try:
-        points = [decode(MemoryPoint, dict(row)) for row in read_csv(memory)] if memory else []
-        return [
-            Profile(
-                summary=decode(ProfileSummary, _json(path)),
-                trace=sibling("trace", "json.gz"),
-                memory=tuple(points[:: -(-len(points) // MOST_POINTS) or 1]),
-                kernels=tuple(decode(KernelTime, dict(row)) for row in read_csv(kernels)) if kernels else (),
-            )
-        ]
-    except (ConfigError, DamagedRecord):
-        return []
+    def rows(cls: type[T], file: Path | None) -> list[T]:
+        return [decode(cls, dict(row), f"{file}[{i}]") for i, row in enumerate(read_csv(file))] if file else []
+
+    memory = rows(MemoryPoint, beside("memory", "csv"))
+    return Profile(
+        summary=read_record(ProfileSummary, path),
+        kernels=tuple(rows(KernelTime, beside("kernels", "csv"))),
+        memory=tuple(memory[:: -(-len(memory) // MOST_POINTS) or 1]),
+        trace=beside("trace", "json.gz"),
+    )
 
 
 # -------------------------------------------------------------------------------------------------------------- others
@@ -287,38 +323,40 @@ def _of_study(path: Path, study: Study) -> Subject:
     )
 
 
-def _of_record(record: RunLog) -> Subject:
-    """A log of another system: steps become points, one each."""
+def _of_log(log: RunLog) -> Subject:
+    """Another system's log: each step becomes a point. MLPerf's logs have whole epochs, counted from one."""
+    by_epoch = log.format == "mllog"
     per_epoch: dict[int, int] = {}
-    for s in record.steps:
+    for s in log.steps:
         per_epoch[s.epoch] = max(per_epoch.get(s.epoch, 0), s.step + 1)
     points = [
-        {
-            "epoch": s.epoch + (0.0 if record.format == "mllog" else (s.step + 1) / per_epoch[s.epoch]),
-            "step": s.step,
-            "loss": s.loss,
-            "lr": s.lr,
-            "steps": 1,
-            "samples": s.samples,
-            "seconds": s.seconds,
-            "wait_s": s.wait_s,
-        }
-        for s in record.steps
+        Point(
+            epoch=s.epoch + (0.0 if by_epoch else (s.step + 1) / per_epoch[s.epoch]),
+            step=s.step,
+            loss=s.loss,
+            lr=s.lr,
+            steps=1,
+            window=s.window,
+        )
+        for s in log.steps
     ]
-    evals = [{"epoch": e.epoch + (0 if record.format == "mllog" else 1), **e.values} for e in record.evals]
-    spent = {"total": record.total_s} if record.total_s else {}
+    evals = [EvalPoint(epoch=e.epoch + (not by_epoch), step=None, result=_result(e.values)) for e in log.evals]
     return Subject(
-        name=record.path.stem,
-        path=record.path,
+        name=log.path.stem,
+        path=log.path,
         kind="training",
-        format=record.format,
+        format=log.format,
         status="foreign",
-        settings=record.settings,
-        environment=record.environment,
-        points=tuple(_thinned(points)),
+        settings=log.settings,
+        environment=log.environment,
+        points=tuple(_thin(points)),
         evals=tuple(evals),
-        notes=record.notes,
-        start={"world": record.devices, "train_samples": record.train_samples, "val_samples": record.eval_samples},
-        summary={"reached_target": record.reached_target},
-        spent_s=spent,
+        notes=log.notes,
+        start=StartEvent(world=log.devices, train_samples=log.train_samples or 0, val_samples=log.eval_samples or 0),
+        summary=RunSummary(reached_target=log.reached_target),
+        spent_s={"total": log.total_s} if log.total_s else {},
     )
+
+
+def _result(values: dict[str, float]) -> EvalResult:
+    return EvalResult(figures=dict(values))

@@ -5,6 +5,7 @@ from typing import Any
 from markupsafe import Markup
 
 from vernier.measure.bench.table import ARM_COLUMNS
+from vernier.records.codec import encode
 from vernier.report.page.collect import Subject
 from vernier.report.page.figures import PHASE_COLOURS, Figure, Section, grid
 from vernier.report.page.html import Cell, Column, joined, section, table, tag
@@ -46,7 +47,7 @@ def benchmarks(subjects: list[Subject]) -> Section | None:
 
 
 def _rows(s: Subject) -> list[dict[str, Any]]:
-    return [r for r in (s.bench or {}).get("rows", []) if r.get("status") == "ok"]
+    return [r for r in encode(s.bench).get("rows", []) if r.get("status") == "ok"]
 
 
 def _told(row: dict[str, Any], rows: list[dict[str, Any]], apart_from: tuple[str, ...]) -> str:
@@ -179,7 +180,7 @@ def _latency(s: Subject, number: int) -> Figure | None:
     rows = _rows(s)
     arms = {r["arm"]: _told(r, rows, ()) or r["arm"] for r in rows if r.get("latency_s")}
     samples: dict[str, list[float]] = {}
-    for one in (s.bench or {}).get("rounds", []):
+    for one in encode(s.bench).get("rounds", []):
         raw = (one.get("result") or {}).get("raw") or {}
         if one.get("arm") in arms:
             samples.setdefault(one["arm"], []).extend(raw.get("latency_s") or raw.get("step_s") or [])
@@ -236,7 +237,7 @@ def _phases(rows: list[dict[str, Any]], number: int) -> Figure | None:
 
 
 def _table(s: Subject, number: int) -> Markup:
-    every = (s.bench or {}).get("rows", [])
+    every = encode(s.bench).get("rows", [])
     shared = [
         k
         for k in ARM_COLUMNS
@@ -290,7 +291,7 @@ def _wait(row: dict[str, Any], which: str) -> float | None:
 
 
 def _compared(s: Subject) -> Markup | None:
-    found = (s.bench or {}).get("compared") or []
+    found = encode(s.bench).get("compared") or []
     rows: list[list[Cell]] = [
         [c["arm"], c["against"], c["ratio"], c["low"], c["high"], c["verdict"], c["basis"]] for c in found
     ]

@@ -4,6 +4,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from vernier.records.predictions import Mistake, Mistakes
 from vernier.report.page.collect import Subject
 from vernier.report.page.figures import Figure, Section, grid
 from vernier.report.page.html import Column, joined, section, table, tag
@@ -12,7 +13,7 @@ WORST, HEAT, PAIRS, BASE64 = 20, 12, 50, frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZab
 
 
 def classification(subjects: list[Subject]) -> Section | None:
-    runs = [s for s in subjects if s.mistakes and s.mistakes.get("classes")]
+    runs = [s for s in subjects if s.mistakes and s.mistakes.classes]
     if not runs:
         return None
     figures: list[Figure] = []
@@ -28,14 +29,14 @@ def classification(subjects: list[Subject]) -> Section | None:
     return Section(name="classification", title="Classification", html=html, figures=figures)
 
 
-def class_name(document: dict[str, Any], index: int) -> str:
-    classes = document["classes"]
+def class_name(document: Mistakes, index: int) -> str:
+    classes = document.classes
     return str(classes[index]) if 0 <= index < len(classes) else f"output {index}"
 
 
-def _accuracy(document: dict[str, Any]) -> list[tuple[float, int, int]]:
+def _accuracy(document: Mistakes) -> list[tuple[float, int, int]]:
     """(accuracy, class, samples) of the classes that were seen, worst first."""
-    counts = zip(document["samples"], document["correct"], strict=True)
+    counts = zip(document.samples, document.correct, strict=True)
     return sorted((100 * hits / seen, i, seen) for i, (seen, hits) in enumerate(counts) if seen)
 
 
@@ -64,20 +65,20 @@ def _confusion(s: Subject, number: int) -> Figure | None:
     document = s.mistakes
     assert document is not None
     worst = sorted(i for _, i, _ in _accuracy(document)[:HEAT])
-    counts = {(t, p): n for t, p, n in document["confused"]}
+    counts = {(t, p): n for t, p, n in document.confused}
     if not counts:
         return None
     rows: list[list[Any]] = []
     for truth in worst:
-        hits, seen = document["correct"][truth], document["samples"][truth]
+        hits, seen = document.correct[truth], document.samples[truth]
         inside = [hits if truth == other else counts.get((truth, other), 0) for other in worst]
         rows += [
             [class_name(document, truth), class_name(document, other), n]
             for other, n in zip(worst, inside, strict=True)
         ]
-        if len(worst) < len(document["classes"]):
+        if len(worst) < len(document.classes):
             rows.append([class_name(document, truth), "any other", seen - sum(inside)])
-    title = "Confusion of the worst classes" if len(worst) < len(document["classes"]) else "Confusion"
+    title = "Confusion of the worst classes" if len(worst) < len(document.classes) else "Confusion"
     chart = {
         "type": "heat",
         "row": "truth",
@@ -100,9 +101,9 @@ def _pairs(s: Subject, number: int) -> Markup | None:
             class_name(document, t),
             class_name(document, p),
             n,
-            n / document["samples"][t] if document["samples"][t] else None,
+            n / document.samples[t] if document.samples[t] else None,
         ]
-        for t, p, n in document["confused"][:PAIRS]
+        for t, p, n in document.confused[:PAIRS]
     ]
     if not rows:
         return None
@@ -118,31 +119,31 @@ def _pairs(s: Subject, number: int) -> Markup | None:
 def _mistakes(s: Subject) -> Markup | None:
     document = s.mistakes
     assert document is not None
-    if not document["mistakes"]:
+    if not document.mistakes:
         return None
     return tag(
         "div",
         tag("div", tag("h3", "Mistakes it was most sure of"), cls="table-tools"),
-        tag("div", *(_thumb(document, m) for m in document["mistakes"]), cls="thumbs"),
+        tag("div", *(_thumb(document, m) for m in document.mistakes), cls="thumbs"),
         cls="card",
     )
 
 
-def _thumb(document: dict[str, Any], mistake: dict[str, Any]) -> Markup:
-    took, was = class_name(document, mistake["taken_for"]), class_name(document, mistake["truth"])
+def _thumb(document: Mistakes, mistake: Mistake) -> Markup:
+    took, was = class_name(document, mistake.taken_for), class_name(document, mistake.truth)
     return tag(
         "div",
-        picture(mistake.get("jpeg"), f"{was}, taken for {took}"),
-        tag("div", f"{took} {100 * mistake['score']:.0f} %", cls="took"),
-        tag("div", f"is {was}, given\u00a0{100 * mistake['truth_score']:.0f}\u00a0%", cls="was"),
+        picture(mistake.jpeg, f"{was}, taken for {took}"),
+        tag("div", f"{took} {100 * mistake.score:.0f} %", cls="took"),
+        tag("div", f"is {was}, given\u00a0{100 * mistake.truth_score:.0f}\u00a0%", cls="was"),
         cls="thumb",
-        title=mistake["image"],
+        title=mistake.image,
     )
 
 
-def picture(jpeg: Any, alt: str) -> Markup:
+def picture(jpeg: str | None, alt: str) -> Markup:
     """An image that the run kept; a grey square where it kept none."""
-    good = isinstance(jpeg, str) and BASE64.issuperset(jpeg)
+    good = jpeg is not None and BASE64.issuperset(jpeg)
     source = (
         f"data:image/jpeg;base64,{jpeg}"
         if good

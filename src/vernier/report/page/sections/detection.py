@@ -4,6 +4,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from vernier.records.predictions import Box, DetectionExample, ScoredClass
 from vernier.report.page.collect import Subject
 from vernier.report.page.figures import Figure, Section
 from vernier.report.page.html import Cell, Column, joined, number, section, table, tag
@@ -27,13 +28,11 @@ LEAST_SCORE = 0.3
 
 
 def detection(subjects: list[Subject]) -> Section | None:
-    runs = [s for s in subjects if s.kind == "training" and (s.result or {}).get("AP") is not None]
+    runs = [s for s in subjects if s.kind == "training" and s.figure("AP") is not None]
     if not runs:
         return None
     figures = [f for f in (_by_class(runs),) if f]
-    rows: list[list[Cell]] = [
-        [name, *((s.result or {}).get(name) for s in runs), meaning] for name, meaning in MEANINGS.items()
-    ]
+    rows: list[list[Cell]] = [[name, *(s.figure(name) for s in runs), meaning] for name, meaning in MEANINGS.items()]
     columns: list[Column | str] = [
         "figure",
         *(Column(s.name if len(runs) > 1 else "value", 4) for s in runs),
@@ -61,15 +60,12 @@ def detection(subjects: list[Subject]) -> Section | None:
 
 def _by_class(runs: list[Subject]) -> Figure | None:
     rows = [
-        [c["name"], s.name, c["AP"], c["AP50"]]
-        for s in runs
-        for c in (s.result or {}).get("classes") or []
-        if c["AP"] is not None
+        (c.name, s.name, c.AP, c.AP50) for s in runs for c in (s.result and s.result.classes) or () if c.AP is not None
     ]
     if not rows:
         return None
-    order = sorted({str(r[0]) for r in rows}, key=lambda name: -max(r[2] for r in rows if r[0] == name))
-    rows.sort(key=lambda r: order.index(str(r[0])))
+    order = sorted({r[0] for r in rows}, key=lambda name: -max(r[2] for r in rows if r[0] == name))
+    rows.sort(key=lambda r: order.index(r[0]))
     chart: dict[str, Any] = {"type": "bars", "category": "class", "value": "AP", "xTitle": "AP"}
     if len(runs) > 1:
         chart["by"] = "run"
@@ -77,7 +73,9 @@ def _by_class(runs: list[Subject]) -> Figure | None:
 
 
 def _examples(s: Subject, several: bool) -> Markup:
-    classes = sorted({t["class"] for e in s.examples for t in (*e["truth"], *e["found"])})
+    classes = sorted(
+        {t.class_name for e in s.examples for t in e.truth} | {o.class_name for e in s.examples for o in e.found}
+    )
     title = tag("h3", f"Examples of {s.name}" if several else "Examples")
     return tag(
         "div",
@@ -87,35 +85,39 @@ def _examples(s: Subject, several: bool) -> Markup:
     )
 
 
-def _example(e: dict[str, Any], classes: list[str]) -> Markup:
-    found = sorted(e["found"], key=lambda t: float(t["score"]))
-    boxes = [_box(t["box"], cls="truth") for t in e["truth"]]
-    boxes += [_box(t["box"], cls=f"b{classes.index(t['class']) % 8}", data_score=f"{t['score']:.3f}") for t in found]
+def _example(e: DetectionExample, classes: list[str]) -> Markup:
+    objects = sorted(e.found, key=lambda o: o.score)
+    boxes = [_box(t.box, cls="truth") for t in e.truth]
+    labels = []
+    for thing in objects:
+        if thing.box:
+            colour = classes.index(thing.class_name) % 8
+            boxes.append(_box(thing.box, cls=f"b{colour}", data_score=f"{thing.score:.3f}"))
+            labels.append(_label(thing, thing.box, colour))
     drawing = tag("svg", *boxes, viewBox="0 0 100 100", preserveAspectRatio="none", aria_hidden="true")
-    tags = [_label(t, classes.index(t["class"]) % 8) for t in found]
-    names = ", ".join(t["class"] for t in e["truth"]) or "no objects"
+    names = ", ".join(t.class_name for t in e.truth) or "no objects"
     return tag(
         "div",
-        tag("div", picture(e.get("jpeg"), f"annotated: {names}"), drawing, *tags, cls="picture"),
-        tag("div", str(e["image"]).replace("\\", "/").rsplit("/", 1)[-1], cls="name", title=e["image"]),
+        tag("div", picture(e.jpeg, f"annotated: {names}"), drawing, *labels, cls="picture"),
+        tag("div", e.image.replace("\\", "/").rsplit("/", 1)[-1], cls="name", title=e.image),
         cls="example",
     )
 
 
-def _box(ltrb: list[float], **attributes: Any) -> Markup:
-    left, top, right, bottom = (100 * min(1.0, max(0.0, float(v))) for v in ltrb)
+def _box(ltrb: Box, **attributes: str) -> Markup:
+    left, top, right, bottom = (100 * min(1.0, max(0.0, v)) for v in ltrb)
     return tag(
         "rect", x=f"{left:.2f}", y=f"{top:.2f}", width=f"{right - left:.2f}", height=f"{bottom - top:.2f}", **attributes
     )
 
 
-def _label(thing: dict[str, Any], colour: int) -> Markup:
-    left, top = (100 * min(0.97, max(0.0, float(v))) for v in thing["box"][:2])
+def _label(thing: ScoredClass, ltrb: Box, colour: int) -> Markup:
+    left, top = (100 * min(0.97, max(0.0, v)) for v in ltrb[:2])
     under = " under" if top < 8 else ""
     return tag(
         "span",
-        f"{thing['class']} {thing['score']:.2f}",
+        f"{thing.class_name} {thing.score:.2f}",
         cls=f"tag b{colour}{under}",
         style=f"left:{left:.1f}%;top:{top:.1f}%",
-        data_score=f"{thing['score']:.3f}",
+        data_score=f"{thing.score:.3f}",
     )

@@ -7,13 +7,14 @@ from markupsafe import Markup
 from vernier.measure.bench.measuring import LOADER_BOUND_SHARE
 from vernier.measure.statistics.agreement import agreement_lines
 from vernier.measure.statistics.estimates import share_interval
-from vernier.records.codec import decode
+from vernier.measure.statistics.throughput import Window
+from vernier.records.bench import StepRow
 from vernier.records.environment import Environment
-from vernier.records.run import Agreement
+from vernier.records.events import StartEvent
 from vernier.report.live.console import plural
 from vernier.report.page.collect import FOREIGN, Subject
 from vernier.report.page.figures import Section
-from vernier.report.page.html import Column, chip, facts, joined, number, seconds, section, table, tag, tile
+from vernier.report.page.html import Cell, Column, chip, facts, joined, number, seconds, section, table, tag, tile
 
 SHOWN_WARNINGS, SHOWN_NOTES = 8, 3
 WHAT = {"training": "training", "bench": "benchmark", "profile": "profile", "study": "device study"}
@@ -55,49 +56,43 @@ def _card(subject: Subject, index: int, several: bool) -> Markup:
 def _facts(s: Subject) -> list[tuple[str, Any]]:
     if s.kind == "study" and s.study:
         return _study_facts(s)
-    e, recipe = s.start, s.settings.get("recipe") or {}
+    start = s.start or StartEvent()
     if s.foreign:
-        known = {
-            k: s.settings.get(k) for k in ("arch", "model", "submission_benchmark", "submission_platform", "batch_size")
-        }
-        return [*((k, v) for k, v in known.items() if v), ("devices", e.get("world")), ("log", tag("code", s.path))]
+        names = ("arch", "model", "submission_benchmark", "submission_platform", "batch_size")
+        settings = [(name, s.settings[name]) for name in names if s.settings.get(name)]
+        return [*settings, ("devices", start.world), ("log", tag("code", s.path))]
+    recipe = s.settings.get("recipe") or {}
     model, data = recipe.get("model") or {}, recipe.get("data") or {}
-    sizes = f", {e['parameters']:,} parameters, {plural(e['classes'], 'class')}" if e.get("parameters") else ""
-    validation = f" and {e['val_samples']:,} validation" if e.get("val_samples") else ""
-    images = f": {e['train_samples']:,} training{validation} images" if e.get("train_samples") else ""
+    sizes = f", {start.parameters:,} parameters, {plural(start.classes, 'class')}" if start.parameters else ""
+    validation = f" and {start.val_samples:,} validation" if start.val_samples else ""
+    images = f": {start.train_samples:,} training{validation} images" if start.train_samples else ""
     return [
         ("model", f"{model.get('name', '')}{sizes}"),
         ("data", f"{data.get('source', '')}{images}"),
-        ("schedule", _schedule(s)),
+        ("schedule", _schedule(s, start)),
         ("machine", _machine(s)),
         ("run", tag("code", s.path)),
-        ("started", str(e.get("time") or "")[:16].replace("T", " ")),
+        ("started", (start.time or "")[:16].replace("T", " ")),
     ]
 
 
-def _schedule(s: Subject) -> str:
-    e = s.start
-    if not e.get("total_steps"):
+def _schedule(s: Subject, start: StartEvent) -> str:
+    if not start.total_steps:
         return ""
-    done = max((p["step"] for p in s.points), default=0)
-    cut = f", to stop at {e['stop_step']:,}" if e["stop_step"] < e["total_steps"] else ""
-    size = f"{e['epochs']:g} epochs of {plural(e['steps_per_epoch'], 'step')}, batch {e['global_batch']:,}"
-    return f"{size}; {done:,} of {e['total_steps']:,} steps{cut}"
+    done = max((p.step for p in s.points), default=0)
+    cut = f", to stop at {start.stop_step:,}" if start.stop_step < start.total_steps else ""
+    size = f"{start.epochs:g} epochs of {plural(start.steps_per_epoch, 'step')}, batch {start.global_batch:,}"
+    return f"{size}; {done:,} of {start.total_steps:,} steps{cut}"
 
 
 def _machine(s: Subject) -> str:
     e, environment = s.start, s.environment or Environment()
     names = dict.fromkeys(d.name for d in environment.devices if d.name)
-    shape = (
-        f"{plural(e['world'], 'process')} x {plural(e['threads'], 'thread')}, {e['precision']}, {e['mode']}"
-        if e.get("world") and e.get("threads")
-        else ""
+    processes = (
+        f"{plural(e.world, 'process')} x {plural(e.threads, 'thread')}, {e.precision}, {e.mode}" if e and e.mode else ""
     )
-    return "; ".join(
-        filter(
-            None, [", ".join(names) or environment.device_kind, shape, environment.host and f"host {environment.host}"]
-        )
-    )
+    host = f"host {environment.host}" if environment.host else ""
+    return "; ".join(filter(None, [", ".join(names) or environment.device_kind, processes, host]))
 
 
 def _study_facts(s: Subject) -> list[tuple[str, Any]]:
@@ -128,24 +123,23 @@ def _result_tiles(s: Subject) -> list[Markup]:
     result = s.result
     if not result:
         return []
-    part = "" if result.get("exact", True) else ", part of the set"
-    if result.get("top1") is not None:
+    figures, part = result.figures, "" if result.exact else ", part of the set"
+    top1, top5 = figures.get("top1"), figures.get("top5")
+    if top1 is not None:
+        more = [_share_tile("top-5", top5, result.samples)] if top5 else []
+        return [_share_tile("top-1", top1, result.samples, part), *more]
+    ap = figures.get("AP")
+    if ap is not None:
+        images = f"{result.samples:,} images{part}" if result.samples else ""
         return [
-            _share_tile("top-1", result, "top1", part),
-            *([_share_tile("top-5", result, "top5", "")] if result.get("top5") else []),
+            tile("AP (IoU 0.50 to 0.95)", f"{ap:.3f}", "", images),
+            tile("AP50", number(figures.get("AP50"), 3)),
         ]
-    if result.get("AP") is not None:
-        images = f"{result['samples']:,} images{part}" if result.get("samples") else ""
-        return [
-            tile("AP (IoU 0.50 to 0.95)", f"{result['AP']:.3f}", "", images),
-            tile("AP50", number(result.get("AP50"), 3)),
-        ]
-    return [tile(k, number(v)) for k, v in result.items() if k == "eval_accuracy"]
+    return [tile(k, number(v)) for k, v in figures.items() if k == "eval_accuracy"]
 
 
-def _share_tile(name: str, result: dict[str, Any], key: str, part: str) -> Markup:
-    """What another draw of as many images would give is in the interval; what another training would give is not."""
-    value, n = result[key], result.get("samples")
+def _share_tile(name: str, value: float, n: int, part: str = "") -> Markup:
+    """A percentage with the interval for another draw of as many images; another training run may differ by more."""
     if not n or not 0 <= value <= 100:
         return tile(name, f"{value:.2f}", "%")
     low, high = share_interval(round(value * n / 100), n)
@@ -153,26 +147,19 @@ def _share_tile(name: str, result: dict[str, Any], key: str, part: str) -> Marku
 
 
 def _speed_tiles(s: Subject) -> list[Markup]:
-    training = s.summary.get("training")
-    if training:
-        low, high = training.get("images_per_s_total_95") or (None, None)
-        between = _between(low, high) or "no interval: too few steps"
-        tiles = [tile("throughput", number(training["images_per_s_total"]), "img/s", f"{between}; data included")]
-        energy = training.get("energy")
-        if energy:
-            tiles.append(tile("energy", number(energy["joules_per_image"]), "J/img", energy["method"]))
-        return [*tiles, tile("data wait", f"{100 * training['data_wait_share']:.1f}", "%", "of the steps' time")]
-    took, samples = sum(p["seconds"] for p in s.points), sum(p["samples"] for p in s.points)
-    if not took or not samples:
-        return []
-    return [
-        tile(
-            "throughput so far" if s.status == "running" else "throughput",
-            number(samples / took),
-            "img/s",
-            "all recorded steps, warm-up included",
-        )
-    ]
+    speed = s.summary.training
+    if speed is None:
+        total = Window.total(p.window for p in s.points)
+        name = "throughput so far" if s.status == "running" else "throughput"
+        rate = number(total.samples_per_s)
+        return [tile(name, rate, "img/s", "all recorded steps, warm-up included")] if total.samples_per_s else []
+    between = _between(*speed.images_per_s_total_95) or "no interval: too few steps"
+    tiles = [tile("throughput", number(speed.images_per_s_total), "img/s", f"{between}; data included")]
+    if speed.energy:
+        tiles.append(tile("energy", number(speed.energy.joules_per_image), "J/img", speed.energy.method))
+    if speed.data_wait_share is not None:
+        tiles.append(tile("data wait", f"{100 * speed.data_wait_share:.1f}", "%", "of the steps' time"))
+    return tiles
 
 
 def _between(low: float | None, high: float | None) -> str:
@@ -200,26 +187,20 @@ def _time_tiles(s: Subject) -> list[Markup]:
 
 
 def _bench_tiles(s: Subject) -> list[Markup]:
-    rows = [r for r in (s.bench or {}).get("rows", []) if r.get("status") == "ok"]
-    rates = [r for r in rows if r.get("images_per_s_total") and "exchange" not in r]
+    if s.bench is None:
+        return []
+    rates = [r for r in s.bench.measured if isinstance(r, StepRow) and r.exchange is None]
     tiles = []
     if rates:
-        best = max(rates, key=lambda r: float(r["images_per_s_total"]["value"]))
-        rate = best["images_per_s_total"]
-        between = _between(rate.get("low"), rate.get("high")) or f"no interval: {rate.get('basis', 'too few')}"
-        tiles.append(tile("fastest", number(rate["value"]), "img/s", f"{between}; {best['arm']}"))
-    waits = [r for r in rows if r.get("latency_s")]
-    if waits:
-        quick = min(waits, key=lambda r: float(r["latency_s"]["percentiles"]["p50"]["value"]))
-        tiles.append(
-            tile(
-                "lowest median latency",
-                number(1000 * quick["latency_s"]["percentiles"]["p50"]["value"]),
-                "ms",
-                quick["arm"],
-            )
-        )
-    return [*tiles, tile("arms", str(len((s.bench or {}).get("rows", []))), "", f"{len(rows)} measured")]
+        best = max(rates, key=lambda r: r.images_per_s_total.value)
+        rate = best.images_per_s_total
+        between = _between(rate.low, rate.high) or f"no interval: {rate.basis}"
+        tiles.append(tile("fastest", number(rate.value), "img/s", f"{between}; {best.arm}"))
+    medians_s = [(r.latency_s.percentiles["p50"].value, r.arm) for r in s.bench.measured if r.latency_s]
+    if medians_s:
+        median_s, arm = min(medians_s)
+        tiles.append(tile("lowest median latency", number(1000 * median_s), "ms", arm))
+    return [*tiles, tile("arms", str(len(s.bench.rows)), "", f"{len(s.bench.measured)} measured")]
 
 
 def _study_tiles(s: Subject) -> list[Markup]:
@@ -248,54 +229,52 @@ VERDICTS = {
 
 
 def _agreement(s: Subject) -> Markup | None:
-    if not s.summary.get("agreement"):
+    agreement = s.summary.agreement
+    if not agreement:
         return None
-    agreement = decode(Agreement, s.summary["agreement"])
-    said, differs = agreement_lines(agreement)
-    more = tag(
-        "details",
-        tag("summary", "what was done differently"),
-        tag("p", differs.removeprefix("differs").strip(), cls="note"),
-    )
+    verdict, differs = agreement_lines(agreement)
     return tag(
         "div",
         chip(VERDICTS[agreement.verdict], agreement.verdict),
-        said.removeprefix("published").strip(),
-        more,
+        verdict.removeprefix("published").strip(),
+        tag(
+            "details",
+            tag("summary", "what was done differently"),
+            tag("p", differs.removeprefix("differs").strip(), cls="note"),
+        ),
         cls="agree",
     )
 
 
 def messages(s: Subject) -> list[str]:
     """What a reader must know, most important first."""
-    training, found = s.summary.get("training") or {}, []
+    texts = []
     if s.status == "crashed":
-        found.append("this run ended without saying so: what it had recorded until then is shown")
+        texts.append("this run crashed: the page shows what it recorded until then")
     if s.reason:
-        found.append(s.reason)
-    share = training.get("data_wait_share", 0.0)
+        texts.append(s.reason)
+    share = (s.summary.training and s.summary.training.data_wait_share) or 0.0
     if share > LOADER_BOUND_SHARE:
-        found.append(f"loader-bound: {100 * share:.0f} % of the steps' time was spent waiting for data")
-    if s.disturbed:
-        found.append(f"noisy: {'; '.join(s.disturbed)}")
+        texts.append(f"loader-bound: {100 * share:.0f} % of the steps' time was spent waiting for data")
+    if s.disturbances:
+        texts.append(f"noisy: {'; '.join(s.disturbances)}")
     if s.simulated:
-        found.append(
+        texts.append(
             "the devices of this study are simulated: they were slowed on purpose, and say nothing about hardware"
         )
-    if bad := s.summary.get("bad_images"):
-        found.append(f"{plural(len(bad), 'bad image')}, the first is {bad[0]['path']}: {bad[0]['reason']}")
-    return list(dict.fromkeys([*found, *s.warnings, *_noise(s)]))
+    if bad := s.summary.bad_images:
+        texts.append(f"{plural(len(bad), 'bad image')}, the first is {bad[0].path}: {bad[0].reason}")
+    return list(dict.fromkeys([*texts, *s.warnings, *_noisy_arms(s)]))
 
 
-def _noise(s: Subject) -> list[str]:
-    """One line for all arms that something disturbed."""
-    noisy = [r for r in (s.bench or {}).get("rows", []) if r.get("noise")]
-    if not noisy:
+def _noisy_arms(s: Subject) -> list[str]:
+    """One line for all disturbed arms of a benchmark."""
+    noisy = [r for r in s.bench.measured if r.noise] if s.bench else []
+    if not s.bench or not noisy:
         return []
-    worst = max(noisy, key=lambda r: len(r["noise"]))
-    return [
-        f"noisy: {len(noisy)} of {len((s.bench or {})['rows'])} arms were disturbed, such as {worst['arm']}: {'; '.join(worst['noise'])}"
-    ]
+    worst = max(noisy, key=lambda r: len(r.noise))
+    arms = f"{len(noisy)} of {len(s.bench.rows)} arms were disturbed"
+    return [f"noisy: {arms}, such as {worst.arm}: {'; '.join(worst.noise)}"]
 
 
 def _notes(s: Subject) -> Markup | None:
@@ -323,22 +302,6 @@ def _warnings(s: Subject) -> Markup | None:
 
 
 def _side_by_side(runs: list[Subject]) -> Markup:
-    rows = []
-    for s in runs:
-        result, training = s.result or {}, s.summary.get("training") or {}
-        rows.append(
-            [
-                s.name,
-                s.status,
-                result.get("top1"),
-                result.get("top5"),
-                result.get("AP"),
-                result.get("loss"),
-                training.get("images_per_s_total"),
-                training.get("data_wait_share"),
-                s.spent_s.get("total"),
-            ]
-        )
     columns = [
         Column("run", wrap=True),
         Column("status"),
@@ -349,6 +312,17 @@ def _side_by_side(runs: list[Subject]) -> Markup:
         Column("img/s", 1),
         Column("data wait", meter=True),
         Column("time s", 1),
+    ]
+    rows: list[list[Cell]] = [
+        [
+            s.name,
+            s.status,
+            *(s.figure(name) for name in ("top1", "top5", "AP", "loss")),
+            s.summary.training.images_per_s_total if s.summary.training else None,
+            s.summary.training.data_wait_share if s.summary.training else None,
+            s.spent_s.get("total"),
+        ]
+        for s in runs
     ]
     used = [i for i in range(len(columns)) if i < 2 or any(r[i] is not None for r in rows)]
     shown = table("side-by-side", [columns[i] for i in used], [[r[i] for i in used] for r in rows], "Side by side")

@@ -62,7 +62,9 @@ def _lines(
 
 def _losses(runs: list[Subject]) -> list[Figure | None]:
     """One figure a task: losses of classifiers and detectors have no common scale."""
-    detectors = [s for s in runs if any("AP" in e for e in s.evals) or s.start.get("metric") == "AP"]
+    detectors = [
+        s for s in runs if any("AP" in e.result.figures for e in s.evals) or (s.start and s.start.metric == "AP")
+    ]
     others = [s for s in runs if s not in detectors]
     if not detectors or not others:
         return [_loss(runs, "loss", "Loss")]
@@ -71,13 +73,13 @@ def _losses(runs: list[Subject]) -> list[Figure | None]:
 
 def _loss(runs: list[Subject], name: str, title: str) -> Figure | None:
     rows: list[list[Any]] = [
-        [s.name, p["epoch"], p["step"], p["loss"], "training"] for s in runs for p in s.points if p["loss"] is not None
+        [s.name, p.epoch, p.step, p.loss, "training"] for s in runs for p in s.points if p.loss is not None
     ]
     rows += [
-        [s.name, e["epoch"], e.get("step"), e["loss"], "validation"]
+        [s.name, e.epoch, e.step, e.result.figures["loss"], "validation"]
         for s in runs
         for e in s.evals
-        if e.get("loss") is not None
+        if e.result.figures.get("loss") is not None
     ]
     if not rows:
         return None
@@ -110,11 +112,11 @@ def _metrics(runs: list[Subject]) -> list[Figure]:
     found = []
     for name, title, keys, unit in METRICS:
         rows = [
-            [s.name, e["epoch"], e.get("step"), label, e[key]]
+            [s.name, e.epoch, e.step, label, e.result.figures[key]]
             for s in runs
             for key, label in keys
             for e in s.evals
-            if e.get(key) is not None
+            if e.result.figures.get(key) is not None
         ]
         if rows:
             chart = {
@@ -141,17 +143,12 @@ def _metrics(runs: list[Subject]) -> list[Figure]:
 
 
 def _lr(runs: list[Subject]) -> Figure | None:
-    rows = [[s.name, p["epoch"], p["step"], p["lr"]] for s in runs for p in s.points if p["lr"] is not None]
+    rows = [[s.name, p.epoch, p.step, p.lr] for s in runs for p in s.points if p.lr is not None]
     return _lines("lr", "Learning rate", "learning rate", rows, {"zero": True, "log": True, "yTitle": ""})
 
 
 def _throughput(runs: list[Subject]) -> Figure | None:
-    rows = [
-        [s.name, p["epoch"], p["step"], p["samples"] / p["seconds"]]
-        for s in runs
-        for p in s.points
-        if p["samples"] and p["seconds"]
-    ]
+    rows = [[s.name, p.epoch, p.step, p.window.samples_per_s] for s in runs for p in s.points if p.window.samples_per_s]
     caption = "samples through the optimiser, all devices, over wall time, data loading included"
     return _lines(
         "throughput", "Throughput", "images a second", rows, {"zero": True, "smooth": True, "unit": " img/s"}, caption
@@ -160,11 +157,11 @@ def _throughput(runs: list[Subject]) -> Figure | None:
 
 def _wait(runs: list[Subject]) -> Figure | None:
     rows = [
-        [s.name, p["epoch"], p["step"], 100 * p["wait_s"] / p["seconds"]]
+        [s.name, p.epoch, p.step, 100 * p.window.data_wait_share]
         for s in runs
-        if any(p["wait_s"] for p in s.points)  # not every log tells
+        if any(p.window.data_wait_s for p in s.points)  # not every log has it
         for p in s.points
-        if p["seconds"]
+        if p.window.wall_s
     ]
     return _lines(
         "wait",
@@ -206,7 +203,7 @@ def _processes(runs: list[Subject]) -> Figure | None:
         [f"{s.name}, rank {rank}" if len(runs) > 1 else f"rank {rank}", f"rank {rank}", 1000 * own]
         for s in runs
         for p in s.points[:: -(-len(s.points) // 150) or 1]
-        for rank, own in enumerate(p.get("own_s") or [])
+        for rank, own in enumerate(p.own_s or ())
     ]
     if not rows:
         return None
