@@ -1,14 +1,15 @@
 """vernier compare: on run directories with known step times, on logs of others, and on what is broken."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.report.bench_results import step_result, write_bench
 from tests.report.run_dirs import step_times, write_run
 from vernier.errors import ConfigError
+from vernier.records.bench import ArmFailure, BenchResult, Round
 from vernier.report.compare import compare_runs, comparison_lines, parse_tolerance
 from vernier.report.logs.reading import open_logs, open_side
 
@@ -79,20 +80,18 @@ def test_a_killed_run_is_used_as_far_as_it_goes(tmp_path: Path, vernier_here: Ru
 
 def test_rounds_of_a_bench_are_paired(tmp_path: Path) -> None:
     rounds = [
-        {"arm": arm, "round": k, "order": 2 * k, "result": {"status": "ok", "images_per_step": 32, "figures": {"devices": 1},
-         "raw": {"warmup": {"step_s": [9.0]}, "step_s": [mean] * 50}}}
+        Round(arm=arm, round=k, order=2 * k, result=step_result((mean,) * 50, images_per_step=32))
         for k in range(4)
         for arm, mean in (("old", 0.1 * (1 + k / 10)), ("new", 0.103 * (1 + k / 10)))
-    ]  # fmt: skip
-    rounds.append({"arm": "new", "round": 4, "result": {"status": "out-of-memory"}})
-    path = tmp_path / "bench.json"
-    path.write_text(json.dumps({"rounds": rounds}))
+    ]
+    rounds.append(Round(arm="new", round=4, order=8, result=ArmFailure(status="out-of-memory", why="too large")))
+    path = write_bench(tmp_path, BenchResult(rounds=tuple(rounds))) / "bench.json"
     found = compare_runs(open_side(f"{path}#old"), open_side(f"{path}#new"))
     assert found["comparison"]["basis"] == "differences within 4 rounds"
     assert found["comparison"]["ratio"] == pytest.approx(1 / 1.03)
     assert found["comparison"]["verdict"] == "slower"
     assert found["notes"] == ["1 round(s) of new in bench.json were not measured"]
-    with pytest.raises(ConfigError, match="2 arms: say which"):
+    with pytest.raises(ConfigError, match=r"2 arms\. Name one"):
         open_side(str(path))
     with pytest.raises(ConfigError, match=r"no arm 'odl'\. Did you mean old"):
         open_side(f"{path}#odl")

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.report.page.conftest import EVIL, STEP, bench_run, detector, emit
+from tests.report.bench_results import bench_run
+from tests.report.page.conftest import EVIL, STEP, detector, emit
 from tests.report.run_dirs import step_times, write_run
 from vernier.measure.study.files import csv_text
 from vernier.report.page.build import build

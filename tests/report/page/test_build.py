@@ -3,10 +3,13 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import Done, only_run
 from tests.report.page.conftest import EVIL, detector
-from vernier.report.page.build import Page
-from vernier.report.page.collect import collect
+from vernier.report.page.build import Page, build
+from vernier.report.page.collect import Subject, collect
+from vernier.report.page.figures import Section
 from vernier.report.page.html import table, tag
 from vernier.store import RunDir
 
@@ -40,14 +43,32 @@ def test_text_of_others_stays_text(tmp_path: Path, page_of: Callable[..., Page])
     assert "&lt;script&gt;window.evil" in html
 
 
-def test_a_file_that_is_not_as_it_should_be_is_named(vernier_here: Vernier, tmp_path: Path) -> None:
+def test_a_damaged_file_is_named(vernier_here: Vernier, tmp_path: Path) -> None:
     damaged = tmp_path / "bench.json"
     damaged.write_text('{"rounds": [], "rows": [{"arm": "x"}]}')
     done = vernier_here("report", str(damaged), "-o", str(tmp_path / "page.html"))
     assert done.code == 2
-    assert "damaged or of another version" in done.err
-    assert str(damaged) in done.err
+    assert f"Cannot read {damaged}" in done.err
     assert not (tmp_path / "page.html").exists()
+
+
+def test_a_damaged_file_of_a_run_is_named_and_the_rest_of_the_page_is_made(
+    tmp_path: Path, page_of: Callable[..., Page]
+) -> None:
+    run = RunDir(detector(tmp_path))
+    (run.path / "predictions" / "examples.json").write_text('[{"image": 5}]')
+    page = page_of(run.path)
+    assert {"glance", "training", "detection"} <= {s.name for s in page.sections}
+    assert str(run.path / "predictions" / "examples.json") in page.html()
+
+
+def test_a_bug_in_a_section_is_not_reported_as_a_damaged_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def faulty(subjects: list[Subject]) -> Section | None:
+        raise KeyError("a programming error")
+
+    monkeypatch.setattr("vernier.report.page.build.SECTIONS", (faulty,))
+    with pytest.raises(KeyError, match="a programming error"):
+        build(collect([detector(tmp_path)]))
 
 
 def test_attributes_and_cells_are_escaped() -> None:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.report.page.conftest import bench_run, detector
+from tests.report.bench_results import bench_run
+from tests.report.page.conftest import detector
 from tests.report.run_dirs import step_times, write_run
 from vernier.errors import ConfigError
 from vernier.measure.study.files import Repeat, StudyDir
@@ -18,14 +19,13 @@ def test_a_real_run_gives_its_steps_evaluations_result_and_mistakes(trained: Pat
     (found,) = collect([trained])
     assert (found.kind, found.status, found.format) == ("training", "finished", "vernier")
     assert found.name == trained.name.split("-", 2)[2]
-    assert [p["step"] for p in found.points][-1] == 20
-    assert sum(p["steps"] for p in found.points) == 20
-    assert sum(p["samples"] for p in found.points) == 320
-    assert [e["epoch"] for e in found.evals] == [1.0, 2.0]
-    assert found.result is not None
-    assert found.result["top1"] == found.evals[-1]["top1"]
+    assert [p.step for p in found.points][-1] == 20
+    assert sum(p.steps for p in found.points) == 20
+    assert sum(p.window.samples for p in found.points) == 320
+    assert [e.epoch for e in found.evals] == [1.0, 2.0]
+    assert found.figure("top1") == found.evals[-1].result.figures["top1"]
     assert found.mistakes is not None
-    assert sum(found.mistakes["samples"]) == 50
+    assert sum(found.mistakes.samples) == 50
     assert found.spent_s["total"] == pytest.approx(sum(v for k, v in found.spent_s.items() if k != "total"), rel=0.05)
 
 
@@ -41,7 +41,7 @@ def test_a_run_that_goes_on_and_one_that_crashed_give_what_they_have(tmp_path: P
     with run.path.joinpath("events.jsonl").open("a") as f:
         f.write('{"kind": "st')
     (broken,) = collect([run.path])
-    assert broken.notes == ("1 broken line(s) of its events left out",)
+    assert broken.notes == ("1 damaged event(s) left out",)
     assert broken.points == found.points
 
 
@@ -50,9 +50,9 @@ def test_many_windows_are_put_together_without_losing_time_or_samples(tmp_path: 
     path = write_run(tmp_path, "long", times, window=1)
     (found,) = collect([path])
     assert len(found.points) == MOST_POINTS
-    assert sum(p["seconds"] for p in found.points) == pytest.approx(sum(times))
-    assert sum(p["samples"] for p in found.points) == 32 * len(times)
-    assert found.points[0]["loss"] == pytest.approx(sum(5 / (1 + i) for i in range(1, 5)) / 4)
+    assert sum(p.window.wall_s for p in found.points) == pytest.approx(sum(times))
+    assert sum(p.window.samples for p in found.points) == 32 * len(times)
+    assert found.points[0].loss == pytest.approx(sum(5 / (1 + i) for i in range(1, 5)) / 4)
 
 
 def test_names_differ_and_lose_their_date_where_that_is_not_needed(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_another_systems_log_says_so(real_data: Callable[[str], Path]) -> None:
     assert found.foreign
     assert found.status == "foreign"
     assert len(found.evals) > 10
-    assert found.points[-1]["epoch"] <= found.evals[-1]["epoch"]
+    assert found.points[-1].epoch <= found.evals[-1].epoch
     (log,) = collect([real_data("mlperf-v0.7") / "dgxa100_ngc20.06_mxnet" / "resnet" / "result_0.txt"])
     assert log.format == "mllog"
     assert log.spent_s["total"] > 0

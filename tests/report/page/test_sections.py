@@ -1,14 +1,19 @@
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
-from tests.report.page.conftest import bench_run, detector
+from tests.report.bench_results import bench_run, step_row, write_bench
+from tests.report.page.conftest import STEP, detector, emit
 from tests.report.run_dirs import step_times, write_run
+from vernier.records.bench import BenchResult
+from vernier.records.run import BadImageNote, RunSummary, TrainingSpeed
 from vernier.report.page.build import Page
 from vernier.report.page.collect import collect
 from vernier.report.page.sections.environment import flat
 from vernier.report.page.sections.glance import messages
 from vernier.report.page.sections.profile import kernel_kind
+from vernier.store import RunDir
 
 PageOf = Callable[..., Page]
 
@@ -23,10 +28,10 @@ def test_a_classifiers_page_has_its_sections_and_figures(trained: Path, page_of:
     assert {"loss", "accuracy", "lr", "throughput", "budget", "classes-0", "confusion-0"} <= set(page.figures)
     (subject,) = collect([trained])
     rows = page.figures["accuracy"].rows
-    assert [r[4] for r in rows if r[3] == "top-1"] == [e["top1"] for e in subject.evals]
+    assert [r[4] for r in rows if r[3] == "top-1"] == [e.result.figures["top1"] for e in subject.evals]
     assert sum(r[2] for r in page.figures["confusion-0"].rows) == 50
     glance = text_of(page.sections[0].html)
-    assert f"{subject.evals[-1]['top1']:.2f} %" in glance
+    assert f"{subject.figure('top1'):.2f} %" in glance
     assert "50 images" in glance
 
 
@@ -47,16 +52,19 @@ def test_warnings_name_the_loader_bad_images_noise_and_a_crash(tmp_path: Path) -
     path = write_run(tmp_path, "troubled", step_times(1, n=100))
     (good,) = collect([path])
     assert messages(good) == []
-    from dataclasses import replace
-
-    bad = [{"path": "x/<b>.jpg", "reason": "truncated"}]
+    speed = TrainingSpeed(
+        images_per_s_total=1.0, images_per_s_per_device=1.0, devices=1, method="", data_wait_share=0.4
+    )
     troubled = replace(
-        good, status="crashed", warnings=("first warning",), disturbed=("throttled: heat",),
-        summary={"training": {"data_wait_share": 0.4}, "bad_images": bad},
-    )  # fmt: skip
-    said = " | ".join(messages(troubled))
-    for words in ("without saying so", "loader-bound: 40 %", "noisy: throttled: heat", "1 bad image", "first warning"):
-        assert words in said
+        good,
+        status="crashed",
+        warnings=("first warning",),
+        disturbances=("throttled: heat",),
+        summary=RunSummary(training=speed, bad_images=(BadImageNote(path="x/<b>.jpg", reason="truncated"),)),
+    )
+    text = " | ".join(messages(troubled))
+    for words in ("this run crashed", "loader-bound: 40 %", "noisy: throttled: heat", "1 bad image", "first warning"):
+        assert words in text
 
 
 def test_a_benchmark_shows_rates_latency_phases_and_what_did_not_fit(tmp_path: Path, page_of: PageOf) -> None:
@@ -72,18 +80,11 @@ def test_a_benchmark_shows_rates_latency_phases_and_what_did_not_fit(tmp_path: P
 
 
 def test_scaling_is_drawn_against_ideal(tmp_path: Path, page_of: PageOf) -> None:
-    from vernier.store import RunDir
-
-    run = RunDir(bench_run(tmp_path))
-    tree = run.read_bench()
-    rate = {"low": None, "high": None, "basis": "one process", "value": 100.0}
-    rows = [
-        {"arm": f"procs={n}", "procs": n, "status": "ok", "rounds": 1, "scaling": "weak", "efficiency": e, "speedup": n * e,
-         "images_per_s_total": {**rate, "value": 100.0 * n * e}}
+    rows = tuple(
+        step_row(8, 100.0 * n * e, arm=f"procs={n}", procs=n, scaling="weak", efficiency=e, speedup=n * e)
         for n, e in ((1, 1.0), (2, 0.9))
-    ]  # fmt: skip
-    run.write_bench({**tree, "rows": rows, "rounds": []}, "")
-    figures = page_of(run.path).figures
+    )
+    figures = page_of(write_bench(tmp_path, BenchResult(rows=rows))).figures
     assert [r[:3] for r in figures["scaling-0"].rows] == [
         [1, "measured", 100.0], [2, "measured", 180.0], [1, "ideal", 100.0], [2, "ideal", 200.0],
     ]  # fmt: skip
@@ -113,21 +114,8 @@ def test_a_study_names_outliers_and_what_goes_with_them(real_data: Callable[[str
 
 
 def test_processes_with_a_slow_one_are_shown(tmp_path: Path, page_of: PageOf) -> None:
-    from tests.report.page.conftest import emit
-    from vernier.store import RunDir
-
     run = RunDir(write_run(tmp_path, "several", step_times(1, n=100)))
-    step = {
-        "kind": "step",
-        "step": 110,
-        "epoch": 1.1,
-        "loss": 1.0,
-        "lr": 0.1,
-        "samples": 320,
-        "step_s": [0.1],
-        "wait_s": [0.0],
-    }
-    emit(run, {**step, "own_s_by_rank": [0.05, 0.09]})
+    emit(run, STEP)
     rows = page_of(run.path).figures["processes"].rows
     assert [(r[0], r[2]) for r in rows] == [("rank 0", 50.0), ("rank 1", 90.0)]
 

@@ -206,9 +206,7 @@ def _of_run(run: RunDir) -> Subject:
         bench=bench,
         profiles=profiles,
         telemetry=telemetry,
-        disturbances=tuple(
-            _disturbances(events, telemetry, environment.cpu.cores_logical if environment else None)
-        ),
+        disturbances=tuple(_disturbances(events, telemetry, environment.cpu.cores_logical if environment else None)),
         mistakes=_read_or_note(lambda: read_record(Mistakes, predictions / "mistakes.json"), notes),
         examples=_read_or_note(lambda: _examples(predictions / "examples.json"), notes) or (),
         notes=tuple(notes),
@@ -216,7 +214,7 @@ def _of_run(run: RunDir) -> Subject:
 
 
 def _read_or_note(read: Callable[[], T], notes: list[str]) -> T | None:
-    """The content of a file; None where there is none, and with a note where it is damaged."""
+    """The content of a file; None where there is none, and with a note where it cannot be read."""
     try:
         return read()
     except FileNotFoundError:
