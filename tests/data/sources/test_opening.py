@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vernier.data.sources import FolderSource, SyntheticSource, open_split, read_idx
+from vernier.data.sources import FolderSource, SyntheticSource, open_split
 from vernier.data.sources import folder as folder_module
+from vernier.data.sources.arrays import read_idx
 from vernier.errors import ConfigError
 
 
@@ -42,8 +43,8 @@ def test_the_fingerprint_sees_added_and_moved_files(tmp_path: Path) -> None:
     ("make", "message"),
     [
         (lambda root: None, "no train/ folder"),
-        (lambda root: (root / "train").mkdir(), "holds no images"),
-        (lambda root: [_picture(root / "train/a/1.jpg"), (root / "train/empty").mkdir()], "empty hold no images"),
+        (lambda root: (root / "train").mkdir(), "has no images"),
+        (lambda root: [_picture(root / "train/a/1.jpg"), (root / "train/empty").mkdir()], "empty have no images"),
     ],
 )
 def test_a_folder_without_data_is_a_clear_error(tmp_path: Path, make: Callable[[Path], object], message: str) -> None:
@@ -70,7 +71,7 @@ def test_wrong_names_and_paths_suggest_what_works(tmp_path: Path) -> None:
 def test_damaged_idx_files_are_refused(tmp_path: Path) -> None:
     short = tmp_path / "a-images-idx3-ubyte"
     short.write_bytes(b"\0\0\x08\x03" + (2).to_bytes(4, "big") * 3 + b"1234")
-    with pytest.raises(ConfigError, match="promises 8 bytes, 4 are there"):
+    with pytest.raises(ConfigError, match="says 8 bytes, but it has 4"):
         read_idx(short)
     short.write_bytes(b"hello")
     with pytest.raises(ConfigError, match="not an IDX file"):
@@ -134,7 +135,7 @@ def test_the_list_of_a_large_folder_is_kept_until_the_folder_changes(
         times = folder.stat().st_mtime_ns - hour_ago
         os.utime(folder, ns=(times, times))
     first = open_split(str(tmp_path), "train")
-    monkeypatch.setattr(folder_module, "_listed", lambda root: pytest.fail("listed again"))
+    monkeypatch.setattr(folder_module, "_list_folder", lambda root: pytest.fail("listed again"))
     again = open_split(str(tmp_path), "train")
     assert again.fingerprint() == first.fingerprint()
     monkeypatch.undo()

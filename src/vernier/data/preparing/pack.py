@@ -25,8 +25,9 @@ from vernier.data.decoding.jpeg_slicing import SOI, TARGET_INTERVAL, NotSliceabl
 from vernier.data.sources.base import EncodedSource, Names, Source
 from vernier.data.sources.containers.raw import FORMAT as RAW_FORMAT
 from vernier.data.sources.containers.raw import VERSION as RAW_VERSION
-from vernier.data.sources.containers.shards import FORMAT, VERSION, TableWriter, manifest_name, write_table_beside
+from vernier.data.sources.containers.shards import FORMAT, manifest_name
 from vernier.data.sources.containers.tables import Columns, table_path, write_table
+from vernier.data.sources.containers.tar_index import VERSION, TableBuilder, store_table
 from vernier.errors import ConfigError, RunFailed
 from vernier.randomness import Stream, key, permuted
 
@@ -140,7 +141,7 @@ class _ShardWriter:
         self._name = f"{self._split}-{len(self.entries):06d}.tar"
         self._temporary = self._out / f".{self._name}.writing"
         self._tar = tarfile.open(self._temporary, "w", format=tarfile.USTAR_FORMAT)  # noqa: SIM115 (closed in _end)
-        self._table, self._count = TableWriter(), self.total("samples")
+        self._table, self._count = TableBuilder(), self.total("samples")
         self._samples = self._source_bytes = self._restart_indexed = 0
 
     def add(self, name: str, label: int, original: bytes, rewritten: bytes | None) -> None:
@@ -171,7 +172,7 @@ class _ShardWriter:
         with self._temporary.open("rb") as f:
             digest = hashlib.file_digest(f, "sha256").hexdigest()
         self._temporary.replace(final)
-        write_table_beside(final, self._table.columns())
+        store_table(final, self._table.columns())
         self.entries.append({
             "name": self._name, "samples": self._samples, "bytes": final.stat().st_size, "sha256": digest,
             "source_bytes": self._source_bytes, "restart_indexed": self._restart_indexed,

@@ -24,7 +24,6 @@ from vernier.data.sources import (
     open_split,
 )
 from vernier.data.sources.boxes.layouts import has_boxes
-from vernier.data.sources.containers.shards import shard_starts
 from vernier.data.sources.folder import has_class_folders
 from vernier.errors import ConfigError, NoSuchSplit
 
@@ -115,7 +114,7 @@ def _examined(source: Source, workers: int) -> Iterator[tuple[int | None, bytes,
     if not isinstance(source, ShardSource):
         yield from in_order(examined, range(len(source)), workers)
         return
-    for which, (begin, end) in enumerate(itertools.pairwise(shard_starts(source).tolist())):
+    for which, (begin, end) in enumerate(itertools.pairwise(source.starts.tolist())):
         if why := source.verify_shard(which):
             yield None, b"", f"{source.shards[which].name}: {why}"
         yield from in_order(examined, range(begin, end), workers)

@@ -1,4 +1,4 @@
-"""Decoded images in memory: Fashion-MNIST's IDX files, CIFAR-10's binary records."""
+"""Small sets that are read into memory as a whole: Fashion-MNIST's IDX files and CIFAR-10's binary records."""
 
 import gzip
 from pathlib import Path
@@ -72,19 +72,17 @@ def read_idx(path: Path) -> npt.NDArray[np.uint8]:
     shape = tuple(int.from_bytes(raw[4 + 4 * i : 8 + 4 * i], "big") for i in range(rank))
     body = np.frombuffer(raw, dtype=np.uint8, offset=4 + 4 * rank)
     if body.size != int(np.prod(shape)):
-        raise ConfigError(
-            f"{path} is truncated: its header promises {int(np.prod(shape))} bytes, {body.size} are there."
-        )
+        raise ConfigError(f"{path} is truncated: its header says {int(np.prod(shape))} bytes, but it has {body.size}.")
     return body.reshape(shape)
 
 
 def open_fashion_mnist(root: Path, split: str) -> ArraySource:
-    """Fashion-MNIST (or MNIST) as published: two IDX files a split."""
+    """Fashion-MNIST (or MNIST) as published: two IDX files per split."""
     stem = "train" if split == "train" else "t10k"
     if not any(root.glob(f"{stem}-*-ubyte*")):
         raise NoSuchSplit(f"{root} has no {stem}-images-idx3-ubyte.gz. Point --data at the folder that holds it.")
-    images = read_idx(_one_of(root, f"{stem}-images-idx3-ubyte.gz", f"{stem}-images-idx3-ubyte"))
-    labels = read_idx(_one_of(root, f"{stem}-labels-idx1-ubyte.gz", f"{stem}-labels-idx1-ubyte"))
+    images = read_idx(_find_one(root, f"{stem}-images-idx3-ubyte.gz", f"{stem}-images-idx3-ubyte"))
+    labels = read_idx(_find_one(root, f"{stem}-labels-idx1-ubyte.gz", f"{stem}-labels-idx1-ubyte"))
     return ArraySource(images[..., None], labels.astype(np.int64), FASHION_CLASSES, f"{root.name}/{stem}")
 
 
@@ -94,7 +92,7 @@ def open_cifar10(root: Path, split: str) -> ArraySource:
     names = [f"data_batch_{i}.bin" for i in range(1, 6)] if split == "train" else ["test_batch.bin"]
     if not any((root / name).is_file() for name in names):
         raise NoSuchSplit(f"{root} has no {names[0]}. Point --data at the folder that holds it.")
-    parts = [np.frombuffer(_one_of(root, name).read_bytes(), dtype=np.uint8) for name in names]
+    parts = [np.frombuffer(_find_one(root, name).read_bytes(), dtype=np.uint8) for name in names]
     if any(p.size == 0 or p.size % 3073 for p in parts):
         raise ConfigError(f"{root}: a CIFAR-10 file is not a whole number of 3,073-byte records.")
     records = np.concatenate(parts).reshape(-1, 3073)
@@ -102,7 +100,7 @@ def open_cifar10(root: Path, split: str) -> ArraySource:
     return ArraySource(images, records[:, 0].astype(np.int64), CIFAR10_CLASSES, f"{root.name}/{split}")
 
 
-def _one_of(root: Path, *names: str) -> Path:
+def _find_one(root: Path, *names: str) -> Path:
     for name in names:
         if (root / name).is_file():
             return root / name

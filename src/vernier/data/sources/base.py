@@ -1,4 +1,7 @@
-"""What every source of samples can do, and where data sets are kept."""
+"""What every source of samples can do: the classes `Source`, `EncodedSource` and `BoxSource`, and the boxes of an image.
+
+Imports nothing of the other sources; they all import this.
+"""
 
 import hashlib
 import os
@@ -13,11 +16,11 @@ from vernier.data.decoding.decode import Croppable, Image, decode, lazy_image
 
 Indices = npt.NDArray[np.int64]
 VAL_SHARE = 0.1
-"""What a set without splits of its own keeps for validation."""
+"""The share of a set without splits that is set aside for validation, by default."""
 
 
 class Labels(Protocol):
-    """Class numbers by sample: an array, or something that looks them up."""
+    """Class numbers by sample: an array, or an object that looks them up."""
 
     def __len__(self) -> int: ...
 
@@ -25,13 +28,13 @@ class Labels(Protocol):
 
 
 class Source(ABC):
-    """Images and labels by index. Knows nothing of order, epochs, processes or augmentation."""
+    """Images and labels by index. Order, epochs, processes and augmentation are up to `data.loading`."""
 
     classes: tuple[str, ...]
     labels: Labels
     channels: int = 3
     notes: tuple[str, ...] = ()
-    """What a person should know about the set before it is used, in words."""
+    """What the user should know about the set before it is used."""
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -41,7 +44,7 @@ class Source(ABC):
         """The sample's name for messages: a path, or a position in a file."""
 
     def name(self, index: int) -> str:
-        """A short name to keep with the sample when it is written elsewhere."""
+        """A short name that stays with the sample when it is written elsewhere."""
         return f"{index:08d}"
 
     @abstractmethod
@@ -54,7 +57,7 @@ class Source(ABC):
 
     @abstractmethod
     def lazy_image(self, index: int) -> Croppable:
-        """The image for taking one crop of it, which may spare decoding the rest. Raises like `image`, perhaps on slicing."""
+        """An image of which a crop can be taken without decoding the rest. Raises like `image`, perhaps on slicing."""
 
     def copy_ready_images(self, indices: Indices, out: Image) -> Indices | None:
         """Fill `out` [samples, height, width, channels] with images that need neither decoding nor augmentation.
@@ -69,7 +72,7 @@ class Source(ABC):
 
 
 class EncodedSource(Source):
-    """A source that keeps images as files do."""
+    """A source of encoded images, such as JPEG files."""
 
     @abstractmethod
     def read(self, index: int) -> bytes:
@@ -84,16 +87,17 @@ class EncodedSource(Source):
 
 @dataclass(frozen=True)
 class Boxes:
-    """The objects of one image: boxes in pixels, classes from 0, crowds, and areas as the annotation gives them."""
+    """The objects of one image: boxes in pixels, classes from 0, crowds and areas."""
 
     ltrb: npt.NDArray[np.float64]
     classes: Indices
     crowd: npt.NDArray[np.bool_]
     areas: npt.NDArray[np.float64]
-    """In pixels; of the object's outline where the annotation knows it, otherwise of the box."""
+    """In pixels: of the object's outline if the annotation has one, otherwise of the box."""
 
     @staticmethod
-    def none() -> "Boxes":
+    def empty() -> "Boxes":
+        """The boxes of an image without objects."""
         return Boxes(np.zeros((0, 4)), np.zeros(0, np.int64), np.zeros(0, np.bool_), np.zeros(0))
 
 
@@ -110,14 +114,15 @@ class BoxSource(Source):
     """Images without boxes, which training leaves out."""
 
     @abstractmethod
-    def boxes(self, index: int) -> Boxes: ...
+    def boxes(self, index: int) -> Boxes:
+        """The objects of an image."""
 
     @abstractmethod
     def image_id(self, index: int) -> int:
-        """The image's number in the annotations; where they have none, its position."""
+        """The image's number in the annotations; its position if they have none."""
 
     def size(self, index: int) -> tuple[int, int] | None:
-        """Width and height, if the annotations tell."""
+        """Width and height, if the annotations have them."""
         return None
 
 
@@ -131,11 +136,12 @@ def fingerprint_of(*parts: bytes) -> str:
 
 
 def fingerprint_classes(classes: tuple[str, ...]) -> bytes:
+    """The names of classes as bytes for `fingerprint_of`."""
     return "\0".join(classes).encode()
 
 
 class Names:
-    """Many names as one byte string, not as objects."""
+    """Many names as one byte string: millions of them as objects would take gigabytes."""
 
     def __init__(self, joined: bytes | npt.NDArray[np.uint8], ends: npt.NDArray[np.int64]) -> None:
         self._bytes, self.ends = joined, ends

@@ -1,4 +1,4 @@
-"""Images that nobody has labelled: files and folders as they are named."""
+"""Images without labels for `vernier predict`: the files and folders that the user names."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from vernier.errors import ConfigError
 
 
 class FilesSource(EncodedSource, BoxSource):
-    """Single images for a trained network, whose classes and channels they take on."""
+    """Single images for a trained network; classes and channels are the network's."""
 
     labels: Indices
 
@@ -28,13 +28,13 @@ class FilesSource(EncodedSource, BoxSource):
 
     def image(self, index: int) -> Image:
         image = decode(self.read(index))
-        return image if self.channels == 3 else _grey(image)
+        return image if self.channels == 3 else _to_grey(image)
 
     def lazy_image(self, index: int) -> Croppable:
         return self.image(index)
 
     def boxes(self, index: int) -> Boxes:
-        return Boxes(np.zeros((0, 4)), np.zeros(0, np.int64), np.zeros(0, np.bool_), np.zeros(0))
+        return Boxes.empty()
 
     def image_id(self, index: int) -> int:
         return index
@@ -46,25 +46,25 @@ class FilesSource(EncodedSource, BoxSource):
         return fingerprint_of("\0".join(map(str, self.paths)).encode(), fingerprint_classes(self.classes))
 
 
-def _grey(image: Image) -> Image:
-    """ITU-R 601 luma, as Pillow's."""
+def _to_grey(image: Image) -> Image:
+    """ITU-R 601 luma, rounded as Pillow does."""
     weights = np.array([19595, 38470, 7471], np.uint32)
     return ((image @ weights + 0x8000) >> 16).astype(np.uint8)[..., None]
 
 
-def find_images(named: list[Path]) -> list[Path]:
-    """The files named, and those below the folders named, in order of their names; ConfigError for what is not there."""
-    found: list[Path] = []
-    for path in named:
+def find_images(paths: list[Path]) -> list[Path]:
+    """The named files, and the images below the named folders in order of their names. Raises ConfigError if there are none."""
+    images: list[Path] = []
+    for path in paths:
         if path.is_dir():
             inside = sorted(p for p in path.rglob("*") if p.suffix.lower() in IMAGE_SUFFIXES and p.is_file())
             if not inside:
-                raise ConfigError(f"{path} holds no images ({', '.join(sorted(IMAGE_SUFFIXES))}).")
-            found += inside
+                raise ConfigError(f"{path} has no images ({', '.join(sorted(IMAGE_SUFFIXES))}).")
+            images += inside
         elif path.is_file():
-            found.append(path)
+            images.append(path)
         else:
             raise ConfigError(f"{path} does not exist. Give image files, or folders with images.")
-    if not found:
+    if not images:
         raise ConfigError("Which images? Give files, or folders with images.")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(images))

@@ -1,8 +1,9 @@
-"""Images in folders, one folder per class: `train/` and `val/`, or one root that is divided by name.
+"""Images in folders, one folder per class: `train/` and `val/`, or one root that is divided by file name.
 
-The list of a large folder is kept in Vernier's cache and taken from there while no directory below has changed.
+The listing of a large folder is cached in Vernier's data home and used until a directory below the folder changes.
 """
 
+import copy
 import hashlib
 import json
 import os
@@ -17,8 +18,8 @@ from vernier.errors import ConfigError
 from vernier.folders import data_home
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".tif", ".tiff"})
-CACHED_FROM = 5_000  # files; below, listing is faster than asking whether it has to be
-_SETTLED_NS = 2_000_000_000  # a directory that changed this recently may change again without its time stamp showing it
+CACHED_FROM = 5_000  # files; listing fewer is faster than checking whether the cached listing is valid
+_SETTLED_NS = 2_000_000_000  # a directory changed more recently may change again without a new time stamp
 
 
 class FolderSource(EncodedSource):
@@ -28,18 +29,14 @@ class FolderSource(EncodedSource):
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        listing = _cached_listing(root) or _listed(root)
-        self._take(*listing)
+        self.classes, self._names, self.labels = _read_cached_listing(root) or _list_folder(root)
 
-    def _take(self, classes: tuple[str, ...], names: Names, labels: Indices) -> None:
-        self.classes, self._names, self.labels = classes, names, labels
-
-    def part(self, keep: Indices) -> "FolderSource":
+    def select(self, indices: Indices) -> "FolderSource":
         """The same folder with only some of its samples."""
-        out = FolderSource.__new__(FolderSource)
-        out.root = self.root
-        out._take(self.classes, Names.of([self._names[int(i)] for i in keep]), self.all_labels()[keep])
-        return out
+        part = copy.copy(self)
+        part._names = Names.of([self._names[int(i)] for i in indices])
+        part.labels = self.labels[indices]
+        return part
 
     def __len__(self) -> int:
         return len(self._names)
@@ -59,14 +56,14 @@ class FolderSource(EncodedSource):
         return fingerprint_of(self._names.joined, self.all_labels().tobytes(), fingerprint_classes(self.classes))
 
 
-def has_class_folders(root: Path, apart_from: tuple[str, ...] = ()) -> bool:
-    """Whether some folder directly below holds an image."""
-    folders = (folder for folder in _class_folders(root) if folder.name not in apart_from)
+def has_class_folders(root: Path, ignore: tuple[str, ...] = ()) -> bool:
+    """Whether a folder directly below has an image; `ignore` are names of folders that are no classes."""
+    folders = (folder for folder in _class_folders(root) if folder.name not in ignore)
     return any(next(_images_below(folder), None) is not None for folder in folders)
 
 
-def divided(root: Path, split: str, val_share: float) -> FolderSource:
-    """One root without `train/` and `val/`: of every class a share goes to validation, chosen by a hash of the file's name."""
+def split_by_name(root: Path, split: str, val_share: float) -> FolderSource:
+    """A split of a root without `train/` and `val/`: a share of every class is for validation, by a hash of the file's name."""
     whole = FolderSource(root)
     labels = whole.all_labels()
     val: list[int] = []
@@ -74,49 +71,49 @@ def divided(root: Path, split: str, val_share: float) -> FolderSource:
         members = np.flatnonzero(labels == label)
         if len(members) < 2:
             raise ConfigError(f"{root}: the class {whole.classes[label]} has one image; two are needed to divide it.")
-        drawn = sorted(members.tolist(), key=lambda i: hashlib.sha256(os.fsencode(whole.name(i))).digest())
-        val += drawn[: min(len(members) - 1, max(1, round(val_share * len(members))))]
-    chosen = np.zeros(len(whole), dtype=np.bool_)
-    chosen[val] = True
-    return whole.part(np.flatnonzero(chosen if split == "val" else ~chosen))
+        shuffled = sorted(members.tolist(), key=lambda i: hashlib.sha256(os.fsencode(whole.name(i))).digest())
+        val += shuffled[: min(len(members) - 1, max(1, round(val_share * len(members))))]
+    in_val = np.zeros(len(whole), dtype=np.bool_)
+    in_val[val] = True
+    return whole.select(np.flatnonzero(in_val if split == "val" else ~in_val))
 
 
 def _class_folders(root: Path) -> list[Path]:
     return sorted(p for p in root.iterdir() if p.is_dir() and not p.name.startswith("."))
 
 
-def _listed(root: Path) -> tuple[tuple[str, ...], Names, Indices]:
-    """List the folder, check it, and keep the list where that is worth it."""
+def _list_folder(root: Path) -> tuple[tuple[str, ...], Names, Indices]:
+    """Classes, names and labels of the folder; the listing of a large one is cached."""
     folders = _class_folders(root)
     classes = tuple(p.name for p in folders)
-    found = [sorted(_images_below(folder)) for folder in folders]
-    if not any(found):
+    files = [sorted(_images_below(folder)) for folder in folders]
+    if not any(files):
         raise ConfigError(
-            f"{root} holds no images: expected one folder per class with {', '.join(sorted(IMAGE_SUFFIXES))} files."
+            f"{root} has no images: expected one folder per class with {', '.join(sorted(IMAGE_SUFFIXES))} files."
         )
-    if empty := [c for c, names in zip(classes, found, strict=True) if not names]:
-        raise ConfigError(f"{root}: the class folder(s) {', '.join(empty[:5])} hold no images. Remove or fill them.")
-    labels = np.repeat(np.arange(len(classes), dtype=np.int64), [len(n) for n in found])
-    names = Names.of([f"{c}/{n}" for c, below in zip(classes, found, strict=True) for n in below])
+    if empty := [c for c, names in zip(classes, files, strict=True) if not names]:
+        raise ConfigError(f"{root}: the class folder(s) {', '.join(empty[:5])} have no images. Remove or fill them.")
+    labels = np.repeat(np.arange(len(classes), dtype=np.int64), [len(n) for n in files])
+    names = Names.of([f"{c}/{n}" for c, below in zip(classes, files, strict=True) for n in below])
     if len(names) >= CACHED_FROM:
-        _keep_listing(root, classes, names, labels)
+        _cache_listing(root, classes, names, labels)
     return classes, names, labels
 
 
 def _images_below(folder: Path) -> Iterator[str]:
-    """Image files of a class folder, relative to it, following its subfolders. Raises OSError for one that cannot be looked into."""
-    for here, _, files in os.walk(folder, onerror=_raised):
+    """Image files below a class folder, relative to it. Raises OSError for a subfolder that cannot be listed."""
+    for here, _, files in os.walk(folder, onerror=_raise):
         prefix = os.path.relpath(here, folder)
         for name in files:
             if os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES:
                 yield name if prefix == "." else f"{prefix}/{name}"
 
 
-def _raised(error: OSError) -> None:
+def _raise(error: OSError) -> None:
     raise error
 
 
-# ------------------------------------------------------------------------------------------------------ the kept list
+# -------------------------------------------------------------------------------------------------- the cached listing
 
 
 def _listing_path(root: Path) -> Path:
@@ -128,8 +125,8 @@ def _directory_times(root: Path) -> dict[str, int]:
     return {os.path.relpath(here, root): Path(here).stat().st_mtime_ns for here, _, _ in os.walk(root)}
 
 
-def _keep_listing(root: Path, classes: tuple[str, ...], names: Names, labels: Indices) -> None:
-    """Best effort: without a writable cache the folder is listed again next time."""
+def _cache_listing(root: Path, classes: tuple[str, ...], names: Names, labels: Indices) -> None:
+    """Store the listing if the cache can be written; otherwise the folder is listed again next time."""
     path = _listing_path(root)
     times = _directory_times(root)
     try:
@@ -142,16 +139,16 @@ def _keep_listing(root: Path, classes: tuple[str, ...], names: Names, labels: In
         return
 
 
-def _cached_listing(root: Path) -> tuple[tuple[str, ...], Names, Indices] | None:
+def _read_cached_listing(root: Path) -> tuple[tuple[str, ...], Names, Indices] | None:
     path = _listing_path(root)
     if not path.is_file():
         return None
     try:
-        columns, about = read_table(path)
-        times = json.loads(about["times"])
+        columns, metadata = read_table(path)
+        times = json.loads(metadata["times"])
         if {name: (root / name).stat().st_mtime_ns for name in times} != times:
             return None
         names = Names(columns["names"].tobytes(), np.array(columns["ends"]))
-        return tuple(json.loads(about["classes"])), names, np.array(columns["labels"])
+        return tuple(json.loads(metadata["classes"])), names, np.array(columns["labels"])
     except (OSError, ValueError, KeyError):
         return None

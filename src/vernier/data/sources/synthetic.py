@@ -1,7 +1,7 @@
-"""Images that are no pictures, with labels or boxes: made once from a seed, for measuring everything but the loader.
+"""Random pixels with labels or boxes, made once from a seed: for measuring everything except reading and decoding.
 
-`synthetic` gives a different batch each step out of a small pool; `static` the same batch every time. Neither is augmented:
-what a step costs is a copy.
+`synthetic` gives a different batch every step from a small pool, `static` the same batch every time. Neither is augmented: a
+batch costs one copy.
 """
 
 import threading
@@ -16,11 +16,11 @@ SAMPLES = {"train": 12_800, "val": 1_280}
 POOL = 256
 SIDE_PX = 224
 BOX_CLASSES = 80
-MOST_BOXES = 15
+MAX_BOXES = 15
 
 
 class SyntheticSource(Source):
-    """Random pixels in whatever size is asked for."""
+    """Random images in any size."""
 
     labels: Indices
 
@@ -64,18 +64,18 @@ class SyntheticSource(Source):
 
 
 class SyntheticBoxSource(SyntheticSource, BoxSource):
-    """The same pixels with boxes that mean nothing: 1 to 15 an image, of 80 classes, as many as COCO has."""
+    """The same images with random boxes: 1 to 15 per image, of 80 classes, as many as COCO has."""
 
     def __init__(self, split: str, *, static: bool = False) -> None:
         super().__init__(split, static=static)
         self.classes = tuple(f"class-{i:02d}" for i in range(BOX_CLASSES))
         self.category_ids = tuple(range(1, BOX_CLASSES + 1))
         self.labels = np.full(len(self.labels), -1, np.int64)
-        dice = np.random.default_rng(1)
-        self._boxes = [_random_boxes(dice) for _ in range(POOL)]
+        rng = np.random.default_rng(1)
+        self._boxes = [_random_boxes(rng) for _ in range(POOL)]
 
     def boxes(self, index: int) -> Boxes:
-        """Of an image of SIDE_PX."""
+        """The boxes of an image of SIDE_PX pixels."""
         return self._boxes[index % POOL]
 
     def image_id(self, index: int) -> int:
@@ -85,9 +85,9 @@ class SyntheticBoxSource(SyntheticSource, BoxSource):
         return SIDE_PX, SIDE_PX
 
 
-def _random_boxes(dice: np.random.Generator) -> Boxes:
-    count = int(dice.integers(1, MOST_BOXES + 1))
-    sizes = dice.uniform(0.05, 0.6, (count, 2)) * SIDE_PX
-    corner = dice.uniform(0, 1, (count, 2)) * (SIDE_PX - sizes)
+def _random_boxes(rng: np.random.Generator) -> Boxes:
+    count = int(rng.integers(1, MAX_BOXES + 1))
+    sizes = rng.uniform(0.05, 0.6, (count, 2)) * SIDE_PX
+    corner = rng.uniform(0, 1, (count, 2)) * (SIDE_PX - sizes)
     ltrb = np.concatenate([corner, corner + sizes], axis=1)
-    return Boxes(ltrb, dice.integers(0, BOX_CLASSES, count), np.zeros(count, np.bool_), sizes.prod(axis=1))
+    return Boxes(ltrb, rng.integers(0, BOX_CLASSES, count), np.zeros(count, np.bool_), sizes.prod(axis=1))

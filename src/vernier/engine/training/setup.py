@@ -16,7 +16,6 @@ from vernier.data.loading.cache import CacheDecision, cache_in_memory
 from vernier.data.loading.loader import Loader
 from vernier.data.loading.order import EvalOrder, ShardedTrainOrder, TrainOrder
 from vernier.data.sources import ShardSource, Source
-from vernier.data.sources.containers.shards import shard_starts
 from vernier.devices import Device, resolve
 from vernier.engine.execution import Execution
 from vernier.engine.inference.evaluate import Evaluator
@@ -144,7 +143,7 @@ def train_order(config: Config, derived: Derived, source: Source, rank: int = 0)
         raise ConfigError(
             f"data.shuffle_shards = {recipe.data.shuffle_shards}, but {recipe.data.source} is not made of shards. Use 0."
         )
-    starts = tuple(shard_starts(source).tolist())
+    starts = tuple(source.starts.tolist())
     return ShardedTrainOrder(**common, starts=starts, window=recipe.data.shuffle_shards)
 
 

@@ -12,8 +12,7 @@ from PIL import Image
 from vernier.data.decoding.decode import size_of
 from vernier.data.preparing.verify import open_splits
 from vernier.data.shapes.files import ShapesSpec, make
-from vernier.data.sources import BoxSource, EncodedSource, open_boxes, open_split
-from vernier.data.sources.boxes import layouts as boxes
+from vernier.data.sources import BoxSource, EncodedSource, open_boxes, open_split, opening
 from vernier.errors import ConfigError
 from vernier.folders import data_home
 
@@ -64,7 +63,7 @@ def test_the_embedded_detection_set_is_read_as_coco(tmp_path: Path) -> None:
     source = open_boxes(str(root), "val")
     assert len(source) == 4
     assert _inside(source)
-    with pytest.raises(ConfigError, match=r"detection set|holds no images"):
+    with pytest.raises(ConfigError, match=r"detection set|has no images"):
         open_split(str(root), "train")
 
 
@@ -101,7 +100,7 @@ def test_annotations_cannot_lead_out_of_their_folder(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_boxes_says_what_would_work(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"instances_val\.json.*It holds: nothing"):
+    with pytest.raises(ConfigError, match=r"instances_val\.json.*It contains: nothing"):
         open_boxes(str(tmp_path), "val")
 
 
@@ -256,7 +255,7 @@ def test_a_classification_folder_is_named_as_one(shapes: Path, tmp_path: Path) -
 
 def test_wrong_annotations_say_what_is_wrong(tmp_path: Path) -> None:
     _images(tmp_path / "images/train", 2)
-    with pytest.raises(ConfigError, match=r"holds images, but their annotations were not found"):
+    with pytest.raises(ConfigError, match=r"has images, but no annotations were found"):
         open_boxes(str(tmp_path), "train")
     (tmp_path / "annotations").mkdir()
     path = tmp_path / "annotations/instances_train.json"
@@ -272,8 +271,8 @@ def test_wrong_annotations_say_what_is_wrong(tmp_path: Path) -> None:
     tree = _tree(2)
     tree["annotations"][1]["image_id"] = 999
     refused(tree, "image 999, which is not among its images")
-    refused({**_tree(0)}, "no images with boxes were found")
-    refused({**_tree(2), "annotations": []}, "no images with boxes were found")
+    refused({**_tree(0)}, "there are no images with boxes")
+    refused({**_tree(2), "annotations": []}, "there are no images with boxes")
     refused({"images": [], "annotations": [], "categories": []}, "name no class")
     refused({"images": [{}], "annotations": [], "categories": []}, "not a file of COCO instances")
     refused("text", "not a file of COCO instances")
@@ -291,7 +290,7 @@ def test_wrong_annotations_say_what_is_wrong(tmp_path: Path) -> None:
         ("sahpes", "train", "shapes"),
         ("shapes", "test", "no test split"),
         ("synthetic", "trian", "train"),
-        ("https://example.org/set", "train", "in a folder here"),
+        ("https://example.org/set", "train", "must be a local folder"),
         (__file__, "train", "is a file"),
     ],
 )
@@ -311,8 +310,8 @@ def test_coco_is_found_where_it_was_fetched_to(real_data: Callable[[str], Path])
 
 
 def test_the_built_in_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(boxes, "SHAPES_TRAIN", 6)
-    monkeypatch.setattr(boxes, "SHAPES_VAL", 4)
+    monkeypatch.setattr(opening, "SHAPES_TRAIN", 6)
+    monkeypatch.setattr(opening, "SHAPES_VAL", 4)
     train, val = open_boxes("shapes", "train"), open_boxes("shapes", "val")
     assert (len(train), len(val), len(train.classes)) == (6, 4, 10)
     assert train.image(0).shape == (160, 160, 3)

@@ -14,7 +14,7 @@ from vernier.config import Augment, Data
 from vernier.data.loading.readers import TrainReader
 from vernier.data.preparing.pack import Packed, pack_raw, pack_shards
 from vernier.data.sources import EncodedSource, FolderSource, RawSource, ShardSource, Source, open_split
-from vernier.data.sources.containers.shards import table_path
+from vernier.data.sources.containers.tables import table_path
 from vernier.errors import ConfigError
 
 needs_jpegtran = pytest.mark.skipif(shutil.which("jpegtran") is None, reason="jpegtran is not installed")
@@ -130,7 +130,7 @@ def test_both_splits_of_other_origin_have_the_same_classes(tmp_path: Path) -> No
     ("members", "message"),
     [
         ([("1.png", _picture(1))], "no .cls or .json"),
-        ([("1.png", _picture(1)), ("1.cls", b"cat")], "holds no class number"),
+        ([("1.png", _picture(1)), ("1.cls", b"cat")], "has no class number"),
         ([("1.txt", b"x")], "no images"),
     ],
 )

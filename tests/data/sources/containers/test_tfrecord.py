@@ -16,7 +16,7 @@ pytest.importorskip("google_crc32c", reason="the extra 'tfrecord' is not install
 
 from tests.conftest import Done
 from vernier.data.sources import TFRecordSource, open_boxes, open_split
-from vernier.data.sources.containers.tfrecord import masked, parse_example, records, write_record
+from vernier.data.sources.containers.example import encode_record, mask_crc, parse_example, read_records
 from vernier.errors import ConfigError
 
 
@@ -61,7 +61,7 @@ def _imagenet(path: Path, labels: list[int]) -> None:
         )
         for label in labels
     ]  # fmt: skip
-    path.write_bytes(b"".join(write_record(p) for p in parts))
+    path.write_bytes(b"".join(encode_record(p) for p in parts))
 
 
 def test_imagenet_labels_count_from_zero_and_synsets_are_the_classes(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_coco_boxes_become_pixels(tmp_path: Path) -> None:
         image__object__bbox__ymin=[0.5, 0.0], image__object__bbox__ymax=[1.0, 0.5], image__object__class__label=[44, 1],
         image__object__is_crowd=[0, 1], image__object__class__text=[b"bottle", b"person"],
     )  # fmt: skip
-    (tmp_path / "val.tfrecord").write_bytes(write_record(content))
+    (tmp_path / "val.tfrecord").write_bytes(encode_record(content))
     source = open_boxes(str(tmp_path), "val")
     boxes = source.boxes(0)
     assert boxes.ltrb.tolist() == [[10, 10, 20, 20], [0, 0, 40, 10]]
@@ -104,7 +104,7 @@ def test_training_leaves_images_without_boxes_out_and_keeps_areas_and_sizes(tmp_
     )  # fmt: skip
     empty = _example(image__encoded=[_jpeg(50)], image__source_id=[b"6"])
     for name in ("train", "val"):
-        (tmp_path / f"{name}.tfrecord").write_bytes(write_record(empty) + write_record(boxed))
+        (tmp_path / f"{name}.tfrecord").write_bytes(encode_record(empty) + encode_record(boxed))
     train, val = open_boxes(str(tmp_path), "train"), open_boxes(str(tmp_path), "val")
     assert (len(train), len(val)) == (1, 2)
     assert (train.image_id(0), train.describe(0)[-17:], train.size(0)) == (5, "train.tfrecord[1]", (40, 20))
@@ -126,7 +126,7 @@ def test_every_flipped_bit_is_noticed(tmp_path: Path, at: int) -> None:
     content[at] ^= 4
     path.write_bytes(content)
     with pytest.raises(ConfigError, match=r"damaged|truncated"):
-        list(records(path))
+        list(read_records(path))
     with pytest.raises(ConfigError):
         open_split(str(tmp_path), "train")
 
@@ -139,11 +139,11 @@ def test_a_truncated_file_is_noticed(tmp_path: Path) -> None:
         open_split(str(tmp_path), "train")
 
 
-def test_the_checksum_is_castagnolis_masked() -> None:
+def test_the_checksum_is_castagnolis_mask_crc() -> None:
     import google_crc32c
 
     assert google_crc32c.value(b"123456789") == 0xE3069283  # RFC 3720's check value
-    assert masked(0) == 0xA282EAD8
+    assert mask_crc(0) == 0xA282EAD8
 
 
 @given(st.binary(max_size=200))

@@ -1,8 +1,8 @@
-"""Images with boxes as one kind of source, whatever kind of file the annotations came in.
+"""Images with boxes as one kind of source, whichever format the annotations have.
 
-Boxes without area are dropped; boxes that reach more than a pixel out of their image are cut at its edge (COCO's own reach
-out by less: they stay as they are, so that figures agree with other people's). For training, images without boxes are
-left out; for evaluation all stay. Everything that was changed is counted and said in `notes`.
+Boxes without area are dropped. Boxes that reach more than a pixel out of their image are cut at its edge; COCO's own boxes reach
+out by less and stay as they are, so that results agree with other people's. Training leaves out images without boxes, evaluation
+uses all. `notes` counts everything that was changed. Reading annotation files is up to `coco`, `voc` and `yolo`.
 """
 
 import hashlib
@@ -18,17 +18,26 @@ import numpy as np
 from vernier.data.sources.base import Boxes, BoxSource, EncodedSource, Indices, fingerprint_classes, fingerprint_of
 from vernier.errors import ConfigError
 
-_SLACK_PX = 1.0
+SPLITS = {
+    "train": ("train", "train2017", "trainval"),
+    "val": ("val", "val2017", "valid", "validation", "test"),
+    "test": ("test", "test2017"),
+}
+"""The names under which annotations have each split."""
+_TOLERANCE_PX = 1.0
 
 
 class Row(NamedTuple):
-    """One object: edges in pixels, class from 0, crowd, and its area in pixels where the annotation has one."""
+    """One object: edges in pixels, class from 0, crowd, and its area in pixels if the annotation has one.
+
+    A tuple, because COCO has 860,000 of them.
+    """
 
     left: float
     top: float
     right: float
     bottom: float
-    kind: int
+    label: int
     crowd: bool = False
     area: float | None = None
 
@@ -37,63 +46,83 @@ class Row(NamedTuple):
         return 0 < self.right - self.left < math.inf and 0 < self.bottom - self.top < math.inf
 
 
-@dataclass(frozen=True)
-class Annotated:
-    """One image and its objects; `size` is width and height, where the annotation tells."""
+@dataclass(frozen=True, kw_only=True)
+class AnnotatedImage:
+    """One image and its objects; `size` is width and height if the annotation has them."""
 
     path: Path
     image_id: int
-    rows: tuple[Row, ...]
+    rows: tuple[Row, ...] = ()
     size: tuple[int, int] | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Annotations:
+    """The images of one split, or of a whole set, and their classes."""
+
+    samples: list[AnnotatedImage]
+    classes: tuple[str, ...]
+    where: str
+    """The file or folder of the annotations, for messages."""
+    category_ids: tuple[int, ...] | None = None
+    """The numbers that the annotations give to the classes; None: 1, 2, ..."""
+
+
+def path_inside(folder: Path, name: str) -> Path:
+    """A file that an annotation names. Raises ConfigError if the name leads out of the folder."""
+    if name.startswith("/") or ".." in name.split("/"):
+        raise ConfigError(f"An annotation names a file outside its folder: {name}.")
+    return folder / name
+
+
 class AnnotatedSource(EncodedSource, BoxSource):
-    """Images with boxes. It has no label of its own for a whole image."""
+    """Images with boxes. All labels are -1: an image has no class as a whole."""
 
     labels: Indices
 
-    def __init__(
-        self, samples: list[Annotated], classes: tuple[str, ...], *, training: bool, where: str,
-        category_ids: tuple[int, ...] | None = None,
-    ) -> None:  # fmt: skip
+    def __init__(self, annotations: Annotations, *, training: bool) -> None:
+        classes, where = annotations.classes, annotations.where
         if not classes:
             raise ConfigError(f"{where}: the annotations name no class, so there is nothing to detect.")
-        inside = [_cut(s) for s in samples]
+        cut = [_cut_boxes(s) for s in annotations.samples]
         self.cut_boxes = sum(
-            a is not b for s, t in zip(samples, inside, strict=True) for a, b in zip(s.rows, t.rows, strict=True)
+            before is not after
+            for sample, cut_sample in zip(annotations.samples, cut, strict=True)
+            for before, after in zip(sample.rows, cut_sample.rows, strict=True)
         )
-        kept = [_with_area(s) for s in inside]
-        self.dropped_boxes = sum(len(s.rows) for s in samples) - sum(len(s.rows) for s in kept)
-        self.without_boxes = sum(not s.rows for s in kept)
-        chosen = [s for s in kept if s.rows] if training else kept
-        if not chosen:
-            raise ConfigError(f"{where}: no images{' with boxes' if training else ''} were found.")
+        samples = [_drop_without_area(s) for s in cut]
+        self.dropped_boxes = sum(len(s.rows) for s in cut) - sum(len(s.rows) for s in samples)
+        self.without_boxes = sum(not s.rows for s in samples)
+        if training:
+            samples = [s for s in samples if s.rows]
+        if not samples:
+            raise ConfigError(f"{where}: there are no images{' with boxes' if training else ''}.")
         self.classes = classes
-        self.category_ids = tuple(range(1, len(classes) + 1)) if category_ids is None else category_ids
-        self.notes = self._notes(training)
-        self._paths = [s.path for s in chosen]
-        self._ids = [s.image_id for s in chosen]
-        self._sizes = [s.size for s in chosen]
-        self._take([r for s in chosen for r in s.rows])
-        self._ends = np.cumsum([0, *(len(s.rows) for s in chosen)])
-        self.labels = np.full(len(chosen), -1, np.int64)
+        self.category_ids = annotations.category_ids or tuple(range(1, len(classes) + 1))
+        self.notes = self._describe_changes(training)
+        self._paths = [s.path for s in samples]
+        self._ids = [s.image_id for s in samples]
+        self._sizes = [s.size for s in samples]
+        self._store_rows([r for s in samples for r in s.rows])
+        self._ends = np.cumsum([0, *(len(s.rows) for s in samples)])
+        self.labels = np.full(len(samples), -1, np.int64)
 
-    def _take(self, rows: list[Row]) -> None:
-        """Numbers, not objects: COCO has 860,000 of them."""
+    def _store_rows(self, rows: list[Row]) -> None:
+        """Numbers take far less memory than objects."""
         self._ltrb = np.array([(r.left, r.top, r.right, r.bottom) for r in rows], np.float64).reshape(-1, 4)
-        self._classes = np.array([r.kind for r in rows], np.int64)
+        self._classes = np.array([r.label for r in rows], np.int64)
         self._crowd = np.array([r.crowd for r in rows], np.bool_)
-        box_area = (self._ltrb[:, 2:] - self._ltrb[:, :2]).prod(axis=1)
-        own = np.array([np.nan if r.area is None else r.area for r in rows], np.float64)
-        self._areas = np.where(np.isnan(own), box_area, own)
+        box_areas = (self._ltrb[:, 2:] - self._ltrb[:, :2]).prod(axis=1)
+        annotated_areas = np.array([np.nan if r.area is None else r.area for r in rows], np.float64)
+        self._areas = np.where(np.isnan(annotated_areas), box_areas, annotated_areas)
 
-    def _notes(self, training: bool) -> tuple[str, ...]:
-        said = (
+    def _describe_changes(self, training: bool) -> tuple[str, ...]:
+        changes = (
             (self.cut_boxes, "box(es) reached out of their image and were cut at its edge"),
             (self.dropped_boxes, "box(es) without area inside their image were left out"),
             (self.without_boxes if training else 0, "image(s) without boxes are left out of training"),
         )
-        return tuple(f"{count:,} {what}" for count, what in said if count)
+        return tuple(f"{count:,} {change}" for count, change in changes if count)
 
     def __len__(self) -> int:
         return len(self._paths)
@@ -123,37 +152,38 @@ class AnnotatedSource(EncodedSource, BoxSource):
         return fingerprint_of(names.encode(), *(n.tobytes() for n in numbers), fingerprint_classes(self.classes))
 
 
-def _cut(sample: Annotated) -> Annotated:
-    """Boxes that reach out of the image by more than the slack become new ones."""
+def _cut_boxes(sample: AnnotatedImage) -> AnnotatedImage:
+    """Replace boxes that reach out of the image by more than the tolerance; the others stay the same objects."""
     if sample.size is None:
         return sample
     width, height = sample.size
 
     def cut(row: Row) -> Row:
-        out = max(-row.left, -row.top, row.right - width, row.bottom - height)
-        if not out > _SLACK_PX:
+        overhang = max(-row.left, -row.top, row.right - width, row.bottom - height)
+        if not overhang > _TOLERANCE_PX:
             return row
         left, right = (min(max(v, 0.0), width) for v in (row.left, row.right))
         top, bottom = (min(max(v, 0.0), height) for v in (row.top, row.bottom))
-        return Row(left, top, right, bottom, row.kind, row.crowd, None)
+        return Row(left, top, right, bottom, row.label, row.crowd, None)
 
     if all(r.left >= 0 and r.top >= 0 and r.right <= width and r.bottom <= height for r in sample.rows):
         return sample
     return replace(sample, rows=tuple(cut(r) for r in sample.rows))
 
 
-def _with_area(sample: Annotated) -> Annotated:
+def _drop_without_area(sample: AnnotatedImage) -> AnnotatedImage:
     if all(r.has_area for r in sample.rows):
         return sample
     return replace(sample, rows=tuple(r for r in sample.rows if r.has_area))
 
 
-def divided(samples: list[Annotated], split: str, val_share: float, where: str) -> list[Annotated]:
-    """Of annotations without splits a share goes to validation, chosen by a hash of the file's name."""
+def split_by_name(samples: list[AnnotatedImage], split: str, val_share: float, where: str) -> list[AnnotatedImage]:
+    """The part of annotations without splits that belongs to `split`, chosen by a hash of each file's name."""
     if len(samples) < 2:
         raise ConfigError(
             f"{where}: {len(samples)} image(s); two are needed to divide them into training and validation."
         )
-    drawn = sorted(samples, key=lambda s: hashlib.sha256(os.fsencode(s.path.name)).digest())
-    held = {s.path for s in drawn[: min(len(samples) - 1, max(1, round(val_share * len(samples))))]}
-    return [s for s in samples if (s.path in held) == (split == "val")]
+    shuffled = sorted(samples, key=lambda s: hashlib.sha256(os.fsencode(s.path.name)).digest())
+    val_count = min(len(samples) - 1, max(1, round(val_share * len(samples))))
+    val_paths = {s.path for s in shuffled[:val_count]}
+    return [s for s in samples if (s.path in val_paths) == (split == "val")]

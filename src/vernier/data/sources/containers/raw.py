@@ -1,7 +1,7 @@
-"""Decoded images in one flat file, mapped into memory: nothing is left to do but the crop.
+"""Decoded images in one flat file, mapped into memory: only the crop is left to do.
 
-`train.raw` holds the pixels of one image after the other; `train.raw.table` where each begins, its size and its label.
-Writing is `data.pack`'s business.
+`train.raw` has the pixels of one image after the other; `train.raw.table` the position, size and label of each. Written by
+`data.preparing.pack`.
 """
 
 import json
@@ -26,29 +26,30 @@ class RawSource(Source):
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
-            columns, about = read_table(table_path(path))
+            columns, metadata = read_table(table_path(path))
         except (OSError, ValueError, KeyError) as error:
             raise ConfigError(f"{path} has no readable table beside it: {error}. Prepare it again.") from None
-        if about.get("format") != FORMAT or about.get("version") != VERSION:
+        if metadata.get("format") != FORMAT or metadata.get("version") != VERSION:
             raise ConfigError(f"{path}: this Vernier reads {FORMAT} version {VERSION}. Prepare it again.")
-        if path.stat().st_size != int(about["bytes"]):
+        if path.stat().st_size != int(metadata["bytes"]):
             raise ConfigError(
-                f"{path} has {path.stat().st_size:,} bytes instead of {int(about['bytes']):,}. Prepare it again."
+                f"{path} has {path.stat().st_size:,} bytes instead of {int(metadata['bytes']):,}. Prepare it again."
             )
-        self.classes = tuple(json.loads(about["classes"]))
+        self.classes = tuple(json.loads(metadata["classes"]))
         self.labels = np.array(columns["label"], dtype=np.int64)
         self._names = Names(columns["names"].tobytes(), columns["name_ends"])
-        self._places = list(
+        self._offsets_and_sizes = list(
             zip(columns["offset"].tolist(), columns["height"].tolist(), columns["width"].tolist(), strict=True)
         )
-        self._pixels = np.memmap(path, np.uint8, "c").view(np.ndarray)  # "c": torch wants memory it may write to
+        # Mode "c" (copy on write): torch wants memory that it may write to.
+        self._pixels = np.memmap(path, np.uint8, "c").view(np.ndarray)
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def image(self, index: int) -> Image:
-        at, height, width = self._places[index]
-        return self._pixels[at : at + 3 * height * width].reshape(height, width, 3)
+        offset, height, width = self._offsets_and_sizes[index]
+        return self._pixels[offset : offset + 3 * height * width].reshape(height, width, 3)
 
     def lazy_image(self, index: int) -> Croppable:
         return self.image(index)

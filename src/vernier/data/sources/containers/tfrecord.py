@@ -1,20 +1,20 @@
-"""TFRecord files of ImageNet and COCO, as the TensorFlow models' preparation scripts write them, without TensorFlow.
+"""TFRecord files of ImageNet and COCO, as the preparation scripts of the TensorFlow models write them, without TensorFlow.
 
-A file is a row of records: length, its masked CRC-32C, an Example message, its masked CRC-32C. The first time a file is
-opened every record is checked and a table of where the images are is kept beside it or in Vernier's cache; after that an
-image is one read. ImageNet's labels 1..1000 become 0..999, and the synsets become the names of the classes.
+When a file is opened for the first time, every record is checked, and a table of the positions of its images is stored beside
+it or in Vernier's cache; after that, an image is one read. ImageNet's labels 1..1000 become 0..999, and the synsets become the
+names of the classes. The bytes of records and messages are up to `example`.
 """
 
 import itertools
 import json
 import math
 import os
-import struct
-from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from vernier.data.decoding.decode import size_of
 from vernier.data.sources.base import (
@@ -25,177 +25,55 @@ from vernier.data.sources.base import (
     fingerprint_classes,
     fingerprint_of,
 )
-from vernier.data.sources.containers.tables import Columns, kept_table
+from vernier.data.sources.containers.example import Feature, parse_example, read_records
+from vernier.data.sources.containers.tables import Columns, load_or_scan
 from vernier.errors import ConfigError
 from vernier.folders import data_home
 
 VERSION = "2"
 SPLIT_PREFIXES = {"train": ("train",), "val": ("val", "validation"), "test": ("test",)}
-_MASK = 0xA282EAD8
 _COLUMNS = ("offset", "size", "label", "boxes", "id", "width", "height")
-Feature = list[Any]
+_LEFT, _TOP, _RIGHT, _BOTTOM, _CATEGORY, _CROWD, _AREA = range(7)
+"""The numbers of one box in the column `box`: edges as shares of the image, area in pixels (NaN if there is none)."""
 
 
 def find_tfrecords(root: Path, split: str) -> list[Path]:
     """The files of a split: `train-00000-of-01024`, or `train*.tfrecord`, here or in a folder of the split's name."""
     for prefix in SPLIT_PREFIXES[split]:
+        patterns = (f"{prefix}*-of-*", f"{prefix}*.tfrecord", f"{prefix}*.tfrecords")
         for folder in (root, root / prefix):
-            patterns = (f"{prefix}*-of-*", f"{prefix}*.tfrecord", f"{prefix}*.tfrecords")
-            found = sorted(
-                p for pattern in patterns for p in folder.glob(pattern) if p.suffix != ".table" and p.is_file()
-            )
-            if found:
-                return found
+            paths = (p for pattern in patterns for p in folder.glob(pattern))
+            if files := sorted(p for p in paths if p.suffix != ".table" and p.is_file()):
+                return files
     return []
 
 
-# ------------------------------------------------------------------------------------------------ the container format
-
-
-def _crc32c() -> Callable[[bytes], int]:
-    try:
-        import google_crc32c
-    except ImportError:
-        raise ConfigError(
-            "Reading TFRecord files needs the package google-crc32c: pip install 'vernier[tfrecord]'"
-        ) from None
-    compute: Callable[[bytes], int] = google_crc32c.value
-    return compute
-
-
-def masked(crc: int) -> int:
-    """The form in which TFRecord stores a checksum."""
-    return (((crc >> 15) | (crc << 17)) + _MASK) & 0xFFFFFFFF
-
-
-def records(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Position and content of every record, both checksums checked. Raises ConfigError where the file is damaged."""
-    crc32c, size = _crc32c(), path.stat().st_size
-    with path.open("rb") as f:
-        while head := f.read(12):
-            at = f.tell()
-            length, length_crc = struct.unpack("<QI", head) if len(head) == 12 else (0, -1)
-            if length_crc != masked(crc32c(head[:8])):
-                raise ConfigError(
-                    f"{path} is damaged at byte {at - len(head):,}: the checksum of a record's length is wrong."
-                )
-            if at + length + 4 > size:
-                raise ConfigError(f"{path} is truncated: the record at byte {at:,} goes on behind the end of the file.")
-            content, tail = f.read(length), f.read(4)
-            if struct.unpack("<I", tail)[0] != masked(crc32c(content)):
-                raise ConfigError(f"{path} is damaged: the checksum of the record at byte {at:,} is wrong.")
-            yield at, content
-
-
-def write_record(content: bytes) -> bytes:
-    """A record as it stands in a file."""
-    crc32c, length = _crc32c(), struct.pack("<Q", len(content))
-    return length + struct.pack("<I", masked(crc32c(length))) + content + struct.pack("<I", masked(crc32c(content)))
-
-
-# --------------------------------------------------------------------------------------------------- the Example message
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        value |= (byte & 0x7F) << shift
-        at += 1
-        if byte < 0x80:
-            return value, at
-        shift += 7
-        if shift > 63:
-            raise ValueError("a number longer than 64 bits")
-
-
-def _fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """Field number, wire type, and where its content begins and ends (for numbers: the value, twice)."""
-    while at < end:
-        tag, at = _varint(data, at)
-        number, kind = tag >> 3, tag & 7
-        if kind == 2:
-            length, at = _varint(data, at)
-            if at + length > end:
-                raise ValueError("a field longer than its message")
-            yield number, kind, at, at + length
-            at += length
-        elif kind == 0:
-            value, at = _varint(data, at)
-            yield number, kind, value, value
-        elif kind in (1, 5):
-            width = 8 if kind == 1 else 4
-            yield number, kind, at, at + width
-            at += width
-        else:
-            raise ValueError(f"wire type {kind}")
-
-
-def parse_example(data: bytes) -> dict[str, Feature]:
-    """The features of an Example. Byte strings are given as (start, stop) in `data`. Raises ValueError."""
-    out: dict[str, Feature] = {}
-    try:
-        for number, _, a, b in _fields(data, 0, len(data)):
-            for inner, _, c, d in _fields(data, a, b) if number == 1 else ():
-                if inner == 1:
-                    parts = {n: (e, f) for n, _, e, f in _fields(data, c, d)}
-                    name = data[slice(*parts[1])].decode()
-                    out[name] = _values(data, *parts[2]) if 2 in parts else []
-    except (IndexError, KeyError, UnicodeDecodeError, struct.error) as error:
-        raise ValueError(f"not an Example message: {error!r}") from None
-    return out
-
-
-def _values(data: bytes, at: int, end: int) -> Feature:
-    values: Feature = []
-    for kind, _, a, b in _fields(data, at, end):
-        for _, wire, c, d in _fields(data, a, b):
-            if kind == 1:
-                values.append((c, d))
-            elif kind == 2:
-                values += struct.unpack_from(f"<{(d - c) // 4}f", data, c)
-            elif wire == 0:
-                values.append(_signed(c))
-            else:
-                while c < d:
-                    value, c = _varint(data, c)
-                    values.append(_signed(value))
-    return values
-
-
-def _signed(value: int) -> int:
-    return value - (1 << 64) if value >= 1 << 63 else value
-
-
-# ------------------------------------------------------------------------------------------------------------ the table
-
-
-def _table(path: Path) -> tuple[Columns, dict[str, str]]:
-    """The table of a file, kept or made now."""
+def _load_table(path: Path) -> tuple[Columns, dict[str, str]]:
     stamp = {"version": VERSION, "bytes": str(path.stat().st_size), "modified": str(path.stat().st_mtime_ns)}
-    return kept_table(path, data_home() / "tables", stamp, lambda: _scan(path))
+    return load_or_scan(path, data_home() / "tables", stamp, lambda: _scan(path))
 
 
 def _scan(path: Path) -> tuple[Columns, dict[str, str]]:
-    """Where the images are, their labels and boxes; and the name of each label or category, where one is given."""
+    """Positions, labels and boxes of the images; and as metadata the name of each label or category that has one."""
     rows: list[tuple[int, ...]] = []
     boxes: list[tuple[float, ...]] = []
     names: dict[str, str] = {}
-    for at, content in records(path):
+    for position, content in read_records(path):
         try:
             example = parse_example(content)
             begin, end = example["image/encoded"][0]
         except (ValueError, KeyError, IndexError) as error:
-            raise ConfigError(f"{path}: the record at byte {at:,} is no image Example ({error}).") from None
+            raise ConfigError(f"{path}: the record at byte {position:,} is not an image Example ({error}).") from None
         label = int(_first(example, "image/class/label", -1))
-        found = _boxes(example, content, names)
-        synset = _text(content, example, "image/class/synset") or _text(content, example, "image/class/text")
+        own_boxes = _read_boxes(example, content, names)
+        synset = _read_text(content, example, "image/class/synset") or _read_text(content, example, "image/class/text")
         if label >= 0 and synset:
             names[str(label)] = synset
-        number = _text(content, example, "image/source_id")
+        source_id = _read_text(content, example, "image/source_id")
+        image_id = int(source_id) if source_id.isdigit() else len(rows)
         size = (int(_first(example, f"image/{side}", 0)) for side in ("width", "height"))
-        rows.append((at + begin, end - begin, label, len(found), int(number) if number.isdigit() else len(rows), *size))
-        boxes += found
+        rows.append((position + begin, end - begin, label, len(own_boxes), image_id, *size))
+        boxes += own_boxes
     values = np.array(rows, dtype=np.int64).reshape(-1, len(_COLUMNS))
     columns = {name: values[:, i].copy() for i, name in enumerate(_COLUMNS)}
     return {**columns, "box": np.array(boxes, dtype=np.float32).reshape(-1, 7)}, {"names": json.dumps(names)}
@@ -206,111 +84,85 @@ def _first(example: dict[str, Feature], name: str, default: Any) -> Any:
     return values[0] if values else default
 
 
-def _text(content: bytes, example: dict[str, Feature], name: str) -> str:
-    place = _first(example, name, None)
-    return content[slice(*place)].decode(errors="replace") if isinstance(place, tuple) else ""
+def _read_text(content: bytes, example: dict[str, Feature], name: str) -> str:
+    span = _first(example, name, None)
+    return content[slice(*span)].decode(errors="replace") if isinstance(span, tuple) else ""
 
 
-def _boxes(example: dict[str, Feature], content: bytes, names: dict[str, str]) -> list[tuple[float, ...]]:
-    """left, top, right, bottom as shares of the image, category, crowd, area in pixels (not a number where it is not given)."""
+def _read_boxes(example: dict[str, Feature], content: bytes, names: dict[str, str]) -> list[tuple[float, ...]]:
+    """The boxes of an image in the order of the column `box`. Adds the names of their categories to `names`."""
     edges = [example.get(f"image/object/bbox/{edge}", []) for edge in ("xmin", "ymin", "xmax", "ymax")]
-    kinds = example.get("image/object/class/label", [])
-    crowd = example.get("image/object/is_crowd", [])
-    texts = example.get("image/object/class/text", [])
-    if not kinds:
+    categories = example.get("image/object/class/label", [])
+    if not categories:
         return []
-    for kind, text in zip(kinds, texts, strict=False):
-        if isinstance(text, tuple):
-            names[str(kind)] = content[slice(*text)].decode(errors="replace")
-    crowds = itertools.chain(crowd, itertools.repeat(0))
+    for category, span in zip(categories, example.get("image/object/class/text", []), strict=False):
+        if isinstance(span, tuple):
+            names[str(category)] = content[slice(*span)].decode(errors="replace")
+    crowds = itertools.chain(example.get("image/object/is_crowd", []), itertools.repeat(0))
     areas = itertools.chain(example.get("image/object/area", []), itertools.repeat(math.nan))
     return [
-        (*box, float(kind), float(c), float(area))
-        for *box, kind, c, area in zip(*edges, kinds, crowds, areas, strict=False)
+        (*box, float(category), float(crowd), float(area))
+        for *box, category, crowd, area in zip(*edges, categories, crowds, areas, strict=False)
     ]
 
 
 # ------------------------------------------------------------------------------------------------------------- sources
 
 
-class TFRecordSource(EncodedSource, BoxSource):
-    """The images of TFRecord files in the order of the files; a classifier's source, and a detector's where there are boxes."""
+@dataclass(frozen=True, kw_only=True)
+class _Tables:
+    """The tables of a split's files as one, and what all splits together say about the classes."""
+
+    columns: Columns
+    starts: Indices
+    """The first record of each file, and the number of records last."""
+    all_labels: Indices
+    all_categories: npt.NDArray[np.float32]
+    names: dict[str, str]
+    """The name of each label or category that has one."""
+
+    @classmethod
+    def load(cls, paths: list[Path], other_splits: list[Path]) -> "_Tables":
+        tables = [_load_table(path) for path in (*paths, *other_splits)]
+        own = [columns for columns, _ in tables[: len(paths)]]
+        names: dict[str, str] = {}
+        for _, metadata in tables:
+            names |= json.loads(metadata["names"])
+        return cls(
+            columns={key: np.concatenate([columns[key] for columns in own]) for key in (*_COLUMNS, "box")},
+            starts=np.cumsum([0, *(len(columns["offset"]) for columns in own)]),
+            all_labels=np.concatenate([columns["label"] for columns, _ in tables]),
+            all_categories=np.concatenate([columns["box"][:, _CATEGORY] for columns, _ in tables]),
+            names=names,
+        )
+
+
+class _Records(EncodedSource):
+    """Some records of TFRecord files, whichever kind of annotation they have."""
 
     labels: Indices
 
-    def __init__(self, paths: list[Path], others: list[Path] | None = None, *, only_boxed: bool = False) -> None:
-        """`others` are the files of the other splits: together they say which classes there are. `only_boxed` leaves images
-        without boxes out.
-        """
-        self._paths = paths
-        tables = [_table(p) for p in paths]
-        beside = [_table(p) for p in others or []]
-        self._counts = [len(c["offset"]) for c, _ in tables]
-        self._starts = np.concatenate(([0], np.cumsum(self._counts)))
-        joined = {k: np.concatenate([c[k] for c, _ in tables]) for k in (*_COLUMNS, "box")}
-        self._place = np.flatnonzero(joined["boxes"] > 0) if only_boxed else np.arange(len(joined["offset"]))
-        left_out = len(joined["offset"]) - len(self._place)
-        self.notes = (f"{left_out:,} image(s) without boxes are left out of training",) if left_out else ()
-        self._offset, self._size, self._ids = (joined[k][self._place] for k in ("offset", "size", "id"))
-        self._sizes = np.stack([joined["width"], joined["height"]], axis=1)[self._place]
-        self._box, self._box_at = joined["box"], np.concatenate(([0], np.cumsum(joined["boxes"])))
-        names: dict[str, str] = {}
-        for _, about in tables + beside:
-            names |= json.loads(about["names"])
-        self.has_boxes = len(self._box) > 0
-        if self.has_boxes:
-            self._categories = np.unique(np.concatenate([c["box"][:, 4] for c, _ in tables + beside])).astype(np.int64)
-            self.category_ids = tuple(self._categories.tolist())
-            self.classes = tuple(names.get(str(c), str(c)) for c in self.category_ids)
-            self.labels = np.full(len(self._place), -1, np.int64)
-        else:
-            self.category_ids = ()
-            every = np.concatenate([c["label"] for c, _ in tables + beside])
-            self.classes, self.labels = self._image_classes(joined["label"], every, names)
+    def __init__(self, paths: list[Path], tables: _Tables, records: Indices) -> None:
+        self._paths, self._starts, self._records = paths, tables.starts, records
+        self._offset, self._size = (tables.columns[key][records] for key in ("offset", "size"))
         self._open: dict[int, int] = {}
-
-    def _image_classes(self, labels: Indices, every: Indices, names: dict[str, str]) -> tuple[tuple[str, ...], Indices]:
-        """TensorFlow's preparation counts from 1 and keeps 0 for a background that no image has."""
-        if not len(labels) or labels.min() < 0:
-            raise ConfigError(f"{self._paths[0].parent}: records without image/class/label cannot train a classifier.")
-        first = int(every.min() >= 1)
-        count = max(int(every.max()), *(int(k) for k in names), 0) + 1 - first
-        return tuple(names.get(str(i + first), str(i + first)) for i in range(count)), labels.astype(np.int64) - first
 
     def __len__(self) -> int:
         return len(self._offset)
 
+    def _find_file(self, index: int) -> int:
+        return int(np.searchsorted(self._starts, self._records[index], side="right")) - 1
+
     def read(self, index: int) -> bytes:
-        which = int(np.searchsorted(self._starts, self._place[index], side="right")) - 1
-        handle = self._open.get(which)
+        file = self._find_file(index)
+        handle = self._open.get(file)
         if handle is None:
-            handle = self._open.setdefault(which, os.open(self._paths[which], os.O_RDONLY))
+            handle = self._open.setdefault(file, os.open(self._paths[file], os.O_RDONLY))
         return os.pread(handle, int(self._size[index]), int(self._offset[index]))
 
-    def boxes(self, index: int) -> Boxes:
-        """In pixels; the file keeps shares of the image."""
-        place = int(self._place[index])
-        rows = self._box[self._box_at[place] : self._box_at[place + 1]].astype(np.float64)
-        rows = rows[(rows[:, 2] > rows[:, 0]) & (rows[:, 3] > rows[:, 1])]
-        if not len(rows):
-            return Boxes.none()
-        width, height = self.size(index) or size_of(self.read(index))
-        ltrb = rows[:, :4] * np.array([width, height, width, height])
-        classes = np.searchsorted(self._categories, rows[:, 4].astype(np.int64)).astype(np.int64)
-        areas = np.where(np.isnan(rows[:, 6]), (ltrb[:, 2:] - ltrb[:, :2]).prod(axis=1), rows[:, 6])
-        return Boxes(ltrb, classes, rows[:, 5] > 0, areas)
-
-    def size(self, index: int) -> tuple[int, int] | None:
-        width, height = self._sizes[index].tolist()
-        return (width, height) if width > 0 and height > 0 else None
-
-    def image_id(self, index: int) -> int:
-        return int(self._ids[index])
-
     def describe(self, index: int) -> str:
-        place = int(self._place[index])
-        which = int(np.searchsorted(self._starts, place, side="right")) - 1
-        return f"{self._paths[which]}[{place - int(self._starts[which])}]"
+        file = self._find_file(index)
+        return f"{self._paths[file]}[{int(self._records[index]) - int(self._starts[file])}]"
 
     def fingerprint(self) -> str:
         names = "\0".join(p.name for p in self._paths).encode()
@@ -319,3 +171,66 @@ class TFRecordSource(EncodedSource, BoxSource):
     def __del__(self) -> None:
         for handle in getattr(self, "_open", {}).values():
             os.close(handle)
+
+
+class TFRecordSource(_Records):
+    """Images with one label each. Raises ConfigError for records without labels.
+
+    `other_splits` are the files of the other splits: together they say which classes there are.
+    """
+
+    def __init__(self, paths: list[Path], other_splits: list[Path]) -> None:
+        tables = _Tables.load(paths, other_splits)
+        labels = tables.columns["label"]
+        if not len(labels) or labels.min() < 0:
+            raise ConfigError(f"{paths[0].parent}: records without image/class/label cannot train a classifier.")
+        super().__init__(paths, tables, np.arange(len(labels)))
+        # TensorFlow's preparation counts from 1 and reserves 0 for a background that no image has.
+        first = int(tables.all_labels.min() >= 1)
+        count = max(int(tables.all_labels.max()), *(int(k) for k in tables.names), 0) + 1 - first
+        self.classes = tuple(tables.names.get(str(i + first), str(i + first)) for i in range(count))
+        self.labels = labels.astype(np.int64) - first
+
+
+class TFRecordBoxSource(_Records, BoxSource):
+    """Images with boxes. Raises ConfigError for records without boxes. `only_with_boxes` leaves out images without any."""
+
+    def __init__(self, paths: list[Path], other_splits: list[Path], *, only_with_boxes: bool) -> None:
+        tables = _Tables.load(paths, other_splits)
+        columns = tables.columns
+        if not len(columns["box"]):
+            raise ConfigError(
+                f"{paths[0].parent}: the TFRecord files have no boxes (image/object/bbox/...); a detector needs them."
+            )
+        count = len(columns["offset"])
+        records = np.flatnonzero(columns["boxes"] > 0) if only_with_boxes else np.arange(count)
+        super().__init__(paths, tables, records)
+        left_out = count - len(records)
+        self.notes = (f"{left_out:,} image(s) without boxes are left out of training",) if left_out else ()
+        self._ids = columns["id"][records]
+        self._sizes = np.stack([columns["width"], columns["height"]], axis=1)[records]
+        self._boxes, self._box_starts = columns["box"], np.concatenate(([0], np.cumsum(columns["boxes"])))
+        self._categories = np.unique(tables.all_categories).astype(np.int64)
+        self.category_ids = tuple(self._categories.tolist())
+        self.classes = tuple(tables.names.get(str(c), str(c)) for c in self.category_ids)
+        self.labels = np.full(len(records), -1, np.int64)
+
+    def boxes(self, index: int) -> Boxes:
+        """In pixels; the file has shares of the image."""
+        record = int(self._records[index])
+        rows = self._boxes[self._box_starts[record] : self._box_starts[record + 1]].astype(np.float64)
+        rows = rows[(rows[:, _RIGHT] > rows[:, _LEFT]) & (rows[:, _BOTTOM] > rows[:, _TOP])]
+        if not len(rows):
+            return Boxes.empty()
+        width, height = self.size(index) or size_of(self.read(index))
+        ltrb = rows[:, :4] * np.array([width, height, width, height])
+        classes = np.searchsorted(self._categories, rows[:, _CATEGORY].astype(np.int64)).astype(np.int64)
+        areas = np.where(np.isnan(rows[:, _AREA]), (ltrb[:, 2:] - ltrb[:, :2]).prod(axis=1), rows[:, _AREA])
+        return Boxes(ltrb, classes, rows[:, _CROWD] > 0, areas)
+
+    def size(self, index: int) -> tuple[int, int] | None:
+        width, height = self._sizes[index].tolist()
+        return (width, height) if width > 0 and height > 0 else None
+
+    def image_id(self, index: int) -> int:
+        return int(self._ids[index])

@@ -1,0 +1,104 @@
+"""YOLO's text files: finds the folders of a split, or of a set without splits, and reads them with the names of the classes."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import yaml  # type: ignore[import-untyped]
+
+from vernier.data.decoding.decode import BadImage, size_of
+from vernier.data.sources.boxes.annotated import SPLITS, AnnotatedImage, Annotations, Row
+from vernier.data.sources.folder import IMAGE_SUFFIXES
+from vernier.errors import ConfigError
+
+
+def find_yolo(root: Path, split: str) -> Callable[[], Annotations] | None:
+    """A reader of the split: images/train + labels/train, or train/images + train/labels; None where there is neither."""
+    for name in SPLITS[split]:
+        for images, labels in (
+            (root / "images" / name, root / "labels" / name),
+            (root / name / "images", root / name / "labels"),
+        ):
+            if images.is_dir() and labels.is_dir():
+                return partial(read_yolo, root, images, labels)
+    return None
+
+
+def find_unsplit_yolo(root: Path) -> Callable[[], Annotations] | None:
+    """A reader of a set without splits: images/ and labels/ side by side; None where they are not."""
+    images, labels = root / "images", root / "labels"
+    if images.is_dir() and labels.is_dir() and any(p.is_file() for p in images.iterdir()):
+        return partial(read_yolo, root, images, labels)
+    return None
+
+
+def read_yolo(root: Path, images: Path, labels: Path) -> Annotations:
+    """Read one text file per image. A line is an object: its class, then centre, width and height as shares of the image.
+
+    An outline (x and y of its points) may stand instead of centre, width and height.
+    """
+    classes = read_class_names(root)
+    paths = sorted(p for p in images.iterdir() if p.suffix.lower() in IMAGE_SUFFIXES)
+    samples = [_read_sample(p, i, labels / f"{p.stem}.txt", len(classes)) for i, p in enumerate(paths)]
+    return Annotations(samples=samples, classes=classes, where=str(images))
+
+
+def _read_sample(image: Path, image_id: int, file: Path, class_count: int) -> AnnotatedImage:
+    text = file.read_text() if file.is_file() else ""
+    lines = [line.split() for line in text.splitlines() if line.strip()]
+    if not lines:
+        return AnnotatedImage(path=image, image_id=image_id)
+    try:
+        size = size_of(image.read_bytes())
+        rows = tuple(_read_row(file, line, size, class_count) for line in lines)
+    except ConfigError:
+        raise
+    except BadImage as error:
+        raise ConfigError(f"Cannot read the size of {image}: {error}.") from None
+    except ValueError as error:
+        raise ConfigError(f"{file}: a line is not 'class x y width height': {error}.") from None
+    return AnnotatedImage(path=image, image_id=image_id, rows=rows, size=size)
+
+
+def _read_row(file: Path, line: list[str], size: tuple[int, int], class_count: int) -> Row:
+    label, values = int(line[0]), [float(v) for v in line[1:]]
+    if not 0 <= label < class_count:
+        raise ConfigError(f"{file}: class {label}, but there are {class_count} classes.")
+    if len(values) >= 6 and len(values) % 2 == 0:
+        left, top, right, bottom = min(values[::2]), min(values[1::2]), max(values[::2]), max(values[1::2])
+    elif len(values) in (4, 5):  # the fifth is a confidence
+        x, y, w, h = values[:4]
+        left, top, right, bottom = x - w / 2, y - h / 2, x + w / 2, y + h / 2
+    else:
+        raise ValueError(f"{len(line)} values in {' '.join(line)[:60]}")
+    return Row(left * size[0], top * size[1], right * size[0], bottom * size[1], label)
+
+
+def read_class_names(root: Path) -> tuple[str, ...]:
+    """The names in classes.txt, obj.names, or under `names:` in a .yaml file. Raises ConfigError if there are none."""
+    for path in (root / "classes.txt", root / "obj.names"):
+        if path.is_file():
+            return tuple(line.strip() for line in path.read_text().splitlines() if line.strip())
+    for path in sorted(root.glob("*.yaml")):
+        if names := _read_yaml_names(path):
+            return names
+    raise ConfigError(
+        f"{root} has neither classes.txt nor a .yaml file with `names:`. One of them must list the classes."
+    )
+
+
+def _read_yaml_names(path: Path) -> tuple[str, ...]:
+    """The names of a list, or of a mapping from 0, 1, ... to names; empty if the file has no `names`."""
+    try:
+        # BaseLoader makes no objects but strings, lists and mappings: classes called `no` or `1.0` keep their names.
+        tree = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.BaseLoader)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not a readable YAML file: {' '.join(str(error).split())}.") from None
+    names = (tree.get("names") if isinstance(tree, dict) else None) or []
+    if isinstance(names, dict):
+        if names.keys() != {str(i) for i in range(len(names))}:
+            raise ConfigError(f"{path}: `names` must number the classes from 0 to {len(names) - 1} without gaps.")
+        names = [names[str(i)] for i in range(len(names))]
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ConfigError(f"{path}: `names` must be a list of class names, or a mapping such as 0: cat.")
+    return tuple(names)

@@ -1,0 +1,132 @@
+"""Opens what a recipe or `--data` names: `open_split` for a classifier, `open_boxes` for a detector.
+
+A name is a built-in set, an address, or a folder whose layout is recognised by looking at what is in it. Layouts of detection
+sets are recognised in `boxes.layouts`; reading a layout is up to its source.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from vernier.data import shapes
+from vernier.data.sources.arrays import ArraySource, open_cifar10, open_fashion_mnist
+from vernier.data.sources.base import VAL_SHARE, BoxSource, Source
+from vernier.data.sources.boxes.annotated import SPLITS
+from vernier.data.sources.boxes.layouts import describe_layouts, has_boxes, list_some, open_folder
+from vernier.data.sources.containers.raw import RawSource
+from vernier.data.sources.containers.remote import open_remote
+from vernier.data.sources.containers.shards import open_shards
+from vernier.data.sources.containers.tfrecord import TFRecordSource, find_tfrecords
+from vernier.data.sources.folder import FolderSource, has_class_folders, split_by_name
+from vernier.data.sources.synthetic import SyntheticBoxSource, SyntheticSource
+from vernier.data.unfinished import refuse_unfinished
+from vernier.errors import ConfigError, NoSuchSplit, did_you_mean
+from vernier.folders import data_home
+
+SPLIT_FOLDERS = {"train": ("train",), "val": ("val", "validation", "test")}
+_ARRAYS: dict[str, Callable[[Path, str], ArraySource]] = {"fashion-mnist": open_fashion_mnist, "cifar10": open_cifar10}
+BUILT_IN = ("shapes", "synthetic", "static", "imagenette", *_ARRAYS)
+BUILT_IN_BOXES = ("shapes", "coco", "synthetic", "static")
+LAYOUTS = "train/ and val/ with one folder per class, one such folder alone, tar shards, .raw, TFRecord, Fashion-MNIST or CIFAR-10"
+SHAPES_TRAIN, SHAPES_VAL = 4000, 500  # images of the built-in detection set
+
+
+def open_split(source: str, split: str, *, val_share: float = VAL_SHARE) -> Source:
+    """Open the `train` or `val` split of a classification set.
+
+    `val_share` is the share of a folder without splits that is set aside for validation.
+    """
+    if source == "shapes":
+        return FolderSource(shapes.cached(shapes.ShapesSpec()) / split)
+    if source in ("synthetic", "static"):
+        return SyntheticSource(split, static=source == "static")
+    if source == "imagenette":
+        return _open_class_folder(_find_fetched(source, "imagenette2-320") / "imagenette2-320", split, val_share)
+    if source in _ARRAYS:
+        return _ARRAYS[source](_find_fetched(source), split)
+    if "://" in source:
+        return open_remote(source, split)
+    return _open_class_folder(_find_folder(source, BUILT_IN, LAYOUTS), split, val_share)
+
+
+def open_boxes(source: str, split: str, *, val_share: float = VAL_SHARE) -> BoxSource:
+    """Open the `train`, `val` or `test` split of a detection set.
+
+    `val_share` is the share of a folder without splits that is set aside for validation; such a folder has no test split. A
+    folder with a test split but no validation split is validated on the test split.
+    """
+    if split not in SPLITS:
+        raise ConfigError(f"There is no split {split!r}. {did_you_mean(split, SPLITS)}")
+    if source == "coco":
+        return open_folder(_find_fetched(source, "annotations"), split, VAL_SHARE)
+    if source in BUILT_IN_BOXES:
+        return _open_generated_boxes(source, split)
+    layouts = describe_layouts(split)
+    if "://" in source:
+        raise ConfigError(f"--data {source}: a detection set must be a local folder. Known layouts: {layouts}.")
+    return open_folder(_find_folder(source, BUILT_IN_BOXES, layouts), split, val_share)
+
+
+def _find_fetched(name: str, inside: str = "") -> Path:
+    """The folder of a set that `vernier data get` fetches; `inside` is a folder in it that shows that it was unpacked."""
+    root = data_home() / name
+    if not (root / inside).is_dir():
+        raise ConfigError(
+            f"The data set {name!r} is not in {data_home()}. Fetch it (vernier data get {name}), "
+            f"or say where its files are: --data PATH."
+        )
+    refuse_unfinished(root)
+    return root
+
+
+def _find_folder(source: str, built_in: Sequence[str], layouts: str) -> Path:
+    """The folder that `--data` names. Raises ConfigError if there is none or if it is unfinished."""
+    if not source:
+        raise ConfigError("This recipe brings no data of its own. Say where the images are: --data PATH.")
+    root = Path(source).expanduser()
+    if not root.exists():
+        suggestion = did_you_mean(source, built_in) if os.sep not in source else ""
+        raise ConfigError(f"The data path {source} does not exist. {suggestion}".rstrip())
+    if not root.is_dir():
+        raise ConfigError(f"--data {source} is a file; a folder is needed: {layouts}.")
+    refuse_unfinished(root)
+    return root
+
+
+def _open_generated_boxes(name: str, split: str) -> BoxSource:
+    if split == "test":
+        raise ConfigError(f"The built-in set {name} has no test split. Use train or val.")
+    if name == "shapes":
+        spec = shapes.ShapesSpec(kind="detect", train=SHAPES_TRAIN, val=SHAPES_VAL)
+        return open_folder(shapes.cached(spec), split, VAL_SHARE)
+    return SyntheticBoxSource(split, static=name == "static")
+
+
+def _open_class_folder(root: Path, split: str, val_share: float) -> Source:
+    """A split of the classification set in a folder, by the layout that is recognised."""
+    if (root / f"{split}.raw").is_file():
+        return RawSource(root / f"{split}.raw")
+    if (shards := open_shards(root, split)) is not None:
+        return shards
+    if records := find_tfrecords(root, split):
+        return TFRecordSource(records, find_tfrecords(root, "val" if split == "train" else "train"))
+    if any(root.glob("*-images-idx3-ubyte*")):
+        return open_fashion_mnist(root, split)
+    if (root / "cifar-10-batches-bin").is_dir() or any(root.glob("*_batch*.bin")):
+        return open_cifar10(root, split)
+    for name in SPLIT_FOLDERS[split]:
+        if (root / name).is_dir() and (has_class_folders(root / name) or not has_boxes(root)):
+            return FolderSource(root / name)
+    is_detection = has_boxes(root)
+    has_splits = any((root / name).is_dir() for names in SPLIT_FOLDERS.values() for name in names)
+    if not has_splits and has_class_folders(root, ignore=("images", "JPEGImages", "data") if is_detection else ()):
+        return split_by_name(root, split, val_share)
+    if is_detection:
+        raise ConfigError(
+            f"{root} is a detection set (images with boxes); a classifier needs one class per image: {LAYOUTS}."
+        )
+    train_only = " To train without validation: --train-only." if split == "val" else ""
+    raise NoSuchSplit(
+        f"{root} has no {split}/ folder, and no other layout was recognised. It contains: {list_some(root)}. "
+        f"Known layouts: {LAYOUTS}.{train_only}"
+    )
