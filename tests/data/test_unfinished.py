@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import Done
 from tests.data.preparing.test_prepare import _prepare, ilsvrc  # noqa: F401 (a fixture)
 from vernier.data.sources import open_boxes, open_split
-from vernier.data.unfinished import MARK, being_written
+from vernier.data.unfinished import MARK, mark_unfinished
 from vernier.errors import ConfigError, RunFailed
 
 
@@ -27,7 +27,7 @@ def test_a_marked_folder_is_no_data_set(shapes: Path, tmp_path: Path, monkeypatc
         (open_split, str(tmp_path / "set")), (open_boxes, str(tmp_path / "set")), (open_split, "cifar10"),
         (open_split, "imagenette"), (open_boxes, "coco"),
     ):  # fmt: skip
-        with pytest.raises(ConfigError, match="not whole: `vernier data get x` did not finish"):
+        with pytest.raises(ConfigError, match="incomplete: `vernier data get x` did not finish"):
             opens(data, "train")
     (tmp_path / "set" / MARK).unlink()
     assert len(open_split(str(tmp_path / "set"), "train")) == len(open_boxes(str(tmp_path / "set"), "train")) == 160
@@ -40,26 +40,26 @@ def _write_half(folder: Path) -> None:
 
 def test_the_mark_goes_when_all_is_well_and_with_bad_usage_and_stays_otherwise(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b"
-    with pytest.raises(ConfigError), being_written(folder, "x"):
+    with pytest.raises(ConfigError), mark_unfinished(folder, "x"):
         raise ConfigError("no")
     assert not folder.exists()
-    with pytest.raises(ConfigError), being_written(folder, "x"):
+    with pytest.raises(ConfigError), mark_unfinished(folder, "x"):
         _write_half(folder)
     assert (folder / MARK).is_file(), "half of it was written"
     (folder / "train").unlink()
     (folder / MARK).unlink()
     for error in (RunFailed("no"), KeyboardInterrupt()):
-        with pytest.raises(type(error)), being_written(folder, "x"):
+        with pytest.raises(type(error)), mark_unfinished(folder, "x"):
             raise error
         assert (folder / MARK).is_file()
-    with pytest.raises(ConfigError), being_written(folder, "x"):
+    with pytest.raises(ConfigError), mark_unfinished(folder, "x"):
         raise ConfigError("no")
     assert (folder / MARK).is_file(), "it was not whole before, nor is it now"
-    with being_written(folder, "x"):
+    with mark_unfinished(folder, "x"):
         pass
     assert not list(folder.iterdir())
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="Cannot write into"), being_written(tmp_path / "file" / "x", "x"):
+    with pytest.raises(ConfigError, match="Cannot write into"), mark_unfinished(tmp_path / "file" / "x", "x"):
         pass
 
 
@@ -83,7 +83,7 @@ def test_a_full_disk_is_one_message_and_the_same_command_finishes(
     assert "Traceback" not in full.err
     refused = vernier_here("data", "verify", str(out))
     assert refused.code == 2
-    assert "not whole" in refused.err
+    assert "is incomplete" in refused.err
     (out / written).unlink()
     assert _prepare(vernier_here, ilsvrc, out, "--format", layout, "--no-restarts").code == 0
     assert vernier_here("data", "verify", str(out), "--json").json()["images"] == {"train": 6, "val": 2}

@@ -113,7 +113,7 @@ def prepare(
         return _prepare_coco(sources, out, layout, expect, json)
     from vernier.data.preparing.pack import forget_progress
     from vernier.data.preparing.prepare import prepare_split
-    from vernier.data.unfinished import being_written
+    from vernier.data.unfinished import mark_unfinished
 
     if any(Path(p).expanduser().resolve() == out.resolve() for p in paths[:-1]):
         raise ConfigError(f"{out} is what is read. Choose another folder to write into.")
@@ -121,7 +121,7 @@ def prepare(
         _imagenet(sources, val_labels, expect) if kind == "imagenet" else _opened(list(paths[:-1]), layout, val_share)
     )
     done = []
-    with being_written(out, f"vernier data prepare {kind}"):
+    with mark_unfinished(out, f"vernier data prepare {kind}"):
         for split, source in opened.items():
             with progress_bar(split) as progress:
                 packed = prepare_split(
@@ -180,12 +180,12 @@ def _imagenet(
 
 def _prepare_coco(sources: list[Path], out: Path, layout: str, expect: tuple[int, int, int] | None, json: bool) -> int:
     from vernier.data.preparing.prepare import prepare_coco
-    from vernier.data.unfinished import being_written
+    from vernier.data.unfinished import mark_unfinished
 
     if layout != "folders":
         raise ConfigError(f"--format {layout} has no place for boxes: COCO is unpacked as it is. Leave --format out.")
     wanted = None if expect is None else {"train": expect[1], "val": expect[2]}
-    with being_written(out, "vernier data prepare coco"), bytes_bar("coco") as progress:
+    with mark_unfinished(out, "vernier data prepare coco"), bytes_bar("coco") as progress:
         counts = prepare_coco(sources, out, wanted, progress)
     print_json(counts) if json else sys.stdout.write("".join(f"{k}  {v:,} images\n" for k, v in counts.items()))
     return EXIT_DONE

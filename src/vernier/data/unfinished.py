@@ -1,4 +1,7 @@
-"""A folder that is being written says so, until it is whole: what an interrupted command left is never taken for a data set."""
+"""Marks a folder while a command writes a data set into it, so that what an interrupted command left is never used.
+
+`data.preparing` writes the mark, `data.sources` refuses folders that have it.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,13 +13,13 @@ MARK = ".unfinished"
 
 
 @contextmanager
-def being_written(folder: Path, by: str) -> Iterator[None]:
-    """Mark the folder while `by`, a command, writes into it. The mark stays when that fails, unless nothing was written yet.
+def mark_unfinished(folder: Path, by: str) -> Iterator[None]:
+    """Mark the folder while the command `by` writes into it. If that fails, the mark stays unless nothing was written.
 
-    Raises ConfigError when there can be no such folder, RunFailed when the machine refuses, such as with a full disk.
+    Raises ConfigError if the folder cannot be made, and RunFailed for errors of the machine such as a full disk.
     """
     mark = folder / MARK
-    was_there, was_marked = folder.exists(), mark.exists()
+    existed, was_marked = folder.exists(), mark.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         mark.write_text(by + "\n", encoding="utf-8")
@@ -28,26 +31,29 @@ def being_written(folder: Path, by: str) -> Iterator[None]:
     except ConfigError:
         if not was_marked and set(folder.iterdir()) == before:
             mark.unlink()
-            if not was_there:
+            if not existed:
                 folder.rmdir()
         raise
     except OSError as error:
-        if not (refused := of_the_machine(error)):
+        if not (reason := of_the_machine(error)):
             raise
         raise RunFailed(
-            f"{refused}. {folder} is not whole, and nothing will take it for that; see to it and give the same command again."
+            f"{reason}. {folder} is incomplete and will not be used as a data set. "
+            "Fix the cause and run the same command again."
         ) from None
     mark.unlink()
 
 
 def is_unfinished(folder: Path) -> bool:
+    """Whether the folder is marked."""
     return (folder / MARK).is_file()
 
 
 def refuse_unfinished(folder: Path) -> None:
-    """Raises ConfigError for a folder that is marked."""
+    """Raise ConfigError if the folder is marked."""
     if is_unfinished(folder):
         by = (folder / MARK).read_text(encoding="utf-8", errors="replace").strip() or "vernier data"
         raise ConfigError(
-            f"{folder} is not whole: `{by}` did not finish, or is still at work. Give that command again, or remove what it wrote."
+            f"{folder} is incomplete: `{by}` did not finish, or is still running. "
+            "Run that command again, or remove the folder."
         )

@@ -61,7 +61,7 @@ def test_a_killed_run_goes_on_and_ends_in_the_same_bytes(
     assert not (out / "train.shards.json").exists()
     half = vernier_here("data", "verify", str(out))
     assert half.code == 2
-    assert "is not whole" in half.err
+    assert "is incomplete" in half.err
     other = vernier_here(*_arguments(photographs, out), "--no-restarts")
     assert other.code == 2
     assert "other settings" in other.err

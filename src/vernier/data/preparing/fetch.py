@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from vernier.data.unfinished import being_written, is_unfinished
+from vernier.data.unfinished import is_unfinished, mark_unfinished
 from vernier.errors import ConfigError, RunFailed, did_you_mean, of_the_machine
 from vernier.folders import data_home
 
@@ -74,7 +74,7 @@ def get(name: str, out: Path | None = None, *, mirror: str = "", progress: Progr
     with ExitStack() as marked:
         unpacking = is_unfinished(folder)
         if unpacking:
-            marked.enter_context(being_written(folder, f"vernier data get {name}"))
+            marked.enter_context(mark_unfinished(folder, f"vernier data get {name}"))
         for file in SETS[name]:
             done = folder / f".{file.name}.done"
             if done.is_file():
@@ -83,7 +83,7 @@ def get(name: str, out: Path | None = None, *, mirror: str = "", progress: Progr
             path = download(url, folder / file.name, md5=file.md5, progress=progress)
             if file.unpack:
                 if not unpacking:
-                    marked.enter_context(being_written(folder, f"vernier data get {name}"))
+                    marked.enter_context(mark_unfinished(folder, f"vernier data get {name}"))
                     unpacking = True
                 unpack(path, folder, progress)
                 path.unlink()

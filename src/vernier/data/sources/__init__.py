@@ -1,8 +1,8 @@
 """Where samples come from: one reader per format, each giving an image and its label or boxes by index.
 
-`opening` turns what `--data` names into a source; `base` says what every source can do; `containers` reads files that hold many
-images, `boxes` images with annotations. May import `data.decoding`, `data.shapes` and `data.unfinished`, never loading or
-preparing: order and batches are up to `data.loading`, writing data sets up to `data.preparing`.
+`opening` turns what `--data` names into a source; `base` says what every source can do; `containers` reads files that
+hold many images, `boxes` images with annotations. May import `data.decoding`, `data.shapes` and `data.unfinished`,
+never loading or preparing: order and batches are up to `data.loading`, writing data sets up to `data.preparing`.
 """
 
 from vernier.data.sources.arrays import ArraySource

@@ -1,4 +1,4 @@
-"""What every source of samples can do: the classes `Source`, `EncodedSource` and `BoxSource`, and the boxes of an image.
+"""What every source of samples can do: `Source`, `EncodedSource`, `BoxSource`, and the boxes of an image.
 
 Imports nothing of the other sources; they all import this.
 """

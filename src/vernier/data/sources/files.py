@@ -53,7 +53,7 @@ def _to_grey(image: Image) -> Image:
 
 
 def find_images(paths: list[Path]) -> list[Path]:
-    """The named files, and the images below the named folders in order of their names. Raises ConfigError if there are none."""
+    """The named files, and the images below the named folders, sorted. Raises ConfigError if there are none."""
     images: list[Path] = []
     for path in paths:
         if path.is_dir():

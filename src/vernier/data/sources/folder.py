@@ -63,7 +63,7 @@ def has_class_folders(root: Path, ignore: tuple[str, ...] = ()) -> bool:
 
 
 def split_by_name(root: Path, split: str, val_share: float) -> FolderSource:
-    """A split of a root without `train/` and `val/`: a share of every class is for validation, by a hash of the file's name."""
+    """A split of a root without `train/` and `val/`: file names' hashes choose a share of every class for `val`."""
     whole = FolderSource(root)
     labels = whole.all_labels()
     val: list[int] = []

@@ -1,7 +1,7 @@
 """Opens what a recipe or `--data` names: `open_split` for a classifier, `open_boxes` for a detector.
 
-A name is a built-in set, an address, or a folder whose layout is recognised by looking at what is in it. Layouts of detection
-sets are recognised in `boxes.layouts`; reading a layout is up to its source.
+A name is a built-in set, an address, or a folder whose layout is recognised by looking at what is in it. Layouts of
+detection sets are recognised in `boxes.layouts`; reading a layout is up to its source.
 """
 
 import os
@@ -27,7 +27,10 @@ SPLIT_FOLDERS = {"train": ("train",), "val": ("val", "validation", "test")}
 _ARRAYS: dict[str, Callable[[Path, str], ArraySource]] = {"fashion-mnist": open_fashion_mnist, "cifar10": open_cifar10}
 BUILT_IN = ("shapes", "synthetic", "static", "imagenette", *_ARRAYS)
 BUILT_IN_BOXES = ("shapes", "coco", "synthetic", "static")
-LAYOUTS = "train/ and val/ with one folder per class, one such folder alone, tar shards, .raw, TFRecord, Fashion-MNIST or CIFAR-10"
+LAYOUTS = (
+    "train/ and val/ with one folder per class, one such folder alone, tar shards, .raw, TFRecord, "
+    "Fashion-MNIST or CIFAR-10"
+)
 SHAPES_TRAIN, SHAPES_VAL = 4000, 500  # images of the built-in detection set
 
 
@@ -52,8 +55,8 @@ def open_split(source: str, split: str, *, val_share: float = VAL_SHARE) -> Sour
 def open_boxes(source: str, split: str, *, val_share: float = VAL_SHARE) -> BoxSource:
     """Open the `train`, `val` or `test` split of a detection set.
 
-    `val_share` is the share of a folder without splits that is set aside for validation; such a folder has no test split. A
-    folder with a test split but no validation split is validated on the test split.
+    `val_share` is the share of a folder without splits that is set aside for validation; such a folder has no test
+    split. A folder with a test split but no validation split is validated on the test split.
     """
     if split not in SPLITS:
         raise ConfigError(f"There is no split {split!r}. {did_you_mean(split, SPLITS)}")
@@ -68,7 +71,7 @@ def open_boxes(source: str, split: str, *, val_share: float = VAL_SHARE) -> BoxS
 
 
 def _find_fetched(name: str, inside: str = "") -> Path:
-    """The folder of a set that `vernier data get` fetches; `inside` is a folder in it that shows that it was unpacked."""
+    """The folder of a set that `vernier data get` fetched; `inside` is a folder that it has once it is unpacked."""
     root = data_home() / name
     if not (root / inside).is_dir():
         raise ConfigError(

@@ -1,7 +1,7 @@
 """Random pixels with labels or boxes, made once from a seed: for measuring everything except reading and decoding.
 
-`synthetic` gives a different batch every step from a small pool, `static` the same batch every time. Neither is augmented: a
-batch costs one copy.
+`synthetic` gives a different batch every step from a small pool, `static` the same batch every time. Neither is
+augmented: a batch costs one copy.
 """
 
 import threading

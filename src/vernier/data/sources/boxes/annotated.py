@@ -1,8 +1,9 @@
 """Images with boxes as one kind of source, whichever format the annotations have.
 
-Boxes without area are dropped. Boxes that reach more than a pixel out of their image are cut at its edge; COCO's own boxes reach
-out by less and stay as they are, so that results agree with other people's. Training leaves out images without boxes, evaluation
-uses all. `notes` counts everything that was changed. Reading annotation files is up to `coco`, `voc` and `yolo`.
+Boxes without area are dropped. Boxes that reach more than a pixel out of their image are cut at its edge; COCO's own
+boxes reach out by less and stay as they are, so that results agree with other people's. Training leaves out images
+without boxes, evaluation uses all. `notes` counts everything that was changed. Reading annotation files is up to
+`coco`, `voc` and `yolo`.
 """
 
 import hashlib

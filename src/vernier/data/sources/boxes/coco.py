@@ -106,8 +106,8 @@ def _read_rows(file: Path, annotations: list[_Object], label_of: dict[int, int])
     for item in annotations:
         if item["category_id"] not in label_of:
             raise ConfigError(
-                f"{file}: an annotation of image {item['image_id']} has the category {item['category_id']}, which is not "
-                f"among its {len(label_of)} categories. Add it to them, or remove the annotation."
+                f"{file}: an annotation of image {item['image_id']} has the category {item['category_id']}, which is "
+                f"not among its {len(label_of)} categories. Add it to them, or remove the annotation."
             )
         x, y, w, h = map(float, item["bbox"])
         area = item.get("area")

@@ -1,6 +1,7 @@
 """Recognises the layout of a detection set's folder and opens a split of it.
 
-Reading each format is up to `coco`, `voc`, `yolo` and `containers.tfrecord`; names and addresses are resolved in `sources.opening`.
+Reading each format is up to `coco`, `voc`, `yolo` and `containers.tfrecord`; names and addresses are resolved in
+`sources.opening`.
 """
 
 from collections.abc import Callable
@@ -73,7 +74,10 @@ def _explain_missing_split(root: Path, split: str) -> str:
         return f"{root} is a detection set, but it has no {split} split. It contains: {content}.{train_only}"
     images = [p for p in (root / "images", root / "JPEGImages", root / split / "images") if p.is_dir()]
     if images:
-        return f"{images[0]} has images, but no annotations were found. Known layouts: {layouts}. {root} contains: {content}."
+        return (
+            f"{images[0]} has images, but no annotations were found. Known layouts: {layouts}. "
+            f"{root} contains: {content}."
+        )
     if any(has_class_folders(folder) for folder in (root, root / "train", root / "val") if folder.is_dir()):
         return (
             f"{root} is a classification set (one folder per class); a detector needs boxes: {layouts}. "

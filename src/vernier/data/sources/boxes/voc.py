@@ -71,7 +71,8 @@ def _read_listed(folders: VocFolders, listing: Path) -> Annotations:
 
 
 def read_voc(folders: VocFolders, names: list[str], every: list[Path]) -> Annotations:
-    """Read the images called `names`. Classes are sorted by name over `every` xml file of the set, so that all splits agree.
+    """Read the images called `names`. Classes are sorted by name over `every` xml file of the set, so that all splits
+    agree.
 
     Objects marked difficult count as crowd: neither learned nor held against a detector.
     """

@@ -1,10 +1,10 @@
-"""YOLO's text files: finds the folders of a split, or of a set without splits, and reads them with the names of the classes."""
+"""YOLO's text files: finds the folders of a split, or of a set without splits, and reads boxes and class names."""
 
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import yaml  # type: ignore[import-untyped]
+import yaml
 
 from vernier.data.decoding.decode import BadImage, size_of
 from vernier.data.sources.boxes.annotated import SPLITS, AnnotatedImage, Annotations, Row
@@ -13,7 +13,7 @@ from vernier.errors import ConfigError
 
 
 def find_yolo(root: Path, split: str) -> Callable[[], Annotations] | None:
-    """A reader of the split: images/train + labels/train, or train/images + train/labels; None where there is neither."""
+    """A reader of the split: images/train + labels/train, or train/images + train/labels; None if there is neither."""
     for name in SPLITS[split]:
         for images, labels in (
             (root / "images" / name, root / "labels" / name),
@@ -33,7 +33,8 @@ def find_unsplit_yolo(root: Path) -> Callable[[], Annotations] | None:
 
 
 def read_yolo(root: Path, images: Path, labels: Path) -> Annotations:
-    """Read one text file per image. A line is an object: its class, then centre, width and height as shares of the image.
+    """Read one text file per image. A line is an object: its class, then centre, width and height as shares of the
+    image.
 
     An outline (x and y of its points) may stand instead of centre, width and height.
     """

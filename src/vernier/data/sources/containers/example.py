@@ -1,8 +1,8 @@
 """The bytes of TFRecord files: records with their checksums, and the Example messages in them.
 
-A record is its length, the masked CRC-32C of the length, an Example message, and the masked CRC-32C of the message. Not the
-protobuf library: it copies every image that it parses, and needs generated code; an Example has five kinds of field, and here an
-image stays a range of bytes. What the features mean is up to `tfrecord`.
+A record is its length, the masked CRC-32C of the length, an Example message, and the masked CRC-32C of the message.
+Not the protobuf library: it copies every image that it parses, and needs generated code; an Example has five kinds of
+field, and here an image stays a range of bytes. What the features mean is up to `tfrecord`.
 """
 
 import struct

@@ -1,7 +1,7 @@
-"""Shards that are somewhere else: s3://, gs://, https:// and whatever else fsspec reaches.
+"""Shards at an address: s3://, gs://, https:// and whatever else fsspec reads.
 
-A shard is fetched whole the first time it is touched, checked against its hash, and kept in a local cache that stays
-below a limit by giving up what was used longest ago. A shard larger than the limit is read by ranges instead.
+A shard is downloaded the first time it is used, checked against its hash, and stored in a local cache; the least
+recently used shards are removed to keep the cache below its limit. A shard larger than the limit is read by ranges.
 """
 
 import errno
@@ -20,42 +20,42 @@ from vernier.folders import data_home
 
 LIMIT_VARIABLE = "VERNIER_SHARD_CACHE_GB"
 DEFAULT_LIMIT_GB = 50.0
-_PIECE = 8 << 20
+_PIECE_BYTES = 8 << 20
 
 
 def cache_limit_bytes() -> int:
-    """What the cache may take on disk: $VERNIER_SHARD_CACHE_GB, by default 50 GB."""
+    """The largest size of the cache: $VERNIER_SHARD_CACHE_GB, 50 GB by default."""
     text = os.environ.get(LIMIT_VARIABLE, "")
     try:
         gigabytes = float(text) if text else DEFAULT_LIMIT_GB
     except ValueError:
         gigabytes = -1.0
     if not 0 <= gigabytes < 1e9:
-        raise ConfigError(f"{LIMIT_VARIABLE}={text} is no size in GB; 0 switches the cache off.")
+        raise ConfigError(f"{LIMIT_VARIABLE}={text} is not a size in GB. Set it to a number; 0 switches the cache off.")
     return int(gigabytes * 1e9)
 
 
 def open_remote(url: str, split: str, *, cache: Path | None = None, limit_bytes: int | None = None) -> ShardSource:
-    """The shards of a split at an address. Needs fsspec and, for each kind of address, what fsspec needs for it."""
-    files, root = _file_system(url)
+    """Open the shards of a split at an address. Needs fsspec, and the packages that fsspec needs for the address."""
+    files, root = _open_file_system(url)
     home = cache or data_home() / "shards"
     folder = home / hashlib.sha256(url.rstrip("/").encode()).hexdigest()[:16]
     manifest = f"{root.rstrip('/')}/{manifest_name(split)}"
     try:
         text = files.cat_file(manifest).decode()
-    except Exception as error:  # each file system has errors of its own
+    except Exception as error:  # every file system raises its own errors
         missing = isinstance(error, FileNotFoundError)
-        why = "it is not there" if missing else error or type(error).__name__
+        reason = "it does not exist" if missing else error or type(error).__name__
         raise (NoSuchSplit if missing else ConfigError)(
-            f"Cannot read {url.rstrip('/')}/{manifest_name(split)}: {why}. "
-            "An address must hold shards made by: vernier data prepare ... --format shards."
+            f"Cannot read {url.rstrip('/')}/{manifest_name(split)}: {reason}. "
+            "There must be shards at the address, made by: vernier data prepare ... --format shards."
         ) from None
     classes, shards = read_manifest(text, manifest)
     limit = cache_limit_bytes() if limit_bytes is None else limit_bytes
     return ShardSource(RemoteShards(files, root, folder, shards, limit), shards, classes, url.rstrip("/"))
 
 
-def _file_system(url: str) -> tuple[Any, str]:
+def _open_file_system(url: str) -> tuple[Any, str]:
     try:
         import fsspec
 
@@ -68,7 +68,7 @@ def _file_system(url: str) -> tuple[Any, str]:
 
 
 class _OpenFile:
-    """An open file that is closed when the last reader lets go of it, evicted or not."""
+    """An open file, closed when the last reader drops it, even if it was removed from the cache before."""
 
     def __init__(self, path: Path) -> None:
         self.handle = os.open(path, os.O_RDONLY)
@@ -79,15 +79,15 @@ class _OpenFile:
 
 
 def _sizes_and_times(home: Path) -> dict[Path, tuple[int, int]]:
-    """Every shard in the cache; another process may be removing some."""
-    found = {}
+    """Every shard in the cache, whatever its address; another process may be removing some."""
+    shards = {}
     for path in home.glob("*/*.tar"):
         try:
-            about = path.stat()
+            status = path.stat()
         except FileNotFoundError:
             continue
-        found[path] = (about.st_size, about.st_mtime_ns)
-    return found
+        shards[path] = (status.st_size, status.st_mtime_ns)
+    return shards
 
 
 class RemoteShards:
@@ -99,45 +99,42 @@ class RemoteShards:
         self._locks = {s.name: threading.Lock() for s in shards}
         self._lock = threading.Lock()
         self._open: OrderedDict[str, _OpenFile] = OrderedDict()
-        if limit_bytes:  # 0: the cache is off, and stays as it is
+        if limit_bytes:  # 0: the cache is off, and its files stay
             self._make_room(0)
 
     def read(self, shard: str, start: int, length: int) -> bytes:
         if self._shards[shard].bytes > self._limit:
-            return bytes(
-                self._tried(
-                    lambda: self._files.cat_file(f"{self._root}/{shard}", start=start, end=start + length), shard
-                )
-            )
-        return os.pread(self._local(shard).handle, length, start)
+            url = f"{self._root}/{shard}"
+            return bytes(self._retry(lambda: self._files.cat_file(url, start=start, end=start + length), shard))
+        return os.pread(self._open_local(shard).handle, length, start)
 
     def table(self, shard: str) -> Columns:
         path = self._cache / f"{shard}.table"
         with self._locks[shard]:
             if not path.is_file():
                 self._fetch(f"{shard}.table", path, "")
-        columns, about = read_table(path)
-        if about.get("bytes") != str(self._shards[shard].bytes):
+        columns, metadata = read_table(path)
+        if metadata.get("bytes") != str(self._shards[shard].bytes):
             path.unlink()
             raise RunFailed(f"{self._root}/{shard}.table does not belong to its shard. Prepare the shards again.")
         return columns
 
-    def _local(self, shard: str) -> _OpenFile:
+    def _open_local(self, shard: str) -> _OpenFile:
         with self._lock:
-            if (found := self._open.get(shard)) is not None:
+            if (file := self._open.get(shard)) is not None:
                 self._open.move_to_end(shard)
-                return found
+                return file
         with self._locks[shard]:
             with self._lock:
-                if (found := self._open.get(shard)) is not None:
-                    return found
-            opened = self._kept(shard) or self._fetched(shard)
+                if (file := self._open.get(shard)) is not None:
+                    return file
+            file = self._open_cached(shard) or self._download(shard)
             with self._lock:
-                self._open[shard] = opened
-        return opened
+                self._open[shard] = file
+        return file
 
-    def _kept(self, shard: str) -> _OpenFile | None:
-        """The shard in the cache, from now on the one used last; another process may remove it at any time."""
+    def _open_cached(self, shard: str) -> _OpenFile | None:
+        """The shard in the cache, marked as just used; another process may remove it at any time."""
         path = self._cache / shard
         try:
             opened = _OpenFile(path)
@@ -148,25 +145,25 @@ class RemoteShards:
             return None
         return opened
 
-    def _fetched(self, shard: str) -> _OpenFile:
+    def _download(self, shard: str) -> _OpenFile:
         entry = self._shards[shard]
         self._make_room(entry.bytes)
         return self._fetch(shard, self._cache / shard, entry.sha256)
 
     def _make_room(self, needed: int) -> None:
-        """Remove what was opened longest ago, from whatever address: first shards that are not open here, then open ones."""
+        """Remove the least recently used shards of every address: first those not open here, then open ones."""
         with self._lock:
-            there = _sizes_and_times(self._cache.parent)
-            here = [self._cache / name for name in self._open]
-            order = sorted(there.keys() - set(here), key=lambda p: there[p][1]) + [p for p in here if p in there]
-            total = sum(size for size, _ in there.values())
-            for path in order:
+            cached = _sizes_and_times(self._cache.parent)
+            in_use = [self._cache / name for name in self._open]
+            unused = sorted(cached.keys() - set(in_use), key=lambda p: cached[p][1])
+            total = sum(size for size, _ in cached.values())
+            for path in (*unused, *(p for p in in_use if p in cached)):
                 if total + needed <= self._limit:
                     return
                 path.unlink(missing_ok=True)
                 if path.parent == self._cache:
                     self._open.pop(path.name, None)
-                total -= there[path][0]
+                total -= cached[path][0]
 
     def _fetch(self, name: str, path: Path, sha256: str) -> _OpenFile:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -174,35 +171,39 @@ class RemoteShards:
 
         def copy() -> str:
             total = hashlib.sha256()
-            with self._files.open(f"{self._root}/{name}", "rb", block_size=_PIECE) as source, partial.open("wb") as out:
-                while piece := source.read(_PIECE):
+            with (
+                self._files.open(f"{self._root}/{name}", "rb", block_size=_PIECE_BYTES) as source,
+                partial.open("wb") as out,
+            ):
+                while piece := source.read(_PIECE_BYTES):
                     total.update(piece)
                     out.write(piece)
             return total.hexdigest()
 
         try:
-            found = self._tried(copy, name)
+            digest = self._retry(copy, name)
         except RunFailed:
             partial.unlink(missing_ok=True)
             raise
-        if sha256 and found != sha256:
+        if sha256 and digest != sha256:
             partial.unlink()
             raise RunFailed(
-                f"{self._root}/{name}: the content does not match its hash. It is damaged there or was on the way."
+                f"{self._root}/{name}: the content does not match its hash. It is damaged there, or was damaged in transfer."
             )
-        opened = _OpenFile(partial)
+        file = _OpenFile(partial)
         partial.replace(path)
-        return opened
+        return file
 
-    def _tried(self, what: Callable[[], Any], name: str) -> Any:
-        """Once more after a failure, then give up with a message."""
+    def _retry(self, action: Callable[[], Any], name: str) -> Any:
+        """Try twice, then raise RunFailed."""
         for attempt in (1, 2):
             try:
-                return what()
+                return action()
             except Exception as error:
                 if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
                     raise RunFailed(
-                        f"{error.strerror} for the cache of shards, {self._cache.parent}. {LIMIT_VARIABLE} is how many GB it may take."
+                        f"{error.strerror} for the cache of shards, {self._cache.parent}. "
+                        f"Set the environment variable {LIMIT_VARIABLE} to fewer GB, or free some space."
                     ) from None
                 if attempt == 2:
                     raise RunFailed(f"Cannot read {self._root}/{name}: {error or type(error).__name__}.") from None

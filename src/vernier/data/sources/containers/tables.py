@@ -1,8 +1,8 @@
 """Columns of numbers in one file, mapped into memory when read: the safetensors layout, with a few strings of metadata.
 
-Not the safetensors library: it copies a whole column to read one value, and writes the metadata in a different order each time,
-whereas here equal tables are equal files. Also owns where the table of a data file is stored: beside it, or in the cache if that
-folder cannot be written to.
+Not the safetensors library: it copies a whole column to read one value, and writes the metadata in a different order
+each time, whereas here equal tables are equal files. Also owns where the table of a data file is stored: beside it,
+or in the cache if that folder cannot be written to.
 """
 
 import hashlib
@@ -75,8 +75,8 @@ def load_or_scan(
 ) -> tuple[Columns, dict[str, str]]:
     """The table of a data file and its metadata.
 
-    Looked for beside the file, then in the folder `cache`. If neither has this stamp, `scan` makes the table, which is then
-    stored at the first of the two that can be written.
+    Looked for beside the file, then in the folder `cache`. If neither has this stamp, `scan` makes the table, which
+    is then stored at the first of the two that can be written.
     """
     in_cache = cache / (hashlib.sha256(os.fsencode(file.resolve())).hexdigest()[:24] + ".table")
     for path in (table_path(file), in_cache):

@@ -1,4 +1,4 @@
-"""Images inside a tar file, read in place at known positions; finding those positions is up to `data.preparing.prepare`."""
+"""Images inside a tar file, read in place at known positions, which `data.preparing.prepare` finds."""
 
 import os
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""The table of a tar shard: the position, size and label of every image and, for JPEGs with restart markers, of every segment.
+"""The table of a tar shard: position, size and label of every image, and the restart segments of JPEGs that have them.
 
-With it, a crop reads and decodes only the segments that it touches. The table of a shard of other origin is made on first use by
-reading the whole tar. Which shards a split has is up to `shards`; how a table is stored, to `tables`.
+With it, a crop reads and decodes only the segments that it touches. The table of a shard of other origin is made on
+first use by reading the whole tar. Which shards a split has is up to `shards`; how a table is stored, to `tables`.
 """
 
 import itertools

@@ -1,8 +1,8 @@
-"""TFRecord files of ImageNet and COCO, as the preparation scripts of the TensorFlow models write them, without TensorFlow.
+"""TFRecord files of ImageNet and COCO as TensorFlow's preparation scripts write them, read without TensorFlow.
 
-When a file is opened for the first time, every record is checked, and a table of the positions of its images is stored beside
-it or in Vernier's cache; after that, an image is one read. ImageNet's labels 1..1000 become 0..999, and the synsets become the
-names of the classes. The bytes of records and messages are up to `example`.
+When a file is opened for the first time, every record is checked, and a table of the positions of its images is
+stored beside it or in Vernier's cache; after that, an image is one read. ImageNet's labels 1..1000 become 0..999, and
+the synsets become the names of the classes. The bytes of records and messages are up to `example`.
 """
 
 import itertools
@@ -193,7 +193,7 @@ class TFRecordSource(_Records):
 
 
 class TFRecordBoxSource(_Records, BoxSource):
-    """Images with boxes. Raises ConfigError for records without boxes. `only_with_boxes` leaves out images without any."""
+    """Images with boxes. Raises ConfigError if no record has any; `only_with_boxes` leaves out images without boxes."""
 
     def __init__(self, paths: list[Path], other_splits: list[Path], *, only_with_boxes: bool) -> None:
         tables = _Tables.load(paths, other_splits)
