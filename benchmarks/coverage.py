@@ -1,12 +1,13 @@
 """How often Vernier's intervals hold and its comparisons are right, on synthetic step times whose truth is known.
 
-Traces are correlated in time, heavy-tailed or drifting, some all at once; every figure is what the product's own functions
-say about them. Usage: python benchmarks/coverage.py [--traces 4000] [--steps 500] [--seed 1] [--json]
+Traces are autocorrelated, heavy-tailed or drifting, some all at once; every figure comes from the product's own
+functions. Usage: python benchmarks/coverage.py [--traces 4000] [--steps 500] [--seed 1] [--json]
 
-Passes when 95 % intervals cover 93 to 97 % in every kind of noise, comparisons of a thing with itself call a difference in
-at most 6 %, and a 2 % slowdown is found in at least 95 %, in the default settings: 5 runs a side of 500 steps, or as many
-rounds, tolerance 1 %; `bench`: as many rounds as `vernier bench --against` measures by default, each process until its rate is
-known to 0.5 %, within four times as many steps (a quarter of the traces).
+Passes when 95 % intervals cover 93 to 97 % for every kind of noise, comparisons of a thing with itself call a
+difference in at most 6 %, and a 2 % slowdown is found in at least 95 %. Settings are the defaults: 5 runs per side of
+500 steps, or as many rounds, tolerance 1 %. `bench`: as many rounds as `vernier bench --against` measures by default,
+each process until the 95 % interval is within 0.5 % of the rate, within four times as many steps (a quarter of the
+traces).
 """
 
 import argparse
@@ -38,7 +39,7 @@ def correlated(rng: Rng, shape: tuple[int, int], phi: float) -> Floats:
 
 
 def _stalls(rng: Rng, shape: tuple[int, int], share: float, length: float) -> Floats:
-    """Rare stalls of exponential length, in steps, added to ordinary noise."""
+    """Rare stalls of exponential length, in steps, added to normal noise."""
     stall = np.where(rng.random(shape) < share, rng.exponential(length, shape), 0.0)
     return 1 + 0.04 * correlated(rng, shape, 0.5) + stall - share * length
 
@@ -49,8 +50,8 @@ def _drift(rng: Rng, shape: tuple[int, int], rise: float, phi: float) -> Floats:
 
 def _warming(rng: Rng, shape: tuple[int, int], rise: float, phi: float) -> Floats:
     """A device that slows down as it warms up, and settles."""
-    shape_of_it = -np.exp(-np.linspace(0, 5, shape[1]))
-    return 1 + rise * (shape_of_it - shape_of_it.mean()) + 0.03 * correlated(rng, shape, phi)
+    curve = -np.exp(-np.linspace(0, 5, shape[1]))
+    return 1 + rise * (curve - curve.mean()) + 0.03 * correlated(rng, shape, phi)
 
 
 KINDS: dict[str, Callable[[Rng, tuple[int, int]], Floats]] = {
@@ -77,10 +78,10 @@ COMPARED = {
 
 
 def coverage(rng: Rng, kind: Callable[[Rng, tuple[int, int]], Floats], traces: int, steps: int) -> dict[str, float]:
-    found = statistics.mean_intervals(kind(rng, (traces, steps)))
+    intervals = statistics.mean_intervals(kind(rng, (traces, steps)))
     return {
-        "covered": float(((found.low <= 1) & (found.high >= 1)).mean()),
-        "half_width_percent": float(100 * np.median(found.high - found.low) / 2),
+        "covered": float(((intervals.low <= 1) & (intervals.high >= 1)).mean()),
+        "half_width_percent": float(100 * np.median(intervals.high - intervals.low) / 2),
     }
 
 
@@ -99,7 +100,7 @@ def _log_speeds(
     slower: float,
     mean: Callable[[Floats], Floats],
 ) -> Floats:
-    """Of `traces` repetitions of the experiment: log speed of each run, each with its own run-to-run deviation."""
+    """Log speed of each run, one row per repetition of the experiment; each run has its own deviation."""
     columns = [
         -np.log(mean(kind(rng, (traces, steps))) * (1 + slower) * np.exp(RUN_TO_RUN * rng.standard_normal(traces)))
         for _ in range(runs)
@@ -109,39 +110,39 @@ def _log_speeds(
 
 def until_precise(rows: Floats) -> Floats:
     """The mean of each row over as many of its steps as `vernier bench --against` would measure by default."""
-    mean, going, steps = rows.mean(1), np.arange(len(rows)), bench.FEWEST_STEPS
-    while going.size and steps < rows.shape[1]:
-        found = statistics.mean_intervals(rows[going, :steps])
-        enough = (found.high - found.low) / 2 / found.mean <= bench.PRECISION_TO_COMPARE
-        mean[going[enough]] = found.mean[enough]
-        going, steps = going[~enough], int(steps * bench.CHECK_GROWTH)
+    mean, active, steps = rows.mean(1), np.arange(len(rows)), bench.FEWEST_STEPS
+    while active.size and steps < rows.shape[1]:
+        intervals = statistics.mean_intervals(rows[active, :steps])
+        enough = (intervals.high - intervals.low) / 2 / intervals.mean <= bench.PRECISION_TO_COMPARE
+        mean[active[enough]] = intervals.mean[enough]
+        active, steps = active[~enough], int(steps * bench.CHECK_GROWTH)
     return mean
 
 
-def called(
+def call_rate(
     rng: Rng, kind: Callable[[Rng, tuple[int, int]], Floats], traces: int, steps: int, design: str, slower: float
 ) -> float:
     """How often a comparison calls a difference: any when there is none, `slower` when there is one."""
     runs, tolerance = comparison.DEFAULT_RUNS, comparison.DEFAULT_TOLERANCE if slower else 0.0
     if design == "one run":
         a, b = (statistics.mean_intervals(kind(rng, (traces, steps)) * (1 + s)) for s in (0.0, slower))
-        found = comparison.ratio_rows_of_steps(a, b)
+        ratios = comparison.ratio_rows_of_steps(a, b)
     else:
         mean = until_precise if design == "bench" else lambda rows: rows.mean(1)
         a, b = (_log_speeds(rng, kind, traces, runs, steps, s, mean) for s in (0.0, slower))
         if design in ("rounds", "bench"):
             weather = 0.02 * rng.standard_normal(a.shape)  # the machine is slower in some rounds, for both
-            found = comparison.ratio_rows_of_rounds(a + weather, b + weather)
+            ratios = comparison.ratio_rows_of_rounds(a + weather, b + weather)
         else:
-            found = comparison.ratio_rows_of_runs(a, b)
-    said = comparison.verdicts(found, tolerance)
-    return float(np.mean([v == "slower" if slower else v != "cannot tell" for v in said]))
+            ratios = comparison.ratio_rows_of_runs(a, b)
+    verdicts = comparison.verdicts(ratios, tolerance)
+    return float(np.mean([v == "slower" if slower else v != "cannot tell" for v in verdicts]))
 
 
-def benched(rng: Rng, traces: int, steps: int, slower: float) -> dict[str, float]:
-    """The same for what `vernier bench --against` measures: after warming up, so without the noise that warms up."""
+def bench_call_rates(rng: Rng, traces: int, steps: int, slower: float) -> dict[str, float]:
+    """The call rates of `vernier bench --against`, which measures after the warm-up: without the noise that warms up."""
     kinds = {name: kind for name, kind in COMPARED.items() if not name.startswith("warming")}
-    return {f"bench; {name}": called(rng, kind, traces, steps, "bench", slower) for name, kind in kinds.items()}
+    return {f"bench; {name}": call_rate(rng, kind, traces, steps, "bench", slower) for name, kind in kinds.items()}
 
 
 def simulate(traces: int, steps: int, seed: int) -> dict[str, Any]:
@@ -156,23 +157,23 @@ def simulate(traces: int, steps: int, seed: int) -> dict[str, Any]:
             f"correlated {phi}, CV 5 %": median_coverage(rng, traces // 4, steps, phi) for phi in (0.0, 0.6)
         },
         "same_called_different": {
-            f"{design}; {name}": called(rng, kind, traces, steps, design, 0.0)
+            f"{design}; {name}": call_rate(rng, kind, traces, steps, design, 0.0)
             for design in ("runs", "rounds", "one run")
             for name, kind in COMPARED.items()
         }
-        | benched(rng, traces // 4, 4 * steps, 0.0),
+        | bench_call_rates(rng, traces // 4, 4 * steps, 0.0),
         "slowdown_found": {
-            f"{design}; {name}": called(rng, kind, traces, steps, design, SLOWDOWN)
+            f"{design}; {name}": call_rate(rng, kind, traces, steps, design, SLOWDOWN)
             for design in ("runs", "rounds")
             for name, kind in COMPARED.items()
         }
-        | benched(rng, traces // 4, 4 * steps, SLOWDOWN),
+        | bench_call_rates(rng, traces // 4, 4 * steps, SLOWDOWN),
     }
 
 
-def failures(found: dict[str, Any]) -> list[str]:
+def failures(result: dict[str, Any]) -> list[str]:
     intervals, medians, same, power = (
-        found[k] for k in ("intervals", "median_covered", "same_called_different", "slowdown_found")
+        result[k] for k in ("intervals", "median_covered", "same_called_different", "slowdown_found")
     )
     covered = {k: v["covered"] for k, v in intervals.items()} | {f"median, {k}": v for k, v in medians.items()}
     wrong = [f"{k}: covers {v:.1%}" for k, v in covered.items() if not COVER[0] <= v <= COVER[1]]
@@ -186,12 +187,12 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=comparison.DEFAULT_STEPS)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
-    found = simulate(given.traces, given.steps, given.seed)
-    if given.json:
-        print(json.dumps({**found, "failures": failures(found)}, indent=2))
+    arguments = parser.parse_args()
+    result = simulate(arguments.traces, arguments.steps, arguments.seed)
+    if arguments.json:
+        print(json.dumps({**result, "failures": failures(result)}, indent=2))
     else:
-        for name, values in found.items():
+        for name, values in result.items():
             print(name if isinstance(values, dict) else f"{name}: {values}")
             for key, value in values.items() if isinstance(values, dict) else ():
                 shown = (
@@ -200,9 +201,9 @@ def main() -> None:
                     else f"{value:.3f}"
                 )
                 print(f"  {shown:>20}  {key}")
-    for line in failures(found):
+    for line in failures(result):
         print(f"FAILED {line}", file=sys.stderr)
-    sys.exit(1 if failures(found) else 0)
+    sys.exit(1 if failures(result) else 0)
 
 
 if __name__ == "__main__":

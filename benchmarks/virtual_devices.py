@@ -2,9 +2,9 @@
 
 Usage: python benchmarks/virtual_devices.py [--fleets 1000] [--devices 32] [--repeats 5] [--seed 1] [--json]
 
-Every fleet has ordinary devices that differ a little, repeats that differ more, now and then a repeat disturbed by something
-else, and up to six devices that are 5 to 20 % slow. Passes when every slow device is found and at most 1 % of ordinary ones are
-called slow. The figures are those of `vernier study analyze`.
+Every fleet has normal devices that differ a little, repeats that differ more, a few disturbed repeats, and up to six
+devices that are 5 to 20 % slow. Passes when every slow device is found and at most 1 % of the normal ones are called
+slow. The figures are those of `vernier study analyze`.
 """
 
 import argparse
@@ -35,18 +35,26 @@ def fleet(rng: np.random.Generator, count: int, repeats: int) -> tuple[Table, se
 
 def simulate(fleets: int, count: int, repeats: int, seed: int) -> dict[str, float]:
     rng = np.random.default_rng(seed)
-    slow = found = ordinary = false = clean = 0
+    slow = hits = normal = false = clean = 0
     for _ in range(fleets):
         table, truth = fleet(rng, count, repeats)
-        said = {d.device for d in judge_devices(table) if d.sure_slow}
-        slow, found = slow + len(truth), found + len(truth & said)
-        ordinary, false = ordinary + count - len(truth), false + len(said - truth)
-        clean += not said - truth
+        called = {d.device for d in judge_devices(table) if d.sure_slow}
+        slow, hits = slow + len(truth), hits + len(truth & called)
+        normal, false = normal + count - len(truth), false + len(called - truth)
+        clean += not called - truth
     return {
-        "fleets": fleets, "devices": count, "repeats": repeats, "seed": seed, "slow_devices": slow, "found": found,
-        "found_share": found / max(1, slow), "ordinary_devices": ordinary, "false_alarms": false,
-        "false_alarm_share": false / max(1, ordinary), "fleets_without_false_alarm": clean / fleets,
-    }  # fmt: skip
+        "fleets": fleets,
+        "devices": count,
+        "repeats": repeats,
+        "seed": seed,
+        "slow_devices": slow,
+        "found": hits,
+        "found_share": hits / max(1, slow),
+        "ordinary_devices": normal,
+        "false_alarms": false,
+        "false_alarm_share": false / max(1, normal),
+        "fleets_without_false_alarm": clean / fleets,
+    }
 
 
 def main() -> None:
@@ -54,10 +62,10 @@ def main() -> None:
     for name, default in (("fleets", 1000), ("devices", 32), ("repeats", 5), ("seed", 1)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
-    found = simulate(given.fleets, given.devices, given.repeats, given.seed)
-    print(json.dumps(found, indent=2) if given.json else "\n".join(f"{k:>28} {v:g}" for k, v in found.items()))
-    sys.exit(0 if found["found_share"] == 1 and found["false_alarm_share"] <= FALSE_ALARMS else 1)
+    arguments = parser.parse_args()
+    result = simulate(arguments.fleets, arguments.devices, arguments.repeats, arguments.seed)
+    print(json.dumps(result, indent=2) if arguments.json else "\n".join(f"{k:>28} {v:g}" for k, v in result.items()))
+    sys.exit(0 if result["found_share"] == 1 and result["false_alarm_share"] <= FALSE_ALARMS else 1)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ SpeedVerdict = Literal["faster", "slower", "cannot tell"]
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """A value with its 95 % interval. `low` and `high` are None where the samples cannot tell; `basis` names the method."""
+    """A value with its 95 % interval; None where the samples cannot tell. `basis` says how it was estimated."""
 
     value: float
     low: float | None

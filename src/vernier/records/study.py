@@ -1,4 +1,4 @@
-"""Variability studies: study.json, repeat.json, what `study analyze` says, a fleet's baseline, and the check against it."""
+"""Variability studies: study.json, repeat.json, the analysis, a fleet's baseline, and the check against it."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -51,7 +51,7 @@ class RepeatInfo:
     notes: tuple[str, ...] = ()
 
 
-# ---------------------------------------------------------------------------------------------------------- the analysis
+# --------------------------------------------------------------------------------------------------------- the analysis
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,7 +198,7 @@ class StudyAnalysis:
     notes: tuple[str, ...]
 
 
-# ------------------------------------------------------------------------------------------------------ baseline and check
+# --------------------------------------------------------------------------------------------------- baseline and check
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,7 +214,8 @@ class Inliers:
 class Baseline:
     """A fleet's normal behaviour. `speed` is of the logarithm of each device's median; its sign makes slow positive.
 
-    `spreads` are the standard deviations of the repeats of each device, ascending. `set_aside` are the fleet's slow devices.
+    `spreads` are the standard deviations of the repeats of each device, ascending. `set_aside` are the fleet's slow
+    devices.
     """
 
     workload: str

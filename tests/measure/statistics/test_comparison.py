@@ -50,9 +50,9 @@ def test_batches_of_different_size_are_compared_by_samples() -> None:
 def test_comparisons_are_right_as_often_as_they_say(design: str) -> None:
     """A small run of the benchmark: at most 6 % false calls, give or take three standard errors of 300 experiments."""
     kind, steps = COVERAGE.COMPARED["correlated 0.6, CV 5 %"], 2000 if design == "bench" else 500
-    assert COVERAGE.called(np.random.default_rng(4), kind, 300, steps, design, 0.0) <= 0.06 + 0.041
+    assert COVERAGE.call_rate(np.random.default_rng(4), kind, 300, steps, design, 0.0) <= 0.06 + 0.041
     if design != "one run":
-        assert COVERAGE.called(np.random.default_rng(5), kind, 300, steps, design, 0.02) >= 0.95 - 0.038
+        assert COVERAGE.call_rate(np.random.default_rng(5), kind, 300, steps, design, 0.02) >= 0.95 - 0.038
 
 
 def test_the_benchmark_fails_where_a_bound_is_broken() -> None:

@@ -48,8 +48,8 @@ def analyze(
 ) -> int:
     """Find slow devices: how much devices differ, which ones are slow, and whether it is the device or noise.
 
-    Reads study directories, the SC22 study's CSVs, nvprof traces, DLLogger lines, raport.json, MLPerf logs, and any other CSV
-    with --columns. Example: vernier study analyze fleet.csv --columns perf=time_ms,device=serial
+    Reads study directories, the SC22 study's CSVs, nvprof traces, DLLogger lines, raport.json, MLPerf logs, and any
+    other CSV with --columns. Example: vernier study analyze fleet.csv --columns perf=time_ms,device=serial
 
     Args:
         sources: Files or directories to read; several are analysed together.
@@ -102,8 +102,9 @@ def baseline(
         print_json(encode(learned))
         return EXIT_DONE
     sys.stdout.write(
-        f"{out}: {learned.devices} devices, {learned.runs} runs; normal devices differ by {100 * learned.speed.sd:.2f} % "
-        f"(sd), repeats by {100 * learned.noise_sd:.2f} %; left out as slow: {', '.join(learned.set_aside) or 'none'}\n"
+        f"{out}: {learned.devices} devices, {learned.runs} runs; "
+        f"normal devices differ by {100 * learned.speed.sd:.2f} % (sd), repeats by {100 * learned.noise_sd:.2f} %; "
+        f"left out as slow: {', '.join(learned.set_aside) or 'none'}\n"
     )
     return EXIT_DONE
 

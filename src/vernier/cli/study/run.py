@@ -41,19 +41,20 @@ def run(
 ) -> int:
     """Measure every device of this machine several times, in random order, to see whether they are equal.
 
-    One command per machine: `vernier study merge` joins several machines, `vernier study analyze` says which devices are slow.
-    Each repeat runs in a process of its own, pinned to its device, after the device has cooled down. To resume an interrupted
-    study, run the same command with the same --out. Example: vernier study run --workload sgemm --repeats 3
+    One command per machine: `vernier study merge` joins several machines, `vernier study analyze` says which devices
+    are slow. Each repeat runs in a process of its own, pinned to its device, after the device has cooled down. To
+    resume an interrupted study, run the same command with the same --out. Example: vernier study run --workload sgemm
+    --repeats 3
 
     Args:
-        workload: resnet50: training steps on a fixed batch; shapes: training steps of the built-in recipe; sgemm: matrix
-            products; bandwidth: copies in memory.
+        workload: resnet50: training steps on a fixed batch; shapes: training steps of the built-in recipe;
+            sgemm: matrix products; bandwidth: copies in memory.
         iterations: Iterations per repeat; each is timed.
         repeats: Repeats per device.
         batch: Images per iteration, for resnet50 and shapes.
         device: Kind of device to measure.
         per: On CPUs: whether a core or a socket counts as one device.
-        virtual: Measure this many simulated devices on the real ones; results are labelled as simulated. 0: real devices.
+        virtual: Measure this many simulated devices on the real ones, labelled as simulated. 0: real devices.
         slow: Simulated devices to slow down and by which factor, e.g. 3=1.08,7=1.05.
         pause: Seconds between repeats if there is no temperature sensor to wait for.
         kernels: Extra iterations to profile for the kernel table; 0: none.

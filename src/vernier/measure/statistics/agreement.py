@@ -1,7 +1,7 @@
 """Compares a result with the published one: a prediction interval, and what this run did differently.
 
-A published mean over n runs with standard deviation sd predicts the next run of the same recipe: 95 % of them fall within
-mean +- t(n - 1, 0.975) sd sqrt(1 + 1/n). Used by the engine at the end of a run and by reports.
+A published mean over n runs with standard deviation sd predicts the next run of the same recipe: 95 % of them fall
+within mean +- t(n - 1, 0.975) sd sqrt(1 + 1/n). Used by the engine at the end of a run and by reports.
 """
 
 import math

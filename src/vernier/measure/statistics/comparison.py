@@ -2,11 +2,11 @@
 
 Each side is one run or several. With several runs the run is the unit: the interval counts how runs of the same thing
 differ (Welch's t on the logarithms of the runs' speeds). With rounds, in which both sides were measured one after the
-other, it uses the differences within rounds. With one run per side only the noise within it can be measured, and `basis`
-says so.
+other, it uses the differences within rounds. With one run per side only the noise within it can be measured, and
+`basis` says so.
 
-Speeds are samples per second over the whole window (`throughput.Window`), so batches of different sizes can be compared.
-The `ratio_rows` functions take many comparisons at once, for the coverage benchmark.
+Speeds are samples per second over the whole window (`throughput.Window`), so batches of different sizes can be
+compared. The `ratio_rows` functions take many comparisons at once, for the coverage benchmark.
 """
 
 import math
@@ -103,7 +103,7 @@ def verdicts(ratios: LogRatios, tolerance: float) -> list[SpeedVerdict]:
     return ["slower" if s else "faster" if f else "cannot tell" for s, f in zip(slower, faster, strict=True)]
 
 
-# ------------------------------------------------------------------------------------------------------ one comparison
+# ------------------------------------------------------------------------------------------------------- one comparison
 
 
 def compare(a: Sequence[Trace], b: Sequence[Trace], tolerance: float = DEFAULT_TOLERANCE) -> Comparison:

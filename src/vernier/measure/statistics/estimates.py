@@ -1,12 +1,13 @@
-"""Estimates with intervals that hold for step times as they are: correlated in time, heavy-tailed, drifting.
+"""Estimates with 95 % intervals that are valid for autocorrelated, heavy-tailed, drifting step times.
 
-The 95 % interval of a mean does not take samples for independent. A smooth trend (second degree) is set aside, and the
-long-run variance is the mean square of the slowest remaining cosine components, so that what neighbouring samples share
-counts in full. How many components may be averaged follows from the measured correlation time; Student's t with that many
-degrees of freedom (fewer when the tails are heavy) gives the width, and Hall's transformation corrects for skewness: a few
-slow steps push the upper end up, as they should. `benchmarks/coverage.py` shows how often such intervals hold.
+Samples are not assumed to be independent. A smooth trend (second degree) is removed, and the long-run variance is the
+mean square of the slowest remaining cosine components. How many components are averaged follows from the measured
+autocorrelation time; Student's t with that many degrees of freedom (fewer when the tails are heavy) gives the width,
+and Hall's transformation corrects for skewness: a few slow steps raise the upper end. `benchmarks/coverage.py` measures
+how often such intervals hold.
 
-All functions of `Floats` work on rows, so that thousands of traces are one call. Nothing here has units: see `summary_checks`.
+Functions of `Floats` work on rows, so that thousands of traces are one call. Nothing here has units: see
+`summary_checks`.
 """
 
 import math
@@ -30,11 +31,11 @@ _SPECTRAL_BIAS = 0.06
 Floats = npt.NDArray[np.float64]
 
 
-# -------------------------------------------------------------------------------------------------- Student's t
+# ---------------------------------------------------------------------------------------------------------- Student's t
 
 
 def t_two_sided(t: float, freedom: int) -> float:
-    """Probability that Student's t with a whole number of degrees of freedom lies within +-t: a finite, exact series."""
+    """Probability that Student's t with whole degrees of freedom lies within +-t, by a finite, exact series."""
     angle = math.atan(t / math.sqrt(freedom))
     cosine, sine = math.cos(angle), math.sin(angle)
     odd = freedom % 2 == 1
@@ -47,7 +48,7 @@ def t_two_sided(t: float, freedom: int) -> float:
 
 @lru_cache(maxsize=1024)
 def t_quantile(level: float, freedom: int) -> float:
-    """The t within which a share `level` of Student's distribution lies."""
+    """The t such that a share `level` of Student's distribution lies within +-t."""
     low, high = 0.0, 1.0
     while t_two_sided(high, freedom) < level:
         high *= 2
@@ -69,12 +70,12 @@ def t_quantiles(level: float, freedom: npt.ArrayLike) -> Floats:
     return np.interp(1 / np.maximum(np.asarray(freedom, np.float64), 1.0), inverse, values)
 
 
-# ----------------------------------------------------------------------------------------------- correlated samples
+# --------------------------------------------------------------------------------------------------- correlated samples
 
 
 @dataclass(frozen=True)
 class Intervals:
-    """Of each row: the mean, its 95 % interval, its standard error, and the degrees of freedom behind them."""
+    """Per row: the mean, its 95 % interval and standard error, degrees of freedom, and the autocorrelation time."""
 
     mean: Floats
     low: Floats
@@ -86,10 +87,10 @@ class Intervals:
 
 @lru_cache(maxsize=8)
 def _bases(n: int, count: int) -> tuple[Floats, Floats]:
-    """Orthonormal columns over n samples: the smooth trend (without the constant), and the cosines left beside it."""
-    where = (np.arange(n) + 0.5) / n
-    powers = np.vander(where - 0.5, _TREND_DEGREE + 1, increasing=True)
-    cosines = np.cos(np.pi * np.outer(where, np.arange(1, count + _TREND_DEGREE + 1)))
+    """Orthonormal columns over n samples: the smooth trend (without the constant), and cosines orthogonal to it."""
+    position = (np.arange(n) + 0.5) / n
+    powers = np.vander(position - 0.5, _TREND_DEGREE + 1, increasing=True)
+    cosines = np.cos(np.pi * np.outer(position, np.arange(1, count + _TREND_DEGREE + 1)))
     columns, _ = np.linalg.qr(np.column_stack([powers, cosines]))
     return columns[:, 1 : _TREND_DEGREE + 1], columns[:, _TREND_DEGREE + 1 :][:, :count]
 
@@ -99,7 +100,7 @@ def _series_length(n: int) -> int:
 
 
 def without_trend(rows: Floats) -> Floats:
-    """Rows less their mean and their smooth trend."""
+    """Rows minus their mean and their smooth trend."""
     n = rows.shape[1]
     centred = rows - rows.mean(1, keepdims=True)
     trend, _ = _bases(n, _series_length(n))
@@ -108,7 +109,7 @@ def without_trend(rows: Floats) -> Floats:
 
 
 def correlation_steps(rows: Floats) -> Floats:
-    """How many successive samples tell as much as one independent one: 1 for white noise; 1 + 2 sum of autocorrelations.
+    """Autocorrelation time in samples, 1 + 2 sum of autocorrelations: 1 for white noise.
 
     The sum is cut where it no longer grows faster than its noise (Sokal's window), after the trend is taken out.
     """
@@ -127,7 +128,7 @@ def correlation_steps(rows: Floats) -> Floats:
 
 
 def mean_intervals(rows: Floats) -> Intervals:
-    """The mean of each row of at least FEWEST_CORRELATED samples in the order in which they were taken."""
+    """The mean of each row; a row has at least FEWEST_CORRELATED samples in time order."""
     count, n = rows.shape
     steps = correlation_steps(rows)
     likeness = np.clip((steps - 1) / (steps + 1), 1e-3, 0.999)
@@ -145,7 +146,7 @@ def mean_intervals(rows: Floats) -> Intervals:
 
 
 def _shape_of_mean(rows: Floats, steps: Floats) -> tuple[Floats, Floats]:
-    """Skewness and excess kurtosis of each row's mean, from the means of batches twice the correlation time long."""
+    """Skewness and excess kurtosis of each row's mean, from batch means over twice the autocorrelation time."""
     n = rows.shape[1]
     batches = np.clip((n / np.maximum(2 * steps, 1)).astype(int), 10, n)
     skew, tails = np.zeros(len(rows)), np.zeros(len(rows))
@@ -161,13 +162,13 @@ def _shape_of_mean(rows: Floats, steps: Floats) -> tuple[Floats, Floats]:
 
 
 def _hall(skew: Floats, u: Floats) -> Floats:
-    """Hall's cubic transformation turned round: what Student's quantile becomes for a mean of this skewness."""
+    """Inverse of Hall's cubic transformation: Student's quantile `u` corrected for a mean of this skewness."""
     a = np.where(np.abs(skew) < 1e-6, 1e-6, skew)
-    turned: Floats = 3 / a * (np.cbrt(1 + a * (u - a / 6)) - 1)
-    return turned
+    corrected: Floats = 3 / a * (np.cbrt(1 + a * (u - a / 6)) - 1)
+    return corrected
 
 
-# ------------------------------------------------------------------------------------------------- one set of samples
+# --------------------------------------------------------------------------------------------------- one set of samples
 
 
 def _row(samples: Sequence[float] | Floats) -> Floats:
@@ -234,9 +235,9 @@ def quantile_estimate(samples: Sequence[float] | Floats, q: float) -> Estimate:
 
 
 def _ranks_of_few(n: int, q: float) -> tuple[int, int]:
-    """Which of n independent samples in order, counted from 0, are the ends of a quantile's interval: exact, by the binomial.
+    """Ranks, from 0, of the sorted independent samples that are the ends of a quantile's interval (exact binomial).
 
-    -1 and n where even the smallest and the largest are not far enough out.
+    -1 and n where even the smallest and the largest sample do not reach far enough.
     """
     at_most = list(accumulate(math.comb(n, k) * q**k * (1 - q) ** (n - k) for k in range(n + 1)))
     tail = (1 - LEVEL) / 2
@@ -244,7 +245,7 @@ def _ranks_of_few(n: int, q: float) -> tuple[int, int]:
 
 
 def share_interval(hits: int, n: int) -> tuple[float, float]:
-    """Where a share lies, from `hits` of `n` independent trials: Wilson's interval."""
+    """Wilson's 95 % interval of a share, from `hits` of `n` independent trials."""
     z, share = NormalDist().inv_cdf((1 + LEVEL) / 2), hits / n
     centre, room = share + z * z / (2 * n), z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
     return max(0.0, (centre - room) / (1 + z * z / n)), min(1.0, (centre + room) / (1 + z * z / n))

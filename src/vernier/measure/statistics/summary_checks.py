@@ -1,7 +1,7 @@
 """Summarises samples, and rejects statistics that no sample can have.
 
-`contradictions` checks n, mean, median, sd, min, max and percentiles against the inequalities that hold for every set of
-numbers. `summarize` checks its own result with it before anyone can print it; tables of others can be checked too.
+`contradictions` checks n, mean, median, sd, min, max and percentiles against the inequalities that hold for every set
+of numbers. `summarize` checks its own result with it before anyone can print it; tables of others can be checked too.
 `needs` says what a table silently implies: a mean above its 99th percentile needs a maximum far beyond it.
 """
 
@@ -72,7 +72,7 @@ def check_summary(summary: SampleSummary) -> None:
         raise Impossible(f"These figures cannot belong to one set of {summary.n} values: {'; '.join(problems)}.")
 
 
-# ------------------------------------------------------------------------------------------------------ inequalities
+# --------------------------------------------------------------------------------------------------------- inequalities
 
 
 def contradictions(
@@ -181,7 +181,7 @@ def _around_mean(
 
 
 def _shares(n: int, share: float) -> tuple[float, float]:
-    """The least shares of n values at or below, and at or above, a percentile, under any convention of interpolation."""
+    """The least shares of n values at or below, and at or above, a percentile, however it was interpolated."""
     rank = (n - 1) * share
     return max(1, math.floor(rank)) / n, max(1, n - 1 - math.ceil(rank)) / n
 

@@ -13,7 +13,7 @@ from vernier.records.events import StepEvent
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """A stretch of steps. `samples` counts all processes; durations are this process's wall time."""
+    """Consecutive steps. `samples` counts all processes; durations are this process's wall time."""
 
     samples: float
     wall_s: float
@@ -51,7 +51,7 @@ class Window:
 
     @property
     def compute_samples_per_s(self) -> float:
-        """The rate if data had always been there: not throughput, and never labelled so."""
+        """The rate without waiting for data: not throughput, and never labelled so."""
         busy = self.wall_s - self.data_wait_s
         return self.samples / busy if busy > 0 else 0.0
 
@@ -61,7 +61,7 @@ class Window:
 
 
 def warmup_steps(step_s: Sequence[float], *, tolerance: float = 0.1, run: int = 3) -> int:
-    """How many first steps are not yet steady: until `run` successive ones have a median near the later half's."""
+    """Number of first steps that are not steady yet: until the median of `run` steps is near that of the later half."""
     if len(step_s) < 2 * run:
         return min(1, len(step_s) - 1) if step_s else 0
     settled = statistics.median(step_s[len(step_s) // 2 :]) * (1 + tolerance)

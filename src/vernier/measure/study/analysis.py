@@ -1,8 +1,9 @@
 """Analyses a variability study: are the devices equal, which is slow, by how much, and is it the device or the noise?
 
-Works on a table with one row per device and repeat (`measure.study.files` and `report.study.tables` read them). Ratios are
-differences of logarithms, so that 5 % slower and 5 % faster weigh the same; a device's value is the median of its repeats.
-What is normal is learned from the devices at hand without their outliers (`fit_inliers`), not assumed.
+Works on a table with one row per device and repeat (`measure.study.files` and `report.study.tables` read them).
+Ratios are differences of logarithms, so that 5 % slower and 5 % faster weigh the same; a device's value is the median
+of its repeats. What is normal is learned from the devices at hand without their outliers (`fit_inliers`), not
+assumed.
 """
 
 import math
@@ -49,7 +50,7 @@ class Measurement:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A study's rows. `what` names the value ("median iteration"); `slow_is_high` is True for times, False for rates."""
+    """A study's rows. `what` names the value ("median iteration"); `slow_is_high`: True for times, False for rates."""
 
     rows: tuple[Measurement, ...]
     unit: str
@@ -66,7 +67,7 @@ class Table:
         return {k: np.array(v) for k, v in sorted(grouped.items())}
 
 
-# ------------------------------------------------------------------------------------------------------- variation
+# ------------------------------------------------------------------------------------------------------------ variation
 
 
 def quartile_fences(values: Floats) -> tuple[float, float]:
@@ -98,7 +99,7 @@ def variations(values: Floats) -> dict[str, float | None]:
     }
 
 
-# --------------------------------------------------------------------------------------------- variance components
+# -------------------------------------------------------------------------------------------------- variance components
 
 
 def _variances(n: Floats, mean: Floats, within: Floats) -> tuple[Floats, Floats]:
@@ -157,7 +158,7 @@ def _components(logs: Sequence[Floats]) -> VarianceComponents:
     )
 
 
-# -------------------------------------------------------------------------------------------------------- what is normal
+# ------------------------------------------------------------------------------------------------------- what is normal
 
 
 def p_above(inliers: Inliers, value: float, extra_variance: float = 0.0) -> float:
@@ -202,7 +203,7 @@ def median_variance(noise_sd: float, repeats: int) -> float:
     return noise_sd**2 / repeats * (1.0 if repeats < 3 else math.pi / 2)
 
 
-# ---------------------------------------------------------------------------------------------------------- devices
+# -------------------------------------------------------------------------------------------------------------- devices
 
 
 def judge_devices(table: Table) -> list[DeviceVerdict]:
@@ -253,7 +254,7 @@ def find_straggler(table: Table, without: Sequence[str] = ()) -> Straggler:
     return Straggler(slowest=worst, cost=rest[worst] / middle if table.slow_is_high else middle / rest[worst])
 
 
-# ------------------------------------------------------------------------------------------------------ correlation
+# ---------------------------------------------------------------------------------------------------------- correlation
 
 
 def _ranks(values: Floats) -> Floats:
@@ -292,7 +293,7 @@ def correlations(table: Table) -> Correlations:
     )
 
 
-# ---------------------------------------------------------------------------------------------------------- the whole
+# ------------------------------------------------------------------------------------------------------------ the whole
 
 
 def analyze(table: Table) -> StudyAnalysis:

@@ -1,9 +1,9 @@
 """Learns a fleet's normal behaviour from its own data, and checks whether a machine belongs to the fleet.
 
-No threshold is set by hand, only the accepted rate of false alarms. A device is slow when a normal device of this fleet,
-measured as often, would be that slow with a lower probability (Student's prediction interval of the logarithm; the fleet's
-own outliers are left out first). Its repeats are unsteady when a smaller share of the fleet's devices is as unsteady: a
-rank, so nothing is assumed about the distribution of the noise. Sensors explain; they do not reject.
+No threshold is set by hand, only the accepted rate of false alarms. A device is slow when a normal device of this
+fleet, measured as often, would be that slow with a lower probability (Student's prediction interval of the logarithm;
+the fleet's own outliers are left out first). Its repeats are unsteady when a smaller share of the fleet's devices is
+as unsteady: a rank, so nothing is assumed about the distribution of the noise. Sensors explain; they do not reject.
 """
 
 import math
@@ -141,9 +141,8 @@ def _slow(baseline: Baseline, slowness: float, limit: float) -> tuple[str, ...]:
     normal = math.exp(baseline.speed.centre if baseline.slow_is_high else -baseline.speed.centre)
     percent = 100 * (math.exp(slowness - baseline.speed.centre) - 1)
     allowed = 100 * (math.exp(limit - baseline.speed.centre) - 1)
-    return (
-        f"{percent:.1f} % slower than the fleet's {normal:g} {baseline.unit}; normal devices stay within {allowed:.1f} %",
-    )
+    fleet = f"{normal:g} {baseline.unit}"
+    return (f"{percent:.1f} % slower than the fleet's {fleet}; normal devices stay within {allowed:.1f} %",)
 
 
 def _unsteady(baseline: Baseline, spread: float | None, alpha: float) -> tuple[str, ...]:
@@ -166,12 +165,12 @@ def _unusual(baseline: Baseline, values: dict[str, float], alpha: float) -> tupl
 
 
 def sensitivity_notes(baseline: Baseline, table: Table, smallest_detectable: float) -> list[str]:
-    """What this check cannot find. `smallest_detectable`: how much slower a device must be to be rejected, as a share."""
+    """What this check cannot find. `smallest_detectable` is the smallest slowdown that is rejected, as a share."""
     notes = []
     if smallest_detectable > WORTH_KNOWING:
         notes.append(
-            f"only devices that are more than {100 * smallest_detectable:.0f} % slower can be told from normal ones: the "
-            f"baseline has {baseline.devices} devices whose repeats differ by {100 * baseline.noise_sd:.1f} %; "
+            f"only devices that are more than {100 * smallest_detectable:.0f} % slower can be told from normal ones: "
+            f"the baseline has {baseline.devices} devices whose repeats differ by {100 * baseline.noise_sd:.1f} %; "
             "learn from more devices, or from more repeats"
         )
     if len(baseline.spreads) + 1 < 1 / FALSE_ALARMS * len(table.by_device()):

@@ -7,8 +7,8 @@
                               repeat.json        which device and repeat, when, how long, what disturbed it
     all_data.csv, aggregated_data.csv            the SC22 study's columns, durations in seconds
 
-A repeat is written whole or not at all, so a killed study keeps what it finished. Times are in seconds. The types of the JSON
-files are in `records.study`; reading the tables of others is left to `report.study.tables`.
+A repeat is written whole or not at all, so a killed study keeps what it finished. Times are in seconds. The types of
+the JSON files are in `records.study`; reading the tables of others is left to `report.study.tables`.
 """
 
 import contextlib
@@ -74,7 +74,7 @@ class Repeat(RepeatInfo):
         return statistics.median(values) if values else None
 
 
-# ---------------------------------------------------------------------------------------------------------------- CSV
+# ------------------------------------------------------------------------------------------------------------------ CSV
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[CsvRow]) -> str:
@@ -112,7 +112,7 @@ def _cell(text: str | None) -> Cell:
     return str(text).strip()
 
 
-# -------------------------------------------------------------------------------------------------------------- folder
+# --------------------------------------------------------------------------------------------------------------- folder
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-"""Measures a variability study: every device of a machine, several repeats each, in random order, with pauses to cool down.
+"""Measures a variability study: every device of a machine, several repeats each, in random order, with pauses.
 
-Each repeat is a process of its own that is pinned to its device; `engine.measured.study_repeat` is what it runs. The files are
-in `measure.study.files`. Finished repeats stay when the rest is killed.
+Each repeat is a process of its own that is pinned to its device; `engine.measured.study_repeat` is what it runs. The
+files are in `measure.study.files`. Finished repeats stay when the rest is killed.
 """
 
 import platform
@@ -60,7 +60,7 @@ class StudySettings:
 
 
 def find_targets(settings: StudySettings, device: Device) -> list[Target]:
-    """The devices to measure: accelerators by UUID, CPU cores or sockets, or virtual devices on the real ones in turn."""
+    """The devices to measure: accelerators, CPU cores or sockets, or virtual devices on the real ones in turn."""
     identity = device.identity()
     real = _cpu_targets(settings.per, identity[0]) if device.name == "cpu" else _accelerators(device, identity)
     if not settings.virtual:
@@ -152,7 +152,7 @@ class Listener(Protocol):
 
 
 def collect(settings: StudySettings, targets: Sequence[Target], kind: str, out: Path, listener: Listener) -> StudyDir:
-    """Measure every repeat that `out` does not have yet. Raises RunFailed at the end when some failed; the others stay."""
+    """Measure every repeat that `out` does not have yet. Raises RunFailed at the end if some failed; others stay."""
     by_id = {t.device.id: t for t in targets}
     order = plan_order(list(by_id), settings.repeats, settings.seed)
     study = StudyDir.resume_or_create(
@@ -218,7 +218,7 @@ def _repeat(device: str, number: int, result: RepeatResult, cooling_note: str) -
 
 
 class Cooler:
-    """Waits between repeats until the device is as cool as at first, or for a fixed time without a temperature sensor."""
+    """Waits between repeats until the device is as cool as at first; without a sensor, for a fixed time."""
 
     def __init__(self, kind: str, pause_s: float) -> None:
         self._sensors = next((s for s in open_sensors(kind)[0] if s.kind == kind), None)

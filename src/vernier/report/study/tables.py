@@ -1,8 +1,8 @@
-"""Reads the tables of studies, ours or another's: study directories, the SC22 CSVs, nvprof traces, logs of runs, any CSV.
+"""Reads the tables of studies: study directories, the SC22 CSVs, nvprof traces, logs of runs, any other CSV.
 
-The unit is that of the format, or read off a column's name ("time_ms", "duration (ms)"), or given with --units. Impossible rows
-(no number, no time, a temperature of 900 degrees) are dropped and counted; exact copies are counted, and dropped on request.
-The analysis of a table is in `measure.study.analysis`.
+The unit is that of the format, or read off a column's name ("time_ms", "duration (ms)"), or given with --units.
+Impossible rows (no number, no time, a temperature of 900 degrees) are dropped and counted; exact copies are counted,
+and dropped on request. The analysis of a table is in `measure.study.analysis`.
 """
 
 import csv
@@ -152,7 +152,7 @@ def _file(path: Path, options: ColumnOptions) -> _Part:
     return _csv(path, text, options)
 
 
-# -------------------------------------------------------------------------------------------------------- our studies
+# ---------------------------------------------------------------------------------------------------------- our studies
 
 
 def _study(study: StudyDir) -> _Part:
@@ -219,7 +219,7 @@ def _iteration_file(path: Path, text: str) -> _Part:
     return part
 
 
-# ---------------------------------------------------------------------------------------------------------------- CSV
+# ------------------------------------------------------------------------------------------------------------------ CSV
 
 
 @dataclass(frozen=True)

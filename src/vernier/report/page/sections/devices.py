@@ -1,4 +1,4 @@
-"""The devices section: a study's values by cabinet, node and device, their correlation with sensors, and telemetry over time."""
+"""The devices section: a study's values by cabinet, node and device, correlations with sensors, and telemetry."""
 
 from typing import Any
 
@@ -47,7 +47,7 @@ def devices(subjects: list[Subject]) -> Section | None:
     )
 
 
-# --------------------------------------------------------------------------------------------------------------- studies
+# -------------------------------------------------------------------------------------------------------------- studies
 
 
 def _flags(result: StudyAnalysis) -> dict[str, str]:
@@ -120,8 +120,8 @@ def _boxes(study: Study, level: str, flags: dict[str, str], number: int) -> Figu
         columns=[level, "which", "normalised", "remark"],
         rows=rows,
         wide=True,
-        caption=f"{study.result.what}, divided by the median over devices; {dots}; box: quartiles; whiskers: within 1.5 "
-        "times the box; coloured: outliers",
+        caption=f"{study.result.what}, divided by the median over devices; {dots}; box: quartiles; "
+        "whiskers: within 1.5 times the box; coloured: outliers",
     )
 
 
@@ -265,7 +265,7 @@ def _table(result: StudyAnalysis, number: int) -> Markup:
     )
 
 
-# ------------------------------------------------------------------------------------------------------------- telemetry
+# ------------------------------------------------------------------------------------------------------------ telemetry
 
 
 def _telemetry(runs: list[Subject]) -> list[Figure]:
