@@ -1,7 +1,7 @@
 """FAKES of vendors' libraries for hardware that is not here: they record what was called and answer with fixed values.
 
-They show that a device file calls what it should, in the right order, with the right values. They do not show that the
-vendor's library then does the right thing: for that the device has to be there.
+They show the calls a device file makes, their order and their values. They answer every attribute, so they do not show that
+the vendor's library has a function of that name, nor that it then does the right thing: for that the device has to be there.
 """
 
 import contextlib
@@ -44,9 +44,14 @@ PROPERTIES = SimpleNamespace(
 def fake_gpu_library(capability: tuple[int, int] = (8, 0), count: int = 2) -> RecordedCallFake:
     """Stands in for torch.cuda or torch.xpu."""
     return RecordedCallFake(
-        is_available=True, device_count=count, get_device_properties=PROPERTIES, get_device_capability=capability,
-        memory_allocated=10, max_memory_allocated=30, mem_get_info=(50, 100),
-    )  # fmt: skip
+        is_available=True,
+        device_count=count,
+        get_device_properties=PROPERTIES,
+        get_device_capability=capability,
+        memory_allocated=10,
+        max_memory_allocated=30,
+        mem_get_info=(50, 100),
+    )
 
 
 def fake_metal_library() -> RecordedCallFake:
@@ -58,9 +63,13 @@ def fake_metal_library() -> RecordedCallFake:
 def fake_habana_frameworks() -> Iterator[RecordedCallFake]:
     """Puts fake habana_frameworks modules where the real ones would be imported from."""
     library = RecordedCallFake(
-        is_available=True, device_count=8, get_device_name="Fake Gaudi", memory_allocated=10, max_memory_allocated=30,
+        is_available=True,
+        device_count=8,
+        get_device_name="Fake Gaudi",
+        memory_allocated=10,
+        max_memory_allocated=30,
         wrap_in_hpu_graph=lambda model: torch.nn.Sequential(model),
-    )  # fmt: skip
+    )
     names = ["habana_frameworks", "habana_frameworks.torch", "habana_frameworks.torch.distributed"]
     modules: dict[str, Any] = {name: ModuleType(name) for name in names}
     modules["habana_frameworks"].__spec__ = SimpleNamespace(name="habana_frameworks")

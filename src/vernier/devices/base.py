@@ -1,7 +1,7 @@
-"""The contract every device keeps: what it is, what it can do, and the few things the engine asks of it.
+"""The contract of every device: what it is, what it can do, and the operations the engine needs.
 
-A device file answers questions and calls its vendor's library; it knows no model, no data and no process group.
-`Answer` is how it says what it can do: yes, slow (only with --allow-slow), or refused, with the reason and what to use instead.
+A device file answers questions and calls its vendor's library; it knows no model, no data and no process group. An
+`Answer` says what a device can do: yes, slow (only with --allow-slow), or refused, with the reason and an alternative.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -19,7 +19,7 @@ DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 @dataclass(frozen=True)
 class Answer:
-    """Whether a device does something; where it does not, why, and what does."""
+    """Whether a device can do something; if not, why, and what to use instead."""
 
     verdict: Literal["yes", "slow", "refused"]
     why: str = ""
@@ -33,8 +33,17 @@ YES = Answer("yes")
 
 
 @dataclass(frozen=True, kw_only=True)
+class Ability(Answer):
+    """A device's answer for one precision and mode."""
+
+    device: str
+    precision: str
+    mode: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Memory:
-    """Bytes a process holds on its device now, the most it held since the last reset, and what there is."""
+    """Memory of a process on its device: allocated now, the peak since the last reset, and the device's total."""
 
     allocated_bytes: int
     peak_bytes: int
@@ -42,15 +51,13 @@ class Memory:
 
 
 class Device:
-    """A kind of device that PyTorch runs on. The defaults are those of a device that computes before it returns."""
+    """A kind of device that PyTorch runs on. The defaults suit a device that computes before it returns."""
 
     name: ClassVar[str]
     backend: ClassVar[str | None]
-    """What torch.distributed talks over; None: one process only."""
-    asynchronous: ClassVar[bool] = True
-    """Work is queued: a clock read without `synchronize` says nothing."""
+    """Backend of torch.distributed; None: one process only."""
     pins_memory: ClassVar[bool] = False
-    """Copies from page-locked memory run beside computation."""
+    """Copies from page-locked memory overlap with computation."""
     static_shapes: ClassVar[bool] = False
     """A new batch size costs a compilation, so short batches are padded and masked."""
     compile_backend: ClassVar[str] = "inductor"
@@ -64,11 +71,11 @@ class Device:
         raise NotImplementedError
 
     def count(self) -> int:
-        """Devices of this kind that this process can see."""
+        """Number of devices of this kind that this process can see."""
         return 1
 
     def torch_device(self, local_rank: int) -> torch.device:
-        """Where the tensors of a process live."""
+        """The torch device of a process."""
         return torch.device(self.name, local_rank % max(1, self.count()))
 
     def identity(self) -> list[DeviceInfo]:
@@ -84,15 +91,15 @@ class Device:
         return YES
 
     def refuse(self, precision: str, mode: str, *, allow_slow: bool) -> str:
-        """Why this combination cannot run here and what to use instead; empty when it can."""
+        """Say why this combination cannot run here and what to use instead; empty if it can."""
         answer = self.answer(precision, mode)
         if answer.verdict == "yes" or (answer.verdict == "slow" and allow_slow):
             return ""
-        insist = ", or --allow-slow to insist" if answer.verdict == "slow" else ""
+        insist = ", or --allow-slow to run it anyway" if answer.verdict == "slow" else ""
         return f"{answer.why}: use {answer.instead}{insist}."
 
     def prepare(self, precision: str = "fp32", *, deterministic: bool = False, local_rank: int = 0) -> None:
-        """Settings of the process that suit this device; called once, before tensors are made."""
+        """Make the process's settings for this device; called once, before tensors are created."""
         if deterministic:
             torch.use_deterministic_algorithms(True)
 
@@ -102,26 +109,26 @@ class Device:
             return nullcontext()
         return torch.autocast(self.name, dtype=DTYPES[precision])
 
-    def upload(self, tensor: torch.Tensor, place: torch.device) -> torch.Tensor:
-        """A copy on the device; the host's memory may be overwritten after `uploads_done`."""
-        return tensor.to(place)
+    def upload(self, tensor: torch.Tensor, target: torch.device) -> torch.Tensor:
+        """Copy to the device; the host's memory may be overwritten after `uploads_done`."""
+        return tensor.to(target)
 
     def uploads_done(self) -> None:
         """Wait until copies have left the host's memory."""
 
     def synchronize(self) -> None:
-        """Wait until everything queued has been done, so that a clock read afterwards is true."""
+        """Wait until all queued work is done, so that a clock can be read."""
 
     def mark_step(self) -> None:
-        """Tell a device that collects operations to run what it has collected."""
+        """Run the collected operations, on devices that collect them."""
 
     def memory(self) -> Memory | None:
-        """What this process holds; None where the device cannot say."""
+        """The memory of this process; None where the device cannot say."""
         return None
 
     def reset_peak_memory(self) -> None:
-        """Begin to look for the peak anew."""
+        """Start a new measurement of the peak."""
 
     def for_inference(self, model: torch.nn.Module) -> torch.nn.Module:
-        """The model wrapped in what the device has for replaying inference; itself where there is nothing."""
+        """Wrap the model for fast inference, where the device has a way; otherwise return it unchanged."""
         return model

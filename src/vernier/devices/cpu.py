@@ -1,4 +1,4 @@
-"""The CPU: the embedded default."""
+"""The CPU, the device of the default recipe."""
 
 import ctypes
 import os
@@ -17,7 +17,6 @@ from vernier.records.environment import DeviceInfo
 class Cpu(Device):
     name = "cpu"
     backend = "gloo"
-    asynchronous = False
 
     @classmethod
     def available(cls) -> bool:
@@ -40,8 +39,11 @@ class Cpu(Device):
             )
         hardware = _INSTRUCTIONS.get(precision)
         if hardware and not hardware & instruction_sets():
-            lacking = ", ".join(sorted(hardware))
-            why = f"precision {precision} has no hardware on this CPU (none of {lacking}) and would be many times slower than fp32"
+            missing = ", ".join(sorted(hardware))
+            why = (
+                f"precision {precision} has no hardware on this CPU (none of {missing}) and would be many times slower "
+                "than fp32"
+            )
             return Answer("slow", why, "--precision fp32")
         return YES
 
@@ -50,14 +52,12 @@ class Cpu(Device):
         keep_freed_memory()
 
     def memory(self) -> Memory | None:
-        """Of the whole process: a CPU has no allocator of its own to ask. The peak is the kernel's and cannot be reset."""
+        """Memory of the whole process: a CPU has no allocator to ask. The peak is the kernel's and cannot be reset."""
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
         statm = Path("/proc/self/statm")
         page = os.sysconf("SC_PAGE_SIZE")
         now = int(statm.read_text().split()[1]) * page if statm.exists() else peak
-        return Memory(
-            allocated_bytes=now, peak_bytes=max(peak, now), total_bytes=os.sysconf("SC_PHYS_PAGES") * page
-        )  # fmt: skip
+        return Memory(allocated_bytes=now, peak_bytes=max(peak, now), total_bytes=os.sysconf("SC_PHYS_PAGES") * page)
 
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -66,8 +66,8 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 def keep_freed_memory() -> None:
     """Ask glibc to reuse large freed blocks instead of returning them to the kernel after every step.
 
-    A training step frees and takes the same activations again and again; without this each of them is mapped, zeroed
-    and faulted in anew (about 9,000 page faults a step for the fashion-mnist recipe).
+    Every training step allocates and frees the same activations; without this each of them is mapped, zeroed and
+    faulted in again (about 9,000 page faults per step for the fashion-mnist recipe).
     """
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):
@@ -82,7 +82,7 @@ _INSTRUCTIONS = {
 
 
 def instruction_sets() -> frozenset[str]:
-    """What the processor says it has, where it says so."""
+    """The instruction sets of the processor, as far as /proc/cpuinfo lists them."""
     info = Path("/proc/cpuinfo")
     if not info.exists():
         return frozenset()
@@ -92,12 +92,12 @@ def instruction_sets() -> frozenset[str]:
 
 def compiler() -> str | None:
     """The C++ compiler that torch.compile would call."""
-    wanted = [os.environ["CXX"]] if os.environ.get("CXX") else ["g++", "clang++", "c++"]
-    return next((path for name in wanted if (path := shutil.which(name))), None)
+    names = [os.environ["CXX"]] if os.environ.get("CXX") else ["g++", "clang++", "c++"]
+    return next((path for name in names if (path := shutil.which(name))), None)
 
 
 def cpu_name() -> str:
-    """The processor's name as it gives it itself."""
+    """The processor's own name."""
     info = Path("/proc/cpuinfo")
     if info.exists():
         for line in info.read_text().splitlines():
@@ -107,7 +107,7 @@ def cpu_name() -> str:
 
 
 def machine_id() -> str | None:
-    """What tells this machine from another of the same name; a processor has no number that may be read."""
+    """An id of this machine: processors have no serial number that may be read."""
     for path in (Path("/sys/class/dmi/id/product_uuid"), Path("/etc/machine-id")):
         try:
             if text := path.read_text().strip():

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs, and AMD's through ROCm, which PyTorch presents under the same name. Not run by us: see docs/devices.md."""
+"""NVIDIA GPUs, and AMD's through ROCm, which PyTorch presents under the same name. Untested: see docs/devices.md."""
 
 import os
 from typing import Any
@@ -59,7 +59,7 @@ class Cuda(Device):
         return min(torch.cuda.get_device_capability(index) for index in range(self.count()))
 
     def prepare(self, precision: str = "fp32", *, deterministic: bool = False, local_rank: int = 0) -> None:
-        """TF32 only where it was asked for; cuDNN tries its algorithms out unless the run must repeat bit for bit."""
+        """TF32 only if requested; cuDNN autotunes its algorithms unless the run is deterministic."""
         torch.cuda.set_device(self.torch_device(local_rank))
         arithmetic = "tf32" if precision == "tf32" else "ieee"
         torch.backends.cuda.matmul.fp32_precision = arithmetic
@@ -69,14 +69,14 @@ class Cuda(Device):
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         super().prepare(precision, deterministic=deterministic)
 
-    def upload(self, tensor: torch.Tensor, place: torch.device) -> torch.Tensor:
-        """On a stream of its own, so that the copy runs while the step before still computes."""
+    def upload(self, tensor: torch.Tensor, target: torch.device) -> torch.Tensor:
+        """Copy on a separate stream, while the previous step still computes."""
         if self._copies is None:
-            self._copies = torch.cuda.Stream(place)  # type: ignore[no-untyped-call]
+            self._copies = torch.cuda.Stream(target)  # type: ignore[no-untyped-call]
         with torch.cuda.stream(self._copies):
-            moved = tensor.to(place, non_blocking=True)
-        torch.cuda.current_stream(place).wait_stream(self._copies)
-        moved.record_stream(torch.cuda.current_stream(place))
+            moved = tensor.to(target, non_blocking=True)
+        torch.cuda.current_stream(target).wait_stream(self._copies)
+        moved.record_stream(torch.cuda.current_stream(target))
         return moved
 
     def uploads_done(self) -> None:

@@ -1,8 +1,8 @@
-"""Intel Gaudi through habana_frameworks. Not run by us: see docs/devices.md.
+"""Intel Gaudi through habana_frameworks. Untested: see docs/devices.md.
 
-Importing habana_frameworks registers the device with PyTorch, so it is imported only once the package is known to be
-there. Lazy mode (PT_HPU_LAZY_MODE=1) collects operations until `mark_step`; otherwise operations run at once, and
---mode compile goes through Gaudi's own compiler.
+Importing habana_frameworks registers the device with PyTorch, so it is imported only where the package is installed.
+Lazy mode (PT_HPU_LAZY_MODE=1) collects operations until `mark_step`; otherwise operations run at once, and --mode compile
+uses Gaudi's own compiler.
 """
 
 import importlib
@@ -42,11 +42,11 @@ class Hpu(Device):
 
     def answer(self, precision: str, mode: str) -> Answer:
         if precision in ("tf32", "fp16"):
-            return Answer("refused", f"precision {precision} is not for training on Gaudi", "--precision bf16")
+            return Answer("refused", f"precision {precision} cannot be used for training on Gaudi", "--precision bf16")
         if mode == "trace":
             return Answer("refused", "mode trace is no longer part of Gaudi's PyTorch", "--mode compile")
         if mode == "compile" and lazy():
-            return Answer("refused", "mode compile does not go with PT_HPU_LAZY_MODE=1", "PT_HPU_LAZY_MODE=0")
+            return Answer("refused", "mode compile does not work with PT_HPU_LAZY_MODE=1", "PT_HPU_LAZY_MODE=0")
         return YES
 
     def prepare(self, precision: str = "fp32", *, deterministic: bool = False, local_rank: int = 0) -> None:
@@ -85,7 +85,7 @@ class Hpu(Device):
 
 
 def lazy() -> bool:
-    """Whether Gaudi's lazy mode was asked for; from 1.22 on it is off unless it is."""
+    """Whether Gaudi's lazy mode is on; since release 1.22 it is off by default."""
     return os.environ.get("PT_HPU_LAZY_MODE", "0") == "1"
 
 
@@ -98,7 +98,7 @@ def _hpu() -> Any:
 
 
 def _uuids() -> list[str]:
-    """From hl-smi, in the order of its indices; empty where it is missing or fails."""
+    """Read the uuids from hl-smi, in the order of its indices; empty if it is missing or fails."""
     tool = shutil.which("hl-smi")
     if tool is None:
         return []

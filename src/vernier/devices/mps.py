@@ -1,4 +1,4 @@
-"""Apple's GPUs through Metal. Not run by us: see docs/devices.md."""
+"""Apple's GPUs through Metal. Untested: see docs/devices.md."""
 
 import platform
 
@@ -31,13 +31,13 @@ class Mps(Device):
         return YES
 
     def deterministic(self) -> Answer:
-        return Answer("refused", "Metal kernels do not promise to repeat bit for bit", "--device cpu")
+        return Answer("refused", "Metal kernels are not guaranteed to repeat bit for bit", "--device cpu")
 
     def synchronize(self) -> None:
         torch.mps.synchronize()
 
     def memory(self) -> Memory | None:
-        """Metal keeps no peak: what the driver holds now is the nearest thing."""
+        """Metal records no peak: the memory the driver holds now stands in for it."""
         return Memory(
             allocated_bytes=torch.mps.current_allocated_memory(),
             peak_bytes=torch.mps.driver_allocated_memory(),

@@ -1,4 +1,4 @@
-"""Intel GPUs. Not run by us: see docs/devices.md."""
+"""Intel GPUs. Untested: see docs/devices.md."""
 
 import torch
 

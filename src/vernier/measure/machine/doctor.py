@@ -72,7 +72,7 @@ def examine() -> dict[str, Any]:
         "threads": {"compute": cores, **{name: os.environ.get(name) for name in THREAD_VARIABLES}},
         "versions": read_versions(),
         "devices": devices,
-        "abilities": matrix(tuple(d.name for d in usable())),
+        "abilities": encode(matrix(tuple(d.name for d in usable()))),
         "extras": optional,
         "advice": advice,
     }

@@ -1,0 +1,28 @@
+"""The CPU, which is here."""
+
+import pytest
+
+from tests.devices.contract import check_contract
+from vernier.devices import cpu as cpu_module
+from vernier.devices.cpu import Cpu
+
+
+def test_cpu_keeps_the_contract() -> None:
+    check_contract(Cpu(), 1)
+
+
+def test_bf16_on_a_cpu_without_hardware_wants_allow_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu_module, "instruction_sets", lambda: frozenset({"avx2"}))
+    assert Cpu().answer("bf16", "eager").verdict == "slow"
+    assert "--allow-slow" in Cpu().refuse("bf16", "eager", allow_slow=False)
+    assert Cpu().refuse("bf16", "eager", allow_slow=True) == ""
+    monkeypatch.setattr(cpu_module, "instruction_sets", lambda: frozenset({"avx512_bf16"}))
+    assert Cpu().answer("bf16", "eager").verdict == "yes"
+
+
+def test_compile_without_a_compiler_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.delenv("CXX", raising=False)
+    why = Cpu().refuse("fp32", "compile", allow_slow=True)
+    assert "C++ compiler" in why
+    assert "--mode eager" in why
