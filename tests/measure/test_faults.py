@@ -29,10 +29,7 @@ from vernier.engine.training.loss_scaling import LossScaler
 from vernier.engine.training.step_window import StepWindow
 from vernier.errors import ConfigError, RunFailed
 from vernier.measure.machine.kernels import MatrixLoad
-from vernier.measure.statistics.estimates import rate_estimate
 from vernier.measure.statistics.run_summary import summarize_training
-from vernier.measure.statistics.summary_checks import contradictions, summarize
-from vernier.measure.statistics.throughput import Window
 from vernier.report.live.console import closing_lines
 from vernier.report.logs.dllogger import write_dllogger
 from vernier.report.logs.reading import open_logs
@@ -57,18 +54,6 @@ def test_f1_the_total_is_not_multiplied_by_the_number_of_devices() -> None:
     assert alone is not None
     assert eight is not None
     assert alone["images_per_s_total"] == eight["images_per_s_total"] == pytest.approx(128)
-
-
-def test_f2_samples_of_all_steps_are_divided_by_the_time_of_all_steps() -> None:
-    """All samples were divided by the mean time of one step: 100 steps, 100 times too fast."""
-    assert rate_estimate([0.1] * 100, 8).value == pytest.approx(80)
-    assert Window(samples=800, wall_s=10.0).samples_per_s == pytest.approx(80)
-
-
-def test_f3_devices_add_up() -> None:
-    """The rate of several devices was the mean of their rates."""
-    found = Window(samples=8000, wall_s=10.0, devices=8)
-    assert (found.samples_per_s, found.samples_per_s_per_device) == (pytest.approx(800), pytest.approx(100))
 
 
 class FakeClock:
@@ -145,12 +130,6 @@ def test_f7_exchanging_and_reading_the_loss_is_in_the_time_of_a_step(
     directory = _few_steps(shapes, tmp_path, every=3)
     steps = [t for e in directory.read_events() if e["kind"] == "step" for t in e["step_s"]]
     assert steps == pytest.approx([0, 0, 2, 0, 0, 2])
-
-
-def test_f8_a_minimum_is_the_smallest() -> None:
-    """The meter of the minimum kept the maximum."""
-    found = summarize([3.0, 1.0, 2.0], unit="s", of="step, all devices")
-    assert (found.min, found.max) == (1.0, 3.0)
 
 
 def test_f9_a_cut_epoch_does_not_count_as_done(shapes: Path, tmp_path: Path, vernier_here: Runner) -> None:
@@ -279,11 +258,3 @@ def test_f20_what_is_measured_cannot_be_optimised_away() -> None:
     chance = torch.Generator().manual_seed(0)
     a, b = (torch.rand(32, 32, generator=chance) for _ in range(2))
     assert load.used() == pytest.approx(float((a @ b).sum()))
-
-
-def test_f21_impossible_tables_are_refused() -> None:
-    """A published table of 15 seeds: mean and median differ by more than the standard deviation; the minimum is too far away."""
-    mixed = contradictions(n=15, mean=0.2680, median=0.2707, sd=0.0014, minimum=0.2618, rounding=0.00005)
-    assert any("median" in line for line in mixed)
-    assert any("minimum is 4.4 sd from the mean, n = 15 allows 3.6" in line for line in mixed)
-    assert contradictions(n=15, mean=0.2680, median=0.2693, sd=0.0016, rounding=0.00005) == []

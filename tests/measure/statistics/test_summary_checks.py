@@ -60,10 +60,12 @@ def test_an_impossible_summary_is_rejected() -> None:
         summarize([1.0], unit="", of="step")
 
 
-def test_the_published_stability_table_is_refused() -> None:
-    """NVIDIA's SSD, 15 seeds, mixed precision: |mean - median| is 1.9 sd."""
-    problems = contradictions(n=15, mean=0.2680, median=0.2707, sd=0.0014, rounding=0.00005)
-    assert any("median" in line for line in problems)
+def test_an_impossible_published_table_is_rejected() -> None:
+    """NVIDIA's SSD, 15 seeds: mean and median are 1.9 sd apart, and the minimum is too far from the mean."""
+    mixed = contradictions(n=15, mean=0.2680, median=0.2707, sd=0.0014, minimum=0.2618, rounding=0.00005)
+    assert any("median" in line for line in mixed)
+    assert any("minimum is 4.4 sd from the mean, n = 15 allows 3.6" in line for line in mixed)
+    assert contradictions(n=15, mean=0.2680, median=0.2693, sd=0.0016, rounding=0.00005) == []
 
 
 def test_a_mean_above_its_99th_percentile_implies_a_maximum() -> None:
@@ -73,3 +75,9 @@ def test_a_mean_above_its_99th_percentile_implies_a_maximum() -> None:
     ]
     assert contradictions(n=1000, mean=20.0, maximum=50.0, minimum=5.0, percentiles={99: 12.0}) != []
     assert contradictions(n=1000, mean=20.0, maximum=9000.0, minimum=5.0, percentiles={99: 12.0}) == []
+
+
+def test_the_minimum_is_the_smallest_value() -> None:
+    """A meter of another tool reported the maximum as the minimum."""
+    summary = summarize([3.0, 1.0, 2.0], unit="s", of="step, all devices")
+    assert (summary.min, summary.max) == (1.0, 3.0)

@@ -1,8 +1,10 @@
+"""Throughput: samples over wall time, data wait, and the detection of the warm-up."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vernier.clock import Stopwatch
+from vernier.measure.statistics.estimates import rate_estimate
 from vernier.measure.statistics.run_summary import summarize_training
 from vernier.measure.statistics.throughput import Window, warmup_steps
 
@@ -58,12 +60,13 @@ def test_a_resumed_run_has_a_warmup_in_each_session() -> None:
     assert summarize_training([{"kind": "start"}], global_batch=8, devices=1) is None
 
 
-def test_the_stopwatch_survives_restarts_and_shows_what_no_purpose_claims() -> None:
-    watch = Stopwatch({"total": 100.0, "compute": 60.0, "other": 40.0})
-    watch.add("compute", 5.0)
-    spent = watch.spent()
-    assert spent["compute"] == 65.0
-    assert spent["total"] >= 100.0
-    assert spent["other"] == pytest.approx(spent["total"] - 65.0)
-    with pytest.raises(ValueError, match="negative"):
-        watch.add("compute", -1.0)
+def test_samples_of_all_steps_are_divided_by_the_time_of_all_steps() -> None:
+    """All samples were divided by the mean time of one step: 100 steps, 100 times too fast."""
+    assert rate_estimate([0.1] * 100, 8).value == pytest.approx(80)
+    assert Window(samples=800, wall_s=10.0).samples_per_s == pytest.approx(80)
+
+
+def test_rates_of_devices_add_up() -> None:
+    """The rate of several devices was the mean of their rates."""
+    window = Window(samples=8000, wall_s=10.0, devices=8)
+    assert (window.samples_per_s, window.samples_per_s_per_device) == (pytest.approx(800), pytest.approx(100))
