@@ -28,7 +28,6 @@ from vernier.engine.training.checkpoint import Progress
 from vernier.engine.training.loss_scaling import LossScaler
 from vernier.engine.training.step_window import StepWindow
 from vernier.errors import ConfigError, RunFailed
-from vernier.measure.machine.kernels import MatrixLoad
 from vernier.measure.statistics.run_summary import summarize_training
 from vernier.report.live.console import closing_lines
 from vernier.report.logs.dllogger import write_dllogger
@@ -249,12 +248,3 @@ def test_f19_per_device_and_total_are_named() -> None:
     summary = {"result": None, "best": None, "training": found, "spent_s": {"total": 10.0}}
     (line,) = [text for text in closing_lines(summary, "run", "finished") if text.startswith("speed")]
     assert "128 img/s in all on 8 devices" in line
-
-
-def test_f20_what_is_measured_cannot_be_optimised_away() -> None:
-    """A compiler removed the multiplication that was being measured, as nobody used its result."""
-    load = MatrixLoad(torch.device("cpu"), lambda: None, size=32)
-    load.step()
-    chance = torch.Generator().manual_seed(0)
-    a, b = (torch.rand(32, 32, generator=chance) for _ in range(2))
-    assert load.used() == pytest.approx(float((a @ b).sum()))

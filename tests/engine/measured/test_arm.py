@@ -10,7 +10,6 @@ from vernier.config import override, to_dict
 from vernier.engine.measured import study_repeat
 from vernier.engine.measured.arm import out_of_memory, run_arm
 from vernier.engine.measured.study_repeat import run_repeat
-from vernier.measure.machine.kernels import MatrixLoad, matmul_flops_per_s
 
 PLAN = {"steps": 6, "warmup_max_seconds": 0.3, "split_steps": 3, "max_seconds": 1.0}
 
@@ -66,19 +65,6 @@ def test_running_out_of_memory_is_known_by_its_words() -> None:
     assert out_of_memory(RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory"))
     assert out_of_memory(MemoryError())
     assert not out_of_memory(RuntimeError("shapes cannot be multiplied"))
-
-
-def test_matrix_products_are_done_and_their_result_is_used() -> None:
-    """F20: work whose result nobody reads may be left out by a compiler."""
-    import torch
-
-    load = MatrixLoad(torch.device("cpu"), lambda: None, size=64)
-    load.step()
-    assert load.used() == pytest.approx(float((load._a @ load._b).sum()), rel=1e-5)
-    assert load.flops == 2 * 64**3
-    found = matmul_flops_per_s(torch.device("cpu"), lambda: None, "fp32", seconds=0.01)
-    assert found["gflop_per_s"] > 0
-    assert found["n"] >= 5
 
 
 @pytest.mark.parametrize("workload", ["sgemm", "bandwidth", "shapes"])

@@ -1,98 +1,104 @@
 """`vernier doctor`: one screen about this machine."""
 
 import sys
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from vernier.cli.flags import JsonFlag
 from vernier.cli.output import print_json, say
 from vernier.cores import allowed_cores
 from vernier.errors import EXIT_DONE, ConfigError
 
+if TYPE_CHECKING:
+    from vernier.devices.base import Ability
+    from vernier.measure.machine.doctor import Examination, Probe
+
 DECODE_S = 1.5
 
 
 def doctor(*, probe: bool = True, seconds: float = 10.0, json: JsonFlag = False) -> int:
-    """Tell in one screen what this machine can do: devices, precisions, modes, speed, what is missing and how to get it.
+    """Show what this machine can do: devices, precisions, modes, speed, and missing packages with the command to install them.
 
-    The speed is a probe of about ten seconds, not a benchmark: forward, backward and update of a ResNet-50 at 224 pixels.
+    The speed test trains a ResNet-50 at 224 pixels on random images; it is a probe, not a benchmark.
 
     Args:
-        probe: Measure; --no-probe answers at once.
-        seconds: How long to train for.
+        probe: Run the speed test; --no-probe leaves it out.
+        seconds: Length of the speed test, in seconds.
     """
     from vernier.measure.machine.doctor import examine
+    from vernier.records.codec import encode
 
     if not 0 < seconds <= 600:
         raise ConfigError(f"--seconds {seconds:g}: use more than 0 and at most 600, or --no-probe.")
-    found = examine()
-    found["probe"] = _measured(seconds) if probe else None
+    examination = examine()
+    if probe:
+        examination = replace(examination, probe=_measure(seconds))
     if json:
-        print_json(found)
+        print_json(encode(examination))
     else:
-        sys.stdout.write("\n".join(_screen(found)) + "\n")
+        sys.stdout.write("\n".join(_screen(examination)) + "\n")
     return EXIT_DONE
 
 
-def _measured(seconds: float) -> dict[str, Any]:
+def _measure(seconds: float) -> "Probe":
     import torch
 
     from vernier.devices import resolve
-    from vernier.engine.measured.decode_probe import decoding_speed
-    from vernier.measure.machine.probe import training_speed
+    from vernier.engine.measured.decode_probe import probe_decoding
+    from vernier.measure.machine.doctor import Probe
+    from vernier.measure.machine.probe import probe_training
 
     device = resolve("auto")
     torch.set_num_threads(len(allowed_cores()))
     device.prepare()
-    tried = [p for p in ("fp32", "bf16") if not device.refuse(p, "eager", allow_slow=False)]
+    precisions = [p for p in ("fp32", "bf16") if not device.refuse(p, "eager", allow_slow=False)]
     say(f"measuring for about {seconds + DECODE_S:.0f} s (--no-probe leaves it out) ...")
-    return {
-        "training": [training_speed(device, precision, seconds / len(tried)) for precision in tried],
-        "decoding": decoding_speed(DECODE_S),
-    }
+    training = tuple(probe_training(device, precision, seconds / len(precisions)) for precision in precisions)
+    return Probe(training=training, decoding=probe_decoding(DECODE_S))
 
 
-def _screen(found: dict[str, Any]) -> list[str]:
-    machine, said = found["machine"], found["versions"]
-    gib = {name: machine[f"{name}_bytes"] / 2**30 for name in ("memory", "memory_available", "disk_free")}
-    threads = ", ".join(f"{k}={v}" for k, v in found["threads"].items() if k != "compute" and v is not None)
-    listed = {d["device"]: [e for e in found["devices"] if e["device"] == d["device"]] for d in found["devices"]}
+def _screen(examination: "Examination") -> list[str]:
+    machine, versions = examination.machine, examination.versions
+    memory, available, free = (
+        size / 2**30 for size in (machine.memory_bytes, machine.memory_available_bytes, machine.disk_free_bytes)
+    )
+    threads = ", ".join(f"{k}={v}" for k, v in examination.threads.items() if k != "compute" and v is not None)
     lines = [
-        f"Vernier {said['vernier']}   Python {said['python']}   torch {said['torch']}",
-        f"machine    {machine['host']}: {machine['cores']} cores, load {machine['load']:.1f}; {gib['memory']:.1f} GiB of memory, "
-        f"{gib['memory_available']:.1f} available; {gib['disk_free']:.0f} GiB free on this disk",
-        f"threads    {found['threads']['compute']} for computing{'; ' + threads if threads else ''}",
+        f"Vernier {versions['vernier']}   Python {versions['python']}   torch {versions['torch']}",
+        f"machine    {machine.host}: {machine.cores} cores, load {machine.load:.1f}; {memory:.1f} GiB of memory, "
+        f"{available:.1f} available; {free:.0f} GiB free on this disk",
+        f"threads    {examination.threads['compute']} for computing{'; ' + threads if threads else ''}",
     ]
-    for name, members in listed.items():
-        lines += _device(name, members, [a for a in found["abilities"] if a["device"] == name])
-    lines += _speeds(found["probe"])
-    present = [part["extra"] for part in found["extras"] if not part["missing"]]
-    lines.append(f"extras     {', '.join(present) or 'none'}")
-    return lines + [f"{'advice' if not place else '':<10} {line}" for place, line in enumerate(found["advice"])]
+    for kind in dict.fromkeys(d.device for d in examination.devices):
+        names = [d.name for d in examination.devices if d.device == kind]
+        lines += _device_lines(kind, names, [a for a in examination.abilities if a.device == kind])
+    lines += _speed_lines(examination.probe)
+    installed = [part.extra for part in examination.extras if not part.missing]
+    lines.append(f"extras     {', '.join(installed) or 'none'}")
+    return lines + [f"{'' if i else 'advice':<10} {line}" for i, line in enumerate(examination.advice)]
 
 
-def _device(name: str, members: list[dict[str, Any]], answers: list[dict[str, str]]) -> list[str]:
-    """A kind of device: what it is, a row for each mode, and each reason once."""
-    names = ", ".join(sorted({str(m["name"]) for m in members}))
-    lines = [f"device     {name}: {len(members)} x {names}"]
-    for mode in dict.fromkeys(a["mode"] for a in answers):
-        cells = "   ".join(f"{a['precision']} {a['verdict']:<8}" for a in answers if a["mode"] == mode)
+def _device_lines(kind: str, names: list[str], answers: "list[Ability]") -> list[str]:
+    """A kind of device: its names, one row per mode, and each reason once."""
+    lines = [f"device     {kind}: {len(names)} x {', '.join(sorted(set(names)))}"]
+    for mode in dict.fromkeys(a.mode for a in answers):
+        cells = "   ".join(f"{a.precision} {a.verdict:<8}" for a in answers if a.mode == mode)
         lines.append(f"           {mode:<8} {cells}".rstrip())
-    reasons = dict.fromkeys(f"{a['why']}: {a['instead']}" for a in answers if a["why"])
+    reasons = dict.fromkeys(f"{a.why}: {a.instead}" for a in answers if a.why)
     return lines + [f"           - {why}" for why in reasons]
 
 
-def _speeds(probe: dict[str, Any] | None) -> list[str]:
+def _speed_lines(probe: "Probe | None") -> list[str]:
     if probe is None:
         return ["speed      not measured (--no-probe)"]
-    lines = []
-    for one in probe["training"]:
-        lines.append(
-            f"speed      ResNet-50 training on {one['device']}, {one['precision']}, batch {one['batch']}: {one['images_per_s']:.3g} img/s "
-            f"({one['slowest']:.3g} to {one['fastest']:.3g} over {one['steps']} steps; no data loading)"
-        )
-    read = probe["decoding"]
-    lines.append(
-        f"           JPEG to training image: {read['images_per_s_per_core']:.0f} img/s a core "
-        f"({read['slowest']:.0f} to {read['fastest']:.0f} over {read['rounds']} rounds; {read['images']})"
-    )
-    return lines
+    lines = [
+        f"speed      ResNet-50 training on {t.device}, {t.precision}, batch {t.batch}: {t.images_per_s:.3g} img/s "
+        f"({t.slowest:.3g} to {t.fastest:.3g} over {t.steps} steps; no data loading)"
+        for t in probe.training
+    ]
+    decoding = probe.decoding
+    return [
+        *lines,
+        f"           JPEG to training image: {decoding.images_per_s_per_core:.0f} img/s per core "
+        f"({decoding.slowest:.0f} to {decoding.fastest:.0f} over {decoding.rounds} rounds; {decoding.images})",
+    ]

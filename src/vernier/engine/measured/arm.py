@@ -22,7 +22,7 @@ from vernier.measure.bench.measuring import METHOD, Load, Plan, alone, figures, 
 from vernier.measure.bench.serving import METHOD as SERVING_METHOD
 from vernier.measure.bench.serving import latency_figures, poisson_arrivals, serve
 from vernier.measure.machine.environment import collect_environment
-from vernier.measure.machine.kernels import matmul_flops_per_s
+from vernier.measure.machine.kernels import measure_matmul
 from vernier.measure.telemetry.energy import energy_per_image
 from vernier.measure.telemetry.noise import measure_noise
 from vernier.measure.telemetry.sampler import RecordList, Sampler
@@ -161,11 +161,11 @@ def _arithmetic(load: TrainingLoad | InferenceLoad, config: Config, found: dict[
     if rate is None:
         return {}
     each = load.flops_per_image()
-    matmul = matmul_flops_per_s(load.place, load.device.synchronize, config.machine.precision)
+    matmul = measure_matmul(load.place, load.device.synchronize, config.machine.precision)
     reached = rate["value"] * each / 1e9 / load.devices
     return {
         "flops": {
-            "gflop_per_image": each / 1e9, "gflop_per_s_per_device": reached, "matmul": matmul,
-            "share_of_matmul": reached / matmul["gflop_per_s"],
+            "gflop_per_image": each / 1e9, "gflop_per_s_per_device": reached, "matmul": encode(matmul),
+            "share_of_matmul": reached / matmul.gflop_per_s,
         }
     }  # fmt: skip

@@ -1,7 +1,6 @@
-"""A first idea of how fast this machine makes training images of JPEGs: rendered ones, one thread, a second or two."""
+"""A first idea of how fast this machine makes JPEGs into training images: rendered ones, one thread, a second or two."""
 
 import statistics
-from typing import Any
 
 import numpy as np
 import simplejpeg
@@ -11,12 +10,13 @@ from vernier.config import Augment, Data
 from vernier.data.augment.crop_flip import TrainTransform, augment_rows
 from vernier.data.decoding.decode import lazy_image
 from vernier.data.shapes.files import ShapesSpec, render
+from vernier.measure.machine.doctor import DecodingProbe
 
 _PX, _IMAGES, _QUALITY = 400, 8, 90
 
 
-def decoding_speed(seconds: float) -> dict[str, Any]:
-    """Images a second of one core, decoded, randomly cropped to 224 pixels and flipped: the median round of `_IMAGES`."""
+def probe_decoding(seconds: float) -> DecodingProbe:
+    """Decode, crop randomly to 224 pixels and flip on one core; the rate is that of the median round of `_IMAGES`."""
     spec = ShapesSpec(size_px=_PX)
     encoded = [
         simplejpeg.encode_jpeg(render(spec, "train", index).image, _QUALITY, "RGB", "420") for index in range(_IMAGES)
@@ -29,7 +29,10 @@ def decoding_speed(seconds: float) -> dict[str, Any]:
         for row, image in zip(rows, encoded, strict=True):
             transform(lazy_image(image), row, out)
         rates.append(_IMAGES / (now_s() - start))
-    return {
-        "images": f"rendered {_PX} px JPEGs of {sum(map(len, encoded)) // _IMAGES // 1000} kB",
-        "images_per_s_per_core": statistics.median(rates), "slowest": min(rates), "fastest": max(rates), "rounds": len(rates),
-    }  # fmt: skip
+    return DecodingProbe(
+        images=f"rendered {_PX} px JPEGs of {sum(map(len, encoded)) // _IMAGES // 1000} kB",
+        images_per_s_per_core=statistics.median(rates),
+        slowest=min(rates),
+        fastest=max(rates),
+        rounds=len(rates),
+    )

@@ -1,1 +1,6 @@
-"""TODO."""
+"""This machine: what it is, what it has, and roughly how fast it is.
+
+`environment` collects what environment.json records, `doctor` what `vernier doctor` shows, `probe` times a few training steps,
+`kernels` are loads without data or recipe (matrix products, copies). May import clock, cores, folders, records, devices and models.
+Real measurements are `measure.bench`'s; sensors are `measure.telemetry`'s.
+"""

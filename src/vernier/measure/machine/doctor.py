@@ -1,16 +1,22 @@
-"""What this machine can do: versions, devices and what they answer, threads, what is missing and the command that gets it."""
+"""What `vernier doctor` shows: versions, devices and what they support, threads, missing optional packages and advice."""
 
 import os
 import platform
 import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import psutil
 
 from vernier.cores import allowed_cores
 from vernier.measure.machine.environment import THREAD_VARIABLES, installed_version, read_versions
-from vernier.records.codec import encode
+from vernier.records.codec import named
+from vernier.records.environment import DeviceInfo
+
+if TYPE_CHECKING:
+    from vernier.devices.base import Ability
 
 EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
     "onnx": (("onnx", "onnxscript", "onnxruntime"), "export to ONNX"),
@@ -21,58 +27,149 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
     "wandb": (("wandb",), "--track wandb"),
     "mlflow": (("mlflow-skinny|mlflow",), "--track mlflow"),
 }
-"""Optional parts by extra: their packages (a|b: either will do), and what for."""
+"""Optional parts by extra: their packages (a|b: either one is enough), and what they are for."""
 
 
-def extras() -> list[dict[str, Any]]:
-    """Every optional part: whether it is here, and the command that gets it."""
-    found = [
-        {
-            "extra": extra,
-            "for": purpose,
-            "missing": [p for p in packages if not any(installed_version(name) for name in p.split("|"))],
-            "install": f"pip install 'vernier[{extra}]'",
-        }
+@dataclass(frozen=True, kw_only=True)
+class OptionalPart:
+    """An optional part of Vernier: what it is for, which of its packages are missing, and the command that installs it."""
+
+    extra: str
+    purpose: str = named("for")
+    missing: tuple[str, ...]
+    install: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """The host as this process sees it: cores it may use, load, memory, and free space in the current folder."""
+
+    host: str
+    system: str
+    cores: int
+    load: float
+    memory_bytes: int
+    memory_available_bytes: int
+    disk_free_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedDevice(DeviceInfo):
+    """A device with its kind: cpu, cuda, ..."""
+
+    device: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingProbe:
+    """Training images per second of one device; slowest and fastest step of how many."""
+
+    model: str
+    px: int
+    batch: int
+    device: str
+    precision: str
+    mode: str = "eager"
+    threads: int
+    images_per_s: float
+    slowest: float
+    fastest: float
+    steps: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodingProbe:
+    """JPEGs per second that one core makes into training images; slowest and fastest round of how many."""
+
+    images: str
+    images_per_s_per_core: float
+    slowest: float
+    fastest: float
+    rounds: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe:
+    """Measured speeds: training in each precision, and decoding."""
+
+    training: tuple[TrainingProbe, ...]
+    decoding: DecodingProbe
+
+
+@dataclass(frozen=True, kw_only=True)
+class Examination:
+    """Everything `vernier doctor` shows. `probe` is None where nothing was measured."""
+
+    machine: Machine
+    threads: dict[str, str | int | None]
+    versions: dict[str, str | None]
+    devices: tuple[ListedDevice, ...]
+    abilities: "tuple[Ability, ...]"
+    extras: tuple[OptionalPart, ...]
+    advice: tuple[str, ...]
+    probe: Probe | None = None
+
+
+def list_extras() -> tuple[OptionalPart, ...]:
+    """Every optional part, installed or not."""
+    parts = [
+        OptionalPart(
+            extra=extra,
+            purpose=purpose,
+            missing=tuple(p for p in packages if not any(installed_version(name) for name in p.split("|"))),
+            install=f"pip install 'vernier[{extra}]'",
+        )
         for extra, (packages, purpose) in EXTRAS.items()
     ]
-    absent = [] if shutil.which("jpegtran") else ["jpegtran"]
-    jpegtran = {"extra": "jpegtran", "for": "restart-indexed shards", "missing": absent}
-    return [*found, {**jpegtran, "install": "apt-get install libjpeg-turbo-progs"}]
+    jpegtran = OptionalPart(
+        extra="jpegtran",
+        purpose="restart-indexed shards",
+        missing=() if shutil.which("jpegtran") else ("jpegtran",),
+        install="apt-get install libjpeg-turbo-progs",
+    )
+    return (*parts, jpegtran)
 
 
-def examine() -> dict[str, Any]:
-    """Everything `vernier doctor` shows without measuring."""
+def examine() -> Examination:
+    """Examine this machine without measuring."""
     from vernier.devices import matrix, usable
 
-    cores, load = len(allowed_cores()), os.getloadavg()[0]
-    memory, disk = psutil.virtual_memory(), shutil.disk_usage(Path.cwd())
-    devices = [{"device": d.name, **encode(one)} for d in usable() for one in d.identity()]
-    optional = extras()
-    advice = [f"{part['extra']} ({part['for']}): {part['install']}" for part in optional if part["missing"]]
-    if all(d["device"] == "cpu" for d in devices):
-        advice.append("no accelerator is visible to PyTorch: training runs on the CPU")
-    if load > cores / 2:
-        advice.append(
-            f"other programs are busy (load {load:.1f} on {cores} cores): whatever is measured now is too low"
+    memory = psutil.virtual_memory()
+    machine = Machine(
+        host=platform.node(),
+        system=platform.platform(),
+        cores=len(allowed_cores()),
+        load=os.getloadavg()[0],
+        memory_bytes=memory.total,
+        memory_available_bytes=memory.available,
+        disk_free_bytes=shutil.disk_usage(Path.cwd()).free,
+    )
+    kinds, extras = usable(), list_extras()
+    devices = tuple(ListedDevice(device=kind.name, **vars(info)) for kind in kinds for info in kind.identity())
+    return Examination(
+        machine=machine,
+        threads={"compute": machine.cores, **{name: os.environ.get(name) for name in THREAD_VARIABLES}},
+        versions=read_versions(),
+        devices=devices,
+        abilities=tuple(matrix(tuple(kind.name for kind in kinds))),
+        extras=extras,
+        advice=tuple(_advice(machine, devices, extras)),
+    )
+
+
+def _advice(machine: Machine, devices: Iterable[ListedDevice], extras: Iterable[OptionalPart]) -> Iterable[str]:
+    for part in extras:
+        if part.missing:
+            yield f"{part.extra} ({part.purpose}): {part.install}"
+    if all(d.device == "cpu" for d in devices):
+        yield "no accelerator is visible to PyTorch: training runs on the CPU"
+    if machine.load > machine.cores / 2:
+        yield (
+            f"other programs are busy (load {machine.load:.1f} on {machine.cores} cores): "
+            "speeds measured now will be too low"
         )
-    if disk.free < 5e9:
-        advice.append(
-            f"only {disk.free / 1e9:.1f} GB are free here: give --out on another disk, or keep fewer checkpoints"
+    if machine.disk_free_bytes < 5e9:
+        yield (
+            f"only {machine.disk_free_bytes / 1e9:.1f} GB are free in this folder: use --out on another disk, or keep "
+            "fewer checkpoints"
         )
-    return {
-        "machine": {
-            "host": platform.node(),
-            "system": platform.platform(),
-            "cores": cores,
-            "load": load,
-            "memory_bytes": memory.total,
-            "memory_available_bytes": memory.available,
-            "disk_free_bytes": disk.free,
-        },
-        "threads": {"compute": cores, **{name: os.environ.get(name) for name in THREAD_VARIABLES}},
-        "versions": read_versions(),
-        "devices": devices,
-        "abilities": encode(matrix(tuple(d.name for d in usable()))),
-        "extras": optional,
-        "advice": advice,
-    }

@@ -1,64 +1,61 @@
-"""Loads that need no data and no recipe: a matrix product and a copy, in the arithmetic and on the device asked for.
+"""Loads that need no data and no recipe: a matrix product and a copy, in a given precision on a given device.
 
-They say what a device can do at best, so that a network's rate has something to be compared with. Results are used, so no
-compiler may leave the work out.
+They show the best a device can do, as a reference for a network's rate. Their results are read, so that no compiler may leave
+the work out.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
 from vernier.clock import now_s
+from vernier.records.bench import MatmulSpeed
 
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class MatrixLoad:
-    """One step: `repeats` products of two square matrices. `images` counts products."""
+    """One step is one product of two square matrices."""
 
     devices = 1
+    images = 1
 
     def __init__(
-        self, place: torch.device, synchronize: Callable[[], None], *, size: int = 1024, repeats: int = 1, precision: str = "fp32"
-    ) -> None:  # fmt: skip
-        chance = torch.Generator().manual_seed(0)
-        self._a, self._b = (torch.rand(size, size, generator=chance).to(place, DTYPES[precision]) for _ in range(2))
+        self, device: torch.device, synchronize: Callable[[], None], *, size: int = 1024, precision: str = "fp32"
+    ) -> None:
+        random = torch.Generator().manual_seed(0)
+        self._a, self._b = (torch.rand(size, size, generator=random).to(device, DTYPES[precision]) for _ in range(2))
         self._out = torch.empty_like(self._a)
-        self._synchronize, self.images, self.size = synchronize, repeats, size
-        self.checksum = 0.0
+        self._synchronize, self.size = synchronize, size
 
     @property
     def flops(self) -> int:
-        """Of one step: two for every multiply-accumulate."""
-        return 2 * self.size**3 * self.images
+        """Operations per step: two for every multiply-accumulate."""
+        return 2 * self.size**3
 
     def step(self) -> float:
-        for _ in range(self.images):
-            torch.matmul(self._a, self._b, out=self._out)
+        torch.matmul(self._a, self._b, out=self._out)
         self._synchronize()
         return 0.0
 
-    def used(self) -> float:
-        """The result, so that it was needed."""
-        self.checksum += float(self._out.float().sum())
-        return self.checksum
+    def checksum(self) -> float:
+        """The sum of the product: reading it makes the work necessary."""
+        return float(self._out.float().sum())
 
     def split(self, steps: int) -> dict[str, list[float]]:
         return {}
 
 
 class CopyLoad:
-    """One step: a copy within the device's memory, `bytes_moved` read and written together."""
+    """One step is a copy of so many megabytes within the device's memory."""
 
     devices = 1
     images = 1
 
-    def __init__(self, place: torch.device, synchronize: Callable[[], None], *, megabytes: int = 256) -> None:
-        self._from = torch.arange(megabytes * 2**20 // 4, dtype=torch.float32, device=place)
+    def __init__(self, device: torch.device, synchronize: Callable[[], None], *, megabytes: int = 256) -> None:
+        self._from = torch.arange(megabytes * 2**20 // 4, dtype=torch.float32, device=device)
         self._to = torch.empty_like(self._from)
         self._synchronize = synchronize
-        self.bytes_moved = 2 * self._from.numel() * 4
 
     def step(self) -> float:
         self._to.copy_(self._from)
@@ -69,19 +66,18 @@ class CopyLoad:
         return {}
 
 
-def matmul_flops_per_s(
-    place: torch.device, synchronize: Callable[[], None], precision: str, seconds: float = 0.5
-) -> dict[str, Any]:
+def measure_matmul(
+    device: torch.device, synchronize: Callable[[], None], precision: str, seconds: float = 0.5
+) -> MatmulSpeed:
     """The rate of large matrix products, measured now: the median of as many as fit into the time, at least five."""
-    load = MatrixLoad(place, synchronize, size=1024 if place.type == "cpu" else 8192, precision=precision)
+    load = MatrixLoad(device, synchronize, size=1024 if device.type == "cpu" else 8192, precision=precision)
     load.step()
     began_s, samples = now_s(), list[float]()
     while len(samples) < 5 or now_s() - began_s < seconds:
         start_s = now_s()
         load.step()
         samples.append(now_s() - start_s)
-    load.used()
+    load.checksum()
     samples.sort()
-    return {
-        "gflop_per_s": load.flops / samples[len(samples) // 2] / 1e9, "size": load.size, "precision": precision, "n": len(samples),
-    }  # fmt: skip
+    gflop_per_s = load.flops / samples[len(samples) // 2] / 1e9
+    return MatmulSpeed(gflop_per_s=gflop_per_s, size=load.size, precision=precision, n=len(samples))
