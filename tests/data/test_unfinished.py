@@ -24,9 +24,12 @@ def test_a_marked_folder_is_no_data_set(shapes: Path, tmp_path: Path, monkeypatc
     for folder in folders:
         (folder / MARK).write_text("vernier data get x\n")
     for opens, data in (
-        (open_split, str(tmp_path / "set")), (open_boxes, str(tmp_path / "set")), (open_split, "cifar10"),
-        (open_split, "imagenette"), (open_boxes, "coco"),
-    ):  # fmt: skip
+        (open_split, str(tmp_path / "set")),
+        (open_boxes, str(tmp_path / "set")),
+        (open_split, "cifar10"),
+        (open_split, "imagenette"),
+        (open_boxes, "coco"),
+    ):
         with pytest.raises(ConfigError, match="incomplete: `vernier data get x` did not finish"):
             opens(data, "train")
     (tmp_path / "set" / MARK).unlink()

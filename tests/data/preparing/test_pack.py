@@ -12,7 +12,6 @@ import pytest
 from PIL import Image
 
 from tests.conftest import Done, command
-from vernier.data.sources.containers.tables import read_table, write_table
 
 needs_jpegtran = pytest.mark.skipif(shutil.which("jpegtran") is None, reason="jpegtran is not installed")
 
@@ -99,17 +98,3 @@ def test_notes_that_make_no_sense_are_begun_anew(
     )
     assert done.code == 0, done.err
     assert not list((tmp_path / "out").glob(".*"))
-
-
-def test_a_table_is_the_layout_of_safetensors_and_the_same_bytes_each_time(tmp_path: Path) -> None:
-    from safetensors.numpy import load_file
-
-    columns = {"small": np.arange(3, dtype="u1"), "large": np.arange(8, dtype="u8").reshape(4, 2), "none": np.zeros(0, "f4")}  # fmt: skip
-    write_table(tmp_path / "a.table", columns, {"b": "1", "a": "2"})
-    write_table(tmp_path / "b.table", dict(reversed(columns.items())), {"a": "2", "b": "1"})
-    assert (tmp_path / "a.table").read_bytes() == (tmp_path / "b.table").read_bytes()
-    theirs, (ours, about) = load_file(tmp_path / "a.table"), read_table(tmp_path / "a.table")
-    assert about == {"a": "2", "b": "1"}
-    for name, values in columns.items():
-        assert np.array_equal(theirs[name], values)
-        assert np.array_equal(ours[name], values)

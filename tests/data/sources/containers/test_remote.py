@@ -1,4 +1,4 @@
-"""Shards behind an address, served by a local server that honours ranges."""
+"""Shards at an address, served by a local server that honours ranges."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -38,10 +38,10 @@ def test_images_are_those_of_the_local_shards(served: tuple[Server, Path], tmp_p
     assert remote.all_labels().tolist() == local.all_labels().tolist()
     for i in range(0, 160, 7):
         assert np.array_equal(remote.image(i), local.image(i))
-    asked = len(server.ranges)
+    requests = len(server.ranges)
     again = open_remote(f"{server.url}/set", "train", cache=tmp_path / "cache", limit_bytes=10**9)
     assert np.array_equal(again.image(9), local.image(9))
-    assert len(server.ranges) == asked + 1  # the list alone; the rest is in the cache
+    assert len(server.ranges) == requests + 1, "the manifest alone; the rest is in the cache"
 
 
 def test_the_cache_stays_below_its_limit(served: tuple[Server, Path], tmp_path: Path) -> None:
@@ -54,14 +54,14 @@ def test_the_cache_stays_below_its_limit(served: tuple[Server, Path], tmp_path: 
         assert sum(p.stat().st_size for p in cache.glob("*/*.tar")) <= limit
 
 
-def test_a_lower_limit_holds_for_what_is_there_and_for_every_address(
+def test_a_lower_limit_also_holds_for_shards_cached_before_and_for_every_address(
     served: tuple[Server, Path], tmp_path: Path
 ) -> None:
     server, _ = served
     server.files |= {name.replace("set/", "other/"): content for name, content in server.files.items()}
     cache = tmp_path / "cache"
 
-    def kept() -> int:
+    def cached_bytes() -> int:
         return sum(p.stat().st_size for p in cache.glob("*/*.tar"))
 
     for name in ("set", "other"):
@@ -69,18 +69,18 @@ def test_a_lower_limit_holds_for_what_is_there_and_for_every_address(
         for i in range(160):
             remote.read(i)
     whole = sum(s.bytes for s in remote.shards)
-    assert kept() == 2 * whole
+    assert cached_bytes() == 2 * whole
     open_remote(f"{server.url}/set", "train", cache=cache, limit_bytes=0)
-    assert kept() == 2 * whole, "a cache that is off is not emptied"
+    assert cached_bytes() == 2 * whole, "a cache that is off is not emptied"
     last = remote.shards[-1].name
     remote = open_remote(f"{server.url}/set", "train", cache=cache, limit_bytes=whole)
-    assert 0 < kept() <= whole
+    assert 0 < cached_bytes() <= whole
     assert len(list(cache.glob(f"*/{last}"))) == 1, "the address used last stays"
     remote.read(0)
-    assert kept() <= whole
+    assert cached_bytes() <= whole
 
 
-def test_whether_a_set_fits_into_memory_is_told_without_fetching_it(
+def test_whether_a_set_fits_into_memory_is_known_without_downloading_it(
     served: tuple[Server, Path], shapes: Path, tmp_path: Path
 ) -> None:
     server, _ = served
@@ -130,15 +130,15 @@ def test_training_from_an_address_is_training_from_the_folder(
     monkeypatch.setenv(LIMIT_VARIABLE, "0.00015")
     monkeypatch.setenv("VERNIER_HOME", str(tmp_path / "home"))
     settings = ["--set", "data.shuffle_shards=2", "--max-steps", "3", "--train-only"]
-    seen = []
+    losses = []
     for data in (str(folder), f"{server.url}/set"):
-        out = tmp_path / f"runs{len(seen)}"
+        out = tmp_path / f"runs{len(losses)}"
         done = vernier_here("train", *tiny, "--data", data, *settings, "--out", str(out))
         assert done.code == 0, done.err
         events = map(json.loads, (only_run(out) / "events.jsonl").read_text().splitlines())
-        seen.append([e["loss"] for e in events if e["kind"] == "step"])
-    assert seen[0]
-    assert seen[0] == seen[1]
+        losses.append([e["loss"] for e in events if e["kind"] == "step"])
+    assert losses[0]
+    assert losses[0] == losses[1]
     assert 0 < sum(p.stat().st_size for p in (tmp_path / "home").rglob("*.tar")) <= 150_000
 
 

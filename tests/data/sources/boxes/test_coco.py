@@ -1,0 +1,91 @@
+"""COCO's instances: real, small and wrong ones."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.data.sources.small_sets import all_boxes_inside, coco_tree, write_images
+from vernier.data.shapes.files import ShapesSpec, make
+from vernier.data.sources import open_boxes, open_split
+from vernier.errors import ConfigError
+
+
+def test_real_coco(real_data: Callable[[str], Path]) -> None:
+    root = real_data("coco")
+    train, val = open_boxes(str(root), "train"), open_boxes(str(root), "val")
+    tree = json.loads((root / "annotations/instances_val2017.json").read_text())
+    assert (len(train), train.notes, len(val)) == (149, ("1 image(s) without boxes are left out of training",), 100)
+    assert len(train.classes) == 80
+    assert (train.category_ids[:2], train.category_ids[-1]) == ((1, 2), 90)
+    assert train.classes[train.category_ids.index(17)] == "cat"
+    assert sum(len(val.boxes(i).ltrb) for i in range(100)) == len(tree["annotations"])
+    assert sum(val.boxes(i).crowd.sum() for i in range(100)) == sum(a["iscrowd"] for a in tree["annotations"])
+    x, y, w, h = tree["annotations"][0]["bbox"]
+    sample = next(i for i in range(100) if val.image_id(i) == tree["annotations"][0]["image_id"])
+    assert np.isclose(val.boxes(sample).ltrb, [x, y, x + w, y + h], atol=1e-3).all(axis=1).any()
+    assert all_boxes_inside(val)
+
+
+def test_the_embedded_detection_set_is_read_as_coco(tmp_path: Path) -> None:
+    root = make(tmp_path / "set", ShapesSpec(kind="detect", train=6, val=4, size_px=64))
+    source = open_boxes(str(root), "val")
+    assert len(source) == 4
+    assert all_boxes_inside(source)
+    with pytest.raises(ConfigError, match=r"detection set|has no images"):
+        open_split(str(root), "train")
+
+
+def test_annotations_cannot_lead_out_of_their_folder(tmp_path: Path) -> None:
+    (tmp_path / "annotations").mkdir()
+    (tmp_path / "train").mkdir()
+    tree = {"images": [{"id": 1, "file_name": "../../etc/passwd"}], "annotations": [], "categories": []}
+    (tmp_path / "annotations/instances_train.json").write_text(json.dumps(tree))
+    with pytest.raises(ConfigError, match="outside its folder"):
+        open_boxes(str(tmp_path), "train")
+    (tmp_path / "annotations/instances_train.json").write_text("[]")
+    with pytest.raises(ConfigError, match="not a file of COCO"):
+        open_boxes(str(tmp_path), "train")
+
+
+def test_ids_and_areas_are_those_of_the_annotations(tmp_path: Path) -> None:
+    write_images(tmp_path / "train", 2)
+    (tmp_path / "annotations").mkdir()
+    (tmp_path / "annotations/instances_train.json").write_text(json.dumps(coco_tree(2)))
+    source = open_boxes(str(tmp_path), "train")
+    assert (source.classes, source.category_ids) == (("cat", "dog"), (3, 7))
+    assert [source.image_id(i) for i in range(2)] == [100, 101]
+    assert [source.boxes(i).classes.tolist() for i in range(2)] == [[1], [0]]
+    assert source.boxes(0).areas.tolist() == [11.5]
+    assert source.boxes(0).ltrb.tolist() == [[2, 3, 12, 8]]
+
+
+def test_wrong_annotations_say_what_is_wrong(tmp_path: Path) -> None:
+    write_images(tmp_path / "images/train", 2)
+    with pytest.raises(ConfigError, match=r"has images, but no annotations were found"):
+        open_boxes(str(tmp_path), "train")
+    (tmp_path / "annotations").mkdir()
+    path = tmp_path / "annotations/instances_train.json"
+
+    def check_refused(tree: object, message: str) -> None:
+        path.write_text(json.dumps(tree))
+        with pytest.raises(ConfigError, match=message):
+            open_boxes(str(tmp_path), "train")
+
+    tree = coco_tree(2)
+    tree["annotations"][1]["category_id"] = 99
+    check_refused(tree, "category 99, which is not among its 2 categories")
+    tree = coco_tree(2)
+    tree["annotations"][1]["image_id"] = 999
+    check_refused(tree, "image 999, which is not among its images")
+    check_refused(coco_tree(0), "there are no images with boxes")
+    check_refused({**coco_tree(2), "annotations": []}, "there are no images with boxes")
+    check_refused({"images": [], "annotations": [], "categories": []}, "name no class")
+    check_refused({"images": [{}], "annotations": [], "categories": []}, "not a file of COCO instances")
+    check_refused("text", "not a file of COCO instances")
+    path.write_text(json.dumps(coco_tree(2)))
+    assert len(open_boxes(str(tmp_path), "train")) == 2
+    with pytest.raises(ConfigError, match=r"has no val split.*--train-only"):
+        open_boxes(str(tmp_path), "val")

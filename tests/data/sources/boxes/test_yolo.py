@@ -1,0 +1,82 @@
+"""YOLO's text files, and the names of their classes."""
+
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from tests.data.sources.small_sets import write_unsplit
+from vernier.data.sources import open_boxes
+from vernier.data.sources.boxes.yolo import read_class_names
+from vernier.errors import ConfigError
+
+
+def test_both_layouts_of_splits_are_read(tmp_path: Path) -> None:
+    for images, labels in (("images/train", "labels/train"), ("val/images", "val/labels")):
+        for folder in (images, labels):
+            (tmp_path / folder).mkdir(parents=True)
+        for name in ("a", "b"):
+            Image.new("RGB", (200, 100)).save(tmp_path / images / f"{name}.jpg")
+        (tmp_path / labels / "a.txt").write_text("1 0.5 0.5 0.5 0.2\n0 0.1 0.1 0 0.1\n")
+    (tmp_path / "data.yaml").write_text("path: .\nnames:\n  0: cat  # small\n  1: 'dog'\nnc: 2\n")
+    train, val = open_boxes(str(tmp_path), "train"), open_boxes(str(tmp_path), "val")
+    assert train.classes == ("cat", "dog")
+    assert (len(train), len(val)) == (1, 2)
+    assert train.boxes(0).ltrb.tolist() == [[50.0, 40.0, 150.0, 60.0]]
+    assert train.boxes(0).classes.tolist() == [1]
+    assert "1 box(es) without area inside their image were left out" in train.notes
+    assert len(val.boxes(1).ltrb) == 0
+    (tmp_path / "data.yaml").write_text("names: [cat]\n")
+    with pytest.raises(ConfigError, match="class 1, but there are 1"):
+        open_boxes(str(tmp_path), "train")
+
+
+def test_outlines_become_boxes_and_odd_lines_are_refused(tmp_path: Path) -> None:
+    write_unsplit(tmp_path, "yolo", 2)
+    (tmp_path / "labels/0.txt").write_text("0 0.25 0.5 0.5 0.1 0.75 0.9\n")
+    (tmp_path / "labels/1.txt").write_text("0 0.25 0.5 0.5 0.2 0.99\n")
+    sources = [open_boxes(str(tmp_path), s) for s in ("train", "val")]
+    boxes = {s.name(0): s.boxes(0).ltrb.round(6).tolist() for s in sources}
+    assert boxes == {"0.jpg": [[10, 3, 30, 27]], "1.jpg": [[0, 12, 20, 18]]}
+    (tmp_path / "labels/1.txt").write_text("0 0.25 0.5 0.5\n")
+    with pytest.raises(ConfigError, match=r"1\.txt: a line is not 'class x y width height': 4 values"):
+        open_boxes(str(tmp_path), "train")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "names: [cat, big dog, 'no']\n",
+        "nc: 3\nnames: [cat,\n  big dog, no]\n",
+        "names: {0: cat, 1: big dog, 2: no}\n",
+        "names: {1: big dog, 0: cat,\n  2: no}\nnc: 3\n",
+        "names:\n  0: cat  # small\n  1: 'big dog'\n  2: no\n",
+        "names:\n- cat\n- big dog\n- no\npath: ../set\n",
+    ],
+)
+def test_class_names_are_read_from_every_form_of_yaml(tmp_path: Path, text: str) -> None:
+    (tmp_path / "data.yaml").write_text(text)
+    assert read_class_names(tmp_path) == ("cat", "big dog", "no")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("names: [cat, dog\npath: .\n", "is not a readable YAML file"),
+        ("names: {1: cat, 2: dog}\n", "must number the classes from 0 to 1"),
+        ("names: cat\n", "must be a list of class names"),
+        ("names: [[cat]]\n", "must be a list of class names"),
+        ("path: .\n", "neither classes.txt nor a .yaml file"),
+    ],
+)
+def test_a_yaml_file_without_usable_names_is_one_sentence(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "data.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=message) as error:
+        read_class_names(tmp_path)
+    assert "\n" not in str(error.value)
+
+
+def test_classes_txt_comes_before_a_yaml_file(tmp_path: Path) -> None:
+    (tmp_path / "data.yaml").write_text("names: [cat]\n")
+    (tmp_path / "classes.txt").write_text("dog\n\nbird\n")
+    assert read_class_names(tmp_path) == ("dog", "bird")

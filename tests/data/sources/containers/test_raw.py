@@ -1,0 +1,33 @@
+"""Files of decoded images: the same pixels as the folder they were made from."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.data.sources.small_sets import by_name
+from vernier.data.preparing.pack import pack_raw
+from vernier.data.sources import RawSource, open_split
+from vernier.errors import ConfigError
+
+
+def test_raw_holds_the_decoded_images_within_the_limit(shapes: Path, tmp_path: Path) -> None:
+    folder = open_split(str(shapes), "train")
+    for limit, size in ((64, 32), (20, 20)):
+        out = tmp_path / str(limit)
+        assert pack_raw(folder, out, "train", short_side_px=limit, workers=2).samples == 160
+        raw = open_split(str(out), "train")
+        assert isinstance(raw, RawSource)
+        in_folder, packed = by_name(folder), by_name(raw)
+        for name, i in in_folder.items():
+            assert raw.image(packed[name]).shape == (size, size, 3)
+            assert raw.labels[packed[name]] == folder.labels[i]
+            assert limit < 64 or np.array_equal(raw.image(packed[name]), folder.image(i))
+
+
+def test_a_truncated_raw_file_is_refused(shapes: Path, tmp_path: Path) -> None:
+    pack_raw(open_split(str(shapes), "val"), tmp_path, "val", short_side_px=16, workers=1)
+    path = tmp_path / "val.raw"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(ConfigError, match="Prepare it again"):
+        open_split(str(tmp_path), "val")

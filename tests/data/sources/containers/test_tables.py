@@ -1,0 +1,60 @@
+"""Tables are safetensors files, and equal tables are equal bytes."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vernier.data.sources.containers.tables import Columns, load_or_scan, read_table, table_path, write_table
+
+
+def test_a_table_is_the_layout_of_safetensors_and_the_same_bytes_each_time(tmp_path: Path) -> None:
+    from safetensors.numpy import load_file
+
+    columns = {
+        "small": np.arange(3, dtype="u1"),
+        "large": np.arange(8, dtype="u8").reshape(4, 2),
+        "none": np.zeros(0, "f4"),
+    }
+    write_table(tmp_path / "a.table", columns, {"b": "1", "a": "2"})
+    write_table(tmp_path / "b.table", dict(reversed(columns.items())), {"a": "2", "b": "1"})
+    assert (tmp_path / "a.table").read_bytes() == (tmp_path / "b.table").read_bytes()
+    loaded, (columns_read, metadata) = load_file(tmp_path / "a.table"), read_table(tmp_path / "a.table")
+    assert metadata == {"a": "2", "b": "1"}
+    for name, values in columns.items():
+        assert np.array_equal(loaded[name], values)
+        assert np.array_equal(columns_read[name], values)
+
+
+def test_a_damaged_table_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.table"
+    write_table(path, {"x": np.arange(4, dtype="u4")}, {})
+    content = path.read_bytes()
+    path.write_bytes(content[:-1])
+    with pytest.raises(ValueError, match="is truncated"):
+        read_table(path)
+    path.write_bytes(b"\xff" * 16)
+    with pytest.raises(ValueError, match="is not a table"):
+        read_table(path)
+
+
+def test_a_table_is_scanned_again_only_when_its_stamp_differs(tmp_path: Path) -> None:
+    scans = []
+
+    def scan() -> tuple[Columns, dict[str, str]]:
+        scans.append(1)
+        return {"x": np.arange(3, dtype="u4")}, {"about": "three"}
+
+    for stamp in ("1", "1", "2"):
+        columns, metadata = load_or_scan(tmp_path / "data", tmp_path / "cache", {"bytes": stamp}, scan)
+        assert columns["x"].tolist() == [0, 1, 2]
+        assert metadata == {"bytes": stamp, "about": "three"}
+    assert len(scans) == 2
+    assert table_path(tmp_path / "data").is_file()
+
+
+def test_a_table_is_stored_in_the_cache_where_its_folder_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "data.table").mkdir()  # nothing can be renamed to this
+    for _ in range(2):
+        load_or_scan(tmp_path / "data", tmp_path / "cache", {}, lambda: ({"x": np.arange(3, dtype="u4")}, {}))
+    assert len(list((tmp_path / "cache").iterdir())) == 1

@@ -1,0 +1,69 @@
+"""Images in class folders: order, labels, fingerprints, division by name and the cached listing."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.data.sources.small_sets import write_image
+from vernier.data.sources import FolderSource, open_split
+from vernier.data.sources import folder as folder_module
+from vernier.errors import ConfigError
+
+
+def test_an_image_folder_is_sorted_labelled_and_named(tmp_path: Path) -> None:
+    for name in ("train/b/2.jpg", "train/b/1.PNG", "train/a/x.jpeg", "train/a/deep/y.jpg", "train/.cache/no.jpg"):
+        write_image(tmp_path / name)
+    (tmp_path / "train/a/notes.txt").write_text("not an image")
+    source = open_split(str(tmp_path), "train")
+    assert source.classes == ("a", "b")
+    assert [Path(source.describe(i)).name for i in range(len(source))] == ["y.jpg", "x.jpeg", "1.PNG", "2.jpg"]
+    assert source.labels.tolist() == [0, 0, 1, 1]
+    assert isinstance(source, FolderSource)
+    assert source.read(1) == (tmp_path / "train/a/x.jpeg").read_bytes()
+
+
+def test_the_fingerprint_sees_added_and_moved_files(tmp_path: Path) -> None:
+    write_image(tmp_path / "train/a/1.jpg")
+    write_image(tmp_path / "train/b/1.jpg")
+    before = open_split(str(tmp_path), "train").fingerprint()
+    assert open_split(str(tmp_path), "train").fingerprint() == before
+    write_image(tmp_path / "train/b/2.jpg")
+    assert open_split(str(tmp_path), "train").fingerprint() != before
+
+
+def test_one_folder_is_divided_by_name_the_same_way_every_time(tmp_path: Path) -> None:
+    for i in range(40):
+        write_image(tmp_path / "ab"[i % 2] / f"{i}.png")
+    train, val = open_split(str(tmp_path), "train"), open_split(str(tmp_path), "val")
+    names = [{s.describe(i) for i in range(len(s))} for s in (train, val)]
+    assert (len(train), len(val)) == (36, 4)
+    assert not names[0] & names[1]
+    assert np.bincount(val.all_labels()).tolist() == [2, 2]
+    before = {val.describe(i) for i in range(4)}
+    assert {open_split(str(tmp_path), "val").describe(i) for i in range(4)} == before
+    assert len(open_split(str(tmp_path), "val", val_share=0.5)) == 20
+    (tmp_path / "c").mkdir()
+    write_image(tmp_path / "c/only.png")
+    with pytest.raises(ConfigError, match="two are needed"):
+        open_split(str(tmp_path), "train")
+
+
+def test_the_listing_of_a_large_folder_is_cached_until_the_folder_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folder_module, "CACHED_FROM", 3)
+    for name in ("train/a/1.jpg", "train/a/deep/2.jpg", "train/b/1.jpg"):
+        write_image(tmp_path / name)
+    hour_ns = 3_600_000_000_000
+    for folder in (tmp_path / "train", *(tmp_path / "train").rglob("*/")):
+        times = folder.stat().st_mtime_ns - hour_ns
+        os.utime(folder, ns=(times, times))
+    first = open_split(str(tmp_path), "train")
+    monkeypatch.setattr(folder_module, "_list_folder", lambda root: pytest.fail("listed again"))
+    again = open_split(str(tmp_path), "train")
+    assert again.fingerprint() == first.fingerprint()
+    monkeypatch.undo()
+    write_image(tmp_path / "train/a/deep/3.jpg")
+    assert len(open_split(str(tmp_path), "train")) == 4
