@@ -203,9 +203,6 @@ def test_ctrl_c_keeps_what_was_measured_and_says_what_was_not(tiny: list[str], t
         (["bench", "infer", "shapes-quick", "--run", "x"], "leave RECIPE"),
         (["bench", "arm", "nothing", "nowhere"], "Cannot read"),
         (["profile", "--steps", "5:2"], "1 <= A <= B"),
-        (["study", "run", "--iterations", "1"], "2 or more"),
-        (["study", "run", "--virtual", "2", "--slow", "7=1.1"], "has 0 to 1"),
-        (["study", "run", "--slow", "1=1.1"], "--virtual"),
     ],
 )
 def test_wrong_input_is_told_in_words(
@@ -264,22 +261,6 @@ def test_profiled_steps_of_a_resumed_training_are_counted_from_its_beginning(
     iterations = (run / "traces" / "iterations.rank0.csv").read_text().splitlines()[1:]
     assert [line.split(",")[0] for line in iterations] == ["7", "8", "9", "10", "11", "12"]
     assert [line.split(",")[0] for line in iterations if line.endswith("yes")] == ["8", "9"]
-
-
-@pytest.mark.slow
-def test_a_study_of_simulated_devices_says_so_everywhere(vernier_here: Callable[..., Done], tmp_path: Path) -> None:
-    done = vernier_here(
-        "study", "run", "--workload", "sgemm", "--virtual", "2", "--slow", "1=3", "--iterations", "10", "--repeats", "1",
-        "--pause", "0", "--kernels", "1", "--out", str(tmp_path / "s"), "--json",
-    )  # fmt: skip
-    assert done.code == 0, done.err
-    assert done.json()["simulated"] is True
-    assert "2 devices x 1 repeat x 10 iterations" in done.err
-    assert done.err.index("s per iteration: ") < done.err.index("2/2 done")
-    assert json.loads((tmp_path / "s" / "study.json").read_text())["simulated"] is True
-    rows = (tmp_path / "s" / "all_data.csv").read_text().splitlines()
-    assert len(rows) == 3
-    assert all(row.endswith(",1") for row in rows[1:])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,24 @@
+"""Studies as the page reads them."""
+
+from pathlib import Path
+
+import pytest
+
+from vernier.errors import ConfigError
+from vernier.report.page.studies import open_study, open_study_result
+
+
+def test_runs_of_a_csv_have_cabinet_node_and_sensors(tmp_path: Path) -> None:
+    path = tmp_path / "fleet.csv"
+    rows = [f"u{i},{100 + i},{1500 + i},c00{i % 2},{i}" for i in range(6)]
+    path.write_text("\n".join(["uuid,perf,freq,cabinet,node", *rows]) + "\n")
+    study = open_study([path])
+    assert {(r.device, r.cabinet, r.node) for r in study.runs} >= {("u0", "c000", "c000-0"), ("u3", "c001", "c001-3")}
+    assert study.runs[0].sensors["freq"] == 1500
+    assert study.runs[0].normalised == pytest.approx(100 / 102.5)
+    assert study.result.devices_measured == 6
+
+
+def test_a_damaged_result_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"result of a study is damaged: .*has no 'workload'"):
+        open_study_result({"method": "vernier-study-analysis-1"})
