@@ -1,13 +1,14 @@
 """A fleet's baseline and the machines it accepts or rejects."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.measure.study.fleets import Values, machine, table
 from vernier.errors import ConfigError
-from vernier.measure.study.baseline import check, decode_baseline, learn
+from vernier.measure.study.baseline import check, learn, read_baseline, write_baseline
 from vernier.records.codec import encode
 
 
@@ -81,10 +82,22 @@ def test_too_little_to_learn_from() -> None:
         learn(table({f"d{i}": [1.0 + i] for i in range(9)}))
 
 
-def test_a_baseline_survives_its_file() -> None:
-    learned = learn(table(_fleet(np.random.default_rng(5))))
-    assert decode_baseline(json.loads(json.dumps(encode(learned)))) == learned
-    with pytest.raises(ConfigError, match="not a baseline"):
-        decode_baseline({"method": "other"})
-    with pytest.raises(ConfigError, match="damaged"):
-        decode_baseline({**encode(learned), "speed": None})
+def test_a_baseline_survives_its_file(tmp_path: Path) -> None:
+    learned, path = learn(table(_fleet(np.random.default_rng(5)))), tmp_path / "b.json"
+    write_baseline(path, learned)
+    assert read_baseline(path) == learned
+    with pytest.raises(ConfigError, match="There is no baseline"):
+        read_baseline(tmp_path / "none.json")
+    with pytest.raises(ConfigError, match="Cannot write"):
+        write_baseline(tmp_path / "none" / "b.json", learned)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [({"method": "other"}, "not a baseline"), ({"speed": None}, "damaged: speed"), ({"schema": 99}, "newer version")],
+)
+def test_a_file_that_is_no_baseline_is_refused(tmp_path: Path, changes: dict[str, object], message: str) -> None:
+    learned, path = learn(table(_fleet(np.random.default_rng(5)))), tmp_path / "b.json"
+    path.write_text(json.dumps({**encode(learned), **changes}))
+    with pytest.raises(ConfigError, match=message):
+        read_baseline(path)

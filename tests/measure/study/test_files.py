@@ -1,10 +1,15 @@
 """The files of a study: written, read back, merged, and what a killed run leaves."""
 
 import csv
+import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from vernier.config import config_from_tree, to_dict
+from vernier.config.migrations import migrated
 from vernier.errors import ConfigError
 from vernier.measure.study.files import (
     AGGREGATED_COLUMNS,
@@ -15,6 +20,8 @@ from vernier.measure.study.files import (
     split_host,
 )
 from vernier.records.study import StudyDevice, StudyMeta
+
+GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 
 
 def _meta(*ids: str, **changes: object) -> StudyMeta:
@@ -119,3 +126,22 @@ def test_machines_are_merged_and_strangers_refused(tmp_path: Path) -> None:
 def test_hosts_of_the_study() -> None:
     assert split_host("c196-031.longhorn") == ("c196", "031")
     assert split_host("gpu7") == ("", "gpu7")
+
+
+def test_a_study_of_version_0_1_can_be_resumed(tmp_path: Path) -> None:
+    """Its configuration has settings that were renamed since."""
+    folder = shutil.copytree(GOLDEN / "0.1" / "study", tmp_path / "study")
+    old = StudyDir.open(folder).meta()
+    config = to_dict(config_from_tree(migrated("config", old.settings["config"], "study.json")))
+    today = replace(old, settings={**old.settings, "config": config})
+    assert len(StudyDir.resume_or_create(folder, today).repeats()) == 15
+    with pytest.raises(ConfigError, match=r"settings\.batch \(4 there, 8 now\)"):
+        StudyDir.resume_or_create(folder, replace(today, settings={**today.settings, "batch": 8}))
+
+
+def test_a_study_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    StudyDir.create(tmp_path, _meta("a"))
+    path = tmp_path / "study.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "schema": 99}))
+    with pytest.raises(ConfigError, match="newer version"):
+        StudyDir.open(tmp_path).meta()

@@ -89,15 +89,11 @@ def baseline(
         columns: As in `study analyze`.
         units: As in `study analyze`.
     """
-    from vernier.measure.study.baseline import learn
+    from vernier.measure.study.baseline import learn, write_baseline
     from vernier.records.codec import encode
-    from vernier.store import write_json
 
     learned = learn(_table(sources, columns, units))
-    try:
-        write_json(Path(out).expanduser(), encode(learned))
-    except OSError as error:
-        raise ConfigError(f"Cannot write {out}: {error.strerror}.") from None
+    write_baseline(Path(out).expanduser(), learned)
     if json:
         print_json(encode(learned))
         return EXIT_DONE
@@ -129,18 +125,11 @@ def check(
         units: As in `study analyze`.
     """
     from vernier.measure.study.baseline import check as check_table
-    from vernier.measure.study.baseline import decode_baseline
+    from vernier.measure.study.baseline import read_baseline
     from vernier.records.codec import encode
     from vernier.report.study.text import check_lines
-    from vernier.store import read_json
 
-    try:
-        learned = decode_baseline(read_json(Path(baseline).expanduser()))
-    except FileNotFoundError:
-        raise ConfigError(f"There is no baseline {baseline}. Make one: vernier study baseline DIR -o FILE.") from None
-    except ConfigError as error:
-        raise ConfigError(f"Cannot use the baseline {baseline}: {error}") from None
-    result = check_table(learned, _table(sources, columns, units))
+    result = check_table(read_baseline(Path(baseline).expanduser()), _table(sources, columns, units))
     print_json(encode(result)) if json else sys.stdout.write("\n".join(check_lines(result)) + "\n")
     return EXIT_DONE if result.accepted else EXIT_FAILED
 

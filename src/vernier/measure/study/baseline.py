@@ -7,10 +7,11 @@ as unsteady: a rank, so nothing is assumed about the distribution of the noise. 
 """
 
 import math
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 
+from vernier.config.migrations import SCHEMAS, migrated
 from vernier.errors import ConfigError
 from vernier.measure.statistics.estimates import Floats
 from vernier.measure.study.analysis import (
@@ -23,8 +24,9 @@ from vernier.measure.study.analysis import (
     p_above,
     repeat_noise,
 )
-from vernier.records.codec import DamagedRecord, decode
+from vernier.records.codec import DamagedRecord, decode, encode
 from vernier.records.study import Baseline, CheckResult, DeviceCheck
+from vernier.store import read_object, write_json
 
 METHOD = "vernier-baseline-1"
 FALSE_ALARMS = 0.01
@@ -32,14 +34,26 @@ WORTH_KNOWING = 0.05
 """A slowdown that a user wants to find: a check that cannot find it says so."""
 
 
-def decode_baseline(tree: Any) -> Baseline:
-    """A baseline from its JSON. Raises ConfigError for anything that is not a baseline of this method."""
-    if not isinstance(tree, dict) or tree.get("method") != METHOD:
-        raise ConfigError(f"This is not a baseline of method {METHOD}. Make one: vernier study baseline DIR -o FILE.")
+def write_baseline(path: Path, baseline: Baseline) -> None:
+    """Replace the file. Raises ConfigError."""
     try:
+        write_json(path, {"schema": SCHEMAS["baseline"], **encode(baseline)})
+    except OSError as error:
+        raise ConfigError(f"Cannot write {path}: {error.strerror}.") from None
+
+
+def read_baseline(path: Path) -> Baseline:
+    """A baseline from its file. Raises ConfigError for anything that is not a baseline of this method."""
+    advice = "Make one: vernier study baseline DIR -o FILE."
+    try:
+        tree = migrated("baseline", read_object(path), path)
+        if tree.get("method") != METHOD:
+            raise ConfigError(f"{path} is not a baseline of method {METHOD}. {advice}")
         return decode(Baseline, tree)
+    except FileNotFoundError:
+        raise ConfigError(f"There is no baseline {path}. {advice}") from None
     except DamagedRecord as error:
-        raise ConfigError(f"The baseline is damaged: {error}.") from None
+        raise ConfigError(f"The baseline {path} is damaged: {error}. {advice}") from None
 
 
 def _slowness(table: Table) -> dict[str, float]:

@@ -23,12 +23,14 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
-from vernier.config import tree_differences
+from vernier.config import config_from_tree, to_dict, tree_differences
+from vernier.config.migrations import SCHEMAS, migrated
 from vernier.errors import ConfigError
-from vernier.records.codec import encode
+from vernier.records.codec import DamagedRecord, decode, encode
 from vernier.records.study import RepeatInfo, StudyDevice, StudyMeta
-from vernier.store import read_record, write_atomically, write_json
+from vernier.store import read_object, read_record, write_atomically, write_json
 
 META, DATA, ALL, AGGREGATED = "study.json", "study", "all_data.csv", "aggregated_data.csv"
 ITERATIONS, KERNELS, TELEMETRY, REPEAT = "iterations.csv", "kernels.csv", "telemetry.csv", "repeat.json"
@@ -133,7 +135,7 @@ class StudyDir:
             (path / DATA).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(f"Cannot make {path / DATA}: {error.strerror}.") from None
-        write_json(path / META, encode(meta))
+        write_json(path / META, {"schema": SCHEMAS["study"], **encode(meta)})
         return cls(path)
 
     @classmethod
@@ -145,7 +147,7 @@ class StudyDir:
         if not cls.is_study(path):
             return cls.create(path, meta)
         study = cls(path)
-        if changes := tree_differences(encode(study.meta()), encode(meta)):
+        if changes := tree_differences(_with_current_config(study.meta()), _with_current_config(meta)):
             plain = [f"{n} ({a!r} there, {b!r} now)" for n, (a, b) in changes.items() if not isinstance(a, list)]
             names = ", ".join(plain[:3]) or ", ".join(changes)
             raise ConfigError(f"{path} already holds another study, which differs in {names}. Choose another --out.")
@@ -175,7 +177,11 @@ class StudyDir:
         return cls(path)
 
     def meta(self) -> StudyMeta:
-        return read_record(StudyMeta, self.path / META)
+        path = self.path / META
+        try:
+            return decode(StudyMeta, migrated("study", read_object(path), path))
+        except DamagedRecord as error:
+            raise ConfigError(f"Cannot read {path}: {error}.") from None
 
     # -- repeats
 
@@ -233,6 +239,14 @@ class StudyDir:
         meta = self.meta()
         devices = {d.id: d for d in meta.devices}
         return [_all_data_row(r, devices.get(r.device) or StudyDevice(id=r.device), meta) for r in self.repeats()]
+
+
+def _with_current_config(meta: StudyMeta) -> Any:
+    """study.json as plain values; the configuration has today's settings, also where an older version wrote it."""
+    tree = encode(meta)
+    if config := tree["settings"].get("config"):
+        tree["settings"]["config"] = to_dict(config_from_tree(migrated("config", config, META)))
+    return tree
 
 
 def _folder(device: str) -> str:
