@@ -1,11 +1,15 @@
-"""Figures: a small table of raw data and which of its columns is drawn how. The page draws from the same table that it shows."""
+"""Figures: a small table of raw data, and a chart that names the columns to draw. The page draws and shows the same table.
+
+The chart types here are those of `assets/charts.js` and `assets/plots.js`, which read their fields by the same names.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from markupsafe import Markup
 
+from vernier.records.codec import encode, omitted
 from vernier.report.page.html import tag
 
 PHASE_COLOURS = {"data": 4, "copy": 5, "forward": 0, "backward": 1, "optimizer": 2, "communication": 3, "idle": 7}
@@ -13,33 +17,127 @@ Row = Sequence[str | int | float | bool | None]
 
 
 @dataclass(frozen=True, kw_only=True)
+class Lines:
+    """One line per value of `by`, with dashes by `dash` and whiskers from `low` to `high`. `zero`: the axis begins at 0.
+
+    `smooth` and `log` offer smoothing and a logarithmic axis; `colours` are the values of `by` on the whole page.
+    """
+
+    type: Literal["lines"] = "lines"
+    x: str
+    y: str
+    by: str | None = omitted()
+    dash: str | None = omitted()
+    low: str | None = omitted()
+    high: str | None = omitted()
+    marks: bool = False
+    zero: bool = False
+    smooth: bool = False
+    log: bool = False
+    log_x: bool = False
+    unit: str = ""
+    x_title: str | None = omitted()
+    y_title: str | None = omitted()
+    colours: tuple[str, ...] | None = omitted()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bars:
+    """Horizontal bars: one group per category, one bar per value of `by`."""
+
+    type: Literal["bars"] = "bars"
+    category: str
+    value: str
+    by: str | None = omitted()
+    low: str | None = omitted()
+    high: str | None = omitted()
+    max: float | None = omitted()
+    unit: str = ""
+    x_title: str | None = omitted()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stack:
+    """One stacked bar per category, all of the same length. `part_colours` are numbers of the page's colours."""
+
+    type: Literal["stack"] = "stack"
+    category: str
+    part: str
+    value: str
+    unit: str
+    part_colours: dict[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Boxes:
+    """Tukey's box and every value as a dot, one row per category. `flag` colours dots, `line` is a reference value."""
+
+    type: Literal["boxes"] = "boxes"
+    category: str
+    value: str
+    name: str
+    flag: str | None = omitted()
+    line: float | None = omitted()
+    x_title: str | None = omitted()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scatter:
+    """One dot per row, with whiskers from `low` to `high`."""
+
+    type: Literal["scatter"] = "scatter"
+    x: str
+    y: str
+    name: str
+    low: str | None = omitted()
+    high: str | None = omitted()
+    flag: str | None = omitted()
+    line: float | None = omitted()
+    x_title: str | None = omitted()
+    y_title: str | None = omitted()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heat:
+    """A heat map. `good`: the diagonal is what should be; `diverging`: from -`most` to `most`; `cell` is a width in px."""
+
+    type: Literal["heat"] = "heat"
+    row: str
+    column: str
+    value: str
+    cell: int
+    good: bool = False
+    diverging: bool = False
+    most: float | None = omitted()
+    x_title: str | None = omitted()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A chart. `chart` holds its `type` (lines, bars, stack, boxes, scatter, heat) and the columns it uses, by role."""
+    """A chart with its data. `name` is unique on the page; `wide` figures take the whole width."""
 
     name: str
     title: str
-    chart: dict[str, Any]
+    chart: Lines | Bars | Stack | Boxes | Scatter | Heat
     columns: Sequence[str]
     rows: Sequence[Row]
     caption: str = ""
     wide: bool = False
 
     def html(self) -> Markup:
-        """The place where the script draws it, with its tools and its data."""
-        log = self.chart["type"] == "lines" and self.chart.get("log")
+        """The frame in which the script draws it, with its tools and its data."""
+        log = tag(
+            "button",
+            "log",
+            type="button",
+            data_do="log",
+            data_figure=self.name,
+            aria_pressed="false",
+            title="logarithmic axis",
+        )
         tools = tag(
             "div",
-            tag(
-                "button",
-                "log",
-                type="button",
-                data_do="log",
-                data_figure=self.name,
-                aria_pressed="false",
-                title="logarithmic axis",
-            )
-            if log
-            else None,
+            log if isinstance(self.chart, Lines) and self.chart.log else None,
             tag("button", "SVG", type="button", data_do="svg", data_figure=self.name, title="save the picture"),
             tag("button", "CSV", type="button", data_do="csv", data_figure=self.name, title="save the data"),
             cls="figure-tools",
@@ -60,11 +158,11 @@ class Figure:
 
     def data(self) -> dict[str, Any]:
         """For the script: plain values, floats to seven digits."""
-        rows = [[_rounded(v) for v in row] for row in self.rows]
-        return {"title": self.title, "chart": self.chart, "columns": list(self.columns), "rows": rows}
+        rows = [[_round(v) for v in row] for row in self.rows]
+        return {"title": self.title, "chart": encode(self.chart), "columns": list(self.columns), "rows": rows}
 
 
-def _rounded(value: Any) -> Any:
+def _round(value: Any) -> Any:
     if not isinstance(value, float):
         return value
     if value != value or value in (float("inf"), float("-inf")):
@@ -82,13 +180,18 @@ class Section:
     figures: list[Figure] = field(default_factory=list)
 
 
+def with_data(*figures: Figure | None) -> list[Figure]:
+    """The figures that have something to draw."""
+    return [f for f in figures if f and f.rows]
+
+
 def grid(figures: Iterable[Figure]) -> Markup:
     """Figures two by two where there is room; one that would stand alone takes the whole width."""
-    placed: list[Figure] = []
+    cells: list[Figure] = []
     alone = False
     for figure in [*figures, None]:
-        if (figure is None or figure.wide) and alone and placed:
-            placed[-1] = replace(placed[-1], wide=True)
+        if (figure is None or figure.wide) and alone and cells:
+            cells[-1] = replace(cells[-1], wide=True)
         alone = figure is not None and not figure.wide and not alone
-        placed += [figure] if figure is not None else []
-    return tag("div", *(f.html() for f in placed), cls="grid")
+        cells += [figure] if figure is not None else []
+    return tag("div", *(f.html() for f in cells), cls="grid")

@@ -60,7 +60,7 @@ function drawLines(holder, figure, options) {
   const weight = chart.smooth ? options.smooth : 0;
   const series = all.filter((s) => !state.hidden.has(s.key) && s.points.length)
     .map((s) => ({ ...s, drawn: weight ? smoothed(s.points, weight) : s.points }));
-  const { root, box } = frame(area, 270, { left: 54, right: 16, top: chart.yTitle === "" ? 12 : 26, bottom: 38 }, figure.title);
+  const { root, box } = frame(area, 270, { left: 54, right: 16, top: chart.y_title === "" ? 12 : 26, bottom: 38 }, figure.title);
   const xs = extent(series.flatMap((s) => s.points.map((p) => p.x)));
   if (!xs) { empty(area); return; }
   const domain = state.zoom || xs;
@@ -68,10 +68,10 @@ function drawLines(holder, figure, options) {
   const low = getter(figure, chart.low), high = getter(figure, chart.high);
   const ys = extent(series.flatMap((s) => [...s.points.filter(inside).flatMap((p) => [p.y, low(p.row), high(p.row)])])) || [0, 1];
   const log = state.log && ys[0] > 0;
-  const x = (chart.logX ? logarithmic : linear)(domain, [box.left, box.right]);
+  const x = (chart.log_x ? logarithmic : linear)(domain, [box.left, box.right]);
   const y = log ? logarithmic([ys[0] * 0.95, ys[1] * 1.05], [box.bottom, box.top]) : linear(padded(ys, 0.06, chart.zero), [box.bottom, box.top]);
-  yAxis(root, box, y, chart.yTitle ?? chart.y);
-  xAxis(root, box, x, chart.xTitle || chart.x);
+  yAxis(root, box, y, chart.y_title ?? chart.y);
+  xAxis(root, box, x, chart.x_title || chart.x);
   const clip = `clip-${figure.id}`;
   svg("rect", { x: box.left - 5, y: box.top - 5, width: box.right - box.left + 10, height: box.bottom - box.top + 10 }, svg("clipPath", { id: clip }, svg("defs", {}, root)));
   const plot = svg("g", { "clip-path": `url(#${clip})` }, root);
@@ -112,7 +112,7 @@ function lineCursor(area, root, box, figure, series, x, y, state, redraw) {
     cursor.setAttribute("x1", px); cursor.setAttribute("x2", px); cursor.setAttribute("visibility", "visible");
     dots.forEach((dot, i) => { dot.setAttribute("cx", x(found[i].x)); dot.setAttribute("cy", y(found[i].y)); dot.setAttribute("visibility", "visible"); });
     const lines = series.map((s, i) => ({ name: s.name, colour: s.colour, value: shown(found[i].y) + (figure.chart.unit || ""), y: found[i].y }));
-    tip.show(area, px * scale, (box.top + box.bottom) / 2 * scale, `${figure.chart.xTitle || figure.chart.x} ${shown(at)}`, lines.sort((a, b) => b.y - a.y).slice(0, 12));
+    tip.show(area, px * scale, (box.top + box.bottom) / 2 * scale, `${figure.chart.x_title || figure.chart.x} ${shown(at)}`, lines.sort((a, b) => b.y - a.y).slice(0, 12));
     state.at = at;
   };
   const leave = () => { cursor.setAttribute("visibility", "hidden"); range.setAttribute("visibility", "hidden"); dots.forEach((d) => d.setAttribute("visibility", "hidden")); tip.hide(); from = null; };
@@ -164,7 +164,7 @@ function drawBars(holder, figure) {
   const { root, box } = frame(area, height, { left: room, right: 66, top: 8, bottom: 34 }, figure.title);
   const most = extent(figure.rows.flatMap((r) => [fv(r), fh(r)])) || [0, 1];
   const x = linear([Math.min(0, most[0]), chart.max || most[1] || 1], [box.left, box.right]);
-  xAxis(root, box, x, chart.xTitle || chart.value, true);
+  xAxis(root, box, x, chart.x_title || chart.value, true);
   const spots = [];
   groups.forEach((group, g) => {
     const top = box.top + g * (by.length * thick + gap) + gap / 2;
@@ -195,7 +195,7 @@ function legendStatic(holder, names, colourOf) {
 function drawStack(holder, figure) {
   const { chart } = figure, [fc, fp, fv] = [chart.category, chart.part, chart.value].map((n) => getter(figure, n));
   const groups = [...new Set(figure.rows.map((r) => String(fc(r))))], parts = [...new Set(figure.rows.map((r) => String(fp(r))))];
-  const colourOf = (part) => chart.partColours?.[part] ?? parts.indexOf(part);
+  const colourOf = (part) => chart.part_colours?.[part] ?? parts.indexOf(part);
   legendStatic(holder, parts, colourOf);
   const area = element("div", { class: "area" }, holder), step = 46;
   const { root, box } = frame(area, groups.length * step + 6, { left: 1, right: 1, top: 2, bottom: 2 }, figure.title), spots = [];

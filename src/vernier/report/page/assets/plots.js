@@ -15,7 +15,7 @@ function drawBoxes(holder, figure) {
   const room = Math.min(textLimit(area), Math.max(...names.map((g) => textWidth(g))) + 14);
   const { root, box } = frame(area, names.length * step + 48, { left: room, right: 16, top: 8, bottom: 38 }, figure.title);
   const x = linear(padded(extent(figure.rows.map(fv)) || [0, 1], 0.04), [box.left, box.right]), spots = [];
-  xAxis(root, box, x, chart.xTitle || chart.value, true);
+  xAxis(root, box, x, chart.x_title || chart.value, true);
   if (chart.line !== undefined) svg("line", { x1: x(chart.line), x2: x(chart.line), y1: box.top, y2: box.bottom, class: "reference" }, root);
   names.forEach((name, g) => {
     const middle = box.top + g * step + step / 2, rows = groups.get(name), values = rows.map(fv).sort((a, b) => a - b);
@@ -52,8 +52,8 @@ function drawScatter(holder, figure) {
   const xs = extent(rows.map(fx)), ys = extent(rows.flatMap((r) => [fy(r), fl(r), fh(r)]));
   if (!xs) { empty(area); return; }
   const x = linear(padded(xs, 0.04), [box.left, box.right]), y = linear(padded(ys, 0.06, chart.zero), [box.bottom, box.top]), spots = [];
-  yAxis(root, box, y, chart.yTitle || chart.y);
-  xAxis(root, box, x, chart.xTitle || chart.x);
+  yAxis(root, box, y, chart.y_title || chart.y);
+  xAxis(root, box, x, chart.x_title || chart.x);
   if (chart.line !== undefined) svg("line", { y1: y(chart.line), y2: y(chart.line), x1: box.left, x2: box.right, class: "reference" }, root);
   const order = [...rows].sort((a, b) => Boolean(ff(a)) - Boolean(ff(b)) || (ff(a) ? fx(a) - fx(b) : 0));
   const placed = [];
@@ -95,7 +95,7 @@ function drawHeat(holder, figure) {
     if (cell > 24 && value !== null && value !== 0) svg("text", { x: px + cell / 2, y: py + tall / 2 + 4, "text-anchor": "middle", class: strength > 0.55 ? "on-heat" : "value" }, root, chart.diverging ? value.toFixed(2) : shown(value));
     spots.push({ node: square, x: px + cell / 2, y: py + tall / 2, row });
   }
-  if (chart.xTitle) svg("text", { x: box.left, y: head + down.length * tall + 17, class: "axis-title" }, root, chart.xTitle);
+  if (chart.x_title) svg("text", { x: box.left, y: head + down.length * tall + 17, class: "axis-title" }, root, chart.x_title);
   area.appendChild(root);
   spotTips(area, root, box, figure, spots);
 }

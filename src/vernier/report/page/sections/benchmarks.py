@@ -7,7 +7,7 @@ from markupsafe import Markup
 from vernier.measure.bench.table import ARM_COLUMNS
 from vernier.records.codec import encode
 from vernier.report.page.collect import Subject
-from vernier.report.page.figures import PHASE_COLOURS, Figure, Section, grid
+from vernier.report.page.figures import PHASE_COLOURS, Bars, Figure, Lines, Section, Stack, grid
 from vernier.report.page.html import Cell, Column, joined, section, table, tag
 
 CURVE_POINTS = 200
@@ -78,28 +78,14 @@ def _throughput(every: list[dict[str, Any]], number: int) -> Figure | None:
     ]
     columns = ["batch", "arm", "img/s", "low", "high", "processes"]
     if len(batches) > 2:
-        chart = {
-            "type": "lines",
-            "x": "batch",
-            "y": "img/s",
-            "by": "arm",
-            "low": "low",
-            "high": "high",
-            "marks": True,
-            "zero": True,
-            "logX": batches[0] > 0,
-        }
+        chart: Lines | Bars = Lines(
+            x="batch", y="img/s", by="arm", low="low", high="high", marks=True, zero=True, log_x=batches[0] > 0
+        )
     else:
         data = [[f"batch {r[0]}" if r[0] is not None else str(r[1]), *r[1:]] for r in data]
-        chart = {
-            "type": "bars",
-            "category": "batch",
-            "value": "img/s",
-            "by": "arm",
-            "low": "low",
-            "high": "high",
-            "xTitle": "images a second, all devices",
-        }
+        chart = Bars(
+            category="batch", value="img/s", by="arm", low="low", high="high", x_title="images a second, all devices"
+        )
     return Figure(
         name=f"bench-throughput-{number}", title="Throughput by batch", chart=chart, columns=columns, rows=data
     )
@@ -120,17 +106,7 @@ def _scaling(every: list[dict[str, Any]], number: int) -> Figure | None:
         for r in sorted(rows, key=lambda r: "exchange" in r)
     ]  # fmt: skip
     data += [[r["procs"], "ideal", rate * r["procs"], None, None] for r in rows if "exchange" not in r]
-    chart = {
-        "type": "lines",
-        "x": "processes",
-        "y": "img/s",
-        "by": "which",
-        "dash": "which",
-        "low": "low",
-        "high": "high",
-        "marks": True,
-        "zero": True,
-    }
+    chart = Lines(x="processes", y="img/s", by="which", dash="which", low="low", high="high", marks=True, zero=True)
     return Figure(
         name=f"scaling-{number}",
         title=f"{str(base['scaling']).capitalize()} scaling",
@@ -158,14 +134,9 @@ def _efficiency(every: list[dict[str, Any]], number: int) -> Figure | None:
     if len(rows) < 2:
         return None
     data = [[_size(r), 100 * r["efficiency"], r["speedup"]] for r in rows]
-    chart = {
-        "type": "bars",
-        "category": "size",
-        "value": "efficiency %",
-        "max": max(100.0, *(d[1] for d in data)),
-        "unit": " %",
-        "xTitle": "% of ideal",
-    }
+    chart = Bars(
+        category="size", value="efficiency %", max=max(100.0, *(d[1] for d in data)), unit=" %", x_title="% of ideal"
+    )
     return Figure(
         name=f"efficiency-{number}",
         title="Efficiency against ideal",
@@ -192,15 +163,7 @@ def _latency(s: Subject, number: int) -> Figure | None:
         data += [[arms[arm], 1000 * ordered[i], 100 * (i + 1) / len(ordered)] for i in places]
     if not data:
         return None
-    chart = {
-        "type": "lines",
-        "x": "ms",
-        "y": "% answered",
-        "by": "arm",
-        "zero": True,
-        "unit": " %",
-        "xTitle": "within ms",
-    }
+    chart = Lines(x="ms", y="% answered", by="arm", zero=True, unit=" %", x_title="within ms")
     return Figure(
         name=f"latency-{number}",
         title="Latency",
@@ -218,14 +181,7 @@ def _phases(rows: list[dict[str, Any]], number: int) -> Figure | None:
     ]
     if not data:
         return None
-    chart = {
-        "type": "stack",
-        "category": "arm",
-        "part": "phase",
-        "value": "ms a step",
-        "unit": "ms",
-        "partColours": PHASE_COLOURS,
-    }
+    chart = Stack(category="arm", part="phase", value="ms a step", unit="ms", part_colours=PHASE_COLOURS)
     return Figure(
         name=f"phases-{number}",
         title="What a step consists of",

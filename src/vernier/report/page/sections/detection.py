@@ -1,12 +1,10 @@
-"""Detection: COCO's figures, precision by class, and what was found on some images."""
-
-from typing import Any
+"""The detection section: COCO's figures, average precision by class, and detected boxes on some images."""
 
 from markupsafe import Markup
 
 from vernier.records.predictions import Box, DetectionExample, ScoredClass
 from vernier.report.page.collect import Subject
-from vernier.report.page.figures import Figure, Section
+from vernier.report.page.figures import Bars, Figure, Section, with_data
 from vernier.report.page.html import Cell, Column, joined, number, section, table, tag
 from vernier.report.page.sections.classification import picture
 
@@ -17,7 +15,7 @@ MEANINGS = {
     "APs": "precision, small objects (under 32² pixels)",
     "APm": "precision, medium objects",
     "APl": "precision, large objects (over 96² pixels)",
-    "AR1": "recall with one detection an image",
+    "AR1": "recall with one detection per image",
     "AR10": "recall with ten",
     "AR100": "recall with a hundred",
     "ARs": "recall, small objects",
@@ -31,7 +29,7 @@ def detection(subjects: list[Subject]) -> Section | None:
     runs = [s for s in subjects if s.kind == "training" and s.figure("AP") is not None]
     if not runs:
         return None
-    figures = [f for f in (_by_class(runs),) if f]
+    figures = with_data(_by_class(runs))
     rows: list[list[Cell]] = [[name, *(s.figure(name) for s in runs), meaning] for name, meaning in MEANINGS.items()]
     columns: list[Column | str] = [
         "figure",
@@ -39,37 +37,41 @@ def detection(subjects: list[Subject]) -> Section | None:
         Column("what it is", wrap=True),
     ]
     coco = tag("div", table("coco", columns, rows, "COCO's twelve figures"), cls="card")
+    examples = [_examples(s, len(runs) > 1) for s in runs if s.examples]
     parts = [
         tag("div", coco, *(f.html() for f in figures), cls="grid"),
-        *(_examples(s, len(runs) > 1) for s in runs if s.examples),
+        *([_score_control(), *examples] if examples else []),
     ]
-    slider = Markup('<input type="range" id="least-score" min="0" max="0.95" step="0.05" value="{}">').format(
-        LEAST_SCORE
-    )
-    control = tag(
-        "div",
-        tag("label", "least score shown ", slider, " ", tag("output", number(LEAST_SCORE), cls="least-score")),
-        tag("span", "dashed white: annotated; coloured: found, with class and score", cls="note"),
-        cls="controls apart",
-    )
-    if any(s.examples for s in runs):
-        parts.insert(1, control)
     html = section("detection", "Detection", "The last evaluation, on the validation set.", joined(parts))
     return Section(name="detection", title="Detection", html=html, figures=figures)
 
 
-def _by_class(runs: list[Subject]) -> Figure | None:
-    rows = [
-        (c.name, s.name, c.AP, c.AP50) for s in runs for c in (s.result and s.result.classes) or () if c.AP is not None
-    ]
-    if not rows:
-        return None
-    order = sorted({r[0] for r in rows}, key=lambda name: -max(r[2] for r in rows if r[0] == name))
-    rows.sort(key=lambda r: order.index(r[0]))
-    chart: dict[str, Any] = {"type": "bars", "category": "class", "value": "AP", "xTitle": "AP"}
-    if len(runs) > 1:
-        chart["by"] = "run"
-    return Figure(name="class-ap", title="AP by class", chart=chart, columns=["class", "run", "AP", "AP50"], rows=rows)
+def _score_control() -> Markup:
+    slider = Markup('<input type="range" id="least-score" min="0" max="0.95" step="0.05" value="{}">')
+    label = tag(
+        "label",
+        "least score shown ",
+        slider.format(LEAST_SCORE),
+        " ",
+        tag("output", number(LEAST_SCORE), cls="least-score"),
+    )
+    note = tag("span", "dashed white: annotated; coloured: detected, with class and score", cls="note")
+    return tag("div", label, note, cls="controls apart")
+
+
+def _by_class(runs: list[Subject]) -> Figure:
+    scores = [(c, s.name) for s in runs for c in (s.result and s.result.classes) or () if c.AP is not None]
+    best: dict[str, float] = {}
+    for c, _ in scores:
+        best[c.name] = max(best.get(c.name, 0.0), c.AP or 0.0)
+    scores.sort(key=lambda score: (-best[score[0].name], score[0].name))
+    return Figure(
+        name="class-ap",
+        title="AP by class",
+        chart=Bars(category="class", value="AP", by="run" if len(runs) > 1 else None, x_title="AP"),
+        columns=["class", "run", "AP", "AP50"],
+        rows=[[c.name, name, c.AP, c.AP50] for c, name in scores],
+    )
 
 
 def _examples(s: Subject, several: bool) -> Markup:

@@ -8,7 +8,7 @@ from vernier.measure.study.analysis import SENSORS
 from vernier.records.study import StudyAnalysis
 from vernier.records.telemetry import Sample, TelemetryHeader
 from vernier.report.page.collect import MOST_POINTS, Subject
-from vernier.report.page.figures import Figure, Section, grid
+from vernier.report.page.figures import Boxes, Figure, Heat, Lines, Scatter, Section, grid
 from vernier.report.page.html import Cell, Column, chip, joined, section, table, tag
 from vernier.report.page.studies import Study
 from vernier.report.study.text import removal_sentence
@@ -103,15 +103,9 @@ def _boxes(study: Study, level: str, flags: dict[str, str], number: int) -> Figu
         return None
     middle = {g: sorted(r[2] for r in rows if r[0] == g) for g in groups}
     rows.sort(key=lambda r: (-middle[r[0]][len(middle[r[0]]) // 2], str(r[0])) if level == "device" else (0, str(r[0])))
-    chart = {
-        "type": "boxes",
-        "category": level,
-        "value": "normalised",
-        "name": "which",
-        "flag": "remark",
-        "line": 1.0,
-        "xTitle": "over the median device",
-    }
+    chart = Boxes(
+        category=level, value="normalised", name="which", flag="remark", line=1.0, x_title="over the median device"
+    )
     dots = "each dot is a run" if level == "device" else "each dot is a device's median"
     return Figure(
         name=f"{level}-{number}",
@@ -132,18 +126,17 @@ def _ranked(result: StudyAnalysis, flags: dict[str, str], number: int) -> Figure
         [i, d.device, d.normalised, d.low, d.high, flags.get(d.device, "")]
         for i, d in enumerate(result.devices, start=1)
     ]
-    chart = {
-        "type": "scatter",
-        "x": "rank",
-        "y": "normalised",
-        "low": "low",
-        "high": "high",
-        "name": "device",
-        "flag": "remark",
-        "line": 1.0,
-        "xTitle": "rank, slowest first",
-        "yTitle": "over the median device",
-    }
+    chart = Scatter(
+        x="rank",
+        y="normalised",
+        low="low",
+        high="high",
+        name="device",
+        flag="remark",
+        line=1.0,
+        x_title="rank, slowest first",
+        y_title="over the median device",
+    )
     return Figure(
         name=f"ranked-{number}",
         title="Devices, slowest first",
@@ -168,7 +161,7 @@ def _scatter(study: Study, sensor: str, flags: dict[str, str], number: int) -> F
     return Figure(
         name=f"against-{sensor}-{number}",
         title=f"Performance against {UNITS[sensor].split(',')[0]}",
-        chart={"type": "scatter", "x": UNITS[sensor], "y": result.unit, "flag": "remark", "name": ""},
+        chart=Scatter(x=UNITS[sensor], y=result.unit, flag="remark", name=""),
         columns=[UNITS[sensor], result.unit, "device", "remark"],
         rows=rows,
         caption=f"{result.what}; {remark}",
@@ -183,15 +176,7 @@ def _correlation(result: StudyAnalysis, number: int) -> Figure | None:
     rows: list[list[Any]] = [
         [names[a], names[b], correlation.pearson[a][b], correlation.spearman[a][b]] for a in names for b in names
     ]
-    chart = {
-        "type": "heat",
-        "row": "this",
-        "column": "with",
-        "value": "Pearson",
-        "diverging": True,
-        "most": 1,
-        "cell": 96,
-    }
+    chart = Heat(row="this", column="with", value="Pearson", diverging=True, most=1, cell=96)
     return Figure(
         name=f"correlation-{number}",
         title="Correlations",
@@ -210,14 +195,7 @@ def _study_telemetry(study: Study, number: int) -> list[Figure]:
             [r.get(clock), device, r[key]] for device, r in study.telemetry if isinstance(r.get(key), int | float)
         ]
         if rows:
-            chart = {
-                "type": "lines",
-                "x": "s",
-                "y": key,
-                "by": "device",
-                "xTitle": "s since the repeat began",
-                "yTitle": "",
-            }
+            chart = Lines(x="s", y=key, by="device", x_title="s since the repeat began", y_title="")
             figures.append(
                 Figure(
                     name=f"study-{key}-{number}",
@@ -275,15 +253,9 @@ def _telemetry(runs: list[Subject]) -> list[Figure]:
         for s in runs:
             rows += _curves(s, key, several=len(runs) > 1)
         if rows:
-            chart = {
-                "type": "lines",
-                "x": "s",
-                "y": key,
-                "by": "device",
-                "yTitle": "",
-                "xTitle": "s since the session began",
-                "zero": key.endswith("pct"),
-            }
+            chart = Lines(
+                x="s", y=key, by="device", y_title="", x_title="s since the session began", zero=key.endswith("pct")
+            )
             figures.append(
                 Figure(name=f"telemetry-{key}", title=title, chart=chart, columns=["s", "device", key], rows=rows)
             )

@@ -5,7 +5,7 @@ import re
 from markupsafe import Markup
 
 from vernier.report.page.collect import Profile, Subject
-from vernier.report.page.figures import PHASE_COLOURS, Figure, Row, Section, grid
+from vernier.report.page.figures import PHASE_COLOURS, Bars, Figure, Lines, Row, Section, Stack, grid
 from vernier.report.page.html import Cell, Column, joined, section, table, tag
 
 TOP = 25
@@ -69,14 +69,7 @@ def _phases(p: Profile, number: int) -> Figure | None:
     first, last = p.summary.steps
     steps = "one step" if first == last else "the profiled steps"
     rows: list[Row] = [[steps, name, 1000 * s] for name, s in seconds.items()]
-    chart = {
-        "type": "stack",
-        "category": "what",
-        "part": "phase",
-        "value": "ms",
-        "unit": "ms",
-        "partColours": PHASE_COLOURS,
-    }
+    chart = Stack(category="what", part="phase", value="ms", unit="ms", part_colours=PHASE_COLOURS)
     return Figure(
         name=f"where-{number}",
         title="Where the time goes",
@@ -105,14 +98,13 @@ def _kinds(p: Profile, number: int) -> Figure | None:
         for (device, kind), ms in sorted(totals.items(), key=lambda e: -e[1])
         if ms
     ]
-    chart = {
-        "type": "bars",
-        "category": "kind",
-        "value": "share %",
-        "unit": " %",
-        "xTitle": "% of the device's time",
-        **({"by": "device"} if len(whole) > 1 else {}),
-    }
+    chart = Bars(
+        category="kind",
+        value="share %",
+        unit=" %",
+        x_title="% of the device's time",
+        by="device" if len(whole) > 1 else None,
+    )
     return Figure(
         name=f"kinds-{number}",
         title="Share by kind",
@@ -125,7 +117,7 @@ def _kinds(p: Profile, number: int) -> Figure | None:
 
 def _memory(p: Profile, number: int) -> Figure | None:
     rows: list[Row] = [[m.t_ms, m.device, m.allocated_bytes / 2**20] for m in p.memory]
-    chart = {"type": "lines", "x": "ms", "y": "MiB", "by": "device", "zero": True, "unit": " MiB"}
+    chart = Lines(x="ms", y="MiB", by="device", zero=True, unit=" MiB")
     return (
         Figure(
             name=f"memory-{number}",

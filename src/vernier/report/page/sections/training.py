@@ -1,39 +1,39 @@
-"""Training: loss, accuracy and learning rate over epochs, throughput with data wait, where the time went."""
+"""The training section: loss, accuracy and learning rate over epochs, throughput, data wait, and where the time went."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from markupsafe import Markup
 
-from vernier.report.page.collect import Subject
-from vernier.report.page.figures import Figure, Section, grid
+from vernier.report.page.collect import Point, Subject
+from vernier.report.page.figures import Boxes, Figure, Lines, Section, Stack, grid, with_data
 from vernier.report.page.html import joined, section, tag
 
-COLOURS = {
-    "waiting for data": 4,
-    "computing": 0,
-    "communication": 3,
-    "evaluation": 2,
-    "checkpoints": 5,
-    "other": 7,
-}
 PARTS = {
-    "data_wait": "waiting for data",
-    "compute": "computing",
-    "communication": "communication",
-    "evaluation": "evaluation",
-    "checkpoint": "checkpoints",
-    "other": "other",
+    "data_wait": ("waiting for data", 4),
+    "compute": ("computing", 0),
+    "communication": ("communication", 3),
+    "evaluation": ("evaluation", 2),
+    "checkpoint": ("checkpoints", 5),
+    "other": ("other", 7),
 }
+"""Parts of the time: label and number of its colour."""
+METRICS = (
+    ("accuracy", "Accuracy", {"top1": "top-1", "top5": "top-5"}, "%"),
+    ("ap", "Average precision", {name: name for name in ("AP", "AP50", "AP75")}, ""),
+    ("eval-accuracy", "Accuracy as the log gives it", {"eval_accuracy": "eval_accuracy"}, ""),
+)
+PROCESS_POINTS = 150
 
 
 def training(subjects: list[Subject]) -> Section | None:
     runs = [s for s in subjects if s.kind == "training" and (s.points or s.evals)]
     if not runs:
         return None
-    made = (*_losses(runs), *_metrics(runs), _lr(runs), _throughput(runs), _wait(runs), _processes(runs), _budget(runs))
-    names = [s.name for s in subjects]
-    figures = [replace(f, chart={**f.chart, "colours": names}) if f.chart.get("by") == "run" else f for f in made if f]
+    names = tuple(s.name for s in subjects)
+    charts = (*_losses(runs), *_metrics(runs), _lr(runs), _throughput(runs), _wait(runs), _processes(runs), _time(runs))
+    figures = [_colour_by_run(f, names) for f in with_data(*charts)]
     control = tag(
         "div",
         tag(
@@ -51,17 +51,15 @@ def training(subjects: list[Subject]) -> Section | None:
     return Section(name="training", title="Training", html=html, figures=figures)
 
 
-def _lines(
-    name: str, title: str, y: str, rows: list[list[Any]], extra: dict[str, Any], caption: str = ""
-) -> Figure | None:
-    if not rows:
-        return None
-    chart = {"type": "lines", "x": "epoch", "y": y, "by": "run", **extra}
-    return Figure(name=name, title=title, chart=chart, columns=["run", "epoch", "step", y], rows=rows, caption=caption)
+def _colour_by_run(figure: Figure, names: tuple[str, ...]) -> Figure:
+    """A run has one colour on the whole page."""
+    if isinstance(figure.chart, Lines) and figure.chart.by == "run":
+        return replace(figure, chart=replace(figure.chart, colours=names))
+    return figure
 
 
-def _losses(runs: list[Subject]) -> list[Figure | None]:
-    """One figure a task: losses of classifiers and detectors have no common scale."""
+def _losses(runs: list[Subject]) -> list[Figure]:
+    """One figure per task: losses of classifiers and detectors have no common scale."""
     detectors = [
         s for s in runs if any("AP" in e.result.figures for e in s.evals) or (s.start and s.start.metric == "AP")
     ]
@@ -71,148 +69,94 @@ def _losses(runs: list[Subject]) -> list[Figure | None]:
     return [_loss(others, "loss", "Loss of classifiers"), _loss(detectors, "loss-detect", "Loss of detectors")]
 
 
-def _loss(runs: list[Subject], name: str, title: str) -> Figure | None:
-    rows: list[list[Any]] = [
-        [s.name, p.epoch, p.step, p.loss, "training"] for s in runs for p in s.points if p.loss is not None
+def _loss(runs: list[Subject], name: str, title: str) -> Figure:
+    rows = [
+        *([s.name, p.epoch, p.step, p.loss, "training"] for s in runs for p in s.points if p.loss is not None),
+        *([*row, "validation"] for row in _eval_rows(runs, "loss")),
     ]
-    rows += [
-        [s.name, e.epoch, e.step, e.result.figures["loss"], "validation"]
-        for s in runs
-        for e in s.evals
-        if e.result.figures.get("loss") is not None
-    ]
-    if not rows:
-        return None
-    return Figure(
-        name=name,
-        title=title,
-        columns=["run", "epoch", "step", "loss", "on"],
-        rows=rows,
-        chart={
-            "type": "lines",
-            "x": "epoch",
-            "y": "loss",
-            "by": "run",
-            "dash": "on",
-            "smooth": True,
-            "log": True,
-            "yTitle": "",
-        },
-    )
+    chart = Lines(x="epoch", y="loss", by="run", dash="on", smooth=True, log=True, y_title="")
+    return Figure(name=name, title=title, chart=chart, columns=["run", "epoch", "step", "loss", "on"], rows=rows)
 
 
-METRICS = (
-    ("accuracy", "Accuracy", (("top1", "top-1"), ("top5", "top-5")), "%"),
-    ("ap", "Average precision", (("AP", "AP"), ("AP50", "AP50"), ("AP75", "AP75")), ""),
-    ("eval-accuracy", "Accuracy as the log gives it", (("eval_accuracy", "eval_accuracy"),), ""),
-)
+def _eval_rows(runs: list[Subject], key: str) -> list[list[Any]]:
+    rows = [[s.name, e.epoch, e.step, e.result.figures.get(key)] for s in runs for e in s.evals]
+    return [row for row in rows if row[3] is not None]
 
 
 def _metrics(runs: list[Subject]) -> list[Figure]:
-    found = []
-    for name, title, keys, unit in METRICS:
+    figures = []
+    for name, title, labels, unit in METRICS:
         rows = [
-            [s.name, e.epoch, e.step, label, e.result.figures[key]]
-            for s in runs
-            for key, label in keys
-            for e in s.evals
-            if e.result.figures.get(key) is not None
+            [*row[:3], label, row[3]] for s in runs for key, label in labels.items() for row in _eval_rows([s], key)
         ]
-        if rows:
-            chart = {
-                "type": "lines",
-                "x": "epoch",
-                "y": "value",
-                "by": "run",
-                "dash": "figure",
-                "marks": len(rows) < 200,
-                "unit": f" {unit}".rstrip(),
-                "yTitle": unit or "0 to 1",
-            }
-            found.append(
-                Figure(
-                    name=name,
-                    title=title,
-                    chart=chart,
-                    columns=["run", "epoch", "step", "figure", "value"],
-                    rows=rows,
-                    caption="on the validation set",
-                )
-            )
-    return found
+        chart = Lines(
+            x="epoch",
+            y="value",
+            by="run",
+            dash="figure",
+            marks=len(rows) < 200,
+            unit=f" {unit}".rstrip(),
+            y_title=unit or "0 to 1",
+        )
+        columns = ["run", "epoch", "step", "figure", "value"]
+        caption = "on the validation set"
+        figures.append(Figure(name=name, title=title, chart=chart, columns=columns, rows=rows, caption=caption))
+    return figures
 
 
-def _lr(runs: list[Subject]) -> Figure | None:
-    rows = [[s.name, p.epoch, p.step, p.lr] for s in runs for p in s.points if p.lr is not None]
-    return _lines("lr", "Learning rate", "learning rate", rows, {"zero": True, "log": True, "yTitle": ""})
+def _over_epochs(
+    name: str, title: str, runs: list[Subject], value: Callable[[Point], float | None], chart: Lines, caption: str = ""
+) -> Figure:
+    rows = [[s.name, p.epoch, p.step, value(p)] for s in runs for p in s.points]
+    shown = [row for row in rows if row[3] is not None]
+    columns = ["run", "epoch", "step", chart.y]
+    return Figure(name=name, title=title, chart=chart, columns=columns, rows=shown, caption=caption)
 
 
-def _throughput(runs: list[Subject]) -> Figure | None:
-    rows = [[s.name, p.epoch, p.step, p.window.samples_per_s] for s in runs for p in s.points if p.window.samples_per_s]
+def _lr(runs: list[Subject]) -> Figure:
+    chart = Lines(x="epoch", y="learning rate", by="run", zero=True, log=True, y_title="")
+    return _over_epochs("lr", "Learning rate", runs, lambda p: p.lr, chart)
+
+
+def _throughput(runs: list[Subject]) -> Figure:
+    chart = Lines(x="epoch", y="images per second", by="run", zero=True, smooth=True, unit=" img/s")
     caption = "samples through the optimiser, all devices, over wall time, data loading included"
-    return _lines(
-        "throughput", "Throughput", "images a second", rows, {"zero": True, "smooth": True, "unit": " img/s"}, caption
-    )
+    return _over_epochs("throughput", "Throughput", runs, lambda p: p.window.samples_per_s or None, chart, caption)
 
 
-def _wait(runs: list[Subject]) -> Figure | None:
-    rows = [
-        [s.name, p.epoch, p.step, 100 * p.window.data_wait_share]
-        for s in runs
-        if any(p.window.data_wait_s for p in s.points)  # not every log has it
-        for p in s.points
-        if p.window.wall_s
-    ]
-    return _lines(
-        "wait",
-        "Data wait",
-        "% of step time",
-        rows,
-        {"zero": True, "smooth": True, "unit": " %"},
-        "above 10 % the loader sets the pace",
-    )
+def _wait(runs: list[Subject]) -> Figure:
+    recorded = [s for s in runs if any(p.window.data_wait_s for p in s.points)]  # not every log has it
+    chart = Lines(x="epoch", y="% of step time", by="run", zero=True, smooth=True, unit=" %")
+    caption = "above 10 % the loader sets the pace"
+    return _over_epochs("wait", "Data wait", recorded, lambda p: 100 * p.window.data_wait_share, chart, caption)
 
 
-def _budget(runs: list[Subject]) -> Figure | None:
-    rows: list[list[Any]] = [
-        [s.name, label, s.spent_s[key]] for s in runs for key, label in PARTS.items() if s.spent_s.get(key, 0) > 0
-    ]
-    if not rows:
-        return None
-    chart = {
-        "type": "stack",
-        "category": "run",
-        "part": "part",
-        "value": "seconds",
-        "unit": "s",
-        "partColours": COLOURS,
-    }
+def _time(runs: list[Subject]) -> Figure:
     return Figure(
         name="budget",
         title="Where the time went",
-        chart=chart,
+        chart=Stack(category="run", part="part", value="seconds", unit="s", part_colours=dict(PARTS.values())),
         columns=["run", "part", "seconds"],
-        rows=rows,
+        rows=[
+            [s.name, label, t] for s in runs for key, (label, _) in PARTS.items() if (t := s.spent_s.get(key, 0)) > 0
+        ],
         wide=True,
     )
 
 
-def _processes(runs: list[Subject]) -> Figure | None:
-    """How long each process was busy in a step, before it waited for the others: a slow one stands out."""
+def _processes(runs: list[Subject]) -> Figure:
+    """The busy time of each process per step, before it waited for the others: a slow process stands out."""
     rows: list[list[Any]] = [
         [f"{s.name}, rank {rank}" if len(runs) > 1 else f"rank {rank}", f"rank {rank}", 1000 * own]
         for s in runs
-        for p in s.points[:: -(-len(s.points) // 150) or 1]
+        for p in s.points[:: -(-len(s.points) // PROCESS_POINTS) or 1]
         for rank, own in enumerate(p.own_s or ())
     ]
-    if not rows:
-        return None
-    chart = {"type": "boxes", "category": "process", "value": "ms a step", "name": "rank"}
     return Figure(
         name="processes",
         title="Own time of each process",
-        chart=chart,
-        columns=["process", "rank", "ms a step"],
+        chart=Boxes(category="process", value="ms per step", name="rank"),
+        columns=["process", "rank", "ms per step"],
         rows=rows,
-        caption="busy in a step, before waiting for the others; each dot is a window of steps",
+        caption="busy time per step, before waiting for the others; each dot is a window of steps",
     )
