@@ -29,7 +29,7 @@ def test_the_probe_trains_and_decodes(vernier_here: Vernier, monkeypatch: pytest
 
     monkeypatch.setattr(decoding, "_PX", 64)
     monkeypatch.setattr(probe, "PX", 32)
-    monkeypatch.setitem(probe.BATCH, "cpu", 2)
+    monkeypatch.setattr(probe, "CPU_BATCH", 2)
     found = vernier_here("doctor", "--seconds", "0.1", "--json").json()["probe"]
     for one in found["training"]:
         assert 0 < one["slowest"] <= one["images_per_s"] <= one["fastest"]

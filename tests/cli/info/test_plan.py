@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from vernier.measure.planning.plan import PUBLISHED
+from vernier.measure.planning.published import PUBLISHED
 
 
 def test_plan_prints_rows_that_double(vernier_here: Callable[..., Any]) -> None:

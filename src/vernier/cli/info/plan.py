@@ -117,7 +117,7 @@ def _positive(flag: str, value: float) -> Any:
 
 
 def _check(json: bool) -> int:
-    from vernier.measure.planning.plan import check_rows
+    from vernier.measure.planning.published import check_rows
     from vernier.records.codec import encode
 
     rows = check_rows()
