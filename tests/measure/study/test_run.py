@@ -124,9 +124,15 @@ def _finish(arm: Any, on_pace: Any) -> dict[str, Any]:
     if on_pace:
         on_pace({"seconds_per_iteration": 1.0})
     return {
-        "status": "ok", "time": "now", "seconds": [2.0, 1.0, 1.0], "warmup": 1, "train_time_s": 4.0, "notes": [],
-        "telemetry": [], "kernels": [],
-    }  # fmt: skip
+        "status": "ok",
+        "time": "now",
+        "seconds": [2.0, 1.0, 1.0],
+        "warmup": 1,
+        "train_time_s": 4.0,
+        "notes": [],
+        "telemetry": [],
+        "kernels": [],
+    }
 
 
 def test_an_interrupted_study_resumes_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,9 +176,15 @@ def test_one_device_that_fails_does_not_lose_the_others(tmp_path: Path, monkeypa
         if arm.name == "GPU-2":
             return {"status": "out-of-memory", "why": "too big"}
         return {
-            "status": "ok", "time": "now", "seconds": [2.0, 1.0, 1.0], "warmup": 1, "train_time_s": 4.0, "notes": [],
-            "telemetry": [{"t_s": 0.1, "clock_mhz": 1500.0}], "kernels": [{"name": "k", "total_ms": 1.0}],
-        }  # fmt: skip
+            "status": "ok",
+            "time": "now",
+            "seconds": [2.0, 1.0, 1.0],
+            "warmup": 1,
+            "train_time_s": 4.0,
+            "notes": [],
+            "telemetry": [{"t_s": 0.1, "clock_mhz": 1500.0}],
+            "kernels": [{"name": "k", "total_ms": 1.0}],
+        }
 
     monkeypatch.setattr(study_run, "run_in_process", run)
     settings = StudySettings(repeats=2, pause_s=0)

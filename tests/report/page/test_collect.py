@@ -86,7 +86,7 @@ def test_a_study_of_simulated_devices_says_so(tmp_path: Path) -> None:
     assert found.simulated
     assert found.study is not None
     assert found.study.result.devices[0].device == "sim-3"
-    assert {r.cabinet for r in found.study.runs} == {"c001"}
+    assert {cabinet for cabinet, _ in found.study.locations.values()} == {"c001"}
     assert len(found.study.telemetry) == 6
     saved = tmp_path / "analysis.json"
     saved.write_text(json.dumps(encode(found.study.result)))

@@ -89,7 +89,8 @@ def test_wrong_files_get_a_message(tmp_path: Path, text: str, options: ColumnOpt
 
 
 def test_impossible_rows_are_dropped_and_counted(tmp_path: Path) -> None:
-    text = "uuid,perf,temp,pwr\na,100,40,200\na,,41,200\nb,-5,42,200\nb,nan,43,200\n,7,44,200\nc,110,900,200\nc,110,900,200\n"
+    rows = ["a,100,40,200", "a,,41,200", "b,-5,42,200", "b,nan,43,200", ",7,44,200", "c,110,900,200", "c,110,900,200"]
+    text = "\n".join(["uuid,perf,temp,pwr", *rows]) + "\n"
     table = read_table([_csv(tmp_path / "x.csv", text)])
     assert [r.device for r in table.rows] == ["a", "c", "c"]
     assert table.rows[1].sensors == {"freq": None, "power": 200.0, "temp": None}

@@ -56,7 +56,6 @@ def check_summary(summary: SampleSummary) -> None:
     """Raise Impossible when the statistics contradict each other, ValueError without a unit."""
     if not summary.unit.strip() or not summary.of.strip():
         raise ValueError("a summary names its unit and what one value is")
-    percentiles = {5: summary.p5, 95: summary.p95, 99: summary.p99}
     problems = contradictions(
         n=summary.n,
         mean=summary.mean,
@@ -64,7 +63,7 @@ def check_summary(summary: SampleSummary) -> None:
         sd=summary.sd,
         minimum=summary.min,
         maximum=summary.max,
-        percentiles={p: value for p, value in percentiles.items() if value is not None},
+        percentiles={5: summary.p5, 95: summary.p95, 99: summary.p99},
     )
     if summary.low is not None and summary.high is not None and not summary.low <= summary.mean <= summary.high:
         problems.append(f"the mean {summary.mean:g} is outside its own interval {summary.low:g} to {summary.high:g}")
@@ -83,7 +82,7 @@ def contradictions(
     sd: float | None = None,
     minimum: float | None = None,
     maximum: float | None = None,
-    percentiles: Mapping[int, float] | None = None,
+    percentiles: Mapping[int, float | None] | None = None,
     rounding: float = 0.0,
 ) -> list[str]:
     """The inequalities that these statistics break; empty when a sample with them can exist. None is not checked.
@@ -107,14 +106,11 @@ def contradictions(
 
 
 def _ladder(
-    minimum: float | None, median: float | None, maximum: float | None, percentiles: Mapping[int, float]
+    minimum: float | None, median: float | None, maximum: float | None, percentiles: Mapping[int, float | None]
 ) -> list[tuple[float, float]]:
     """(share, value), ascending in share."""
-    ladder = {p / 100: v for p, v in percentiles.items()}
-    for share, value in ((0.0, minimum), (0.5, median), (1.0, maximum)):
-        if value is not None:
-            ladder[share] = value
-    return sorted(ladder.items())
+    ladder = {**{p / 100: v for p, v in percentiles.items()}, 0.0: minimum, 0.5: median, 1.0: maximum}
+    return sorted((share, value) for share, value in ladder.items() if value is not None)
 
 
 def _name(share: float) -> str:

@@ -304,7 +304,6 @@ def analyze(table: Table) -> StudyAnalysis:
     ranked = judge_devices(table)
     pull = () if len(groups) < FEWEST_DEVICES else tuple(d.device for d in ranked if d.sure_slow)
     counts = sorted(g.size for g in groups.values())
-    straggler = find_straggler(table)
     low, high = (float(q) for q in np.percentile(values, [25, 75]))
     return StudyAnalysis(
         method=METHOD,
@@ -324,8 +323,7 @@ def analyze(table: Table) -> StudyAnalysis:
         correlation=correlations(table),
         outliers=_outliers(ranked),
         straggler=StragglerCost(
-            slowest=straggler.slowest,
-            cost=straggler.cost,
+            **vars(find_straggler(table)),
             slowest_run_over_median=_worst_run(table),
             after_pulling=find_straggler(table, pull),
         ),

@@ -1,6 +1,6 @@
-"""Reads a variability study for the page: its analysis, and each run with its cabinet and node."""
+"""Reads a variability study for the page: its analysis, its runs, and where each device is."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -8,43 +8,39 @@ from typing import Any
 import numpy as np
 
 from vernier.errors import ConfigError
-from vernier.measure.study.analysis import Table, analyze
-from vernier.measure.study.files import Cell, StudyDir, read_csv, split_host
+from vernier.measure.study.analysis import Measurement, analyze
+from vernier.measure.study.files import CsvRow, StudyDir, read_csv, split_host
 from vernier.records.codec import DamagedRecord, decode
 from vernier.records.study import StudyAnalysis
 from vernier.report.study.tables import read_table
 
 
 @dataclass(frozen=True, kw_only=True)
-class StudyRun:
-    """One repeat on one device; `normalised` is its value over the median device's."""
-
-    device: str
-    value: float
-    normalised: float
-    cabinet: str = ""
-    node: str = ""
-    sensors: dict[str, float | None] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
 class Study:
-    """What the page shows of a study. `telemetry` has the first repeat of every device, by device."""
+    """What the page shows of a study. `median` is the median device's value, `locations` cabinet and node by device.
+
+    `telemetry` has the first repeat of every device, by device.
+    """
 
     result: StudyAnalysis
-    runs: tuple[StudyRun, ...] = ()
+    runs: tuple[Measurement, ...] = ()
+    median: float = 1.0
+    locations: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
-    telemetry: tuple[tuple[str, dict[str, Cell]], ...] = ()
+    telemetry: tuple[tuple[str, CsvRow], ...] = ()
 
 
 def open_study(paths: Sequence[Path]) -> Study:
     """A study from study directories, or from CSV files as `study analyze` reads them."""
     table = read_table(paths)
-    locations = {k: v for path in paths for k, v in _locations(path).items()}
     studies = [StudyDir.open(path) for path in paths if StudyDir.is_study(path)]
-    settings = {k: v for study in studies for k, v in study.meta().settings.items()}
     return Study(
-        result=analyze(table), runs=tuple(_runs(table, locations)), settings=settings, telemetry=_telemetry(studies)
+        result=analyze(table),
+        runs=table.rows,
+        median=float(np.median([float(np.median(v)) for v in table.by_device().values()])),
+        locations={k: v for path in paths for k, v in _locations(path).items()},
+        settings={k: v for study in studies for k, v in study.meta().settings.items()},
+        telemetry=tuple(_telemetry(studies)),
     )
 
 
@@ -56,24 +52,6 @@ def open_study_result(tree: Any) -> Study:
         raise ConfigError(
             f"The result of a study is damaged: {error}. Run `vernier study analyze --json` again."
         ) from None
-
-
-def _runs(table: Table, locations: dict[str, tuple[str, str]]) -> list[StudyRun]:
-    middle = float(np.median([float(np.median(v)) for v in table.by_device().values()]))
-    runs = []
-    for row in table.rows:
-        cabinet, node = locations.get(row.device, ("", ""))
-        runs.append(
-            StudyRun(
-                device=row.device,
-                value=row.value,
-                normalised=row.value / middle,
-                cabinet=cabinet,
-                node=node,
-                sensors=row.sensors,
-            )
-        )
-    return runs
 
 
 def _locations(path: Path) -> dict[str, tuple[str, str]]:
@@ -88,11 +66,9 @@ def _locations(path: Path) -> dict[str, tuple[str, str]]:
     return locations
 
 
-def _telemetry(studies: Sequence[StudyDir]) -> tuple[tuple[str, dict[str, Cell]], ...]:
-    rows: list[tuple[str, dict[str, Cell]]] = []
+def _telemetry(studies: Sequence[StudyDir]) -> Iterator[tuple[str, CsvRow]]:
     for study in studies:
         for repeat in study.repeats():
             if repeat.repeat == 0:
                 step = -(-len(repeat.telemetry) // 200) or 1
-                rows += [(repeat.device, dict(r)) for r in repeat.telemetry[::step]]
-    return tuple(rows)
+                yield from ((repeat.device, row) for row in repeat.telemetry[::step])

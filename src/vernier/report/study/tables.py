@@ -12,12 +12,12 @@ import re
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vernier.errors import ConfigError, did_you_mean
 from vernier.measure.study.analysis import Measurement, Table
-from vernier.measure.study.files import Cell, CsvRow, StudyDir, csv_text, read_csv
+from vernier.measure.study.files import Cell, CsvRow, StudyDir, read_csv
 from vernier.records.environment import Environment
 from vernier.report.logs import dllogger, mllog
 from vernier.report.logs.model import RunLog
@@ -29,6 +29,7 @@ TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60.0}
 FIELDS = ("perf", "device", "repeat", "freq", "power", "temp", "workload")
 SENSOR_UNITS = {"freq": {"MHz": 1.0, "GHz": 1000.0, "kHz": 1e-3}, "power": {"W": 1.0, "mW": 1e-3}, "temp": {"C": 1.0}}
 POSSIBLE = {"freq": (0.0, 10_000.0), "power": (0.0, 3_000.0), "temp": (-50.0, 150.0)}
+_STUDY_SENSORS = {"freq": "clock_mhz", "power": "power_w", "temp": "temperature_c"}
 _SUSPICIOUS = 100.0
 _ITERATION = re.compile(r"Iteration Duration (\d+) (\d+) : ([0-9.eE+-]+)")
 _ITERATION_FILE = re.compile(r"iterdur_(\d+)_([A-Za-z0-9-]+)")
@@ -104,11 +105,7 @@ def _one_unit(parts: Sequence[_Part], notes: list[str]) -> tuple[str, list[Measu
     if not all(u in TIMES for u in units):
         raise ConfigError(f"Performance is in {' and '.join(units)}, which cannot be analysed together.")
     notes.append(f"times in {' and '.join(units)} were converted to seconds")
-    return "s", [
-        Measurement(device=r.device, repeat=r.repeat, value=r.value * TIMES[p.unit], sensors=r.sensors)
-        for p in parts
-        for r in p.rows
-    ]
+    return "s", [replace(r, value=r.value * TIMES[p.unit]) for p in parts for r in p.rows]
 
 
 def _refuse_mixed_scales(rows: Sequence[Measurement], unit: str) -> None:
@@ -156,26 +153,18 @@ def _file(path: Path, options: ColumnOptions) -> _Part:
 
 
 def _study(study: StudyDir) -> _Part:
-    meta = study.meta()
-    rows = study.table()
-    cells = csv_text(list(rows[0]) if rows else ["uuid"], rows)
+    meta, repeats = study.meta(), study.repeats()
     part = _Part(unit="s", what="median iteration", simulated=meta.simulated, workloads={meta.workload})
-    for row in csv.DictReader(io.StringIO(cells)):
-        sensors = {"freq": row["freq"], "power": row["pwr"], "temp": row["temp"]}
-        part.rows.append(
-            Measurement(
-                device=row["uuid"],
-                repeat=row["reps"],
-                value=float(row["med_iter_dur"]),
-                sensors={k: float(v) if v else None for k, v in sensors.items()},
-            )
-        )
+    for r in repeats:
+        sensors = {name: r.sensor(column) for name, column in _STUDY_SENSORS.items()}
+        value = statistics.median(r.steady_s)
+        part.rows.append(Measurement(device=r.device, repeat=str(r.repeat), value=value, sensors=sensors))
     expected = len(meta.devices) * meta.repeats
-    if len(rows) < expected:
+    if len(repeats) < expected:
         part.notes.append(
-            f"{study.path.name} has {len(rows)} of {expected} repeats: it was interrupted or is still running"
+            f"{study.path.name} has {len(repeats)} of {expected} repeats: it was interrupted or is still running"
         )
-    part.notes += [f"{r.device}, repeat {r.repeat}: {n}" for r in study.repeats() for n in r.notes]
+    part.notes += [f"{r.device}, repeat {r.repeat}: {n}" for r in repeats for n in r.notes]
     return part
 
 

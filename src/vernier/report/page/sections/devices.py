@@ -90,9 +90,9 @@ def _boxes(study: Study, level: str, flags: dict[str, str], number: int) -> Figu
     """Every run of a device; of a node or cabinet, the medians of its devices."""
     rows: list[list[Any]]
     if level == "device":
-        rows = [[r.device, r.device, r.normalised, flags.get(r.device, "")] for r in study.runs]
+        rows = [[r.device, r.device, r.value / study.median, flags.get(r.device, "")] for r in study.runs]
     else:
-        groups_by_device = {r.device: getattr(r, level) for r in study.runs if getattr(r, level)}
+        groups_by_device = {d: names[level == "node"] for d, names in study.locations.items() if names[level == "node"]}
         rows = [
             [groups_by_device[d.device], d.device, d.normalised, flags.get(d.device, "")]
             for d in study.result.devices
@@ -190,23 +190,22 @@ def _correlation(result: StudyAnalysis, number: int) -> Figure | None:
 def _study_telemetry(study: Study, number: int) -> list[Figure]:
     clock = next((k for k in ("seconds", "t_s") if any(k in r for _, r in study.telemetry)), "seconds")
     figures = []
-    for key, title in TELEMETRY.items():
+    for key in TELEMETRY:
         rows: list[list[Any]] = [
             [r.get(clock), device, r[key]] for device, r in study.telemetry if isinstance(r.get(key), int | float)
         ]
-        if rows:
-            chart = Lines(x="s", y=key, by="device", x_title="s since the repeat began", y_title="")
-            figures.append(
-                Figure(
-                    name=f"study-{key}-{number}",
-                    title=title,
-                    chart=chart,
-                    columns=["s", "device", key],
-                    rows=rows,
-                    caption="first repeat of each device",
-                )
-            )
+        figures += _lines(f"study-{key}-{number}", key, rows, "repeat", caption="first repeat of each device")
     return figures
+
+
+def _lines(
+    name: str, key: str, rows: list[list[Any]], since: str, caption: str = "", zero: bool = False
+) -> list[Figure]:
+    """The figure of one sensor over time, one line per device; none without rows."""
+    chart = Lines(x="s", y=key, by="device", x_title=f"s since the {since} began", y_title="", zero=zero)
+    columns = ["s", "device", key]
+    figure = Figure(name=name, title=TELEMETRY[key], chart=chart, columns=columns, rows=rows, caption=caption)
+    return [figure] if rows else []
 
 
 def _table(result: StudyAnalysis, number: int) -> Markup:
@@ -248,17 +247,9 @@ def _table(result: StudyAnalysis, number: int) -> Markup:
 
 def _telemetry(runs: list[Subject]) -> list[Figure]:
     figures = []
-    for key, title in TELEMETRY.items():
-        rows: list[list[Any]] = []
-        for s in runs:
-            rows += _curves(s, key, several=len(runs) > 1)
-        if rows:
-            chart = Lines(
-                x="s", y=key, by="device", y_title="", x_title="s since the session began", zero=key.endswith("pct")
-            )
-            figures.append(
-                Figure(name=f"telemetry-{key}", title=title, chart=chart, columns=["s", "device", key], rows=rows)
-            )
+    for key in TELEMETRY:
+        rows = [row for s in runs for row in _curves(s, key, several=len(runs) > 1)]
+        figures += _lines(f"telemetry-{key}", key, rows, "session", zero=key.endswith("pct"))
     return figures
 
 
