@@ -16,6 +16,7 @@ from torch.nn import functional
 from vernier import models
 from vernier.models import Arch, Options, weights
 from vernier.models.resnet import ResNet
+from vernier.models.stride_check import stride_variant
 
 MEAN, STD = torch.tensor([0.485, 0.456, 0.406])[:, None, None], torch.tensor([0.229, 0.224, 0.225])[:, None, None]
 
@@ -242,7 +243,7 @@ def test_blurpool_weights_want_a_blurpool_network() -> None:
     fitted, report = weights.adapt(theirs, models.build("resnet50", num_classes=3, width=16, blurpool=True))
     assert same(fitted, trained.state_dict())
     assert report.source == "ffcv-blurpool"
-    with pytest.raises(ValueError, match="blurpool=True"):
+    with pytest.raises(ValueError, match="model.blurpool = true"):
         weights.adapt(theirs, models.build("resnet50", num_classes=3, width=16))
 
 
@@ -343,7 +344,7 @@ def test_what_a_file_says_about_its_stride_is_held_against_the_model(
 def test_without_evidence_the_report_says_the_stride_was_assumed() -> None:
     state = models.build("resnet50", num_classes=3, width=8).state_dict()
     _, report = weights.adapt(state, models.build("resnet50-v1", num_classes=3, width=8))
-    assert report.notes == ("taken to be v1: names and shapes do not tell v1 from v1.5",)
+    assert report.notes == ("assumed to be v1: names and shapes do not tell v1 from v1.5",)
 
 
 # ---- real files -----------------------------------------------------------------------------------------------------
@@ -416,9 +417,9 @@ def with_v15_statistics(state: dict[str, Tensor], images: Tensor) -> dict[str, T
 def test_photographs_tell_v1_from_v15(real_data: Callable[[str], Path]) -> None:
     state = weights.read(real_data("resnet50-imagenet") / "resnet50-v1-imagenet.safetensors")
     images = photographs(real_data("coco") / "val2017", 8)
-    assert weights.stride_variant(state, images).variant == "v1"
+    assert stride_variant(state, images).variant == "v1"
     as_v15 = with_v15_statistics(state, photographs(real_data("coco") / "train2017", 16))
-    check = weights.stride_variant(as_v15, images)
+    check = stride_variant(as_v15, images)
     assert check.variant == "v1.5"
     assert check.position > 0.75
     with pytest.raises(ValueError, match=r"The weights are v1 and resnet50 is v1\.5.*Use resnet50-v1"):
@@ -430,14 +431,14 @@ def test_photographs_tell_v1_from_v15(real_data: Callable[[str], Path]) -> None:
 def test_noise_and_unnormalised_photographs_decide_nothing(real_data: Callable[[str], Path]) -> None:
     state = weights.read(real_data("resnet50-imagenet") / "resnet50-v1-imagenet.safetensors")
     torch.manual_seed(0)
-    assert weights.stride_variant(state, torch.randn(8, 3, 128, 128)).variant == "unclear"
+    assert stride_variant(state, torch.randn(8, 3, 128, 128)).variant == "unclear"
     images = photographs(real_data("coco") / "val2017", 8)
-    assert weights.stride_variant(state, (images * STD + MEAN) * 255).variant == "unclear"
+    assert stride_variant(state, (images * STD + MEAN) * 255).variant == "unclear"
 
 
 def test_stride_check_wants_photographs_and_bottlenecks() -> None:
     state = models.build("resnet50", num_classes=3, width=8).state_dict()
     with pytest.raises(ValueError, match="at least 8"):
-        weights.stride_variant(state, torch.zeros(2, 3, 64, 64))
+        stride_variant(state, torch.zeros(2, 3, 64, 64))
     with pytest.raises(ValueError, match="look like resnet18"):
-        weights.stride_variant(models.build("resnet18", num_classes=3, width=8).state_dict(), torch.zeros(8, 3, 64, 64))
+        stride_variant(models.build("resnet18", num_classes=3, width=8).state_dict(), torch.zeros(8, 3, 64, 64))

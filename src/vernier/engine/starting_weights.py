@@ -17,6 +17,7 @@ from vernier.errors import ConfigError, did_you_mean
 from vernier.models import info, weights
 from vernier.models.resnet import Trunk
 from vernier.models.ssd import Ssd
+from vernier.models.stride_check import MIN_PHOTOGRAPHS
 from vernier.optim.groups import NORMS
 
 PHOTOGRAPHS = 16  # twice what telling v1 from v1.5 needs
@@ -80,12 +81,12 @@ def photographs_for_check(model: nn.Module, source: Source, data: Data, place: t
     """
     if not isinstance(model, Trunk) or model.arch.block != "bottleneck" or model.arch.groups > 1:
         return None
-    if isinstance(source, ArraySource) or len(source) < weights.MIN_PHOTOGRAPHS:
+    if isinstance(source, ArraySource) or len(source) < MIN_PHOTOGRAPHS:
         return None
     probed = np.unique(np.linspace(0, len(source) - 1, _PROBED).astype(np.int64))
     images = (image for index in probed if (image := _image_or_none(source, int(index))) is not None)
     large = list(islice((image for image in images if min(image.shape[:2]) >= _SMALLEST_PX), PHOTOGRAPHS))
-    if len(large) < weights.MIN_PHOTOGRAPHS:
+    if len(large) < MIN_PHOTOGRAPHS:
         return None
     at_224 = replace(data, eval_px=224, eval_short_side_px=256)
     pixels = np.empty((len(large), 224, 224, source.channels), dtype=np.uint8)

@@ -1,33 +1,11 @@
-"""The networks: their names and options, the modules that build them, weights files of others, and what they cost.
+"""Networks: how they are described (`architecture`), named (`catalogue`) and built (`resnet`, `ssd`), what they cost (`cost`),
+and weights files of others (`weights`, `naming`, `stride_check`).
 
-May import `config`, `errors` and nothing above them. Loss, metric and boxes are `tasks`; starting a training from a weights
-file is `engine.starting_weights`.
+May import `config`, `errors` and nothing above them. Loss, metric and boxes are in `tasks`; starting a training from a
+weights file is in `engine.starting_weights`.
 """
 
-from vernier.models.catalogue import (
-    Arch,
-    Init,
-    ModelInfo,
-    Options,
-    SsdSpec,
-    Stem,
-    build,
-    describe,
-    info,
-    names,
-    ssd_spec,
-)
+from vernier.models.architecture import Arch, Init, Options, SsdSpec, Stem
+from vernier.models.catalogue import ModelInfo, build, describe, info, names, ssd_spec
 
-__all__ = [
-    "Arch",
-    "Init",
-    "ModelInfo",
-    "Options",
-    "SsdSpec",
-    "Stem",
-    "build",
-    "describe",
-    "info",
-    "names",
-    "ssd_spec",
-]
+__all__ = ["Arch", "Init", "ModelInfo", "Options", "SsdSpec", "Stem", "build", "describe", "info", "names", "ssd_spec"]

@@ -1,6 +1,6 @@
-"""Other people's names for the same layers, and ours, which are torchvision's.
+"""Names of layers in other code bases, and Vernier's own, which are torchvision's.
 
-`translate` turns anybody's names into a classifier's, `translate_detector` into a detector's, and `identify` says which
+`translate` turns any known names into a classifier's, `translate_detector` into a detector's, and `identify` finds the
 network of the catalogue they belong to. Files and fitting are in `weights`.
 """
 
@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from vernier.errors import ConfigError
-from vernier.models.catalogue import Arch, describe
-from vernier.models.resnet import inner_channels
+from vernier.models.architecture import Arch
+from vernier.models.catalogue import describe
+from vernier.models.resnet import ResNet, Trunk, inner_channels
+from vernier.models.ssd import Ssd
 
 State = dict[str, Tensor]
 
@@ -23,38 +26,39 @@ _WRAPPERS = ("module.", "_orig_mod.", "model.")
 
 
 def strip(state: Mapping[str, Tensor]) -> State:
-    """Without what DataParallel, torch.compile, averaging and wrapper modules put in front of every name."""
+    """Remove the prefixes that DataParallel, torch.compile, averaging and wrapper modules add to every name."""
     pattern = re.compile("^(?:" + "|".join(map(re.escape, _WRAPPERS)) + ")+")
     stripped = {pattern.sub("", name): tensor for name, tensor in state.items()}
     if len(stripped) != len(state):
-        raise ConfigError(f"The weights hold two models: {listed(state)}. Save one of them on its own.")
+        raise ConfigError(f"The weights hold two models: {join_some(state)}. Save one of them on its own.")
     return stripped
 
 
-def listed(items: Iterable[str], separator: str = ", ", limit: int = 5) -> str:
-    every = list(items)
-    rest = f"{separator}and {len(every) - limit} more" if len(every) > limit else ""
-    return separator.join(every[:limit]) + rest
+def join_some(items: Iterable[str], separator: str = ", ", limit: int = 5) -> str:
+    """Join the first items for a message, and count the rest."""
+    texts = list(items)
+    rest = f"{separator}and {len(texts) - limit} more" if len(texts) > limit else ""
+    return separator.join(texts[:limit]) + rest
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What was done to make weights fit."""
+    """How weights were made to fit a network."""
 
     source: str
-    """The naming recognised: torchvision, nvidia-dle, mlperf-ssd, ...; `unknown` if none was."""
+    """The code base recognised by its names: torchvision, nvidia-dle, mlperf-ssd, ...; or `unknown`."""
     renamed: dict[str, str]
-    """Old name to new, where they differ."""
+    """Old names to new ones, where they differ."""
     dropped: tuple[str, ...] = ()
     """In the file and not in the network."""
     missing: tuple[str, ...] = ()
-    """In the network and not taken from the file: these keep their fresh values."""
+    """In the network and not in the file: these keep their initial values."""
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Naming:
-    """One code base's names: how to recognise them, what to replace (every rule, in order), what to leave out."""
+    """The names of one code base: how to recognise them, what to replace (all rules, in order), what to drop."""
 
     source: str
     marker: str
@@ -134,51 +138,50 @@ _NO_WEIGHT = r"^n_averaged$"  # the step counter of torch's AveragedModel
 
 
 def translate(state: Mapping[str, Tensor]) -> tuple[State, Report]:
-    """The same tensors under our names, and what was renamed or left out; fits nothing to any network."""
+    """Rename tensors to our names and report what was renamed or dropped. Shapes are not looked at."""
     state = strip(state)
-    naming = _recognised(state)
-    unwanted = re.compile("|".join(filter(None, (naming.dropped, _NO_WEIGHT))))
-    kept = {name: _renamed(name, naming) for name in state if not unwanted.search(name)}
-    report = Report(
-        source=naming.source,
-        renamed={old: new for old, new in kept.items() if old != new},
-        dropped=tuple(name for name in state if name not in kept),
-    )
-    return {new: state[old] for old, new in kept.items()}, report
+    naming = _recognise(state)
+    dropped = re.compile("|".join(filter(None, (naming.dropped, _NO_WEIGHT))))
+    return _rename_all(state, {name: _rename(name, naming) for name in state if not dropped.search(name)}, naming)
 
 
 def translate_detector(state: Mapping[str, Tensor]) -> tuple[State, Report]:
-    """The same for a whole detector: its backbone, extra levels and heads, whose channels all three lay out alike.
+    """Do the same for a whole detector: backbone, extra levels and heads, whose channels all code bases order alike.
 
-    ConfigError for weights of a classifier, which can only be a detector's backbone.
+    Raises ConfigError for weights of a classifier, which can only be a detector's backbone.
     """
     state = strip(state)
-    naming = _recognised(state)
+    naming = _recognise(state)
     if naming is not _UNKNOWN and not naming.of_detector:
         raise ConfigError(
             f"These are weights of a classifier ({naming.source} names), not of a detector: they can start its "
             "backbone. Give them as --backbone-weights."
         )
-    kept = {name: _renamed_detector(name, naming) for name in state if not re.search(_NO_WEIGHT, name)}
-    renamed = {old: new for old, new in kept.items() if old != new}
-    dropped = tuple(name for name in state if name not in kept)
-    return {new: state[old] for old, new in kept.items()}, Report(
-        source=naming.source, renamed=renamed, dropped=dropped
+    new_names = {name: _rename_detector(name, naming) for name in state if not re.search(_NO_WEIGHT, name)}
+    return _rename_all(state, new_names, naming)
+
+
+def _rename_all(state: State, new_names: Mapping[str, str], naming: _Naming) -> tuple[State, Report]:
+    report = Report(
+        source=naming.source,
+        renamed={old: new for old, new in new_names.items() if old != new},
+        dropped=tuple(name for name in state if name not in new_names),
     )
+    return {new: state[old] for old, new in new_names.items()}, report
 
 
-def _recognised(state: Mapping[str, Tensor]) -> _Naming:
+def _recognise(state: Mapping[str, Tensor]) -> _Naming:
     return next((n for n in _NAMINGS if any(re.search(n.marker, name) for name in state)), _UNKNOWN)
 
 
-def _renamed_detector(name: str, naming: _Naming) -> str:
+def _rename_detector(name: str, naming: _Naming) -> str:
     if re.match(_SSD_HEADS, name):
         return name.replace("additional_blocks.", "extras.", 1)
-    return _BACKBONE + _renamed(name, naming) if naming.of_detector else name
+    return _BACKBONE + _rename(name, naming) if naming.of_detector else name
 
 
 def to_torchvision(state: Mapping[str, Tensor]) -> State:
-    """Ready for torchvision's `load_state_dict`: our names are its own. ConfigError for a network it lacks."""
+    """Prepare weights for torchvision's `load_state_dict`. Raises ConfigError for a network it does not have."""
     plain, _ = translate(state)
     if any(".se." in name for name in plain):
         raise ConfigError("torchvision has no ResNeXt with squeeze-and-excitation; export to safetensors instead.")
@@ -186,27 +189,37 @@ def to_torchvision(state: Mapping[str, Tensor]) -> State:
 
 
 def identify(state: Mapping[str, Tensor]) -> str | None:
-    """The catalogue model these weights belong to, whatever their naming, class count or width; None if none does.
+    """Find the catalogue model of these weights, for any naming, class count or width; None if there is none.
 
     A backbone without its last stages is recognised too. v1 and v1.5 look the same here: the name is v1.5's.
     """
-    theirs, report = translate(state)
-    seen = _Likeness.of_state(theirs)
-    if seen is None:
+    renamed, report = translate(state)
+    features = _Features.of_state(renamed)
+    if features is None:
         return None
-    known = [(entry.name, _Likeness.of_arch(entry.arch)) for entry in describe() if entry.ssd is None]
+    candidates = [(entry.name, _Features.of_arch(entry.arch)) for entry in describe() if entry.ssd is None]
     if any(name.startswith(("extras.", "additional_blocks.")) for name in report.dropped):
         norm = any(name.endswith(".0.1.running_mean") for name in report.dropped)
         detectors = [entry for entry in describe() if entry.ssd is not None and entry.ssd.extra_norm == norm]
-        known = [(entry.name, _Likeness.of_arch(entry.arch)) for entry in detectors] + known
-    whole = (name for name, likeness in known if likeness == seen)
-    part = (name for name, likeness in known if likeness.cut(len(seen.blocks)) == seen)
+        candidates = [(entry.name, _Features.of_arch(entry.arch)) for entry in detectors] + candidates
+    whole = (name for name, other in candidates if other == features)
+    part = (name for name, other in candidates if other.cut(len(features.blocks)) == features)
     return next(whole, None) or next(part, None)
 
 
+def name_of(model: nn.Module) -> str:
+    """Name a built network for a message: its catalogue name, if it has one."""
+    if not isinstance(model, Trunk | Ssd):
+        return type(model).__name__
+    spec = model.spec if isinstance(model, Ssd) else None
+    same = (e for e in describe() if e.arch == model.arch and spec in (None, e.ssd))
+    name = next((entry.name for entry in same), f"this {type(model).__name__}")
+    return name if isinstance(model, ResNet | Ssd) else f"the backbone of {name}"
+
+
 @dataclass(frozen=True, kw_only=True)
-class _Likeness:
-    """What distinguishes the architectures of the catalogue, and can be read off names and shapes."""
+class _Features:
+    """What distinguishes the architectures of the catalogue and can be read from names and shapes."""
 
     blocks: tuple[int, ...]
     bottleneck: bool
@@ -216,13 +229,13 @@ class _Likeness:
     projection: bool
     squeeze: int
 
-    def cut(self, stages: int) -> _Likeness:
+    def cut(self, stages: int) -> _Features:
         return dataclasses.replace(self, blocks=self.blocks[:stages])
 
     @staticmethod
-    def of_arch(arch: Arch) -> _Likeness:
+    def of_arch(arch: Arch) -> _Features:
         inner = inner_channels(arch, arch.width) if arch.block == "bottleneck" else arch.width
-        return _Likeness(
+        return _Features(
             blocks=arch.blocks,
             bottleneck=arch.block == "bottleneck",
             inner=inner / arch.width,
@@ -232,15 +245,15 @@ class _Likeness:
         )
 
     @staticmethod
-    def of_state(state: Mapping[str, Tensor]) -> _Likeness | None:
+    def of_state(state: Mapping[str, Tensor]) -> _Features | None:
         stem, middle = state.get("conv1.weight"), state.get("layer1.0.conv2.weight")
         if stem is None or middle is None or stem.dim() != 4 or middle.dim() != 4:
             return None
-        places = {(int(m[1]), int(m[2])) for name in state if (m := re.match(r"layer(\d+)\.(\d+)\.", name))}
-        stages = max(stage for stage, _ in places)
+        blocks = {(int(m[1]), int(m[2])) for name in state if (m := re.match(r"layer(\d+)\.(\d+)\.", name))}
+        per_stage = Counter(stage for stage, _ in blocks)
         squeeze = state.get("layer1.0.se.fc1.weight")
-        return _Likeness(
-            blocks=tuple(sum(stage == wanted for stage, _ in places) for wanted in range(1, stages + 1)),
+        return _Features(
+            blocks=tuple(per_stage[stage] for stage in range(1, max(per_stage) + 1)),
             bottleneck="layer1.0.conv3.weight" in state,
             inner=middle.shape[0] / stem.shape[0],
             groups=middle.shape[0] // middle.shape[1],
@@ -249,7 +262,7 @@ class _Likeness:
         )
 
 
-def _renamed(name: str, naming: _Naming) -> str:
+def _rename(name: str, naming: _Naming) -> str:
     for pattern, replacement in naming.renames:
         name = re.sub(pattern, replacement, name)
     return name

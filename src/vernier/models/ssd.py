@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from vernier.errors import ConfigError
-from vernier.models.catalogue import Arch, Options, SsdSpec
+from vernier.models.architecture import Arch, Options, SsdSpec
 from vernier.models.resnet import Trunk, initialise
 
 LARGE_GRID = 5  # cells per side: a larger grid is halved for the next level, a smaller one loses its rim
@@ -59,7 +59,7 @@ def levels(arch: Arch, spec: SsdSpec, px: int, stem: str = "default") -> tuple[L
     for _ in range(halving_stages):
         grid, stride = math.ceil(grid / 2), stride * 2
     grids, cells, halves = [grid], [px / stride], [True]
-    while grids[-1] >= 3 and len(grids) < spec.most_levels:
+    while grids[-1] >= 3 and len(grids) < spec.max_levels:
         halves.append(grids[-1] > LARGE_GRID)
         stride *= 2
         grids.append(math.ceil(grids[-1] / 2) if halves[-1] else grids[-1] - 2)
