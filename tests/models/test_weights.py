@@ -243,7 +243,7 @@ def test_blurpool_weights_want_a_blurpool_network() -> None:
     fitted, report = weights.adapt(theirs, models.build("resnet50", num_classes=3, width=16, blurpool=True))
     assert same(fitted, trained.state_dict())
     assert report.source == "ffcv-blurpool"
-    with pytest.raises(ValueError, match="model.blurpool = true"):
+    with pytest.raises(ValueError, match=r"model\.blurpool = true"):
         weights.adapt(theirs, models.build("resnet50", num_classes=3, width=16))
 
 
