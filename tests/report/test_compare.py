@@ -36,15 +36,15 @@ def test_a_slower_run_is_a_regression(tmp_path: Path, vernier_here: Runner) -> N
 
 def test_equal_runs_cannot_be_told_apart(tmp_path: Path) -> None:
     a, b = (open_logs(write_run(tmp_path, n, step_times(s))) for n, s in (("a", 1), ("b", 2)))
-    found = compare_runs(a, b, 0.02)
-    assert found["comparison"]["verdict"] == "cannot tell"
-    assert found["comparison"]["within_tolerance"]
-    assert any("any difference is smaller than 2 %" in line for line in comparison_lines(found))
+    result = compare_runs(a, b, 0.02)
+    assert result.comparison.verdict == "cannot tell"
+    assert result.comparison.within_tolerance
+    assert any("any difference is smaller than 2 %" in line for line in comparison_lines(result))
 
 
 def test_differences_below_the_tolerance_are_accepted(tmp_path: Path) -> None:
     a, b = (open_logs(write_run(tmp_path, n, step_times(s, mean=m))) for n, s, m in (("a", 1, 0.1), ("b", 2, 0.105)))
-    assert compare_runs(a, b, 0.08)["comparison"]["verdict"] == "cannot tell"
+    assert compare_runs(a, b, 0.08).comparison.verdict == "cannot tell"
 
 
 def test_several_runs_a_side_count_what_differs_between_runs(tmp_path: Path, vernier_here: Runner) -> None:
@@ -62,7 +62,7 @@ def test_several_runs_a_side_count_what_differs_between_runs(tmp_path: Path, ver
 def test_another_batch_is_compared_by_images(tmp_path: Path) -> None:
     a = open_logs(write_run(tmp_path, "a", step_times(1), batch=32))
     b = open_logs(write_run(tmp_path, "b", step_times(2, mean=0.2), batch=64))
-    assert compare_runs(a, b)["comparison"]["ratio"] == pytest.approx(1.0, abs=0.02)
+    assert compare_runs(a, b).comparison.ratio == pytest.approx(1.0, abs=0.02)
 
 
 def test_a_killed_run_is_used_as_far_as_it_goes(tmp_path: Path, vernier_here: Runner) -> None:
@@ -86,11 +86,11 @@ def test_rounds_of_a_bench_are_paired(tmp_path: Path) -> None:
     ]
     rounds.append(Round(arm="new", round=4, order=8, result=ArmFailure(status="out-of-memory", why="too large")))
     path = write_bench(tmp_path, BenchResult(rounds=tuple(rounds))) / "bench.json"
-    found = compare_runs(open_side(f"{path}#old"), open_side(f"{path}#new"))
-    assert found["comparison"]["basis"] == "differences within 4 rounds"
-    assert found["comparison"]["ratio"] == pytest.approx(1 / 1.03)
-    assert found["comparison"]["verdict"] == "slower"
-    assert found["notes"] == ["1 round(s) of new in bench.json were not measured"]
+    result = compare_runs(open_side(f"{path}#old"), open_side(f"{path}#new"))
+    assert result.comparison.basis == "differences within 4 rounds"
+    assert result.comparison.ratio == pytest.approx(1 / 1.03)
+    assert result.comparison.verdict == "slower"
+    assert result.notes == ("1 round(s) of new in bench.json were not measured",)
     with pytest.raises(ConfigError, match=r"2 arms\. Name one"):
         open_side(str(path))
     with pytest.raises(ConfigError, match=r"no arm 'odl'\. Did you mean old"):
@@ -124,9 +124,9 @@ def test_tolerances() -> None:
 
 def test_one_step_each_gives_no_interval(tmp_path: Path) -> None:
     a, b = (open_logs(write_run(tmp_path, n, [0.1 * (i + 1)])) for i, n in enumerate("ab"))
-    found = compare_runs(a, b)
-    assert found["comparison"]["low"] is None
-    assert "too few steps" in " ".join(comparison_lines(found))
+    result = compare_runs(a, b)
+    assert result.comparison.low is None
+    assert "too few steps" in " ".join(comparison_lines(result))
 
 
 @pytest.mark.parametrize(

@@ -105,11 +105,11 @@ def test_a_profiled_run_links_to_its_trace(vernier_here: Vernier, tiny: list[str
 
 def test_wrong_use_is_told_what_would_work(vernier_here: Vernier, trained: Path, tmp_path: Path) -> None:
     for arguments, words in [
-        (("report",), "Which runs?"),
+        (("report",), "No runs given"),
         (("report", str(tmp_path / "none")), "does not exist"),
         (("report", str(tmp_path)), "not a run directory"),
-        (("report", str(trained), "--port", "80"), "--port is for --watch"),
-        (("report", str(trained), "--watch", "-o", "x.html"), "leave out --out"),
+        (("report", str(trained), "--port", "80"), "--port needs --watch"),
+        (("report", str(trained), "--watch", "-o", "x.html"), "Leave out one"),
         (("report", str(trained), "--watch", "--port", "99999"), "Cannot listen on port 99999"),
         (("report", str(trained), "-o", "/proc/none/x.html"), "Cannot write"),
     ]:

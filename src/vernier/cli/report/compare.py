@@ -1,4 +1,4 @@
-"""`vernier compare`."""
+"""`vernier compare`: the flags; the comparison is `vernier.report.compare`."""
 
 import sys
 from typing import Annotated
@@ -20,21 +20,23 @@ def compare(
     tolerance: Annotated[str, arg(metavar="SHARE")] = "1%",
     json: JsonFlag = False,
 ) -> int:
-    """Tell whether B is faster or slower than A, how sure that is, and what else differs. Exit code 1 when B is slower.
+    """Compare the speed of two runs: is B faster or slower than A, how certain is that, and what else differs?
 
-    A side is one run or several: paths with commas between them, a quoted pattern ('runs/base-*'), or a folder of runs.
-    Run directories, bench results (FILE#ARM), raport.json, DLLogger lines and MLPerf logs can be compared. With several
-    runs a side, what differs from run to run is in the interval.
+    A side is one run or several: comma-separated paths, a quoted pattern ('runs/base-*'), or a folder of runs. A run is a
+    run directory, a bench result (FILE#ARM), a raport.json, DLLogger lines or an MLPerf log. With several runs per side the
+    interval includes the variation from run to run. The exit code is 1 when B is slower.
+    Example: vernier compare runs/before runs/after --tolerance 2%
 
     Args:
-        a: What to compare with.
-        b: What is compared.
-        tolerance: Differences up to this, as far as can be seen, are accepted.
+        a: Run or runs to compare with.
+        b: Run or runs that are compared with A.
+        tolerance: Differences smaller than this count as equal: 1% or 0.01.
     """
-    from vernier.report.compare import compare_runs, comparison_lines, parse_tolerance, regressed
+    from vernier.records.codec import encode
+    from vernier.report.compare import compare_runs, comparison_lines, parse_tolerance
     from vernier.report.logs.reading import open_side
 
-    accepted = parse_tolerance(tolerance)
-    found = compare_runs(open_side(a), open_side(b), accepted)
-    print_json(found) if json else sys.stdout.write("\n".join(comparison_lines(found)) + "\n")
-    return EXIT_FAILED if regressed(found) else EXIT_DONE
+    share = parse_tolerance(tolerance)
+    result = compare_runs(open_side(a), open_side(b), share)
+    print_json(encode(result)) if json else sys.stdout.write("\n".join(comparison_lines(result)) + "\n")
+    return EXIT_FAILED if result.regressed else EXIT_DONE

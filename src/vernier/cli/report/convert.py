@@ -1,4 +1,4 @@
-"""`vernier convert`."""
+"""`vernier convert`: the flags; reading and writing logs is `vernier.report.logs`."""
 
 import sys
 from pathlib import Path
@@ -21,23 +21,26 @@ def convert(
     out: Annotated[str, arg(metavar="PATH", aliases=["-o"])],
     json: JsonFlag = False,
 ) -> int:
-    """Write a run's log in the form another tool reads; nothing is overwritten.
+    """Convert a run's log to the format of another tool; nothing is overwritten.
+
+    Example: vernier convert runs/my-run --to mllog --out result_0.txt
 
     Args:
-        run: A run directory, or a raport.json, DLLogger lines or an MLPerf log to convert between them.
-        to: raport: NVIDIA's of 2019; dllogger: NVIDIA's since 2020; mllog: MLPerf's; study: the SC22 study's files; tensorboard.
-        out: The file to write; for study and tensorboard the directory.
+        run: A run directory, a raport.json, DLLogger lines or an MLPerf log.
+        to: Format to write: raport (NVIDIA, 2019), dllogger (NVIDIA, since 2020), mllog (MLPerf), study (files of the SC22
+            variability study), tensorboard.
+        out: File to write; for study and tensorboard a directory.
     """
     from vernier.report.logs.reading import open_logs
     from vernier.report.logs.writing import convert as write
 
-    found = open_logs(Path(run).expanduser())
-    if len(found) != 1:
-        raise ConfigError(f"{run} holds {len(found)} runs: give one of them.")
-    written = [str(p) for p in write(found[0], to, Path(out).expanduser())]
+    logs = open_logs(Path(run).expanduser())
+    if len(logs) != 1:
+        raise ConfigError(f"{run} holds {len(logs)} runs. Give one of them.")
+    written = [str(p) for p in write(logs[0], to, Path(out).expanduser())]
     if json:
-        print_json({"format": to, "written": written, "notes": list(found[0].notes)})
+        print_json({"format": to, "written": written, "notes": list(logs[0].notes)})
     else:
         sys.stdout.write("".join(f"{p}\n" for p in written))
-        sys.stderr.write("".join(f"note: {n}\n" for n in found[0].notes))
+        sys.stderr.write("".join(f"note: {n}\n" for n in logs[0].notes))
     return EXIT_DONE

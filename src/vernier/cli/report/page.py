@@ -1,4 +1,4 @@
-"""`vernier report`."""
+"""`vernier report`: the flags; the page is `vernier.report.page`."""
 
 import sys
 from pathlib import Path
@@ -22,26 +22,27 @@ def report(
     port: Annotated[int | None, optional("N")] = None,
     json: JsonFlag = False,
 ) -> int:
-    """Make one self-contained page about runs: it opens anywhere, offline, and can be sent to others.
+    """Make one self-contained HTML page about runs, which needs no network and can be sent to others.
 
-    Reads run directories (also running and crashed ones, benchmarks, profiles), studies and their CSV files, NVIDIA's raport.json and
-    DLLogger lines, MLPerf logs. Several runs are laid over one another, and what differs between them is marked.
+    Reads run directories (also running and crashed ones, benchmarks, profiles), studies and their CSV files, NVIDIA's
+    raport.json and DLLogger lines, and MLPerf logs. Several runs share the charts, and their differences are marked.
+    Example: vernier report runs/before runs/after --out page.html
 
     Args:
-        runs: What to report on; a folder of runs stands for all of them.
-        out: The file to write; by default report.html in the run directory, or here when several are given.
-        watch: Serve the page on this machine instead, and keep it up to date while runs go on. Ctrl-C ends it.
-        port: Where to serve it; by default a free one.
+        runs: Runs, studies or logs; a folder of runs means all of them.
+        out: File to write. Default: report.html in the run directory, or in this folder when several are given.
+        watch: Serve the page on this machine instead, and update it while the runs continue. Ctrl-C ends it.
+        port: Port for --watch. Default: a free one.
     """
     paths = [Path(r).expanduser() for r in runs]
     if not paths:
-        raise ConfigError("Which runs? vernier report RUN... takes run directories, studies and logs.")
+        raise ConfigError("No runs given. Use vernier report RUN..., with run directories, studies or logs.")
     if watch:
         if out is not None:
-            raise ConfigError("--watch serves the page and writes none: leave out --out, or leave out --watch.")
+            raise ConfigError("--watch serves the page and --out writes it to a file. Leave out one of them.")
         return _serve(paths, port or 0, json)
     if port is not None:
-        raise ConfigError("--port is for --watch.")
+        raise ConfigError("--port needs --watch.")
     return _write(paths, _target(paths, out), json)
 
 
@@ -81,11 +82,11 @@ def _serve(paths: list[Path], port: int, json: bool) -> int:
     from vernier.report.page.serve import Live, Server
 
     live = Live(paths)
-    live.now()  # what cannot be read is said before anything is served
+    live.now()  # so that unreadable files are reported before anything is served
     with Server(live, port) as server:
         print_json({"url": server.url}) if json else sys.stdout.write(f"{server.url}\n")
         sys.stdout.flush()
-        say("Ctrl-C ends the live view; the runs go on.")
+        say("Ctrl-C ends the live view; the runs continue.")
         try:
             server.serve_forever()
         except KeyboardInterrupt:
