@@ -121,13 +121,14 @@ def tile(name: str, big: str, unit: str = "", sub: Any = "") -> Markup:
     return tag("div", tag("dt", name), tag("dd", value, tag("div", sub, cls="sub") if sub else None), cls="tile")
 
 
-def section(name: str, title: str, lead: Any, *children: Any) -> Markup:
+def section(name: str, title: str, lead: Any, *children: Any, cls: str | None = None) -> Markup:
     heading = tag("h2", title, id=f"{name}-title")
     return tag(
         "section",
         heading,
         tag("p", lead, cls="section-lead") if lead else None,
         *children,
+        cls=cls,
         id=name,
         aria_labelledby=f"{name}-title",
     )

@@ -1,61 +1,82 @@
-"""Environment and configuration: everything a run was made with, side by side; what differs is marked."""
+"""Configuration and environment of all runs side by side, with the rows that differ marked."""
 
 import json
-from typing import Any
+import shlex
+from collections.abc import Mapping
 
 from markupsafe import Markup
 
 from vernier.records.codec import encode
+from vernier.records.environment import Environment
 from vernier.report.page.collect import Subject
 from vernier.report.page.figures import Section
 from vernier.report.page.html import NONE, chip, joined, section, tag
 
-_PASSING = ("cpu.load_average", "command", "git_commit", "telemetry", "sensors", "processes")
-"""What differs from run to run without meaning anything."""
+_EXPECTED_TO_DIFFER = ("cpu.load_average", "command", "git_commit", "telemetry", "sensors", "processes")
+"""Rows that differ from run to run without a meaning, and are not marked."""
+_LONGEST_TEXT = 400
 
 
 def environment(subjects: list[Subject]) -> Section | None:
-    trees = {
-        "Configuration": [flat(s.settings) for s in subjects],
-        "Environment": [flat(encode(s.environment) or {}) for s in subjects],
+    """None where no subject has settings or an environment."""
+    tables = {
+        "Configuration": [flatten(s.settings) for s in subjects],
+        "Environment": [_environment_rows(s.environment) for s in subjects],
     }
-    if not any(any(t) for t in trees.values()):
+    parts = [_table(title, subjects, trees) for title, trees in tables.items() if any(trees)]
+    if not parts:
         return None
-    parts = [_table(title, subjects, found) for title, found in trees.items() if any(found)]
     several = len(subjects) > 1
-    box = Markup('<label><input type="checkbox" class="only-different"{}> only what differs</label>')
-    control = tag("div", box.format(Markup(" checked")), cls="controls") if several else None
-    lead = "What differs between the runs is marked." if several else ""
-    html = section("environment", "Configuration and environment", lead, joined([control, *parts]))
-    if several:
-        html = Markup(html.replace("<section ", Markup('<section class="different-only" '), 1))
+    box = Markup('<label><input type="checkbox" class="only-different" checked> only what differs</label>')
+    html = section(
+        "environment",
+        "Configuration and environment",
+        "What differs between the runs is marked." if several else "",
+        joined([tag("div", box, cls="controls") if several else None, *parts]),
+        cls="different-only" if several else None,
+    )
     return Section(name="environment", title="Configuration", html=html)
 
 
-def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, str]:
+def _environment_rows(environment: Environment | None) -> dict[str, str]:
+    if environment is None:
+        return {}
+    return flatten({**encode(environment), "command": shlex.join(environment.command)})
+
+
+def flatten(tree: Mapping[str, object], prefix: str = "") -> dict[str, str]:
     """Leaves by dotted name, as text."""
-    found: dict[str, str] = {}
+    leaves: dict[str, str] = {}
     for key, value in tree.items():
         name = f"{prefix}{key}"
         if isinstance(value, dict) and value:
-            found |= flat(value, f"{name}.")
+            leaves |= flatten(value, f"{name}.")
         else:
-            found[name] = value if isinstance(value, str) else json.dumps(value, default=str)
-    return found
+            leaves[name] = _text(value)
+    return leaves
+
+
+def _text(value: object) -> str:
+    """A leaf for people: a list of tables, such as devices, as `name value, name value; ...`; other values as JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and value and all(isinstance(entry, dict) for entry in value):
+        entries = ([f"{k} {_text(v)}" for k, v in entry.items() if v is not None] for entry in value)
+        return "; ".join(map(", ".join, entries))
+    return json.dumps(value, default=str)
 
 
 def _table(title: str, subjects: list[Subject], trees: list[dict[str, str]]) -> Markup:
-    names = list(dict.fromkeys(name for tree in trees for name in tree))
-    rows = []
-    for name in names:
-        values = [tree.get(name) for tree in trees]
-        having = {s.format for s, v in zip(subjects, values, strict=True) if v is not None}
-        alike = [
-            v for s, t, v in zip(subjects, trees, values, strict=True) if t and s.format in having and s.kind != "study"
-        ]
-        differs = len(set(alike)) > 1 and not any(name == p or name.startswith(f"{p}.") for p in _PASSING)
-        cells = [tag("td", _short(v), cls="wrap mono") for v in values]
-        rows.append(tag("tr", tag("td", name, cls="mono"), *cells, cls="differs" if differs else None))
+    differing = {name for tree in trees for name in tree if _differs(name, subjects, trees)}
+    rows = [
+        tag(
+            "tr",
+            tag("td", name, cls="mono"),
+            *(tag("td", _shorten(tree.get(name)), cls="wrap mono") for tree in trees),
+            cls="differs" if name in differing else None,
+        )
+        for name in dict.fromkeys(name for tree in trees for name in tree)
+    ]
     identifier = title.lower()
     head = tag(
         "tr",
@@ -63,24 +84,27 @@ def _table(title: str, subjects: list[Subject], trees: list[dict[str, str]]) -> 
         *(tag("th", s.name, scope="col") for s in subjects),
     )
     grid = tag("table", tag("thead", head), tag("tbody", *rows), cls="config", id=identifier)
-    count = sum("differs" in r[:40] for r in rows)
-    note = chip(f"{count} differ", "noisy" if count else "accepted") if len(subjects) > 1 else None
+    note = chip(f"{len(differing)} differ", "noisy" if differing else "accepted") if len(subjects) > 1 else None
     tools = tag(
         "div",
         tag("h3", title, " ", note),
         tag("button", "CSV", type="button", data_do="csv", data_table=identifier),
         cls="table-tools",
     )
-    return tag(
-        "div",
-        tools,
-        tag("div", grid, cls="scroll", tabindex="0", role="region", aria_label=title),
-        cls="card",
-        style="margin-bottom:18px",
-    )
+    scroll = tag("div", grid, cls="scroll", tabindex="0", role="region", aria_label=title)
+    return tag("div", tools, scroll, cls="card", style="margin-bottom:18px")
 
 
-def _short(value: str | None) -> str:
-    if value is None:
+def _differs(name: str, subjects: list[Subject], trees: list[dict[str, str]]) -> bool:
+    """Whether subjects of a format that has this row differ in it. Studies are not compared."""
+    if any(name == prefix or name.startswith(f"{prefix}.") for prefix in _EXPECTED_TO_DIFFER):
+        return False
+    pairs = list(zip(subjects, trees, strict=True))
+    formats = {s.format for s, tree in pairs if name in tree}
+    return len({tree.get(name) for s, tree in pairs if tree and s.format in formats and s.kind != "study"}) > 1
+
+
+def _shorten(text: str | None) -> str:
+    if text is None:
         return NONE
-    return value if len(value) <= 400 else value[:397] + "..."
+    return text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 3] + "..."

@@ -1,0 +1,35 @@
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.report.run_dirs import step_times, write_run
+from vernier.report.page.build import Page
+from vernier.report.page.sections.environment import flatten
+
+PageOf = Callable[..., Page]
+
+
+def test_rows_that_differ_are_marked_unless_they_always_do(tmp_path: Path, page_of: PageOf) -> None:
+    a = write_run(tmp_path, "slow", step_times(1, n=200), recipe__optim__lr=0.1)
+    b = write_run(tmp_path, "fast", step_times(2, n=100), recipe__optim__lr=0.2)
+    html = str(page_of(a, b).sections[-1].html)
+    assert html.startswith('<section class="different-only" id="environment"')
+    marked = re.findall(r'<tr class="differs"><td class="mono">([^<]+)<', html)
+    assert {"recipe.optim.lr", "recipe.name"} <= set(marked)
+    assert not {"recipe.optim.momentum", "cpu.load_average"} & set(marked)
+    assert "2 differ" in html
+
+
+def test_one_run_has_nothing_to_compare(tmp_path: Path, page_of: PageOf) -> None:
+    html = str(page_of(write_run(tmp_path, "only", step_times(1, n=50))).sections[-1].html)
+    assert "different-only" not in html
+    assert 'class="differs"' not in html
+
+
+def test_trees_become_dotted_names() -> None:
+    assert flatten({"a": {"b": 1, "c": {}}, "d": ["x"]}) == {"a.b": "1", "a.c": "{}", "d": '["x"]'}
+
+
+def test_devices_are_words_and_not_json() -> None:
+    devices = [{"index": 0, "name": "Card", "uuid": None}, {"index": 1, "name": "Card", "uuid": "GPU-1"}]
+    assert flatten({"devices": devices}) == {"devices": "index 0, name Card; index 1, name Card, uuid GPU-1"}
