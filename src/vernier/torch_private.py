@@ -5,6 +5,9 @@ a release of PyTorch moves one of these names, this file and its tests are the o
 """
 
 import threading
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -70,3 +73,38 @@ def resize_each(images: List[Tensor], flipped: List[bool], bicubic: bool, out: T
             row.copy_(row.flip(3))
 """
     )
+
+
+def norms(tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+    """The norm of each tensor, in one kernel launch instead of one per tensor."""
+    return torch._foreach_norm(list(tensors))
+
+
+@dataclass(frozen=True)
+class CompilerCounters:
+    """What torch.compile has done in this process: graphs, and seconds in forward and backward compilation."""
+
+    graphs: int
+    seconds: float
+
+
+def compiler_counters() -> CompilerCounters:
+    """There is no public count of compilations or of their time."""
+    from torch._dynamo import utils
+
+    times = utils.compilation_time_metrics
+    seconds = sum(sum(times.get(name, ())) for name in ("_compile.compile_inner", "backward._backward_impl"))
+    return CompilerCounters(int(utils.counters["stats"]["unique_graphs"]), float(seconds))
+
+
+def patch_inductor(**settings: Any) -> AbstractContextManager[Any]:
+    """Change settings of the inductor backend while entered; `torch.compile`'s options do not reach all of them."""
+    from torch._inductor import config
+
+    patched: AbstractContextManager[Any] = config.patch(**settings)
+    return patched
+
+
+def is_compiler_failure(error: Exception) -> bool:
+    """Whether torch.compile's backend failed; the exception has no public name."""
+    return isinstance(error, torch._dynamo.exc.BackendCompilerFailed)

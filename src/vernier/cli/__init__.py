@@ -18,7 +18,9 @@ from vernier.cli.info.completion import completion
 from vernier.cli.info.doctor import doctor
 from vernier.cli.info.plan import plan
 from vernier.cli.launching import COMMAND_LINE
-from vernier.cli.model.evaluate import evaluate, export, predict
+from vernier.cli.model.evaluate import evaluate
+from vernier.cli.model.export import export
+from vernier.cli.model.predict import predict
 from vernier.cli.model.profile import profile
 from vernier.cli.model.train import train
 from vernier.cli.output import say

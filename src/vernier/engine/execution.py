@@ -1,73 +1,65 @@
 """How the network is executed: operation by operation, compiled (torch.compile), or traced (torch.jit.trace).
 
-A traced network has its mode burnt in, so there are two of them, one traced in training and one in evaluation, on the
-same weights. What compiling cost, and how often it had to be done again, is counted here and reported apart.
+A traced network is fixed to one mode, so there are two of them on the same weights, one traced in training and one in
+evaluation. The time and number of compilations are counted here. Private PyTorch names are in `torch_private`.
 """
 
 import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 from torch import nn
-from torch.utils import _pytree as pytree
 
+from vernier import torch_private
 from vernier.clock import now_s
 from vernier.config import Machine
 from vernier.devices import Device
 from vernier.errors import ConfigError, RunFailed
 from vernier.folders import cache_home
+from vernier.records.run import Compilation
+from vernier.torch_private import CompilerCounters
 
-Around = Callable[[], AbstractContextManager[Any]]
-Autocast = Around
-
-
-@dataclass
-class Preparation:
-    """What it took to make the network executable in its mode."""
-
-    mode: str
-    seconds: float = 0.0
-    graphs: int = 0
-    recompilations: int = 0
-    """Graphs compiled after the first call of training and of evaluation: for other shapes, or other settings."""
-
-    def facts(self) -> dict[str, Any]:
-        return asdict(self)
+Context = Callable[[], AbstractContextManager[Any]]
 
 
 class Execution:
     """A network in the mode of a machine, in training and in evaluation. `frozen`: its weights will not change."""
 
-    def __init__(
-        self, model: nn.Module, machine: Machine, device: Device, autocast: Autocast, *, frozen: bool = False
-    ) -> None:
-        self.model, self._mode, self._device, self._autocast = model, machine.mode, device, autocast
+    def __init__(self, model: nn.Module, machine: Machine, device: Device, *, frozen: bool = False) -> None:
+        self.model, self._mode, self._device = model, machine.mode, device
+        self._autocast: Context = lambda: device.autocast(machine.precision)
         self._layout = torch.channels_last if machine.channels_last else torch.contiguous_format
         self._traced: dict[bool, nn.Module] = {}
-        self.spent = Preparation(mode=machine.mode)
+        self._tracing_s = 0.0
         self._pads = machine.mode == "compile" or device.static_shapes
+        self._compiled: CompiledNetwork | None = None
         if machine.mode == "compile":
             use_cache()
             freezes = frozen and device.compile_backend == "inductor"
             if freezes:
-                torch._dynamo.reset()  # constants of another network would count towards the limit of recompilations
-            self._compiled = _counted(_compiled(model, device), self.spent, freezing if freezes else nullcontext)
+                torch.compiler.reset()  # constants of another network would count towards the recompilation limit
+            compiled: nn.Module = torch.compile(model, backend=device.compile_backend)  # type: ignore[assignment]
+            self._compiled = CompiledNetwork(compiled, weights_as_constants if freezes else nullcontext)
+
+    @property
+    def compilation(self) -> Compilation:
+        """What compiling or tracing took so far."""
+        if self._compiled is not None:
+            return self._compiled.compilation()
+        return Compilation(mode=self._mode, seconds=self._tracing_s, graphs=len(self._traced))
 
     def training_network(self, example: torch.Tensor) -> nn.Module:
-        """What is trained: shares its weights with the model. `example` has the shape of a process's batch."""
+        """The network to train; it shares its weights with the model. `example` has the shape of a process's batch."""
         if self._mode == "eager":
             return self.model
-        if self._mode == "compile":
-            return self._compiled
-        return self._trace(example, training=True)
+        return self._compiled or self._trace(example, training=True)
 
     def evaluation_network(self, batch: int) -> Callable[[torch.Tensor], Any]:
-        """What is evaluated, in batches of at most so many images; the model must be in evaluation mode when called."""
-        network = self.model if self._mode == "eager" else self._compiled if self._mode == "compile" else None
+        """The network to evaluate, for batches of up to `batch` images; call it with the model in evaluation mode."""
+        network = self.model if self._mode == "eager" else self._compiled
         replayed = None if network is None else self._device.for_inference(network)
 
         def forward(images: torch.Tensor) -> Any:
@@ -79,12 +71,11 @@ class Execution:
 
     def _trace(self, example: torch.Tensor, *, training: bool) -> nn.Module:
         if training not in self._traced:
-            began = now_s()
+            began_s = now_s()
             self._traced[training] = traced(
                 self.model, example.to(memory_format=self._layout), self._autocast, training=training
             )
-            self.spent.seconds += now_s() - began
-            self.spent.graphs += 1
+            self._tracing_s += now_s() - began_s
         return self._traced[training]
 
 
@@ -92,83 +83,62 @@ class Execution:
 
 
 def use_cache() -> None:
-    """Keep compiled kernels between runs: in Vernier's cache folder, unless TORCHINDUCTOR_CACHE_DIR says otherwise."""
-    home = cache_home()
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(home / "inductor"))
+    """Keep compiled kernels between runs: in Vernier's cache folder, unless TORCHINDUCTOR_CACHE_DIR names another."""
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_home() / "inductor"))
 
 
-def _compiled(model: nn.Module, device: Device) -> nn.Module:
-    compiled: nn.Module = torch.compile(model, backend=device.compile_backend)  # type: ignore[assignment]
-    return compiled
+def weights_as_constants() -> AbstractContextManager[Any]:
+    """While entered, networks are compiled with their weights folded in as constants (inductor's freezing).
 
-
-def freezing() -> AbstractContextManager[Any]:
-    """While entered, networks are compiled with their weights as constants.
-
-    An option of torch.compile of that name does nothing: what makes parameters constants looks at the setting of all.
+    `torch.compile(options={"freezing": True})` has no effect (torch 2.13): constant folding reads the global setting.
     """
-    from torch._inductor import config
-
-    patched: AbstractContextManager[Any] = config.patch(freezing=True)
-    return patched
+    return torch_private.patch_inductor(freezing=True)
 
 
-def _graphs_and_seconds() -> tuple[int, float]:
-    from torch._dynamo import utils
+class CompiledNetwork(nn.Module):
+    """A compiled network that counts, outside of the compiled code, what its calls compile.
 
-    times = utils.compilation_time_metrics
-    seconds = sum(sum(times.get(name, ())) for name in ("_compile.compile_inner", "backward._backward_impl"))
-    return int(utils.counters["stats"]["unique_graphs"]), float(seconds)
+    The backward pass is compiled after the forward call has returned, so its seconds are counted at the next call.
+    """
 
-
-def _counted(network: nn.Module, spent: Preparation, around: Around) -> nn.Module:
-    """The network, with what its calls compile noted. Compilation of the backward pass is noted at the next call."""
-    seen = {"graphs": 0, "seconds": 0.0, "began": False}
-    first_call = {True: True, False: True}
-
-    def before(module: nn.Module, arguments: Any) -> None:
-        if not seen["began"]:
-            seen["graphs"], seen["seconds"] = _graphs_and_seconds()
-            seen["began"] = True
-
-    def after(module: nn.Module, arguments: Any, output: Any) -> None:
-        graphs, seconds = _graphs_and_seconds()
-        new, training = int(graphs - seen["graphs"]), torch.is_grad_enabled()
-        spent.graphs += new
-        spent.seconds += seconds - seen["seconds"]
-        spent.recompilations += 0 if first_call[training] else new
-        first_call[training] = False
-        seen["graphs"], seen["seconds"] = graphs, seconds
-
-    return CountedCalls(network, before, after, around)
-
-
-class CountedCalls(nn.Module):
-    """A compiled network whose calls are watched from outside, where they are not compiled themselves."""
-
-    def __init__(
-        self, network: nn.Module, before: Callable[..., None], after: Callable[..., None], around: Around
-    ) -> None:
+    def __init__(self, network: nn.Module, context: Context) -> None:
         super().__init__()
-        self.network = network
-        self._before, self._after, self._around = before, after, around
+        self.network, self._context = network, context
+        self._counted: CompilerCounters | None = None
+        self._seconds, self._graphs, self._recompilations = 0.0, 0, 0
+        self._called = {True: False, False: False}  # with gradients, without
 
     def forward(self, images: torch.Tensor) -> Any:
-        self._before(self, images)
+        self._counted = self._counted or torch_private.compiler_counters()
         try:
-            with self._around():
+            with self._context():
                 output = self.network(images)
-        except torch._dynamo.exc.BackendCompilerFailed as error:
+        except Exception as error:
+            if not torch_private.is_compiler_failure(error):
+                raise
             raise RunFailed(f"torch.compile failed: {str(error).splitlines()[0]}. Use --mode eager.") from error
-        self._after(self, images, output)
+        self._count(self._counted, torch_private.compiler_counters())
         return output
+
+    def _count(self, before: CompilerCounters, after: CompilerCounters) -> None:
+        graphs, training = after.graphs - before.graphs, torch.is_grad_enabled()
+        self._graphs += graphs
+        self._seconds += after.seconds - before.seconds
+        self._recompilations += graphs if self._called[training] else 0
+        self._called[training] = True
+        self._counted = after
+
+    def compilation(self) -> Compilation:
+        return Compilation(
+            mode="compile", seconds=self._seconds, graphs=self._graphs, recompilations=self._recompilations
+        )
 
 
 # --------------------------------------------------------------------------------------------------------------- trace
 
 
-def traced(model: nn.Module, example: torch.Tensor, autocast: Autocast, *, training: bool) -> nn.Module:
-    """The operations the model does for `example`, recorded in one mode; its statistics and chance are left as they were."""
+def traced(model: nn.Module, example: torch.Tensor, autocast: Context, *, training: bool) -> nn.Module:
+    """The model's operations on `example`, recorded in one mode; its statistics and random state stay as they were."""
     modes = [(module, module.training) for module in model.modules()]
     buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
     if not training:
@@ -181,10 +151,12 @@ def traced(model: nn.Module, example: torch.Tensor, autocast: Autocast, *, train
             torch.set_grad_enabled(training),
             autocast(),
         ):
-            torch.set_autocast_cache_enabled(False)  # a cached cast would be burnt in as a constant
-            warnings.simplefilter("ignore")  # that tracing is old, and that shapes are burnt in: both are meant
+            torch.set_autocast_cache_enabled(False)  # a cached cast would be recorded as a constant
+            warnings.simplefilter("ignore")  # tracing is deprecated and fixes shapes: both are intended
             try:
-                made = torch.jit.trace(model, example.detach().clone(), check_trace=False)  # type: ignore[no-untyped-call]
+                network: nn.Module = torch.jit.trace(  # type: ignore[no-untyped-call]
+                    model, example.detach().clone(), check_trace=False
+                )
             finally:
                 torch.set_autocast_cache_enabled(True)
     except RuntimeError as error:
@@ -197,7 +169,6 @@ def traced(model: nn.Module, example: torch.Tensor, autocast: Autocast, *, train
                 buffer.copy_(buffers[name])
         for module, mode in modes:
             module.training = mode
-    network: nn.Module = made
     return network
 
 
@@ -205,31 +176,34 @@ def traced(model: nn.Module, example: torch.Tensor, autocast: Autocast, *, train
 
 
 def padded(network: Callable[[torch.Tensor], Any], images: torch.Tensor, batch: int) -> Any:
-    """The network's outputs for fewer images than a batch, computed on a whole one: no other shape is ever compiled.
+    """The network's outputs for fewer images than a batch, computed on a whole one, so that no other shape is compiled.
 
-    Nor another memory layout: the whole batch has that of the images.
+    The whole batch has the memory layout of the images, for the same reason.
     """
     count = len(images)
     if count == batch:
         return network(images)
     whole = images.new_empty_strided((batch, *images.shape[1:]), (images[0].numel(), *images.stride()[1:])).zero_()
     whole[:count] = images
-    return pytree.tree_map(lambda t: t[:count], network(whole))
+    output = network(whole)
+    return output[:count] if isinstance(output, torch.Tensor) else tuple(part[:count] for part in output)
 
 
 @contextmanager
 def borrowed(model: nn.Module, weights: dict[str, torch.Tensor] | None) -> Iterator[None]:
-    """The model with other weights in the place of its own, in any mode and without a copy; its own are put back."""
+    """Give the model other weights while entered, in any mode and without a copy; its own are restored at the end."""
     if weights is None:
         yield
         return
     everything = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    own = {name: everything[name] for name in weights}  # buffers that no checkpoint has, such as default boxes, stay
-    kept = {name: tensor.data for name, tensor in own.items()}
+    replaced = {
+        name: everything[name] for name in weights
+    }  # buffers that no checkpoint has, such as default boxes, stay
+    own_data = {name: tensor.data for name, tensor in replaced.items()}
     try:
-        for name, tensor in own.items():
+        for name, tensor in replaced.items():
             tensor.data = weights[name].data
         yield
     finally:
-        for name, tensor in own.items():
-            tensor.data = kept[name]
+        for name, tensor in replaced.items():
+            tensor.data = own_data[name]

@@ -1,30 +1,39 @@
-"""Who watches a run. The loop tells all observers what happened; none of them can change it."""
+"""The observers of a run: the loop sends them every event, and none of them can change the run.
+
+The console and the trackers are in `report.live`; the event file and the sensors are attached here.
+"""
 
 import os
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
+import numpy.typing as npt
+
 from vernier.engine.processes.launch import Topology
 from vernier.measure.telemetry.sampler import Sampler
+from vernier.records.events import Event, StartEvent
 from vernier.records.telemetry import SensorSetup, TelemetryRecord, encode_telemetry
-from vernier.store import RunDir
+from vernier.store import EventLog, RunDir
+
+Images = npt.NDArray[np.uint8]
 
 
 class Observer(Protocol):
-    def emit(self, event: dict[str, Any]) -> None:
-        """Something happened: `kind` is start, step, epoch, eval, checkpoint, warning or end."""
+    def emit(self, event: Event) -> None:
+        """Take one event of the run."""
         ...
 
     def progress(self, phase: str, done: int, total: int) -> None:
-        """Something long is under way; never recorded."""
+        """Take note of how far something long is; never recorded."""
         ...
 
 
 @runtime_checkable
-class Gallery(Protocol):
+class PictureObserver(Protocol):
     """An observer that also keeps pictures."""
 
-    def pictures(self, tag: str, images: Any) -> None:
+    def pictures(self, tag: str, images: Images) -> None:
         """uint8 [images, height, width, channels]."""
         ...
 
@@ -32,41 +41,53 @@ class Gallery(Protocol):
 class Observers:
     """All observers of a run as one."""
 
-    def __init__(self, *watchers: Observer) -> None:
-        self._watchers = list(watchers)
+    def __init__(self, *observers: Observer) -> None:
+        self._observers = list(observers)
 
-    def add(self, watcher: Observer) -> None:
-        self._watchers.append(watcher)
+    def add(self, observer: Observer) -> None:
+        self._observers.append(observer)
 
-    def emit(self, kind: str, **fields: Any) -> None:
-        event = {"kind": kind, **fields}
-        for watcher in self._watchers:
-            watcher.emit(event)
+    def emit(self, event: Event) -> None:
+        for observer in self._observers:
+            observer.emit(event)
 
     def progress(self, phase: str, done: int, total: int) -> None:
-        for watcher in self._watchers:
-            watcher.progress(phase, done, total)
+        for observer in self._observers:
+            observer.progress(phase, done, total)
 
-    def pictures(self, tag: str, make: Callable[[], Any]) -> None:
-        """Pictures, made only where somebody keeps them."""
-        keepers = [watcher for watcher in self._watchers if isinstance(watcher, Gallery)]
+    def pictures(self, tag: str, load: Callable[[], Images]) -> None:
+        """Pictures, loaded only if an observer keeps them."""
+        keepers = [observer for observer in self._observers if isinstance(observer, PictureObserver)]
         if keepers:
-            images = make()
+            images = load()
             for keeper in keepers:
                 keeper.pictures(tag, images)
 
 
-class Telemetry:
-    """The sensors of a run, sampled into its file while the context lasts. Made before the session is announced.
+class Recorder:
+    """The observer that writes events to the run's event file."""
 
-    Of several processes on a host the first one samples, for all its devices.
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
+
+    def emit(self, event: Event) -> None:
+        self._log.emit(event)
+
+    def progress(self, phase: str, done: int, total: int) -> None:
+        pass
+
+
+class Telemetry:
+    """The sensors of a run, sampled into its telemetry file while the context lasts. Create it before the start event.
+
+    Of several processes on a host the first one samples, for all devices of the host.
     """
 
     def __init__(self, run: RunDir, device_kind: str, hz: float, where: Topology | None = None) -> None:
         where = where or Topology()
         hz = hz if where.local_rank == 0 else 0.0
         self._log = run.telemetry(where.rank) if hz > 0 else None
-        session = sum(event["kind"] == "start" for event in run.read_events())
+        session = sum(isinstance(event, StartEvent) for event in run.history())
         root_pid = os.getppid() if where.local_world > 1 else None
         self._sampler = Sampler(device_kind, self, hz=hz, session=session, root_pid=root_pid)
 

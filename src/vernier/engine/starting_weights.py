@@ -1,4 +1,7 @@
-"""What a model begins with when it does not begin from chance: anybody's weights, and which of its layers may learn."""
+"""Starting weights: loading a file into a model or a detector's backbone, and freezing layers.
+
+Reading and translating weight files is `models.weights`' business; a run's own checkpoints are `training.checkpoint`'s.
+"""
 
 from dataclasses import replace
 from itertools import islice
@@ -20,61 +23,82 @@ from vernier.models.ssd import Ssd
 from vernier.models.stride_check import MIN_PHOTOGRAPHS
 from vernier.optim.groups import NORMS
 
-PHOTOGRAPHS = 16  # twice what telling v1 from v1.5 needs
+PHOTOGRAPHS = 16  # twice what distinguishing v1 from v1.5 needs
 _PROBED = 3 * PHOTOGRAPHS
-_SMALLEST_PX = 160  # what is blown up is smooth, and smooth images mislead the check
+_SMALLEST_PX = 160  # enlarged images are smooth, and smooth images mislead the check
 BACKBONE = "backbone"
 HEAD = "fc."
 LARGE_PX = 300
 
 
+def apply_starting_weights(
+    model: nn.Module, config: Config, source: Source, torch_device: torch.device, *, fresh: bool
+) -> tuple[str, ...]:
+    """Load the recipe's starting weights if `fresh`, and freeze what it names; notes about both."""
+    spec, notes = config.recipe.model, []
+    if spec.weights and fresh:
+        photographs = photographs_for_check(model, source, config.recipe.data, torch_device)
+        report = load_weights(model, spec.weights, reset_head=spec.reset_head, photographs=photographs)
+        notes.append(describe_weights(spec.weights, report))
+    if spec.backbone_weights and fresh:
+        notes.append(load_backbone(model, spec.backbone_weights, source, config.recipe.data, torch_device))
+    if spec.reset_head and not spec.weights:
+        raise ConfigError("model.reset_head needs starting weights. Give --weights FILE, or leave out --reset-head.")
+    if spec.freeze:
+        count = freeze(model, spec)
+        notes.append(f"{count} of {len(list(model.parameters()))} tensors are frozen ({', '.join(spec.freeze)})")
+    return tuple(notes)
+
+
 def load_weights(
     model: nn.Module, path: str, *, reset_head: bool = False, ema: bool = False, photographs: torch.Tensor | None = None
 ) -> weights.Report:
-    """Put a file's weights into `model`; ConfigError when there is no such file or it does not fit."""
+    """Load a weights file into `model`. Raises ConfigError when there is no such file or it does not fit."""
     return weights.load(_file(path), model, ema=ema, reset_head=reset_head, images=photographs)
 
 
-def load_backbone(model: nn.Module, path: str, source: Source, data: Data, place: torch.device) -> str:
-    """Put a classifier's weights into the backbone of a detector; what was done, in words."""
+def load_backbone(model: nn.Module, path: str, source: Source, data: Data, torch_device: torch.device) -> str:
+    """Load a classifier's weights into the backbone of a detector; a note about it."""
     if not isinstance(model, Ssd):
         raise ConfigError("model.backbone_weights is for detectors; a classifier takes --weights FILE.")
-    photographs = photographs_for_check(model.backbone, source, data, place)
+    photographs = photographs_for_check(model.backbone, source, data, torch_device)
     report = weights.load_backbone(_file(path), model, images=photographs)
     return f"backbone {describe_weights(path, report)}"
 
 
-def from_scratch(config: Config) -> tuple[str, ...]:
-    """A warning where a large detector starts from nothing, which its recipes never do."""
+def from_scratch_warnings(config: Config) -> tuple[str, ...]:
+    """A warning where a large detector starts without weights, which its recipes never do."""
     spec = config.recipe.model
     entry = info(spec.name)
     if entry.ssd is None or spec.weights or spec.backbone_weights or entry.input_px < LARGE_PX:
         return ()
     return (
-        f"{spec.name} starts FROM SCRATCH: no --backbone-weights FILE was given. On COCO such a training stalls near 0.17 AP "
-        "instead of 0.23; any ImageNet ResNet of the same depth serves as a start.",
+        f"{spec.name} starts FROM SCRATCH: no --backbone-weights FILE was given. On COCO such a training reaches about "
+        "0.17 AP instead of 0.23. Any ImageNet ResNet of the same depth can be the backbone.",
     )
 
 
 def _file(path: str) -> Path:
     file = Path(path).expanduser()
     if not file.is_file():
-        what = "is a folder, not a file of weights" if file.is_dir() else "does not exist"
-        raise ConfigError(f"The weights {path} {what}. Give a .safetensors, .pth, .pt or .th file.")
+        problem = "is a folder, not a weights file" if file.is_dir() else "does not exist"
+        raise ConfigError(f"The weights {path} {problem}. Give a .safetensors, .pth, .pt or .th file.")
     return file
 
 
 def describe_weights(path: str, report: weights.Report) -> str:
     """One line about what was loaded."""
     parts = [f"weights from {path} ({report.source} names)"]
-    fresh = [name for name in report.missing if not name.endswith("num_batches_tracked")]
-    if fresh:
-        parts.append(f"{', '.join(fresh[:4])} start fresh")
+    initialised = [name for name in report.missing if not name.endswith("num_batches_tracked")]
+    if initialised:
+        parts.append(f"{', '.join(initialised[:4])} start fresh")
     return "; ".join([*parts, *report.notes])
 
 
-def photographs_for_check(model: nn.Module, source: Source, data: Data, place: torch.device) -> torch.Tensor | None:
-    """Photographs spread over a set, by which weights can tell v1 from v1.5; None where that is no question or no help.
+def photographs_for_check(
+    model: nn.Module, source: Source, data: Data, torch_device: torch.device
+) -> torch.Tensor | None:
+    """Photographs spread over a set, to check whether weights are of v1 or v1.5; None where the check does not apply.
 
     Only for bottleneck networks that have a twin, and sets of image files with at least eight large enough. Always at
     224 pixels, whatever the recipe trains at: an ImageNet v1 network looks like v1.5 on images of 64 pixels.
@@ -92,7 +116,7 @@ def photographs_for_check(model: nn.Module, source: Source, data: Data, place: t
     pixels = np.empty((len(large), 224, 224, source.channels), dtype=np.uint8)
     for image, out in zip(large, pixels, strict=True):
         EvalTransform(at_224)(image, out)
-    return Normalizer(data, place)(torch.from_numpy(pixels).permute(0, 3, 1, 2).to(place)).cpu()
+    return Normalizer(data, torch_device)(torch.from_numpy(pixels).permute(0, 3, 1, 2).to(torch_device)).cpu()
 
 
 def _image_or_none(source: Source, index: int) -> Image | None:
@@ -103,18 +127,18 @@ def _image_or_none(source: Source, index: int) -> Image | None:
 
 
 def freeze(model: nn.Module, spec: Model) -> int:
-    """Stop the parameters that `model.freeze` names from learning, and their batch norms from adapting; how many tensors.
+    """Freeze the parameters that `model.freeze` names, and the statistics of their batch norms; how many tensors.
 
-    A frozen batch norm is in evaluation mode: it normalises with the statistics it came with.
+    A frozen batch norm is in evaluation mode: it normalises with the statistics it was loaded with.
     """
     names = [name for name, _ in model.named_parameters()]
     frozen: set[str] = set()
     for prefix in spec.freeze:
-        chosen = [n for n in names if (_in_backbone(n, model) if prefix == BACKBONE else n.startswith(prefix))]
-        if not chosen:
+        matching = [n for n in names if (_in_backbone(n, model) if prefix == BACKBONE else n.startswith(prefix))]
+        if not matching:
             tops = dict.fromkeys([BACKBONE, *(n.split(".")[0] for n in names)])
-            raise ConfigError(f"model.freeze = {prefix!r} names nothing in the model. {did_you_mean(prefix, tops)}")
-        frozen.update(chosen)
+            raise ConfigError(f"model.freeze = {prefix!r} matches nothing in the model. {did_you_mean(prefix, tops)}")
+        frozen.update(matching)
     for name, parameter in model.named_parameters():
         if name in frozen:
             parameter.requires_grad_(False)

@@ -38,6 +38,24 @@ class EvalResult:
 
 
 @dataclass(frozen=True, kw_only=True)
+class EvaluationReport(EvalResult):
+    """What `vernier eval` answers: the result, which weights on which data, and how it was computed."""
+
+    weights: str
+    data: str
+    split: str = "val"
+    step: int | None = None
+    seconds: float = 0.0
+    images_per_s_total: float = 0.0
+    compilation: "Compilation | None" = None
+    procs: int = 1
+    threads: int = 1
+    written: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    bad_images: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Best:
     """The best evaluation so far: its step, and the figure by which it was chosen."""
 

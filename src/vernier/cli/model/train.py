@@ -1,4 +1,4 @@
-"""`vernier train`."""
+"""`vernier train`: a training from a recipe, new or resumed."""
 
 import sys
 from pathlib import Path
@@ -27,8 +27,8 @@ from vernier.config import Config
 from vernier.errors import EXIT_DONE, EXIT_STOPPED, ConfigError
 
 if TYPE_CHECKING:
-    from vernier.engine.training.loop import Outcome
     from vernier.engine.training.resume import ResumePoint
+    from vernier.engine.training.session import Outcome
 
 
 def train(
@@ -70,57 +70,73 @@ def train(
 ) -> int:
     """Train a model with a recipe. Without a recipe: the embedded default, about a minute on two cores.
 
-    Run the same command again after an interruption and it goes on where it stopped.
+    Run the same command again after an interruption to resume.
+
+    Example: vernier train resnet50-90e --data ~/imagenet --procs 8
 
     Args:
         recipe: A built-in recipe (see `vernier recipes`) or a .toml file of your own.
         data: A built-in data set, or a folder with train/ and val/ (one folder per class).
         out: Folder in which the run directory is made, or looked for when resuming.
         device: Where to run.
-        procs: Processes, one a device.
-        precision: Arithmetic of the network.
-        allow_slow: Run a precision this device has no hardware for.
+        procs: Number of processes; one per device.
+        precision: Number format the network computes in.
+        allow_slow: Allow a precision that this device has no hardware for.
         mode: How the network is executed.
         deterministic: Repeat bit for bit on the same machine, or refuse.
         model: Another network than the recipe's (see `vernier models`).
         global_batch: Images per optimiser step, over all processes.
-        epochs: Length of the training; the schedule follows.
-        lr: Peak learning rate at the recipe's batch.
-        seed: Initial weights, order and augmentation.
-        weights: Start from these weights: safetensors or torch file, names as in torchvision, timm, NVIDIA's or Habana's.
-        backbone_weights: Detectors: weights of a classifier for the backbone alone.
-        reset_head: Start a new classifier on top of them, for other classes.
+        epochs: Number of epochs.
+        lr: Peak learning rate for the recipe's own batch; scaled if you change --global-batch.
+        seed: Seed of initial weights, sample order and augmentation.
+        weights: Start from this weights file (safetensors or torch), named as in torchvision, timm, NVIDIA's or
+            Habana's code.
+        backbone_weights: For detectors: a classifier's weights file for the backbone.
+        reset_head: With --weights: start with a new classifier layer, for other classes.
         workers: Loader threads per process.
         max_bad_images: How many unreadable images to replace before giving up, e.g. 20 or 0.1% of the set.
-        max_steps: Stop after this many steps; the schedule stays.
+        max_steps: Stop after this many steps; the schedule stays that of --epochs.
         max_eval_steps: Evaluate on this many batches only.
         train_only: Do not evaluate.
-        smoke: Try the recipe out: two steps of eight rendered 64-pixel images in a narrow network, one evaluation.
-        tensorboard: Write TensorBoard's event files into the run directory, where the package is installed.
-        profile_steps: Profile these steps of the run, both ends included: kernel table, trace, memory (see `vernier profile`).
+        smoke: Try the recipe: two steps of eight rendered 64-pixel images in a narrow network, one evaluation.
+        tensorboard: Write TensorBoard event files into the run directory if the package is installed.
+        profile_steps: Profile steps A to B, both included: kernel table, trace, memory (see `vernier profile`).
         resume: auto: the newest run of this recipe in --out; never: always a new run; or a run directory.
         config: A run's config.json, to repeat it.
     """
     from vernier import recipes as book
     from vernier.measure.profile.summary import StepRange
-    from vernier.report.live.trackers import require, trackers
+    from vernier.report.live.trackers import require_installed, trackers
 
     profile = None if profile_steps is None else StepRange.parse(profile_steps, "--profile-steps")
     if profile is not None:
         silence_profiler()
     flags = {
-        "data.source": data, "machine.device": device, "machine.procs": procs, "machine.precision": precision, "machine.mode": mode,
-        "machine.allow_slow": allow_slow or None, "machine.deterministic": deterministic or None,
-        "model.name": model, "global_batch": global_batch, "schedule.epochs": epochs, "optim.lr": lr, "seed": seed,
-        "machine.workers": workers, "data.max_bad_images": max_bad_images,
-        "limits.max_steps": max_steps, "limits.max_eval_steps": max_eval_steps,
-        "eval.every_epochs": 0 if train_only else None, "model.weights": weights, "model.backbone_weights": backbone_weights,
+        "data.source": data,
+        "machine.device": device,
+        "machine.procs": procs,
+        "machine.precision": precision,
+        "machine.mode": mode,
+        "machine.allow_slow": allow_slow or None,
+        "machine.deterministic": deterministic or None,
+        "model.name": model,
+        "global_batch": global_batch,
+        "schedule.epochs": epochs,
+        "optim.lr": lr,
+        "seed": seed,
+        "machine.workers": workers,
+        "data.max_bad_images": max_bad_images,
+        "limits.max_steps": max_steps,
+        "limits.max_eval_steps": max_eval_steps,
+        "eval.every_epochs": 0 if train_only else None,
+        "model.weights": weights,
+        "model.backbone_weights": backbone_weights,
         "model.reset_head": reset_head or None,
         "model.freeze": freeze or None,
-    }  # fmt: skip
+    }
     start = _starting_config(recipe, config, resume)
     chosen = apply_flags(book.smoke(start) if smoke else start, flags, settings)
-    require(track)
+    require_installed(track)
     chosen, to_start = with_procs(chosen)
     if to_start:
         return start_processes(to_start)
@@ -129,28 +145,34 @@ def train(
         console_of(world) as console,
         trackers(track, tensorboard, console.warn if console else None) as tracked,
     ):
-        from vernier.engine.training import resume as resuming
-        from vernier.engine.training.loop import train as run_training
+        from vernier.engine.training.resume import choose_resume_point
+        from vernier.engine.training.session import train as run_training
 
         def choose() -> "ResumePoint | None":
             assert console is not None
-            found = resuming.choose(chosen, Path(out), resume, console.warn)
-            if found is not None and resume is None:
-                console.say(f"Found {found.run.path}, cut short: going on with it (--resume never starts a new run).")
-            return found
+            point = choose_resume_point(chosen, Path(out), resume, console.warn)
+            if point is not None and resume is None:
+                console.say(f"Resuming {point.run.path}, which was interrupted (--resume never starts a new run).")
+            return point
 
-        point, watchers = world.broadcast_from_first(choose), [console] if console else []
         outcome = run_training(
-            chosen, Path(out), point, [*watchers, *tracked], book.reference(chosen.recipe), world, profile
+            chosen,
+            Path(out),
+            world.broadcast_from_first(choose),
+            [*([console] if console else []), *tracked],
+            reference=book.reference(chosen.recipe),
+            world=world,
+            profile=profile,
         )
-    return _ended(outcome, json) if world.first else EXIT_DONE
+    return _print_outcome(outcome, json) if world.first else EXIT_DONE
 
 
-def _ended(outcome: "Outcome", json: bool) -> int:
+def _print_outcome(outcome: "Outcome", json: bool) -> int:
+    from vernier.records.codec import encode
     from vernier.report.live.console import closing_lines
 
     if json:
-        print_json({"run": str(outcome.run.path), "status": outcome.status, **outcome.summary})
+        print_json({"run": str(outcome.run.path), "status": outcome.status, **encode(outcome.summary)})
     else:
         sys.stdout.write("\n".join(closing_lines(outcome.summary, str(outcome.run.path), outcome.status)) + "\n")
     return EXIT_DONE if outcome.status == "finished" else EXIT_STOPPED

@@ -1,25 +1,40 @@
-"""Evaluation: every sample once, exactly, on any number of processes."""
+"""Evaluation: every sample once, exactly, on any number of processes; during a training or of a trained model.
+
+The task scores predictions (`tasks`); loading a trained model is `trained`'s business.
+"""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import torch
 from torch import nn
 
+from vernier.clock import now_s
+from vernier.config import Config
 from vernier.data.augment.normalize import Normalizer
+from vernier.data.loading.cache import cache_in_memory
 from vernier.data.loading.loader import Batch, Loader
 from vernier.data.loading.order import EvalOrder
 from vernier.data.sources import Source
 from vernier.devices import Device
 from vernier.engine.execution import Execution, borrowed
-from vernier.engine.observe import Observers
+from vernier.engine.inference.trained import Trained
+from vernier.engine.observe import Observer, Observers
+from vernier.engine.processes.launch import Topology
 from vernier.engine.processes.world import World
-from vernier.tasks.base import CountingReader, Forward, Score, Task
+from vernier.errors import ConfigError
+from vernier.measure.statistics.throughput import Window
+from vernier.records.run import EvaluationReport
+from vernier.store import write_json
+from vernier.tasks import task_of
+from vernier.tasks.base import Forward, Score, Task
 
 
 @contextlib.contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode, no gradients; the mode found is put back, module by module: frozen ones stay as they are."""
+    """Evaluation mode without gradients; afterwards each module gets its own mode back: frozen ones stay frozen."""
     before = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -31,18 +46,29 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 class Evaluator:
-    """A validation set, ready to be scored again and again."""
+    """A validation set, ready to be scored repeatedly. Every process evaluates its own batches of it."""
 
-    def __init__(
-        self, task: Task, source: Source, reader: CountingReader, order: EvalOrder, normalize: Normalizer,
-        device: Device, place: torch.device, *, workers: int, prefetch: int, world: World,
-    ) -> None:  # fmt: skip
-        self._task, self._source, self._world = task, source, world
-        self._order, self._normalize, self._device, self._place = order, normalize, device, place
+    def __init__(self, config: Config, task: Task, source: Source, device: Device, world: World) -> None:
+        machine = config.machine
+        self._task, self._source, self._device, self._world = task, source, device, world
+        self._torch_device = device.torch_device(world.topology.local_rank)
+        self._normalize = Normalizer(config.recipe.data, self._torch_device)
+        self._order = EvalOrder(
+            samples=len(source),
+            batch=machine.eval_batch,
+            max_batches=config.limits.max_eval_steps,
+            rank=world.rank,
+            world=world.size,
+        )
+        reader = task.eval_reader(cache_in_memory(source, machine.cache_share / 2, world.size)[0])
         self.bad = reader.bad
         self._loader = Loader(
-            reader, batch=order.batch, workers=workers, prefetch=prefetch, pin=device.pins_memory
-        )  # fmt: skip
+            reader,
+            batch=machine.eval_batch,
+            workers=machine.workers,
+            prefetch=machine.prefetch,
+            pin=device.pins_memory,
+        )
 
     def score(
         self,
@@ -51,9 +77,9 @@ class Evaluator:
         observers: Observers,
         check_stop: Callable[[], None],
     ) -> Score:
-        """The whole set's at the first process, each one's own part elsewhere; `check_stop` may raise between batches.
+        """Score the set: in the first process the whole set, in the others their part. `weights` replace the network's.
 
-        Every process asks `check_stop` as often, also one with fewer batches.
+        `check_stop` may raise between batches. Every process calls it equally often, also one with fewer batches.
         """
         score = self._task.score(self._source)
         mine = self._order.own_batches()
@@ -71,10 +97,76 @@ class Evaluator:
         return score
 
     def _add(self, score: Score, batch: Batch, forward: Forward) -> None:
-        images = self._normalize(self._device.upload(batch.images, self._place))
+        images = self._normalize(self._device.upload(batch.images, self._torch_device))
         self._device.uploads_done()
-        score.add(self._task.predict(forward, images), batch.targets.to(self._place))
+        score.add(self._task.predict(forward, images), batch.targets.to(self._torch_device))
         self._device.mark_step()
 
     def close(self) -> None:
         self._loader.close()
+
+
+def evaluate_trained(
+    trained: Trained,
+    *,
+    data: str | None = None,
+    max_eval_steps: int | None = None,
+    observers: Sequence[Observer] = (),
+    split: str = "val",
+    out: Path | None = None,
+    world: World | None = None,
+) -> EvaluationReport:
+    """Evaluate a model on a split of its own or of other data; its predictions go to `out` as JSON files.
+
+    With several processes the first one's report is about all of them.
+    """
+    world = world or World(Topology())
+    recipe, device = trained.config.recipe, trained.device
+    if data is not None:
+        recipe = replace(recipe, data=replace(recipe.data, source=data))
+    limits = replace(trained.config.limits, max_eval_steps=max_eval_steps)
+    config = replace(trained.config, recipe=recipe, limits=limits)
+    task = task_of(recipe)
+    source = task.open(split)
+    if len(source.classes) != len(trained.classes):
+        raise ConfigError(
+            f"The model was trained on {len(trained.classes)} classes, the data has {len(source.classes)}. "
+            "Use data with the same classes."
+        )
+    evaluator = Evaluator(config, task, source, device, world)
+    network = Execution(trained.model, config.machine, device, frozen=True)
+    began_s = now_s()
+    try:
+        score = evaluator.score(network, None, Observers(*observers), lambda: None)
+    finally:
+        evaluator.close()
+    seconds = now_s() - began_s
+    result = replace(
+        world.broadcast_from_first(score.result),
+        averaged=trained.averaged,
+        exact=max_eval_steps is None,
+        flip_tta=recipe.eval.flip_tta,
+    )
+    return EvaluationReport(
+        **vars(result),
+        weights=trained.origin,
+        data=recipe.data.source,
+        split=split,
+        step=trained.step,
+        seconds=seconds,
+        images_per_s_total=Window(samples=score.samples, wall_s=seconds).samples_per_s,
+        compilation=network.compilation,
+        procs=world.size,
+        threads=torch.get_num_threads(),
+        written=() if out is None or not world.first else _write_documents(score, out),
+        notes=trained.notes,
+        bad_images=tuple(bad.path for bad in evaluator.bad.samples()),
+    )
+
+
+def _write_documents(score: Score, out: Path) -> tuple[str, ...]:
+    out.mkdir(parents=True, exist_ok=True)
+    documents = score.documents()
+    for name, document in documents.items():
+        write_json(out / f"{name}.json", document)
+    return tuple(str(out / f"{name}.json") for name in documents)

@@ -1,7 +1,8 @@
-"""A trained model as a file for use elsewhere: weights alone (safetensors, torchvision's names), or the network with
-them (ONNX, torch.export), which is run on real images before it gets its name.
+"""Export of a trained model to a file: weights alone (safetensors, torchvision's names), or the network with its
+weights (ONNX, torch.export), which is run on real images before it gets its final name.
 
-A network file takes pixels as they are decoded, uint8 from 0 to 255, and normalises them itself, unless told otherwise.
+A network file takes decoded pixels, uint8 from 0 to 255, and normalises them itself unless `normalised_input` is set.
+The model card beside the file is `report.model_card`'s.
 """
 
 import io
@@ -19,15 +20,16 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
-from vernier.config import Config, from_dict
+from vernier.config import Config
 from vernier.data.augment.normalize import Normalizer
 from vernier.engine.inference.evaluate import evaluating
-from vernier.engine.inference.trained import Trained, find_checkpoint, load_trained
-from vernier.engine.training.checkpoint import weights_for_use
+from vernier.engine.inference.trained import Trained, find_checkpoint, load_checkpoint
+from vernier.engine.training.checkpoint import config_of, read_state, weights_for_use
 from vernier.errors import ConfigError, RunFailed
 from vernier.measure.machine.environment import installed_version
 from vernier.models import info, weights
-from vernier.store import CheckpointDir, read_json
+from vernier.records.checkpoint import CheckpointState
+from vernier.store import CheckpointDir
 from vernier.tasks import task_of
 
 Format = Literal["safetensors", "torchvision", "onnx", "torch-export"]
@@ -38,17 +40,17 @@ SUFFIX: dict[Format, str] = {
     "torch-export": ".pt2",
 }
 OUTPUTS = {"classify": ("logits",), "detect": ("offsets", "logits")}
-"""What a network gives, by task; other numbers of outputs are numbered."""
+"""The names of a network's outputs, by task."""
 CHECK_IMAGES = 64
 TOLERANCE = 1e-3
-"""How far a runtime's output may be from PyTorch's, as a share of the largest output."""
+"""Largest difference between a runtime's output and PyTorch's, as a share of the largest output."""
 
 Outputs = tuple[torch.Tensor, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """What came of running an exported network beside PyTorch's on the same real images."""
+    """The comparison of an exported network with PyTorch's on the same real images."""
 
     against: str
     images: int
@@ -56,7 +58,7 @@ class Check:
     max_difference: float
     largest_output: float
     same_top1: int | None
-    """Of the images; None where an image has more than one answer."""
+    """Images with the same class; None where a network does not give one class per image."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,39 +70,52 @@ class Exported:
     checkpoint: Path
     averaged: bool
     takes: str
-    """What the file's input is, in words; empty for weights alone."""
+    """The input of the network, in words; empty for weights alone."""
     check: Check | None
 
 
 def export(
-    path: Path, form: Format, out: Path | None, *, which: str = "latest", averaged: bool | None = None,
-    data: str | None = None, normalised_input: bool = False,
-) -> Exported:  # fmt: skip
-    """Write a run's model in one of the formats; `out` left out: in the current folder, named after the run.
+    path: Path,
+    form: Format,
+    out: Path | None,
+    *,
+    which: str = "latest",
+    averaged: bool | None = None,
+    data: str | None = None,
+    normalised_input: bool = False,
+) -> Exported:
+    """Write a run's model in one of the formats; without `out`: to the current folder, named after the recipe.
 
-    `data` is where the images to check a network on come from, instead of the run's own. Nothing is overwritten, and a
-    network that does not compute what PyTorch computes is not kept: RunFailed.
+    A network is checked on images of `data`, or of the run's own data. Nothing is overwritten. Raises RunFailed, and
+    removes the file, when a network does not compute what PyTorch computes.
     """
-    found = find_checkpoint(path, which)
-    state = read_json(found.path / "state.json")
-    config = from_dict(Config, state["config"])
-    target = _free_target(out or Path(f"{config.recipe.name}-step{found.step}{SUFFIX[form]}"))
+    checkpoint = find_checkpoint(path, which)
+    state = read_state(checkpoint)
+    config = config_of(state)
+    target = _free_target(out or Path(f"{config.recipe.name}-step{checkpoint.step}{SUFFIX[form]}"))
     if form in ("safetensors", "torchvision"):
         if data is not None or normalised_input:
-            raise ConfigError(f"--data and --normalised-input are about networks; --format {form} has weights alone.")
-        used_average = _write_weights(found, state, config, form, target, averaged)
+            raise ConfigError(
+                f"--format {form} writes weights alone; --data and --normalised-input are for onnx and torch-export."
+            )
+        used_average = _write_weights(checkpoint, state, config, form, target, averaged)
         return Exported(
-            path=target, format=form, checkpoint=found.path, averaged=used_average, takes="", check=None
-        )  # fmt: skip
-    _require(form)
-    trained = load_trained(found.path, averaged=averaged, changed=_on_cpu)
-    network = Served(trained, normalised_input)
+            path=target, format=form, checkpoint=checkpoint.path, averaged=used_average, takes="", check=None
+        )
+    _require_packages(form)
+    trained = load_checkpoint(checkpoint, averaged=averaged, changed=_on_cpu)
+    network = ExportedNetwork(trained, normalised_input)
     images = _real_images(trained, data)
-    about = {**_about(config, state, found.step, trained.averaged), "input": network.takes}
-    check = _write_network(network, images, form, target, about, data or config.recipe.data.source)
+    metadata = {**_metadata(config, state, checkpoint.step, trained.averaged), "input": network.takes}
+    check = _write_network(network, images, form, target, metadata, data or config.recipe.data.source)
     return Exported(
-        path=target, format=form, checkpoint=found.path, averaged=trained.averaged, takes=network.takes, check=check
-    )  # fmt: skip
+        path=target,
+        format=form,
+        checkpoint=checkpoint.path,
+        averaged=trained.averaged,
+        takes=network.takes,
+        check=check,
+    )
 
 
 def _on_cpu(config: Config) -> Config:
@@ -124,12 +139,12 @@ def _free_target(target: Path) -> Path:
 
 
 def _unwritable(target: Path, error: Exception) -> RunFailed:
-    return RunFailed(f"{target} could not be written: {error}. Choose another --out, or make room.")
+    return RunFailed(f"{target} could not be written: {error}. Choose another --out, or free some space.")
 
 
-def _require(form: Format) -> None:
-    wanted = ("onnx", "onnxscript", "onnxruntime") if form == "onnx" else ()
-    if missing := [name for name in wanted if installed_version(name) is None]:
+def _require_packages(form: Format) -> None:
+    packages = ("onnx", "onnxscript", "onnxruntime") if form == "onnx" else ()
+    if missing := [name for name in packages if installed_version(name) is None]:
         raise ConfigError(f"--format onnx needs {', '.join(missing)}: pip install 'vernier[onnx]'")
 
 
@@ -137,39 +152,45 @@ def _require(form: Format) -> None:
 
 
 def _write_weights(
-    found: CheckpointDir, state: dict[str, Any], config: Config, form: Format, target: Path, averaged: bool | None
+    checkpoint: CheckpointDir,
+    state: CheckpointState,
+    config: Config,
+    form: Format,
+    target: Path,
+    averaged: bool | None,
 ) -> bool:
     """Write the tensors; whether they are the averaged ones."""
-    tensors, used_average = weights_for_use(found, averaged=averaged)
+    tensors, used_average = weights_for_use(checkpoint, averaged=averaged)
     if form == "torchvision":
         _require_torchvision(config)
     try:
         if form == "torchvision":
             weights.save_torch(weights.to_torchvision(tensors), target)
         else:
-            weights.save_safetensors(tensors, target, _about(config, state, found.step, used_average))
-    except (OSError, RuntimeError, SafetensorError) as error:  # what the writers raise when the disk is full
+            weights.save_safetensors(tensors, target, _metadata(config, state, checkpoint.step, used_average))
+    except (OSError, RuntimeError, SafetensorError) as error:  # the writers raise these when the disk is full
         raise _unwritable(target, error) from None
     return used_average
 
 
-def _about(config: Config, state: dict[str, Any], step: int, averaged: bool) -> dict[str, str]:
-    """What a file of weights should say about itself: enough to use it without the run."""
-    recipe, result = config.recipe, state["progress"]["result"] or {}
-    said = {
+def _metadata(config: Config, state: CheckpointState, step: int, averaged: bool) -> dict[str, str]:
+    """The metadata of an exported file: enough to use it without the run."""
+    recipe, result = config.recipe, state.progress.result
+    figures = {} if result is None else result.figures
+    metadata = {
         "format": "pt",
         "model": recipe.model.name,
         "recipe": recipe.name,
         "step": step,
         "averaged": averaged,
-        "classes": state["classes"],
+        "classes": state.classes,
         "mean": recipe.data.mean,
         "std": recipe.data.std,
         "eval_px": recipe.data.eval_px,
         "eval_short_side_px": recipe.data.eval_short_side_px,
-        **{name: result[name] for name in ("top1", "AP") if name in result},
+        **{name: figures[name] for name in ("top1", "AP") if name in figures},
     }
-    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in said.items()}
+    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in metadata.items()}
 
 
 def _require_torchvision(config: Config) -> None:
@@ -177,26 +198,25 @@ def _require_torchvision(config: Config) -> None:
     spec = config.recipe.model
     arch = info(spec.name).arch
     stem = arch.stem if spec.stem == "default" else spec.stem
-    why = (
-        "it is a detector" if info(spec.name).ssd is not None
-        else "its stride is in the first 1x1 (v1)" if arch.block == "bottleneck" and arch.stride_in != "3x3"
-        else "its stem is for small images" if stem != "imagenet"
-        else "its shortcuts have no weights" if arch.shortcut != "projection"
-        else "it blurs before strides" if spec.blurpool
-        else "it has squeeze-and-excitation" if arch.squeeze
-        else ""
-    )  # fmt: skip
-    if why:
+    differences = {
+        "it is a detector": info(spec.name).ssd is not None,
+        "its stride is in the first 1x1 (v1)": arch.block == "bottleneck" and arch.stride_in != "3x3",
+        "its stem is for small images": stem != "imagenet",
+        "its shortcuts have no weights": arch.shortcut != "projection",
+        "it blurs before strides": spec.blurpool,
+        "it has squeeze-and-excitation": arch.squeeze,
+    }
+    if difference := next((text for text, applies in differences.items() if applies), None):
         raise ConfigError(
-            f"torchvision has no such network as this {spec.name}: {why}. Use --format safetensors instead."
+            f"torchvision has no network like this {spec.name}: {difference}. Use --format safetensors instead."
         )
 
 
 # ------------------------------------------------------------------------------------------------------------ networks
 
 
-class Served(nn.Module):
-    """A network as it is handed over: normalisation in front unless its users do it, outputs of no class cut off."""
+class ExportedNetwork(nn.Module):
+    """A network as it is exported: normalisation in front unless its users do it, outputs of no class cut off."""
 
     def __init__(self, trained: Trained, normalised_input: bool) -> None:
         super().__init__()
@@ -206,18 +226,18 @@ class Served(nn.Module):
         self._normalize = Normalizer(trained.config.recipe.data, torch.device("cpu"))
         self._normalised_input = normalised_input
         self.names = OUTPUTS[task.name]
-        self.takes = _takes(trained.config, normalised_input)
+        self.takes = _describe_input(trained.config, normalised_input)
 
     def forward(self, images: torch.Tensor) -> Any:
-        made = self.model(images if self._normalised_input else self._normalize(images))
-        return made if self._classes is None else made[:, : self._classes]
+        outputs = self.model(images if self._normalised_input else self._normalize(images))
+        return outputs if self._classes is None else outputs[:, : self._classes]
 
-    def input_of(self, pixels: torch.Tensor) -> torch.Tensor:
-        """uint8 images as this network wants them."""
+    def prepare_input(self, pixels: torch.Tensor) -> torch.Tensor:
+        """uint8 images in the form this network takes."""
         return self._normalize(pixels) if self._normalised_input else pixels
 
 
-def _takes(config: Config, normalised_input: bool) -> str:
+def _describe_input(config: Config, normalised_input: bool) -> str:
     data = config.recipe.data
     if normalised_input:
         return f"float32 [batch, channels, height, width], already (pixel / 255 - {list(data.mean)}) / {list(data.std)}"
@@ -235,9 +255,9 @@ def _real_images(trained: Trained, data: str | None) -> torch.Tensor:
     except ConfigError as error:
         raise ConfigError(f"{error} The exported network is checked on real images: give --data PATH.") from None
     reader = task.eval_reader(source)
-    chosen = np.linspace(0, len(source) - 1, min(CHECK_IMAGES, len(source))).astype(np.int64)
-    pixels = torch.zeros((len(chosen), *reader.shape), dtype=torch.uint8)
-    reader.fill(0, chosen, pixels.numpy())
+    indices = np.linspace(0, len(source) - 1, min(CHECK_IMAGES, len(source))).astype(np.int64)
+    pixels = torch.zeros((len(indices), *reader.shape), dtype=torch.uint8)
+    reader.fill(0, indices, pixels.numpy())
     images = pixels.permute(0, 3, 1, 2).contiguous()
     if images.shape[1] != trained.channels:
         raise ConfigError(f"The model takes images of {trained.channels} channel(s), the data has {images.shape[1]}.")
@@ -245,18 +265,18 @@ def _real_images(trained: Trained, data: str | None) -> torch.Tensor:
 
 
 def _write_network(
-    network: Served, images: torch.Tensor, form: Format, target: Path, about: dict[str, str], data: str
+    network: ExportedNetwork, images: torch.Tensor, form: Format, target: Path, metadata: dict[str, str], data: str
 ) -> Check:
-    """Write the network beside its final name, compare it with PyTorch's, and only then rename it."""
+    """Write the network under a temporary name, compare it with PyTorch's, and only then rename it."""
     partial = target.with_name(f".{target.stem}.partial{SUFFIX[form]}")
-    given = network.input_of(images)
+    inputs = network.prepare_input(images)
     with evaluating(network):
-        expected = _several(network(given))
+        expected = _as_tuple(network(inputs))
     try:
         with _quiet():
-            run, against = _WRITERS[form](network, given, partial, about)
-            found = run(given)
-        check = _compare(expected, found, against, data)
+            run, runtime = _WRITERS[form](network, inputs, partial, metadata)
+            outputs = run(inputs)
+        check = _compare(expected, outputs, runtime, data)
         partial.replace(target)
     except OSError as error:
         raise _unwritable(target, error) from None
@@ -265,68 +285,77 @@ def _write_network(
     return check
 
 
-def _several(made: Any) -> Outputs:
-    return tuple(made) if isinstance(made, tuple | list) else (made,)
+def _as_tuple(outputs: Any) -> Outputs:
+    return tuple(outputs) if isinstance(outputs, tuple | list) else (outputs,)
 
 
-def _compare(expected: Outputs, found: Outputs, against: str, data: str) -> Check:
-    if [e.shape for e in expected] != [f.shape for f in found]:
-        raise RunFailed(f"{against} gives outputs of other shapes than PyTorch; the file was not kept.")
-    difference = max(float((e - f).abs().max()) for e, f in zip(expected, found, strict=True))
+def _compare(expected: Outputs, outputs: Outputs, runtime: str, data: str) -> Check:
+    if [e.shape for e in expected] != [o.shape for o in outputs]:
+        raise RunFailed(f"{runtime} gives outputs of other shapes than PyTorch; the file was removed.")
+    difference = max(float((e - o).abs().max()) for e, o in zip(expected, outputs, strict=True))
     largest = max(float(e.abs().max()) for e in expected)
-    one_answer = len(expected) == 1 and expected[0].dim() == 2
-    same = int((expected[0].argmax(1) == found[0].argmax(1)).sum()) if one_answer else None
+    one_class = len(expected) == 1 and expected[0].dim() == 2
+    same = int((expected[0].argmax(1) == outputs[0].argmax(1)).sum()) if one_class else None
     images = len(expected[0])
     if not difference <= TOLERANCE * max(largest, 1.0) or (same is not None and same < images):
-        answers = "" if same is None else f"; the same class for {same} of {images} images"
+        classes = "" if same is None else f"; the same class for {same} of {images} images"
         raise RunFailed(
-            f"{against} does not compute what PyTorch does: largest difference {difference:.3g} of outputs up to "
-            f"{largest:.3g}{answers}. The file was not kept; try --format torch-export or safetensors."
+            f"{runtime} does not compute what PyTorch does: largest difference {difference:.3g} of outputs up to "
+            f"{largest:.3g}{classes}. The file was removed; try --format torch-export or safetensors."
         )
     return Check(
-        against=against, images=images, data=data, max_difference=difference, largest_output=largest, same_top1=same
-    )  # fmt: skip
+        against=runtime, images=images, data=data, max_difference=difference, largest_output=largest, same_top1=same
+    )
 
 
 Runner = Callable[[torch.Tensor], Outputs]
 
 
-def _write_onnx(network: Served, given: torch.Tensor, path: Path, about: dict[str, str]) -> tuple[Runner, str]:
-    """ONNX with a free batch size, and onnxruntime to run it."""
+def _write_onnx(
+    network: ExportedNetwork, inputs: torch.Tensor, path: Path, metadata: dict[str, str]
+) -> tuple[Runner, str]:
+    """Write ONNX with a free batch size; onnxruntime to run it, and its name."""
     import onnxruntime
 
     program = torch.onnx.export(
-        network, (given[:2],), dynamo=True, verbose=False, input_names=["images"], output_names=list(network.names),
+        network,
+        (inputs[:2],),
+        dynamo=True,
+        verbose=False,
+        input_names=["images"],
+        output_names=list(network.names),
         dynamic_shapes=({0: torch.export.Dim("batch")},),
-    )  # fmt: skip
+    )
     assert program is not None
-    program.model.metadata_props.update(about)
+    program.model.metadata_props.update(metadata)
     program.save(path, external_data=False)
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
 
     def run(images: torch.Tensor) -> Outputs:
-        return tuple(torch.from_numpy(made) for made in session.run(None, {"images": images.numpy()}))
+        return tuple(torch.from_numpy(output) for output in session.run(None, {"images": images.numpy()}))
 
     return run, f"onnxruntime {onnxruntime.__version__} on CPU"
 
 
-def _write_torch_export(network: Served, given: torch.Tensor, path: Path, about: dict[str, str]) -> tuple[Runner, str]:
-    """torch.export's file with a free batch size, and the file read back."""
+def _write_torch_export(
+    network: ExportedNetwork, inputs: torch.Tensor, path: Path, metadata: dict[str, str]
+) -> tuple[Runner, str]:
+    """Write torch.export's file with a free batch size; the file read back to run it, and its name."""
     with torch.no_grad():
-        program = torch.export.export(network, (given[:2],), dynamic_shapes=({0: torch.export.Dim("batch")},))
-    made = io.BytesIO()  # PyTorch's own file writer ends the process when the disk is full
-    torch.export.save(program, made, extra_files={"about.json": json.dumps(about)})
-    path.write_bytes(made.getbuffer())
-    again = torch.export.load(path).module()
+        program = torch.export.export(network, (inputs[:2],), dynamic_shapes=({0: torch.export.Dim("batch")},))
+    buffer = io.BytesIO()  # PyTorch's own file writer ends the process when the disk is full
+    torch.export.save(program, buffer, extra_files={"about.json": json.dumps(metadata)})
+    path.write_bytes(buffer.getbuffer())
+    module = torch.export.load(path).module()
 
     def run(images: torch.Tensor) -> Outputs:
         with torch.inference_mode():
-            return _several(again(images))
+            return _as_tuple(module(images))
 
     return run, f"torch.export.load of torch {torch.__version__}"
 
 
-_WRITERS: dict[Format, Callable[[Served, torch.Tensor, Path, dict[str, str]], tuple[Runner, str]]] = {
+_WRITERS: dict[Format, Callable[[ExportedNetwork, torch.Tensor, Path, dict[str, str]], tuple[Runner, str]]] = {
     "onnx": _write_onnx,
     "torch-export": _write_torch_export,
 }
@@ -334,15 +363,15 @@ _WRITERS: dict[Format, Callable[[Served, torch.Tensor, Path, dict[str, str]], tu
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the exporters' remarks about packages that are not needed and their own deprecations."""
-    talkers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")]
-    before = [talker.level for talker in talkers]
-    for talker in talkers:
-        talker.setLevel(logging.ERROR)
+    """Without the exporters' messages about optional packages and their own deprecations."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        for talker, level in zip(talkers, before, strict=True):
-            talker.setLevel(level)
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)

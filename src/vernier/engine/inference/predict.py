@@ -1,4 +1,4 @@
-"""A trained model applied to single images, through the very code that evaluates it."""
+"""Prediction on single images, with the reader and the network that evaluation uses. Showing them is `report`'s."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -22,34 +22,34 @@ class Prediction:
     """The predictions for one image, best first, with boxes in pixels; or why it could not be read."""
 
     path: Path
-    found: list[ScoredClass]
+    scored: list[ScoredClass]
     error: str | None = None
 
 
-def predict(trained: Trained, named: list[Path]) -> Iterator[tuple[Prediction, int, int]]:
-    """For each image, in order: the prediction, how many are done, and of how many."""
+def predict(trained: Trained, images: list[Path]) -> Iterator[tuple[Prediction, int, int]]:
+    """For each image file, also those in folders, in order: the prediction, how many are done, and of how many."""
     recipe = trained.config.recipe
     recipe = replace(recipe, data=replace(recipe.data, max_bad_images="100%"))
-    task, paths, machine = task_of(recipe), find_images(named), trained.config.machine
+    task, paths, machine = task_of(recipe), find_images(images), trained.config.machine
     source = FilesSource(paths, trained.classes, trained.channels)
-    reader, place = task.eval_reader(source), trained.device.torch_device(0)
+    reader, torch_device = task.eval_reader(source), trained.device.torch_device(0)
     loader = Loader(reader, batch=BATCH, workers=machine.workers, prefetch=machine.prefetch)
-    normalize = Normalizer(recipe.data, place)
+    normalize = Normalizer(recipe.data, torch_device)
 
-    def forward(images: Any) -> Any:
+    def forward(pixels: Any) -> Any:
         with trained.device.autocast(machine.precision):
-            return trained.model(images)
+            return trained.model(pixels)
 
     done = 0
     try:
         order = EvalOrder(samples=len(source), batch=BATCH).own_batches()
         with evaluating(trained.model):
             for batch in loader.batches((0, indices) for indices in order):
-                predicted = task.predict(forward, normalize(batch.images.to(place)))
+                predicted = task.predict(forward, normalize(batch.images.to(torch_device)))
                 errors = {bad.index: bad.reason for bad in reader.bad.samples()}
-                for found in task.name_predictions(predicted, batch.targets, trained.classes):
+                for scored in task.name_predictions(predicted, batch.targets, trained.classes):
                     error = errors.get(done)
-                    yield Prediction(paths[done], [] if error else found, error), done + 1, len(paths)
+                    yield Prediction(paths[done], [] if error else scored, error), done + 1, len(paths)
                     done += 1
     finally:
         loader.close()

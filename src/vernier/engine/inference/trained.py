@@ -1,34 +1,28 @@
-"""A trained model, ready to be used: from a run directory, a bare checkpoint, or anybody's weights file."""
+"""A trained model, ready to be used: from a run directory, a bare checkpoint, or anybody's weights file.
+
+Which files a checkpoint has is `training.checkpoint`'s business, which names a weights file uses `models.weights`'.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-import torch
 from torch import nn
 
-from vernier.clock import now_s
-from vernier.config import Config, Data, Model, Recipe, from_dict
+from vernier.config import Config, Data, Model, Recipe
 from vernier.devices import Device
-from vernier.engine.execution import Execution
-from vernier.engine.observe import Observer, Observers
-from vernier.engine.processes.launch import Topology
-from vernier.engine.processes.world import World
+from vernier.engine.build import build_model, build_model_for_data, local_torch_device, prepare_device
 from vernier.engine.starting_weights import describe_weights, load_weights, photographs_for_check
-from vernier.engine.training.checkpoint import weights_for_use
-from vernier.engine.training.setup import build_evaluator, make_model, model_for, place_of, prepare_device
+from vernier.engine.training.checkpoint import config_of, read_state, weights_for_use
 from vernier.errors import ConfigError
 from vernier.models import info, weights
-from vernier.records.codec import encode
-from vernier.store import CheckpointDir, RunDir, open_checkpoint, read_json, write_json
+from vernier.store import CheckpointDir, RunDir, open_checkpoint
 from vernier.tasks import task_of
-from vernier.tasks.base import Score
 
 
-@dataclass
+@dataclass(frozen=True, kw_only=True)
 class Trained:
-    """A model with its weights, what it was trained as, and where they came from."""
+    """A model with its weights, the configuration and classes it was trained with, and where the weights are from."""
 
     model: nn.Module
     config: Config
@@ -41,40 +35,49 @@ class Trained:
     notes: tuple[str, ...] = ()
 
 
+Change = Callable[[Config], Config]
+
+
 def load_trained(
-    path: Path,
-    *,
-    which: str = "latest",
-    averaged: bool | None = None,
-    changed: Callable[[Config], Config] | None = None,
+    path: Path, *, which: str = "latest", averaged: bool | None = None, changed: Change | None = None
 ) -> Trained:
     """The model of a run (its latest or best checkpoint, or the one of a given step) or of a checkpoint directory.
 
-    `changed` may alter its settings, but for the model's.
+    `changed` may alter its settings, except the model's.
     """
-    found = find_checkpoint(path, which)
-    state = read_json(found.path / "state.json")
-    config = from_dict(Config, state["config"])
+    return load_checkpoint(find_checkpoint(path, which), averaged=averaged, changed=changed)
+
+
+def load_checkpoint(checkpoint: CheckpointDir, *, averaged: bool | None, changed: Change | None) -> Trained:
+    """The model of a checkpoint whose hashes were checked."""
+    state = read_state(checkpoint)
+    config = config_of(state)
     config = replace(config, machine=replace(config.machine, procs=1))
     if changed is not None:
         before, config = config.recipe.model, changed(config)
         if config.recipe.model != before:
             raise ConfigError("A trained model cannot be changed by --set model.*; data, eval and machine can.")
     device, _ = prepare_device(config)
-    model = make_model(
-        config, task_of(config.recipe).outputs(len(state["classes"])), state["channels"], place_of(device)
-    )
-    tensors, used_average = weights_for_use(found, averaged=averaged)
+    outputs = task_of(config.recipe).outputs(len(state.classes))
+    model = build_model(config, outputs, state.channels, local_torch_device(device))
+    tensors, used_average = weights_for_use(checkpoint, averaged=averaged)
     model.load_state_dict(tensors)
     return Trained(
-        model, config, tuple(state["classes"]), device, str(found.path), found.step, used_average, state["channels"]
+        model=model,
+        config=config,
+        classes=state.classes,
+        device=device,
+        origin=str(checkpoint.path),
+        step=checkpoint.step,
+        averaged=used_average,
+        channels=state.channels,
     )
 
 
 def foreign_config(model: str) -> Config:
-    """Settings under which anybody's weights of a catalogue model are evaluated unless told otherwise.
+    """The default settings to evaluate anybody's weights of a catalogue model with.
 
-    The model's own resolution, and ImageNet's mean and deviation: what nearly all published weights were trained with.
+    The model's own resolution, and ImageNet's mean and standard deviation, as for nearly all published weights.
     """
     px = info(model).input_px
     short_side = 256 * px // 224 if px >= 128 else px  # small images are not cropped
@@ -87,14 +90,23 @@ def load_foreign(path: Path, config: Config, *, averaged: bool | None = None) ->
     task = task_of(config.recipe)
     source = task.open("val")
     device, _ = prepare_device(config)
-    place = place_of(device)
-    model = model_for(config, task, source, place)
+    torch_device = local_torch_device(device)
+    model = build_model_for_data(config, task, source, torch_device)
     if path.is_file():
         _check_classes(path, len(source.classes), config, bool(averaged))
-    photographs = photographs_for_check(model, source, config.recipe.data, place)
+    photographs = photographs_for_check(model, source, config.recipe.data, torch_device)
     report = load_weights(model, str(path), ema=bool(averaged), photographs=photographs)
-    notes = (describe_weights(str(path), report),)
-    return Trained(model, config, source.classes, device, str(path), None, bool(averaged), source.channels, notes)
+    return Trained(
+        model=model,
+        config=config,
+        classes=source.classes,
+        device=device,
+        origin=str(path),
+        step=None,
+        averaged=bool(averaged),
+        channels=source.channels,
+        notes=(describe_weights(str(path), report),),
+    )
 
 
 def _check_classes(path: Path, classes: int, config: Config, averaged: bool) -> None:
@@ -103,25 +115,25 @@ def _check_classes(path: Path, classes: int, config: Config, averaged: bool) -> 
     if head is not None and len(head) != classes + unused:
         extra = f" and model.unused_outputs = {unused}" if unused else ""
         raise ConfigError(
-            f"The weights know {len(head)} classes, the data has {classes}{extra}. Use data with the same classes."
+            f"The weights have {len(head)} classes, the data has {classes}{extra}. Use data with the same classes."
         )
 
 
 def find_checkpoint(path: Path, which: str) -> CheckpointDir:
-    """A checkpoint directory given as such, or chosen from a run."""
+    """A checkpoint directory, or the `which` checkpoint of a run; its hashes are checked."""
     if (path / "state.json").is_file():
         return open_checkpoint(path)
     run = RunDir.open(path)
     if which == "latest":
-        found = run.newest_checkpoint()
+        checkpoint = run.newest_checkpoint()  # checks the hashes itself
     elif which == "best":
-        found = run.best_checkpoint()
+        checkpoint = run.best_checkpoint()
     else:
-        found = next((c for c in run.checkpoints() if str(c.step) == which), None)
-    if found is None:
+        checkpoint = next((c for c in run.checkpoints() if str(c.step) == which), None)
+    if checkpoint is None:
         steps = ", ".join(str(c.step) for c in run.checkpoints()) or "none"
         raise ConfigError(f"{path} has no {which} checkpoint. Checkpoints by step: {steps}.")
-    return open_checkpoint(found.path)
+    return checkpoint if which == "latest" else open_checkpoint(checkpoint.path)
 
 
 def checkpoint_steps(path: Path) -> list[str]:
@@ -130,61 +142,3 @@ def checkpoint_steps(path: Path) -> list[str]:
     if not steps:
         raise ConfigError(f"{path} has no checkpoint yet.")
     return steps
-
-
-def evaluate_trained(
-    trained: Trained, data: str | None, max_eval_steps: int | None, watchers: list[Observer], *,
-    split: str = "val", out: Path | None = None, world: World | None = None,
-) -> dict[str, Any]:  # fmt: skip
-    """Score a model on a split of its own or of other data, exactly; what it predicted goes to `out` as JSON files.
-
-    With several processes the first one's answer is that of all.
-    """
-    world = world or World(Topology())
-    config = trained.config
-    if data is not None:
-        config = replace(config, recipe=replace(config.recipe, data=replace(config.recipe.data, source=data)))
-    config = replace(config, limits=replace(config.limits, max_eval_steps=max_eval_steps))
-    task = task_of(config.recipe)
-    source = task.open(split)
-    if len(source.classes) != len(trained.classes):
-        raise ConfigError(
-            f"The model knows {len(trained.classes)} classes, the data has {len(source.classes)}. Use data with the same classes."
-        )
-    evaluator = build_evaluator(config, task, source, trained.device, world)
-    machine = config.machine
-    network = Execution(
-        trained.model, machine, trained.device, lambda: trained.device.autocast(machine.precision), frozen=True
-    )
-    start = now_s()
-    try:
-        score = evaluator.score(network, None, Observers(*watchers), lambda: None)
-    finally:
-        evaluator.close()
-    seconds = now_s() - start
-    return {
-        **encode(world.broadcast_from_first(score.result)),
-        "split": split,
-        "written": [] if out is None or not world.first else _write_documents(score, out),
-        "seconds": seconds,
-        "images_per_s_total": score.samples / seconds,
-        "compilation": network.spent.facts(),
-        "procs": world.size,
-        "data": config.recipe.data.source,
-        "exact": max_eval_steps is None,
-        "flip_tta": config.recipe.eval.flip_tta,
-        "notes": list(trained.notes),
-        "bad_images": [bad.path for bad in evaluator.bad.samples()],
-        "averaged": trained.averaged,
-        "weights": trained.origin,
-        "step": trained.step,
-        "threads": torch.get_num_threads(),
-    }
-
-
-def _write_documents(score: Score, out: Path) -> list[str]:
-    out.mkdir(parents=True, exist_ok=True)
-    documents = score.documents()
-    for name, document in documents.items():
-        write_json(out / f"{name}.json", document)
-    return [str(out / f"{name}.json") for name in documents]

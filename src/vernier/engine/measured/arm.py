@@ -86,7 +86,7 @@ def _measured(spec: dict[str, Any], world: World | None) -> dict[str, Any]:
             **found,
             **_arithmetic(load, config, found),
             "execution": config.machine.mode,
-            "compilation": (load.job.network if isinstance(load, TrainingLoad) else load.network).spent.facts(),
+            "compilation": encode((load.job.network if isinstance(load, TrainingLoad) else load.network).compilation),
             "devices": load.devices,
             "peak_memory_bytes": _peak(load, world),
             "environment": encode(

@@ -16,12 +16,13 @@ from vernier.data.augment.normalize import Normalizer
 from vernier.data.loading.cache import cache_in_memory
 from vernier.data.loading.loader import Batch, Loader
 from vernier.devices import Device
+from vernier.engine.build import build_model_for_data, prepare_device
 from vernier.engine.execution import Execution
 from vernier.engine.inference.evaluate import evaluating
 from vernier.engine.inference.trained import load_trained
 from vernier.engine.processes.world import World
-from vernier.engine.training.setup import Job, model_for, prepare, prepare_device
-from vernier.engine.training.step import Phase, unmeasured
+from vernier.engine.training.setup import Job, prepare
+from vernier.engine.training.step import Phase, untimed
 from vernier.measure.phases import PhaseClock
 from vernier.models.cost import cost
 from vernier.tasks import task_of
@@ -102,11 +103,8 @@ class InferenceLoad:
         self.device, self.threads = prepare_device(config)
         self.place = self.device.torch_device(0)
         trained = load_trained(run, changed=lambda _: config).model if run is not None else None
-        self._model = trained or model_for(config, self._task, self._source, self.place)
-        precision = config.machine.precision
-        self.network = Execution(
-            self._model, config.machine, self.device, lambda: self.device.autocast(precision), frozen=True
-        )
+        self._model = trained or build_model_for_data(config, self._task, self._source, self.place)
+        self.network = Execution(self._model, config.machine, self.device, frozen=True)
         self._config, self.images = config, config.machine.eval_batch
         self._normalize = Normalizer(config.recipe.data, self.place)
         kept, _ = cache_in_memory(self._source, config.machine.cache_share, 1)
@@ -116,7 +114,7 @@ class InferenceLoad:
             reader, batch=self.images, workers=machine.workers, prefetch=machine.prefetch, pin=self.device.pins_memory
         )
         self._batches = self._loader.batches(self._requests())
-        self.phase: Phase = unmeasured
+        self.phase: Phase = untimed
         self._evaluating: AbstractContextManager[None] = evaluating(self._model)
         self._evaluating.__enter__()
         self._forward = self.network.evaluation_network(self.images)
@@ -174,7 +172,7 @@ def split_by_phase(
             after(clock)
             clock.next_step()
     finally:
-        load.phase = unmeasured
+        load.phase = untimed
     return clock.by_phase()
 
 

@@ -1,33 +1,68 @@
-"""What a checkpoint holds: tensors as safetensors, everything else as JSON. How it reaches the disk is the store's business."""
+"""What a checkpoint holds: tensors as safetensors, and state.json (`records.checkpoint`); which ones a run keeps.
 
-from dataclasses import dataclass, field
+That a checkpoint appears on disk whole or not at all is decided in `store`; when one is written, in `loop`.
+"""
+
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from vernier import torch_private
+from vernier.config import Checkpoint, Config, digest, from_dict, to_dict
+from vernier.config.migrations import SCHEMAS
+from vernier.data.sources import Source
 from vernier.errors import ConfigError
 from vernier.optim.ema import WeightAverage
-from vernier.store import CheckpointDir, read_json, write_json
+from vernier.records.checkpoint import CheckpointState, Progress
+from vernier.records.codec import DamagedRecord, decode, encode
+from vernier.store import CheckpointDir, read_checkpoint_state, write_json
+from vernier.tasks.base import Task
 
 Tensors = dict[str, torch.Tensor]
 
 
-@dataclass
-class Progress:
-    """Where a run stands. Together with the tensors, all there is to a run's state: every random choice is a function of it."""
+# -------------------------------------------------------------------------------------------------------------- state
 
-    step: int = 0
-    last_eval_step: int = 0
-    best_step: int | None = None
-    best_value: float | None = None
-    result: dict[str, Any] | None = None
-    reached_target: bool = False
-    scaler: dict[str, Any] | None = None
-    spent_s: dict[str, float] = field(default_factory=dict)
+
+def checkpoint_state(config: Config, task: Task, source: Source, progress: Progress) -> CheckpointState:
+    """The state.json of a run on its training data."""
+    return CheckpointState(
+        step=progress.step,
+        progress=progress,
+        classes=tuple(source.classes),
+        channels=source.channels,
+        data_fingerprint=source.fingerprint(),
+        recipe_digest=digest(config.recipe),
+        config=to_dict(config),
+        category_ids=task.category_ids(source),
+    )
+
+
+def read_state(checkpoint: CheckpointDir) -> CheckpointState:
+    """A checkpoint's state.json. Raises ConfigError when it cannot be read."""
+    try:
+        return decode(CheckpointState, read_checkpoint_state(checkpoint))
+    except (OSError, DamagedRecord) as error:
+        path = checkpoint.path / "state.json"
+        raise ConfigError(f"Cannot read {path}: {error}. Use another checkpoint of the same run.") from None
+
+
+def config_of(state: CheckpointState) -> Config:
+    """The configuration a checkpoint was trained with."""
+    return from_dict(Config, state.config)
+
+
+def steps_to_keep(steps: Sequence[int], policy: Checkpoint, steps_per_epoch: int) -> set[int]:
+    """Which checkpoints stay when a new one was written: the last ones, and those at every so many epochs."""
+    every = round(policy.keep_every_epochs * steps_per_epoch)
+    return {*steps[-policy.keep_last :], *(step for step in steps if every > 0 and step % every == 0)}
+
+
+# ------------------------------------------------------------------------------------------------------------ tensors
 
 
 def _portable(tensors: Tensors) -> Tensors:
@@ -46,18 +81,21 @@ def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> Ten
 
 
 def restore_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Tensors) -> None:
-    """Put saved state back, in each parameter's own memory layout."""
+    """Load saved optimiser state, each tensor in its parameter's memory layout and on its device.
+
+    Step counters stay on the CPU, where optimisers keep them: on a device, each read would synchronise.
+    """
     parameters = dict(model.named_parameters())
     optimizer.state.clear()
     for full_name, value in tensors.items():
         name, _, key = full_name.rpartition("/")
         p = parameters[name]
-        home = (
-            torch.empty_like(p, dtype=value.dtype)
-            if value.shape == p.shape
-            else torch.empty_like(value, device=p.device)
-        )
-        optimizer.state[p][key] = home.copy_(value)
+        if key == "step":
+            optimizer.state[p][key] = value.clone()
+        elif value.shape == p.shape:
+            optimizer.state[p][key] = torch.empty_like(p, dtype=value.dtype).copy_(value)
+        else:
+            optimizer.state[p][key] = value.to(p.device, copy=True)
 
 
 def fill_checkpoint(
@@ -65,34 +103,35 @@ def fill_checkpoint(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     average: WeightAverage | None,
-    state: dict[str, Any],
+    state: CheckpointState,
 ) -> None:
     """Write one checkpoint's files."""
     save_file(_portable(model.state_dict()), folder / "model.safetensors", metadata={"format": "vernier"})
     save_file(_portable(optimizer_tensors(model, optimizer)), folder / "optimizer.safetensors")
     if average is not None:
         save_file(_portable(average.tensors), folder / "ema.safetensors", metadata={"format": "vernier"})
-    write_json(folder / "state.json", state)
+    write_json(folder / "state.json", {"schema": SCHEMAS["checkpoint"], **encode(state)})
 
 
 def restore(
-    found: CheckpointDir, model: nn.Module, optimizer: torch.optim.Optimizer, average: WeightAverage | None
-) -> Progress:
-    """Load a checkpoint into live objects."""
-    model.load_state_dict(load_file(found.path / "model.safetensors"))
-    restore_optimizer(model, optimizer, load_file(found.path / "optimizer.safetensors"))
+    checkpoint: CheckpointDir, model: nn.Module, optimizer: torch.optim.Optimizer, average: WeightAverage | None
+) -> None:
+    """Load a checkpoint's tensors into live objects."""
+    model.load_state_dict(load_file(checkpoint.path / "model.safetensors"))
+    restore_optimizer(model, optimizer, load_file(checkpoint.path / "optimizer.safetensors"))
     if average is not None:
-        average.load(load_file(found.path / "ema.safetensors"))
-    return Progress(**read_json(found.path / "state.json")["progress"])
+        average.load(load_file(checkpoint.path / "ema.safetensors"))
 
 
-def weights_for_use(found: CheckpointDir, *, averaged: bool | None) -> tuple[Tensors, bool]:
+def weights_for_use(checkpoint: CheckpointDir, *, averaged: bool | None) -> tuple[Tensors, bool]:
     """The weights to evaluate or export, and whether they are the averaged ones. None: averaged where they exist."""
-    averaged_file = found.path / "ema.safetensors"
+    averaged_file = checkpoint.path / "ema.safetensors"
     if averaged and not averaged_file.exists():
-        raise ConfigError(f"{found.path} has no averaged weights: the run was trained without ema.decay. Drop --ema.")
+        raise ConfigError(
+            f"{checkpoint.path} has no averaged weights: the run was trained without ema.decay. Leave out --ema."
+        )
     use_average = averaged_file.exists() if averaged is None else averaged
-    path = averaged_file if use_average else found.path / "model.safetensors"
+    path = averaged_file if use_average else checkpoint.path / "model.safetensors"
     try:
         return load_file(path), use_average
     except (OSError, SafetensorError) as error:
@@ -102,5 +141,5 @@ def weights_for_use(found: CheckpointDir, *, averaged: bool | None) -> tuple[Ten
 def all_finite(model: nn.Module) -> bool:
     """Whether every weight and statistic is a finite number."""
     floats = [t for t in model.state_dict().values() if t.is_floating_point()]
-    norms = torch.stack([n.float() for n in torch._foreach_norm(floats)])
+    norms = torch.stack([n.float() for n in torch_private.norms(floats)])
     return bool(torch.isfinite(norms).all())

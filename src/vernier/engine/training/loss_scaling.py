@@ -1,10 +1,8 @@
-"""Loss scaling for fp16: gradients too small for half precision are scaled up, steps whose gradients overflowed are skipped.
+"""Loss scaling for fp16: small gradients are scaled up, and steps whose gradients overflowed are skipped.
 
-PyTorch's GradScaler does the work. `dynamic` lets the scale grow and shrink; `static` puts it back after every step, as the
+PyTorch's GradScaler does the work. `dynamic` lets the scale grow and shrink. `static` resets it after every step, as the
 systems that published with a fixed 128 did, but still skips a step that overflowed instead of ruining the weights.
 """
-
-from typing import Any
 
 import torch
 
@@ -27,14 +25,14 @@ class LossScaler:
 
     @property
     def scale(self) -> float:
-        """What the loss is multiplied by now."""
+        """The factor on the loss."""
         return float(self._scaler.get_scale())
 
     def backward(self, loss: torch.Tensor) -> None:
         self._scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
 
     def unscale(self, optimizer: torch.optim.Optimizer) -> None:
-        """Bring the gradients to their true size, as clipping needs."""
+        """Divide the gradients by the scale, as clipping needs."""
         self._scaler.unscale_(optimizer)
 
     def step(self, optimizer: torch.optim.Optimizer) -> None:
@@ -49,10 +47,12 @@ class LossScaler:
         if self._static is not None:
             self._scaler.update(self._static)
 
-    def state(self) -> dict[str, Any] | None:
+    def state(self) -> dict[str, int | float] | None:
+        """For a checkpoint; None when off."""
         return {**self._scaler.state_dict(), "skipped_steps": self.skipped_steps} if self.enabled else None
 
-    def load(self, state: dict[str, Any] | None) -> None:
+    def load(self, state: dict[str, int | float] | None) -> None:
+        """Continue from a checkpoint's state."""
         if self.enabled and state is not None:
-            self.skipped_steps = state["skipped_steps"]
+            self.skipped_steps = int(state["skipped_steps"])
             self._scaler.load_state_dict({k: v for k, v in state.items() if k != "skipped_steps"})

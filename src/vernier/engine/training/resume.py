@@ -1,9 +1,8 @@
-"""Finding the run to go on with, and refusing to go on with a different one."""
+"""Which run and checkpoint to resume from; a run of another recipe is refused. Loading the checkpoint is `session`'s."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from vernier.config import Config, differences, from_dict
 from vernier.errors import ConfigError
@@ -14,7 +13,7 @@ Warn = Callable[[str], None]
 
 @dataclass(frozen=True)
 class ResumePoint:
-    """A run and the checkpoint to continue from."""
+    """A run and the checkpoint to resume it from."""
 
     run: RunDir
     checkpoint: CheckpointDir
@@ -25,29 +24,36 @@ def run_config(run: RunDir) -> Config:
     return from_dict(Config, run.read_config())
 
 
-def choose(config: Config, out: Path, wish: str | None, warn: Warn) -> ResumePoint | None:
-    """What `--resume` asks for: a path; `auto`, the newest run of this recipe under `out`; `never`; or, by default,
-    the newest such run that a signal or a crash cut short. None: start a new run."""
-    if wish == "never":
+def choose_resume_point(config: Config, out: Path, resume: str | None, warn: Warn) -> ResumePoint | None:
+    """What `--resume` selects; None: start a new run.
+
+    A path names the run; `auto` is the newest run of this recipe under `out`; `never` is none; by default it is the newest
+    such run that a signal or a crash interrupted.
+    """
+    if resume == "never":
         return None
-    if wish in (None, "auto"):
-        run = _newest_same(out, config, unfinished_only=wish is None)
-        return None if run is None else resume_point(run, config, warn)
-    run = RunDir.open(run_of(Path(wish)))
-    point = resume_point(run, config, warn)
+    if resume in (None, "auto"):
+        run = _newest_same(out, config, unfinished_only=resume is None)
+        return None if run is None else find_resume_point(run, config, warn)
+    run = RunDir.open(run_of(Path(resume)))
+    point = find_resume_point(run, config, warn)
     if point is None:
         raise ConfigError(f"{run.path} has no usable checkpoint to resume from. Start a new run without --resume.")
     return point
 
 
-def _changed(was: Config, now: Config) -> dict[str, tuple[Any, Any]]:
-    """Settings of the recipe that differ, without what is only said about it."""
+def _changed_settings(was: Config, now: Config) -> list[str]:
+    """The recipe's settings that differ, in words, without its descriptive ones."""
     changed = differences(was.recipe, now.recipe)
-    return {name: values for name, values in changed.items() if name not in ("about", "source", "published")}
+    return [
+        f"{name} was {old!r}, now {new!r}"
+        for name, (old, new) in changed.items()
+        if name not in ("about", "source", "published")
+    ]
 
 
 def run_of(path: Path) -> Path:
-    """A run directory, also when one of its checkpoints was named."""
+    """The run directory of a path that may also be one of its checkpoints."""
     return path.parent.parent if path.parent.name == "checkpoints" else path
 
 
@@ -56,24 +62,23 @@ def _newest_same(out: Path, config: Config, *, unfinished_only: bool) -> RunDir 
         try:
             if unfinished_only and run.status().status not in ("stopped", "crashed"):
                 continue
-            if not _changed(run_config(run), config):
+            if not _changed_settings(run_config(run), config):
                 return run
         except ConfigError:
-            continue  # a run of another version, or a broken one: not ours to judge here
+            continue  # a run of another version or a damaged one cannot be the same recipe
     return None
 
 
-def resume_point(run: RunDir, config: Config, warn: Warn) -> ResumePoint | None:
-    """The newest sound checkpoint of a run, after checking that the recipe is the same; None when it has none."""
-    changed = _changed(run_config(run), config)
-    if changed:
-        what = "; ".join(f"{name} was {old!r}, now {new!r}" for name, (old, new) in list(changed.items())[:5])
+def find_resume_point(run: RunDir, config: Config, warn: Warn) -> ResumePoint | None:
+    """The newest undamaged checkpoint of a run, after checking that the recipe is the same; None when it has none."""
+    if changed := _changed_settings(run_config(run), config):
         raise ConfigError(
-            f"{run.path} was started with another recipe: {what}. Give the same settings, or start a new run."
+            f"{run.path} was started with another recipe: {'; '.join(changed[:5])}. "
+            "Give the same settings, or start a new run."
         )
     with run.locked():  # what looks half-written may be another process writing
         run.tidy_checkpoints()
-    found = run.newest_checkpoint(
-        lambda bad, problems: warn(f"checkpoint {bad.path} is damaged ({'; '.join(problems)}): passed over")
+    checkpoint = run.newest_checkpoint(
+        lambda bad, problems: warn(f"checkpoint {bad.path} is damaged ({'; '.join(problems)}) and is skipped")
     )
-    return None if found is None else ResumePoint(run, found)
+    return None if checkpoint is None else ResumePoint(run, checkpoint)

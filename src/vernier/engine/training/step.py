@@ -1,4 +1,7 @@
-"""One optimiser step: micro-batches forward and backward, update, moving average. Nothing else happens in the hot path."""
+"""One optimiser step: micro-batches forward and backward, update, moving average. Nothing else is in the hot path.
+
+The order of steps, reporting and evaluation are `loop`'s; `setup` creates the step.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -8,11 +11,10 @@ import torch
 from torch import nn
 
 from vernier.clock import now_s
-from vernier.config import Derived, Recipe
+from vernier.config import Config, Derived
 from vernier.data.augment.normalize import Normalizer
 from vernier.data.loading.loader import Batch
 from vernier.devices import Device
-from vernier.engine.execution import Autocast
 from vernier.engine.processes.world import World
 from vernier.engine.training.loss_scaling import LossScaler
 from vernier.optim.build import set_lr
@@ -22,14 +24,14 @@ from vernier.randomness import Stream, key
 from vernier.tasks.base import MicroStep, Task
 
 Phase = Callable[[str], AbstractContextManager[Any]]
-"""Put around each part of a step by whoever measures or profiles it: data, copy, forward, backward, optimizer."""
+"""Wraps each part of a step that is measured or profiled: data, copy, forward, backward, optimizer."""
 
-_NOTHING = nullcontext()
+_NO_TIMER = nullcontext()
 
 
-def unmeasured(_: str) -> AbstractContextManager[Any]:
-    """No one looks: the phases of a step are just the step."""
-    return _NOTHING
+def untimed(_: str) -> AbstractContextManager[Any]:
+    """The phase timer that does nothing."""
+    return _NO_TIMER
 
 
 class TrainStep:
@@ -40,20 +42,30 @@ class TrainStep:
     """
 
     def __init__(
-        self, *, task: Task, model: nn.Module, network: nn.Module, optimizer: torch.optim.Optimizer,
-        average: WeightAverage | None, scaler: LossScaler, autocast: Autocast, recipe: Recipe, derived: Derived,
-        normalize: Normalizer, device: Device, place: torch.device, world: World,
-    ) -> None:  # fmt: skip
-        self.scaler, self._autocast, self._task = scaler, autocast, task
-        self.phase: Phase = unmeasured
+        self,
+        *,
+        config: Config,
+        derived: Derived,
+        task: Task,
+        model: nn.Module,
+        network: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        average: WeightAverage | None,
+        device: Device,
+        world: World,
+    ) -> None:
+        self._torch_device = device.torch_device(world.topology.local_rank)
+        self.scaler = LossScaler(config.machine, self._torch_device)
+        self.phase: Phase = untimed
         self.apart = False
-        """Keep gradients to oneself: to measure what exchanging them costs. Never when training."""
-        self._model, self._network, self._optimizer, self._average = model, network, optimizer, average
-        self._recipe, self._derived, self._normalize = recipe, derived, normalize
-        self._device, self._place, self._world = device, place, world
+        """Do not exchange gradients: to measure what the exchange costs. Never when training."""
+        self._recipe, self._precision, self._derived = config.recipe, config.machine.precision, derived
+        self._task, self._model, self._network = task, model, network
+        self._optimizer, self._average, self._device, self._world = optimizer, average, device, world
+        self._normalize = Normalizer(config.recipe.data, self._torch_device)
 
     def __call__(self, step: int, batches: Iterator[Batch]) -> tuple[torch.Tensor, float, float]:
-        total_loss, wait_s, began_s = torch.zeros((), device=self._place), 0.0, now_s()
+        total_loss, wait_s, began_s = torch.zeros((), device=self._torch_device), 0.0, now_s()
         for micro in range(self._derived.accumulation):
             self._device.uploads_done()
             with self.phase("data"):
@@ -61,7 +73,7 @@ class TrainStep:
             self._world.count_collective()
             wait_s += batch.wait_s
             torch.default_generator.manual_seed(key(Stream.STEP, self._recipe.seed, step, micro, self._world.rank))
-            with self._sharing(micro):
+            with self._gradient_sync(micro):
                 loss = self._loss(step, micro, batch) / self._derived.accumulation
                 with self.phase("backward"):
                     self.scaler.backward(loss)
@@ -73,12 +85,12 @@ class TrainStep:
             self._update(step)
         return total_loss, wait_s, own_s
 
-    def _sharing(self, micro: int) -> AbstractContextManager[Any]:
-        """Gradients are exchanged once a step: while those of the last micro-batch are computed."""
+    def _gradient_sync(self, micro: int) -> AbstractContextManager[Any]:
+        """Gradients are exchanged once per step: during the backward pass of the last micro-batch."""
         if self._world.size == 1 or (micro == self._derived.accumulation - 1 and not self.apart):
             return nullcontext()
-        quiet: AbstractContextManager[Any] = self._network.no_sync()  # type: ignore[operator]
-        return quiet
+        no_sync: AbstractContextManager[Any] = self._network.no_sync()  # type: ignore[operator]
+        return no_sync
 
     def _update(self, step: int) -> None:
         if self._recipe.optim.clip_norm > 0:
@@ -92,12 +104,12 @@ class TrainStep:
             self._average.update(step + 1)
 
     def _forward(self, images: torch.Tensor) -> Any:
-        with self._autocast():
+        with self._device.autocast(self._precision):
             return self._network(images)
 
     def _loss(self, step: int, micro: int, batch: Batch) -> torch.Tensor:
         with self.phase("copy"):
-            images = self._normalize(self._device.upload(batch.images, self._place))
-            targets = batch.targets.to(self._place, non_blocking=True)
+            images = self._normalize(self._device.upload(batch.images, self._torch_device))
+            targets = batch.targets.to(self._torch_device, non_blocking=True)
         with self.phase("forward"):
             return self._task.loss(self._forward, images, targets, MicroStep(step, micro, self._world.rank))

@@ -1,4 +1,4 @@
-"""The steps between two reports."""
+"""The steps between two reports: their losses and times, collected by `loop` until it emits a step event."""
 
 import torch
 
@@ -8,7 +8,7 @@ LOG_EVERY_S = 0.5
 
 
 class StepWindow:
-    """Collects steps until there is something to report. Losses stay on the device until then."""
+    """Collects steps until they are reported. Losses stay on the device until then."""
 
     def __init__(self, every_steps: int) -> None:
         self._every_steps = every_steps
@@ -24,17 +24,17 @@ class StepWindow:
         self.own_s.append(own_s)
 
     @property
-    def counted(self) -> bool:
-        """Whether it has its number of steps, which every process sees at the same step."""
+    def is_full(self) -> bool:
+        """Whether it has the set number of steps; true at the same step in every process."""
         return 0 < self._every_steps <= len(self.step_s)
 
     @property
     def overdue(self) -> bool:
-        """Whether it is time, by this process's clock, where no number of steps is set."""
+        """Whether LOG_EVERY_S have passed by this process's clock; only where no number of steps is set."""
         return not self._every_steps and sum(self.step_s) >= LOG_EVERY_S
 
-    def take_losses(self, world: World) -> list[float]:
-        """Of each step, the mean over processes."""
+    def mean_losses(self, world: World) -> list[float]:
+        """The loss of each step, averaged over processes."""
         losses = torch.stack(self.losses)
         world.average_([losses])
         values: list[float] = losses.tolist()

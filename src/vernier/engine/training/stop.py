@@ -1,4 +1,4 @@
-"""Stopping on request: a signal sets a flag, the loop acts on it at the next step. A second Ctrl-C does not wait."""
+"""Stopping on request: a signal sets a flag and the loop acts on it at the next step. A second Ctrl-C stops at once."""
 
 import signal
 from types import FrameType, TracebackType
@@ -7,14 +7,14 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 
 
 class StopRequested(Exception):
-    """Raised between steps or evaluation batches once a signal has come in."""
+    """Raised between steps or evaluation batches after a signal."""
 
 
 class StopFlag:
     """Catches SIGTERM, SIGINT and SIGUSR1 while entered.
 
-    `one_of_many`: after an error SIGTERM stays caught, because a launcher sends it to all processes as soon as one is gone,
-    and this one still has to say which.
+    `one_of_many`: after an error SIGTERM stays caught, because a launcher sends it to all processes as soon as one has
+    ended, and this one still has to report which.
     """
 
     def __init__(self, *, one_of_many: bool = False) -> None:
@@ -44,5 +44,5 @@ class StopFlag:
         return self.signal_name is not None
 
     def obey(self) -> None:
-        """Stop as all processes have agreed, whichever of them the signal came to."""
+        """Raise StopRequested; called in all processes, whichever of them got the signal."""
         raise StopRequested(self.signal_name or "a signal to another process")

@@ -1,90 +1,77 @@
-"""What a run's events add up to: steady-state throughput, data wait, step times. Made from events alone."""
+"""The speed of a training run, computed from its events: steady-state throughput, data wait, step times and energy.
+
+Which steps are warm-up and what throughput is, is defined in `throughput`; energy per image in `measure.telemetry`.
+"""
 
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from vernier.measure.statistics.estimates import METHOD, rate_estimate
 from vernier.measure.statistics.summary_checks import summarize
 from vernier.measure.statistics.throughput import Window, warmup_steps
 from vernier.measure.telemetry.energy import energy_per_image
-from vernier.records.codec import encode
-from vernier.records.run import EnergyPerImage
+from vernier.records.events import Event, StepEvent, sessions
+from vernier.records.run import EnergyPerImage, TrainingSpeed
 from vernier.records.telemetry import TelemetryRecord
 
 
-@dataclass(frozen=True)
-class Steady:
-    """Step times and data waits, in order, without the first steps of each session; how many those were."""
+@dataclass(frozen=True, kw_only=True)
+class SteadySteps:
+    """Step times and data waits, in order, without the warm-up of each session; `skipped` counts the warm-up steps."""
 
     step_s: tuple[float, ...]
     wait_s: tuple[float, ...]
     skipped: int
 
 
-def steady_steps(events: list[dict[str, Any]]) -> Steady:
+def steady_steps(events: Sequence[Event]) -> SteadySteps:
     """The steps of all sessions of a run that are past their session's warm-up."""
     step_s: list[float] = []
     wait_s: list[float] = []
     skipped = 0
-    for session in _sessions(events):
-        times = [t for e in session for t in e["step_s"]]
-        waits = [t for e in session for t in e["wait_s"]]
+    for session in sessions(events):
+        times = [t for event in session for t in event.step_s]
+        waits = [t for event in session for t in event.wait_s]
         first = warmup_steps(times)
         skipped += first
         step_s += times[first:]
         wait_s += waits[first:]
-    return Steady(tuple(step_s), tuple(wait_s), skipped)
+    return SteadySteps(step_s=tuple(step_s), wait_s=tuple(wait_s), skipped=skipped)
 
 
 def summarize_training(
-    events: list[dict[str, Any]],
-    *,
-    global_batch: int,
-    devices: int,
-    telemetry: Sequence[TelemetryRecord] = (),
-) -> dict[str, Any] | None:
+    events: Sequence[Event], *, global_batch: int, devices: int, telemetry: Sequence[TelemetryRecord] = ()
+) -> TrainingSpeed | None:
     """Throughput and energy over the steady steps of all sessions of a run; None when no step was recorded."""
     steady = steady_steps(events)
-    if not steady.step_s:
-        return None
     step_s = steady.step_s
+    if not step_s:
+        return None
     window = Window(
         samples=global_batch * len(step_s), wall_s=sum(step_s), data_wait_s=sum(steady.wait_s), devices=devices
     )
     rate = rate_estimate(step_s, global_batch)
-    return {
-        "images_per_s_total": window.samples_per_s,
-        "images_per_s_total_95": [rate.low, rate.high],
-        "images_per_s_per_device": window.samples_per_s_per_device,
-        "compute_only_images_per_s_total": window.compute_samples_per_s,
-        "data_wait_share": window.data_wait_share,
-        "devices": devices,
-        "step_s_median": statistics.median(step_s),
-        "step_s": encode(summarize(step_s, unit="s", of="training step, all devices")),
-        "steps_measured": len(step_s),
-        "warmup_steps_excluded": steady.skipped,
-        "method": METHOD,
-        "energy": encode(_energy(events, telemetry)),
-    }
+    return TrainingSpeed(
+        images_per_s_total=window.samples_per_s,
+        images_per_s_total_95=(rate.low, rate.high),
+        images_per_s_per_device=window.samples_per_s_per_device,
+        compute_only_images_per_s_total=window.compute_samples_per_s,
+        data_wait_share=window.data_wait_share,
+        devices=devices,
+        step_s_median=statistics.median(step_s),
+        step_s=summarize(step_s, unit="s", of="training step, all devices"),
+        steps_measured=len(step_s),
+        warmup_steps_excluded=steady.skipped,
+        method=METHOD,
+        energy=_energy(sessions(events), telemetry),
+    )
 
 
-def _energy(events: list[dict[str, Any]], telemetry: Sequence[TelemetryRecord]) -> EnergyPerImage | None:
-    """Joules per image over the step windows of the newest session, the one whose clock is that of its samples."""
-    session = sum(e["kind"] == "start" for e in events) - 1
-    samples = [r for r in telemetry if r.session == session]
-    newest = _sessions(events)[-1]
-    windows = [(e["t_s"] - sum(e["step_s"]), e["t_s"]) for e in newest if "t_s" in e]
-    return energy_per_image(samples, windows, sum(e["samples"] for e in newest if "t_s" in e)) if windows else None
-
-
-def _sessions(events: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Step events, split where a run was resumed."""
-    sessions: list[list[dict[str, Any]]] = [[]]
-    for event in events:
-        if event["kind"] == "start":
-            sessions.append([])
-        elif event["kind"] == "step":
-            sessions[-1].append(event)
-    return [s for s in sessions if s]
+def _energy(by_session: list[list[StepEvent]], telemetry: Sequence[TelemetryRecord]) -> EnergyPerImage | None:
+    """Joules per image over the step windows of the newest session with steps: each session has a clock of its own."""
+    number = max(n for n, steps in enumerate(by_session) if steps)
+    timed = [(event, event.t_s) for event in by_session[number] if event.t_s is not None]
+    samples = [row for row in telemetry if row.session == number]
+    windows = [(end_s - sum(event.step_s), end_s) for event, end_s in timed]
+    return energy_per_image(samples, windows, sum(event.samples for event, _ in timed)) if windows else None

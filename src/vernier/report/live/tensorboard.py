@@ -1,4 +1,5 @@
 """TensorBoard's event files, through TensorBoard's own writer: its queue and thread keep the disk out of the loop.
+Which figures go under which tag is decided in `tags`.
 
 torch.utils.tensorboard is not used: it takes seconds to import.
 """
@@ -23,7 +24,7 @@ class EventFile:
         self._writer = EventFileWriter(str(folder), max_queue_size=100, flush_secs=flush_s)
 
     def scalars(self, step: int, values: dict[str, float], at_s: float | None = None) -> None:
-        """Figures by tag; `at_s`: seconds since 1970, now where left out."""
+        """Figures by tag. `at_s` is in seconds since 1970; default: now."""
         parts = [self._summary.Summary.Value(tag=tag, simple_value=value) for tag, value in values.items()]
         self._add(step, self._summary.Summary(value=parts), at_s)
 
@@ -31,8 +32,11 @@ class EventFile:
         encoded = io.BytesIO()
         picture.save(encoded, format="PNG")
         image = self._summary.Summary.Image(
-            height=picture.height, width=picture.width, colorspace=len(picture.getbands()), encoded_image_string=encoded.getvalue(),
-        )  # fmt: skip
+            height=picture.height,
+            width=picture.width,
+            colorspace=len(picture.getbands()),
+            encoded_image_string=encoded.getvalue(),
+        )
         self._add(step, self._summary.Summary(value=[self._summary.Summary.Value(tag=tag, image=image)]))
 
     def hyperparameters(self, values: dict[str, str | float | bool], metrics: list[str], trial: str) -> None:
@@ -44,7 +48,7 @@ class EventFile:
         self._add(0, summary_v2.hparams_pb(values, trial_id=trial))
 
     def forget_from(self, step: int) -> None:
-        """A session that was cut short wrote beyond `step`; it is about to be done again."""
+        """Make readers drop what an interrupted session wrote from `step` on; those steps are repeated."""
         log = self._event.SessionLog(status=self._event.SessionLog.START)
         self._writer.add_event(self._event.Event(step=step, wall_time=wall_s(), session_log=log))
 

@@ -1,13 +1,13 @@
-"""Observers that hand a run on to trackers: TensorBoard where it is installed, W&B and MLflow where they are asked for.
+"""Observers that send a run to trackers: TensorBoard where it is installed, W&B and MLflow with --track.
 
-Each is a thin sink: it starts, takes figures by tag, pictures, and ends. A tracker that fails after its start is let go
-with a warning; it never ends a training.
+Each sink starts, takes figures by tag and pictures, and ends. A tracker that fails after its start is dropped with a
+warning; it never ends a training.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,18 +15,20 @@ from PIL import Image
 
 from vernier.errors import ConfigError, RunFailed
 from vernier.measure.machine.environment import installed_version
+from vernier.records.events import EndEvent, EvalEvent, Event, StartEvent, StepEvent
 from vernier.report.live import tags
 from vernier.report.live.tensorboard import EventFile
 from vernier.store import RunDir
 
 PROJECT = "vernier"
-GRID = 4  # sample images a row
+GRID = 4  # sample images per row
+Settings = dict[str, str | float | bool]
 
 
 class Sink(Protocol):
-    """What a tracker is asked."""
+    """What a tracker can do."""
 
-    def start(self, run: RunDir, start: dict[str, Any], settings: dict[str, str | float | bool]) -> None: ...
+    def start(self, run: RunDir, start: StartEvent, settings: Settings) -> None: ...
 
     def scalars(self, step: int, values: dict[str, float]) -> None: ...
 
@@ -40,12 +42,12 @@ class Sink(Protocol):
 class TensorBoard:
     """Event files in the run directory: `tensorboard --logdir runs`."""
 
-    def start(self, run: RunDir, start: dict[str, Any], settings: dict[str, str | float | bool]) -> None:
+    def start(self, run: RunDir, start: StartEvent, settings: Settings) -> None:
         self._file = EventFile(run.tensorboard())
-        if start["resumed_from"] is not None:
-            self._file.forget_from(start["resumed_from"] + 1)
+        if start.resumed_from is not None:
+            self._file.forget_from(start.resumed_from + 1)
         else:
-            self._file.hyperparameters(settings, [f"val/{start['metric']}", "train/loss"], run.path.name)
+            self._file.hyperparameters(settings, [f"val/{start.metric}", "train/loss"], run.path.name)
 
     def scalars(self, step: int, values: dict[str, float]) -> None:
         self._file.scalars(step, values)
@@ -60,15 +62,19 @@ class TensorBoard:
 class WandB:
     """A run of Weights & Biases; WANDB_MODE=offline keeps it in the run directory until `wandb sync`."""
 
-    def start(self, run: RunDir, start: dict[str, Any], settings: dict[str, str | float | bool]) -> None:
+    def start(self, run: RunDir, start: StartEvent, settings: Settings) -> None:
         import wandb
 
         self._images = wandb.Image
         self._run = wandb.init(
-            project=PROJECT, name=run.path.name, id=run.path.name, dir=str(run.path), config=dict(settings),
-            resume="allow" if start["resumed_from"] is not None else None,
+            project=PROJECT,
+            name=run.path.name,
+            id=run.path.name,
+            dir=str(run.path),
+            config=dict(settings),
+            resume="allow" if start.resumed_from is not None else None,
             settings=wandb.Settings(console="off", silent=True),
-        )  # fmt: skip
+        )
 
     def scalars(self, step: int, values: dict[str, float]) -> None:
         self._run.log(values, step=step)
@@ -85,7 +91,7 @@ class MLflow:
 
     _ENDINGS = {"finished": "FINISHED", "stopped": "KILLED"}  # noqa: RUF012
 
-    def start(self, run: RunDir, start: dict[str, Any], settings: dict[str, str | float | bool]) -> None:
+    def start(self, run: RunDir, start: StartEvent, settings: Settings) -> None:
         import mlflow
 
         self._mlflow = mlflow
@@ -112,55 +118,58 @@ HINTS = {
 
 
 class Tracker:
-    """An engine observer that feeds one sink, and lets it go when it fails."""
+    """An observer that feeds one sink and drops it when it fails. One that is `required` must start."""
 
-    def __init__(self, name: str, warn: Callable[[str], None], *, wanted: bool) -> None:
-        self._name, self._warn, self._wanted = name, warn, wanted
+    def __init__(self, name: str, warn: Callable[[str], None], *, required: bool) -> None:
+        self._name, self._warn, self._required = name, warn, required
         self._sink: Sink | None = None
         self._status = "failed"
 
-    def emit(self, event: dict[str, Any]) -> None:
-        if event["kind"] == "start":
-            self._start(event)
-        elif event["kind"] == "end":
-            self._status = event["status"]
-        elif self._sink is not None and (values := tags.of_event(event)):
-            self._tell(lambda sink: sink.scalars(event["step"], values))
+    def emit(self, event: Event) -> None:
+        match event:
+            case StartEvent():
+                self._start(event)
+            case EndEvent():
+                self._status = event.status
+            case StepEvent() | EvalEvent():
+                step, figures = event.step, tags.of_event(event)
+                if figures:
+                    self._call(lambda sink: sink.scalars(step, figures))
 
     def progress(self, phase: str, done: int, total: int) -> None:
         pass
 
     def pictures(self, tag: str, images: npt.NDArray[np.uint8]) -> None:
-        self._tell(lambda sink: sink.image(0, tag, grid(images)))
+        self._call(lambda sink: sink.image(0, tag, grid(images)))
 
     def close(self) -> None:
-        self._tell(lambda sink: sink.close(self._status))
+        self._call(lambda sink: sink.close(self._status))
         self._sink = None
 
-    def _start(self, event: dict[str, Any]) -> None:
-        sink, run = SINKS[self._name](), RunDir(Path(event["run"]))
+    def _start(self, event: StartEvent) -> None:
+        sink, run = SINKS[self._name](), RunDir(Path(event.run))
         try:
             sink.start(run, event, tags.hyperparameters(run.read_config()))
         except Exception as error:  # whatever another library raises
-            if self._wanted:
+            if self._required:
                 raise RunFailed(
-                    f"--track {self._name} could not start: {_in_short(error)} {HINTS[self._name]}"
+                    f"--track {self._name} could not start: {_shorten(error)} {HINTS[self._name]}"
                 ) from None
-            self._warn(f"{self._name} could not start and is left out: {_in_short(error)}")
+            self._warn(f"{self._name} could not start and is not used: {_shorten(error)}")
             return
         self._sink = sink
 
-    def _tell(self, what: Callable[[Sink], None]) -> None:
+    def _call(self, action: Callable[[Sink], None]) -> None:
         if self._sink is None:
             return
         try:
-            what(self._sink)
+            action(self._sink)
         except Exception as error:  # whatever another library raises
-            self._warn(f"{self._name} failed and is let go, training goes on: {_in_short(error)}")
+            self._warn(f"{self._name} failed and is no longer used; training continues: {_shorten(error)}")
             self._sink = None
 
 
-def _in_short(error: Exception) -> str:
+def _shorten(error: Exception) -> str:
     words = " ".join(str(error).split())
     return f"{type(error).__name__}: {words[:300]}{'...' if len(words) > 300 else ''}"
 
@@ -170,34 +179,36 @@ def grid(images: npt.NDArray[np.uint8]) -> Image.Image:
     count, height, width, channels = images.shape
     rows = -(-count // GRID)
     sheet = np.zeros((rows * height, GRID * width, channels), dtype=np.uint8)
-    for place, image in enumerate(images):
-        top, left = place // GRID * height, place % GRID * width
+    for index, image in enumerate(images):
+        top, left = index // GRID * height, index % GRID * width
         sheet[top : top + height, left : left + width] = image
     return Image.fromarray(sheet[:, :, 0] if channels == 1 else sheet)
 
 
 def installed(name: str) -> bool:
-    """Whether a tracker's package is here; a folder of that name, such as wandb makes, does not count."""
+    """Whether a tracker's package is installed; a folder of that name, such as wandb creates, does not count."""
     return any(installed_version(package) for package in PACKAGES[name])
 
 
-def require(asked: tuple[str, ...]) -> None:
-    """ConfigError when a tracker is asked for that is not installed."""
-    for name in asked:
+def require_installed(names: tuple[str, ...]) -> None:
+    """Raise ConfigError for a tracker that is not installed."""
+    for name in names:
         if not installed(name):
             raise ConfigError(f"--track {name} needs a package that is not installed: pip install 'vernier[{name}]'")
 
 
 @contextmanager
-def trackers(asked: tuple[str, ...], tensorboard: bool, warn: Callable[[str], None] | None) -> Iterator[list[Tracker]]:
+def trackers(
+    requested: tuple[str, ...], tensorboard: bool, warn: Callable[[str], None] | None
+) -> Iterator[list[Tracker]]:
     """The trackers of a run, closed at its end; `warn` is None in processes that report nothing."""
     if warn is None:
         yield []
         return
-    names = (["tensorboard"] if tensorboard and installed("tensorboard") else []) + list(dict.fromkeys(asked))
-    made = [Tracker(name, warn, wanted=name in asked) for name in names]
+    names = (["tensorboard"] if tensorboard and installed("tensorboard") else []) + list(dict.fromkeys(requested))
+    active = [Tracker(name, warn, required=name in requested) for name in names]
     try:
-        yield made
+        yield active
     finally:
-        for tracker in made:
+        for tracker in active:
             tracker.close()

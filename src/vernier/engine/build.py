@@ -1,0 +1,81 @@
+"""The device and the network of a configuration: what training, inference and measuring have in common.
+
+Data, optimiser and loaders of a training are built in `training.setup`; weights are loaded by `starting_weights`.
+"""
+
+import torch
+from torch import nn
+
+from vernier.config import Config
+from vernier.cores import allowed_cores
+from vernier.data.sources import Source
+from vernier.devices import Device, resolve
+from vernier.engine.processes.affinity import bind_cores
+from vernier.engine.processes.launch import topology
+from vernier.errors import ConfigError
+from vernier.models import build, info
+from vernier.tasks.base import Task
+
+
+def prepare_device(config: Config) -> tuple[Device, int]:
+    """The device, made ready for this process, and its compute threads. Raises ConfigError for what it cannot do."""
+    machine, where = config.machine, topology()
+    device = resolve(machine.device)
+    if why_not := device.refuse(machine.precision, machine.mode, allow_slow=machine.allow_slow):
+        raise ConfigError(why_not)
+    if machine.deterministic and (answer := device.deterministic()).verdict != "yes":
+        raise ConfigError(f"--deterministic: {answer.why}: use {answer.instead}.")
+    if device.name != "cpu" and where.local_world > device.count():
+        raise ConfigError(
+            f"{where.local_world} processes on {where.host}, but it has {device.count()} {device.name} device(s). "
+            "Use one process per device."
+        )
+    cores = bind_cores(where, machine.max_cpus) if where.local_world > 1 or machine.max_cpus else allowed_cores()
+    threads = machine.threads or len(cores)
+    torch.set_num_threads(threads)
+    device.prepare(machine.precision, deterministic=machine.deterministic, local_rank=where.local_rank)
+    return device, threads
+
+
+def local_torch_device(device: Device) -> torch.device:
+    """The device of this process's tensors."""
+    return device.torch_device(topology().local_rank)
+
+
+def build_model_for_data(config: Config, task: Task, source: Source, torch_device: torch.device) -> nn.Module:
+    """The recipe's network with the data's classes and channels."""
+    recipe, classes = config.recipe, len(source.classes)
+    num_classes = recipe.model.num_classes
+    if num_classes is not None and num_classes != classes:
+        names = ", ".join(source.classes[:3]) + (", ..." if classes > 3 else "")
+        raise ConfigError(
+            f"model.num_classes = {num_classes}, but the data has {classes} classes ({names}). "
+            "Leave model.num_classes out to take it from the data."
+        )
+    if len(recipe.data.mean) != source.channels or len(recipe.data.std) != source.channels:
+        raise ConfigError(
+            f"data.mean and data.std have {len(recipe.data.mean)} and {len(recipe.data.std)} values, "
+            f"but the images have {source.channels} channel(s)."
+        )
+    return build_model(config, task.outputs(classes), source.channels, torch_device)
+
+
+def build_model(config: Config, outputs: int, channels: int, torch_device: torch.device) -> nn.Module:
+    """The recipe's network from the recipe's seed, in the machine's memory layout."""
+    spec = config.recipe.model
+    torch.manual_seed(config.recipe.seed)
+    model = build(
+        spec.name,
+        num_classes=outputs,
+        in_channels=channels,
+        init=spec.init,
+        zero_gamma=spec.zero_gamma,
+        stem=spec.stem,
+        width=spec.width,
+        drop_path=spec.drop_path,
+        blurpool=spec.blurpool,
+        box_sizes=spec.box_sizes,
+        image_px=None if info(spec.name).ssd is None else config.recipe.data.image_px,
+    )
+    layout = torch.channels_last if config.machine.channels_last else torch.contiguous_format
+    return model.to(device=torch_device, memory_format=layout)  # type: ignore[call-overload, no-any-return]

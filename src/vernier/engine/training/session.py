@@ -1,0 +1,245 @@
+"""One session of a training run, from its first file to its summary: set-up, lock, start and end events, failures.
+
+The steps themselves are `loop`'s; which checkpoint a session resumes from is chosen in `resume`.
+"""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+from vernier.config import Config, Recipe, to_dict
+from vernier.engine.observe import Observer, Observers, Recorder, Telemetry
+from vernier.engine.processes.launch import redirect_output
+from vernier.engine.processes.world import LostPeer, World, describe_process, process_info
+from vernier.engine.training.checkpoint import read_state, restore
+from vernier.engine.training.loop import Training
+from vernier.engine.training.resume import ResumePoint
+from vernier.engine.training.setup import Job, first_images, prepare
+from vernier.engine.training.stop import StopFlag, StopRequested
+from vernier.errors import ConfigError, RunFailed
+from vernier.measure.machine.environment import collect_environment
+from vernier.measure.profile.summary import StepRange
+from vernier.measure.statistics.agreement import agreement
+from vernier.measure.statistics.run_summary import summarize_training
+from vernier.measure.telemetry.energy import select_devices
+from vernier.records.checkpoint import Progress
+from vernier.records.codec import encode
+from vernier.records.events import EndEvent, ProcessInfo, StartEvent, WarningEvent
+from vernier.records.run import BadImageNote, Best, RunSummary
+from vernier.records.telemetry import TelemetryRecord, decode_telemetry
+from vernier.store import RunDir
+
+Ending = Literal["finished", "stopped"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a run ended."""
+
+    run: RunDir
+    status: Ending
+    summary: RunSummary
+
+
+def train(
+    config: Config,
+    out: Path,
+    resume: ResumePoint | None = None,
+    observers: Sequence[Observer] = (),
+    *,
+    reference: Recipe | None = None,
+    world: World | None = None,
+    profile: StepRange | None = None,
+) -> Outcome:
+    """Train to the end, from the start or from a checkpoint. Raises RunFailed; returns `stopped` after a signal.
+
+    `reference` is the built-in recipe the run is based on: what differs from it is named beside the published result.
+    """
+    job = prepare(config, fresh=resume is None, world=world)
+    try:
+        if profile is not None:
+            profile.check(resume.checkpoint.step if resume else 0, job.derived.stop_step, "--profile-steps")
+        run = resume.run if resume else job.world.broadcast_from_first(lambda: RunDir.create(out, config.recipe.name))
+        if not job.world.first:
+            redirect_output(run.rank_log(job.world.rank))
+        with run.locked() if job.world.first else nullcontext():
+            return _train_locked(job, run, resume, Observers(*observers), reference, profile)
+    finally:
+        job.close()
+
+
+def _train_locked(
+    job: Job,
+    run: RunDir,
+    resume: ResumePoint | None,
+    observers: Observers,
+    reference: Recipe | None,
+    profile: StepRange | None,
+) -> Outcome:
+    log = run.events(job.world.rank)
+    observers.add(Recorder(log))
+    training: Training | None = None
+    try:
+        progress = _restore(job, resume) if resume else Progress()
+        sampler = Telemetry(run, job.device.name, job.config.machine.telemetry_hz, job.world.topology)
+        _announce(job, run, observers, resume, sampler)
+        with StopFlag(one_of_many=job.world.size > 1) as stop, sampler:
+            training = Training(job, run, observers, stop, progress)
+            if profile is not None:
+                training.profile(profile)
+            status = _run_until_stopped(training)
+        return _close(training, status, reference)
+    except RunFailed as error:
+        _record_failure(job, run, observers, training, error)
+        raise
+    except RuntimeError as error:
+        failure = _not_deterministic(error) or job.world.explain_lost_peer(error)
+        if failure is None:
+            raise
+        _record_failure(job, run, observers, training, failure)
+        raise failure from error
+    finally:
+        log.close()
+
+
+def _run_until_stopped(training: Training) -> Ending:
+    try:
+        training.run_to_end()
+    except StopRequested as request:
+        training.save()
+        message = f"stopped by {request}: saved, run the same command to resume"
+        training.observers.emit(WarningEvent(step=training.progress.step, message=message))
+        return "stopped"
+    return "finished"
+
+
+# -------------------------------------------------------------------------------------------------------------- start
+
+
+def _restore(job: Job, resume: ResumePoint) -> Progress:
+    """Load the checkpoint into the job; how far it was."""
+    state = read_state(resume.checkpoint)
+    if state.data_fingerprint != job.train_source.fingerprint():
+        raise ConfigError(
+            f"The training data has changed since {resume.run.path} was started (other files, labels or classes), "
+            "so the run cannot be resumed exactly. Restore the data or start a new run."
+        )
+    restore(resume.checkpoint, job.model, job.optimizer, job.average)
+    job.step.scaler.load(state.progress.scaler)
+    return state.progress
+
+
+def _announce(job: Job, run: RunDir, observers: Observers, resume: ResumePoint | None, sampler: Telemetry) -> None:
+    """Write the run's first files, emit the start event and the warnings of the set-up."""
+    processes = job.world.gather(process_info(job.world, job.device, job.threads))
+    if job.world.first:
+        job.world.on_lost_peer(lambda reason: run.write_status("crashed", reason=reason))
+        run.write_config(to_dict(job.config))
+        environment = collect_environment(job.device.identity(), job.device.name, job.threads, sampler.setup, processes)
+        run.write_environment(encode(environment))
+        run.write_status("running")
+    observers.emit(_start_event(job, run, resume, processes))
+    for message in job.warnings:
+        observers.emit(WarningEvent(step=resume.checkpoint.step if resume else 0, message=message))
+    if resume is None:
+        observers.pictures("train/images", lambda: first_images(job))
+
+
+def _start_event(job: Job, run: RunDir, resume: ResumePoint | None, processes: list[ProcessInfo]) -> StartEvent:
+    recipe, machine = job.config.recipe, job.config.machine
+    lines = [describe_process(process) for process in processes if job.world.size > 1]
+    return StartEvent(
+        run=str(run.path),
+        recipe=recipe.name,
+        model=recipe.model.name,
+        data=recipe.data.source,
+        seed=recipe.seed,
+        parameters=sum(p.numel() for p in job.model.parameters()),
+        classes=len(job.train_source.classes),
+        train_samples=len(job.train_source),
+        val_samples=len(job.val_source) if job.val_source is not None else 0,
+        device=job.device.name,
+        threads=job.threads,
+        precision=machine.precision,
+        mode=machine.mode,
+        workers=machine.workers,
+        loading=job.loading,
+        global_batch=recipe.global_batch,
+        epochs=recipe.schedule.epochs,
+        metric=job.task.metric,
+        resumed_from=resume.checkpoint.step if resume else None,
+        processes=tuple(processes),
+        restarts=job.world.topology.restarts,
+        notes=(*job.notes, *lines),
+        **asdict(job.derived),
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------- end
+
+
+def _close(training: Training, status: Ending, reference: Recipe | None) -> Outcome:
+    """Summarise the run, emit the end event, and write run.json."""
+    summary, run = _summarize(training, status, reference), training.run
+    training.observers.emit(EndEvent(status=status, **vars(summary)))
+    if training.job.world.first:
+        run.write_status(status, summary=encode(summary))
+    return Outcome(run=run, status=status, summary=summary)
+
+
+def _summarize(training: Training, status: Ending, reference: Recipe | None) -> RunSummary:
+    job, progress = training.job, training.progress
+    best_step, best_figures = progress.best_step, {job.task.metric: progress.best_value}
+    return RunSummary(
+        step=progress.step,
+        epoch=progress.step / job.derived.steps_per_epoch,
+        result=progress.result,
+        best=Best(step=best_step, figures=best_figures) if best_step else None,
+        reached_target=progress.reached_target,
+        agreement=agreement(job.config, progress.result, reference) if status == "finished" else None,
+        spent_s=training.watch.spent(),
+        skipped_steps=job.step.scaler.skipped_steps,
+        bad_images=_bad_images(job),
+        profile=training.profiler.close() if training.profiler is not None else None,
+        compilation=job.network.compilation,
+        training=summarize_training(
+            training.run.history(),
+            global_batch=job.config.recipe.global_batch,
+            devices=job.derived.world,
+            telemetry=_telemetry(job, training.run),
+        ),
+    )
+
+
+def _bad_images(job: Job) -> tuple[BadImageNote, ...]:
+    """The unreadable images of all processes, each once, by path."""
+    mine = [BadImageNote(path=bad.path, reason=bad.reason) for counter in job.bad_images() for bad in counter.samples()]
+    by_path = {note.path: note for notes in job.world.gather(mine) for note in notes}
+    return tuple(by_path[path] for path in sorted(by_path))
+
+
+def _telemetry(job: Job, run: RunDir) -> list[TelemetryRecord]:
+    """Samples of the devices in use; none where other hosts have devices too, which this one cannot see."""
+    where = job.world.topology
+    if where.local_world < where.world:
+        return []
+    used = [device.uuid for device in job.device.identity()[: where.local_world]]
+    return select_devices(decode_telemetry(run.read_telemetry()), used)
+
+
+# ----------------------------------------------------------------------------------------------------------- failures
+
+
+def _not_deterministic(error: RuntimeError) -> RunFailed | None:
+    """The message for people when PyTorch refuses an operation under --deterministic."""
+    if "deterministic implementation" not in str(error):
+        return None
+    return RunFailed(f"--deterministic: {str(error).split('. ')[0]}. Leave the flag out, or use --device cpu.")
+
+
+def _record_failure(job: Job, run: RunDir, observers: Observers, training: Training | None, error: RunFailed) -> None:
+    observers.emit(WarningEvent(step=training.progress.step if training else 0, message=str(error)))
+    if job.world.first:
+        run.write_status("crashed" if isinstance(error, LostPeer) else "failed", reason=str(error))
