@@ -24,12 +24,12 @@ from vernier.config import Config, Data, Eval, Limits, Machine, Model, Optim, Re
 from vernier.cores import allowed_cores
 from vernier.data.loading.loader import Batch
 from vernier.data.shapes.files import ShapesSpec, make
-from vernier.engine.observe import Observers
-from vernier.engine.training.checkpoint import Progress
-from vernier.engine.training.loop import Recorder, Training
+from vernier.engine.observe import Observers, Recorder
+from vernier.engine.training.loop import Training
 from vernier.engine.training.setup import Job, prepare
 from vernier.engine.training.stop import StopFlag
 from vernier.measure.machine.environment import collect_environment
+from vernier.records.checkpoint import Progress
 from vernier.store import RunDir
 
 

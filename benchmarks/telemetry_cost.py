@@ -15,7 +15,6 @@ import os
 import random
 import tempfile
 from pathlib import Path
-from typing import Any
 
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # as the command line sets it, before torch is imported
 
@@ -24,13 +23,14 @@ from loop_overhead import build_job
 
 from vernier.clock import now_s, process_cpu_s, thread_cpu_s, utc_stamp
 from vernier.data.loading.loader import Batch
-from vernier.engine.observe import Observers, Telemetry
-from vernier.engine.training.checkpoint import Progress
-from vernier.engine.training.loop import Recorder, Training
+from vernier.engine.observe import Observers, Recorder, Telemetry
+from vernier.engine.training.loop import Training
 from vernier.engine.training.setup import Job
 from vernier.engine.training.stop import StopFlag
 from vernier.measure.statistics.comparison import Trace, compare
 from vernier.measure.statistics.estimates import quantile_estimate
+from vernier.records.checkpoint import Progress
+from vernier.records.events import Event
 from vernier.records.telemetry import TelemetryEnd, decode_telemetry
 from vernier.store import RunDir
 
@@ -42,7 +42,7 @@ class Accounted(Recorder):
 
     cpu_s = 0.0
 
-    def emit(self, event: dict[str, Any]) -> None:
+    def emit(self, event: Event) -> None:
         began_s = thread_cpu_s()
         super().emit(event)
         self.cpu_s += thread_cpu_s() - began_s

@@ -24,8 +24,9 @@ from vernier.config import (
     Recipe,
     Schedule,
 )
-from vernier.engine.inference.trained import evaluate_trained, load_trained
-from vernier.engine.training.loop import Outcome, train
+from vernier.engine.inference.evaluate import evaluate_trained
+from vernier.engine.inference.trained import load_trained
+from vernier.engine.training.session import Outcome, train
 from vernier.errors import ConfigError, RunFailed
 from vernier.store import RunDir
 

@@ -14,12 +14,13 @@ from torch import nn
 
 from vernier.config import Config, override
 from vernier.devices import resolve
-from vernier.engine.inference.trained import evaluate_trained, load_trained
+from vernier.engine.inference.evaluate import evaluate_trained
+from vernier.engine.inference.trained import load_trained
 from vernier.engine.processes.launch import topology
 from vernier.engine.processes.world import World, join_processes
 from vernier.engine.training import setup
-from vernier.engine.training.loop import train
 from vernier.engine.training.resume import ResumePoint
+from vernier.engine.training.session import train
 from vernier.store import RunDir
 
 

@@ -15,7 +15,7 @@ from vernier.models import info
 from vernier.records.codec import decode
 from vernier.records.environment import Environment, decode_environment
 from vernier.records.run import Agreement
-from vernier.report.live.console import TTA, figures
+from vernier.report.live.console import TTA, format_figures
 from vernier.store import read_json, run_of_checkpoint, write_atomically
 
 CARD = "model_card.md"
@@ -124,7 +124,7 @@ def _result(state: dict[str, Any], status: dict[str, Any], averaged: bool) -> st
     part += TTA if result.get("flip_tta") else ""
     kind = "averaged weights" if result["averaged"] else "raw weights"
     lines = [
-        f"{figures(result)} on {result['samples']:,} validation images{part}, {kind} of step {progress['last_eval_step']:,}."
+        f"{format_figures(result)} on {result['samples']:,} validation images{part}, {kind} of step {progress['last_eval_step']:,}."
     ]
     if result["averaged"] != averaged or progress["last_eval_step"] != state["step"]:
         lines.append(

@@ -17,9 +17,8 @@ from vernier.data.loading.loader import Batch
 from vernier.devices.cpu import Cpu
 from vernier.engine.processes.launch import Topology
 from vernier.engine.processes.world import World
-from vernier.engine.training.loop import train
-from vernier.engine.training.loss_scaling import LossScaler
-from vernier.engine.training.resume import resume_point
+from vernier.engine.training.resume import find_resume_point
+from vernier.engine.training.session import train
 from vernier.engine.training.step import TrainStep
 from vernier.models import build
 from vernier.optim.build import build_optimizer
@@ -42,15 +41,21 @@ def _half(scale: float = 65536.0, growth: int = 2000, scaling: str = "dynamic") 
 def _parts(machine: Machine) -> tuple[torch.nn.Module, TrainStep, Batch, Derived]:
     torch.manual_seed(0)
     recipe = Recipe(global_batch=8, optim=Optim(lr=0.05), schedule=Schedule(kind="constant", epochs=100))
-    derived = derive(Config(recipe=recipe, machine=machine), train_samples=8)
+    config = Config(recipe=recipe, machine=machine)
+    derived = derive(config, train_samples=8)
     model = build("resnet8-small", num_classes=10, width=8)
     optimizer = build_optimizer(model, recipe.optim, derived.lr, scaled=machine.precision == "fp16")
     step = TrainStep(
+        config=config,
+        derived=derived,
         task=task_of(recipe),
-        model=model, network=model, optimizer=optimizer, average=None, scaler=LossScaler(machine, CPU), recipe=recipe, derived=derived,
-        autocast=lambda: Cpu().autocast(machine.precision), normalize=Normalizer(recipe.data, CPU), device=Cpu(),
-        place=CPU, world=World(Topology()),
-    )  # fmt: skip
+        model=model,
+        network=model,
+        optimizer=optimizer,
+        average=None,
+        device=Cpu(),
+        world=World(Topology()),
+    )
     images = torch.randint(0, 256, (8, 3, 16, 16), dtype=torch.uint8)
     return model, step, Batch(images, torch.arange(8), 0.0), derived
 
@@ -113,7 +118,7 @@ def test_a_half_precision_run_resumes_with_its_scale(shapes: Path, tmp_path: Pat
     config = replace(config, machine=replace(_half(scale=2.0**34, growth=3), eval_batch=50))
     whole = train(config, tmp_path / "whole", None, [])
     part = train(replace(config, limits=Limits(max_steps=4)), tmp_path / "part", None, [])
-    point = resume_point(part.run, config, lambda text: None)
+    point = find_resume_point(part.run, config, lambda text: None)
     rest = train(config, tmp_path / "part", point, [])
     assert whole.summary["skipped_steps"] == rest.summary["skipped_steps"] > 0
 

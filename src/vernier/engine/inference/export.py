@@ -177,7 +177,7 @@ def _metadata(config: Config, state: CheckpointState, step: int, averaged: bool)
     """The metadata of an exported file: enough to use it without the run."""
     recipe, result = config.recipe, state.progress.result
     figures = {} if result is None else result.figures
-    metadata = {
+    metadata: dict[str, object] = {
         "format": "pt",
         "model": recipe.model.name,
         "recipe": recipe.name,
