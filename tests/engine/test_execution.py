@@ -43,7 +43,7 @@ def _no_cast() -> Any:
 
 def _curve(mode: str) -> tuple[list[float], Execution]:
     model = _model()
-    execution = Execution(model, Machine(mode=mode, channels_last=False), Cpu(), _no_cast)  # type: ignore[arg-type]
+    execution = Execution(model, Machine(mode=mode, channels_last=False), Cpu())  # type: ignore[arg-type]
     batches = _batches()
     network = execution.training_network(batches[0][0])
     optimizer = torch.optim.SGD(model.parameters(), lr=0.02)
@@ -74,8 +74,8 @@ def test_a_traced_network_learns_the_same(eager: tuple[list[float], Execution]) 
     losses, execution = _curve("trace")
     assert losses == pytest.approx(eager[0], rel=AGREES)
     assert torch.allclose(_scores(execution, 5), _scores(eager[1], 5), rtol=1e-2, atol=1e-3)
-    assert execution.spent.graphs == 2  # one in training, one in evaluation
-    assert execution.spent.seconds > 0
+    assert execution.compilation.graphs == 2  # one in training, one in evaluation
+    assert execution.compilation.seconds > 0
 
 
 def test_tracing_leaves_statistics_modes_and_chance_alone() -> None:
@@ -90,7 +90,7 @@ def test_tracing_leaves_statistics_modes_and_chance_alone() -> None:
 
 
 def test_borrowed_weights_reach_a_traced_network_and_go_back() -> None:
-    execution = Execution(_model(), Machine(mode="trace", channels_last=False), Cpu(), _no_cast)
+    execution = Execution(_model(), Machine(mode="trace", channels_last=False), Cpu())
     own = _scores(execution, 3)
     others = {name: torch.zeros_like(t) for name, t in execution.model.state_dict().items()}
     with borrowed(execution.model, others):
@@ -131,9 +131,9 @@ def test_a_device_with_static_shapes_never_sees_a_short_batch() -> None:
     seen: list[int] = []
     model = _model()
     model.register_forward_pre_hook(lambda _, images: seen.append(len(images[0])))
-    short = _scores(Execution(model, Machine(channels_last=False), StaticShapesFake(), _no_cast), 3)
+    short = _scores(Execution(model, Machine(channels_last=False), StaticShapesFake()), 3)
     assert seen == [8]
-    assert torch.allclose(short, _scores(Execution(model, Machine(channels_last=False), Cpu(), _no_cast), 3), atol=1e-6)
+    assert torch.allclose(short, _scores(Execution(model, Machine(channels_last=False), Cpu()), 3), atol=1e-6)
 
 
 def test_a_network_that_cannot_be_traced_is_refused() -> None:
@@ -157,16 +157,16 @@ def test_a_compiled_network_learns_the_same_and_compiles_once(eager: tuple[list[
     assert losses == pytest.approx(eager[0], rel=AGREES)
     assert torch.allclose(_scores(execution, 8), _scores(eager[1], 8), rtol=1e-2, atol=1e-3)
     _scores(execution, 3)
-    assert execution.spent.graphs == 2
-    assert execution.spent.recompilations == 0
-    assert execution.spent.seconds > 0
+    assert execution.compilation.graphs == 2
+    assert execution.compilation.recompilations == 0
+    assert execution.compilation.seconds > 0
 
 
 @pytest.mark.slow
 @needs_compiler
 def test_a_frozen_network_has_its_weights_in_its_kernels() -> None:
-    frozen = Execution(_model(), Machine(mode="compile", channels_last=False), Cpu(), _no_cast, frozen=True)
-    eager = _scores(Execution(_model(), Machine(channels_last=False), Cpu(), _no_cast), 8)
+    frozen = Execution(_model(), Machine(mode="compile", channels_last=False), Cpu(), frozen=True)
+    eager = _scores(Execution(_model(), Machine(channels_last=False), Cpu()), 8)
     assert torch.allclose(_scores(frozen, 8), eager, atol=1e-5)
     with torch.no_grad():
         for parameter in frozen.model.parameters():

@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from tests.engine import workers
 from vernier.engine.processes.launch import Topology
 from vernier.engine.processes.world import World
+from vernier.records.codec import encode
 
 REPO = Path(__file__).resolve().parents[2]
 
@@ -40,7 +41,7 @@ def answers(shapes: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[int,
     alone = World(Topology())
     one = workers.everything(plan, alone)
     trained = next((folder / "one" / "sync").iterdir())
-    one["evaluated"] = workers.evaluate_trained(workers.load_trained(trained), None, None, [])
+    one["evaluated"] = encode(workers.evaluate_trained(workers.load_trained(trained)))
     plan["trained"] = str(trained)
     two = _launch(2, plan, folder / "two")
     three = _launch(3, {**plan, "resume": two["half"]}, folder / "three")

@@ -14,6 +14,7 @@ from torch import nn
 
 from vernier.config import Config, override
 from vernier.devices import resolve
+from vernier.engine import build
 from vernier.engine.inference.evaluate import evaluate_trained
 from vernier.engine.inference.trained import load_trained
 from vernier.engine.processes.launch import topology
@@ -21,6 +22,8 @@ from vernier.engine.processes.world import World, join_processes
 from vernier.engine.training import setup
 from vernier.engine.training.resume import ResumePoint
 from vernier.engine.training.session import train
+from vernier.records.codec import encode
+from vernier.records.events import StepEvent
 from vernier.store import RunDir
 
 
@@ -38,7 +41,7 @@ def config_for(shapes: str, **changes: Any) -> Config:
 
 
 def losses(run: RunDir) -> list[float]:
-    return [e["loss"] for e in run.read_events() if e["kind"] == "step"]
+    return [event.loss for event in run.history() if isinstance(event, StepEvent)]
 
 
 def without_norm(model: nn.Module) -> nn.Module:
@@ -53,7 +56,7 @@ def without_norm(model: nn.Module) -> nn.Module:
 def scenario(plan: dict[str, Any], world: World, name: str, **changes: Any) -> RunDir:
     changes.setdefault("machine.procs", world.size)
     config = config_for(plan["shapes"], **changes)
-    outcome = train(config, Path(plan["out"]) / name, None, [], world=world)
+    outcome = train(config, Path(plan["out"]) / name, world=world)
     return outcome.run
 
 
@@ -64,9 +67,9 @@ def everything(plan: dict[str, Any], world: World) -> dict[str, Any]:
     found["groups"] = losses(scenario(plan, world, "groups", **{"model.batch_norm_images": 4}))
     trained = load_trained(Path(plan["trained"])) if plan["trained"] else None
     if trained is not None:
-        found["evaluated"] = evaluate_trained(trained, None, None, [], world=world)
-    build = setup.build
-    setup.build = lambda *a, **k: without_norm(build(*a, **k))  # type: ignore[assignment]
+        found["evaluated"] = encode(evaluate_trained(trained, world=world))
+    real_build = build.build
+    build.build = lambda *a, **k: without_norm(real_build(*a, **k))  # type: ignore[attr-defined]
     try:
         plain = scenario(plan, world, "plain", **{"machine.accumulation": 6 // world.size, "limits.max_steps": 6})
         found["plain"] = losses(plain)
@@ -77,11 +80,11 @@ def everything(plan: dict[str, Any], world: World) -> dict[str, Any]:
                 plan["shapes"],
                 **{"machine.procs": world.size, "limits.max_steps": 6, "machine.accumulation": 6 // world.size},
             )
-            found["resumed"] = str(train(config, Path(plan["out"]), point, [], world=world).run.path)
+            found["resumed"] = str(train(config, Path(plan["out"]), point, world=world).run.path)
         half = scenario(plan, world, "half", **{"machine.accumulation": 6 // world.size, "limits.max_steps": 3})
         found["half"], found["plain run"] = str(half.path), str(plain.path)
     finally:
-        setup.build = build  # type: ignore[assignment]
+        build.build = real_build  # type: ignore[attr-defined]
     job = setup.prepare(config_for(plan["shapes"], **{"machine.procs": world.size}), world=world)
     orders = world.gather([job.order.indices(0, step, 0).tolist() for step in range(3)])
     found["order"] = [[i for mine in orders for i in mine[step]] for step in range(3)]

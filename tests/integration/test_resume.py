@@ -89,7 +89,7 @@ def test_a_signal_saves_at_the_next_step_and_the_same_command_goes_on(
     assert int(kept.name[5:]) >= 5
     done = vernier("train", *arguments, "--json")
     assert done.code == 0, done.err
-    assert "going on from step" in done.err
+    assert "resuming from step" in done.err
     assert done.json()["run"] == str(run)
     whole = vernier("train", *arguments[:-4], "--out", str(tmp_path / "whole"))
     assert whole.code == 0
@@ -108,7 +108,7 @@ def test_a_damaged_newest_checkpoint_is_passed_over_with_a_warning(
     done = vernier("train", *tiny, "--epochs", "2", "--resume", "auto")
     assert done.code == 0, done.err
     assert "damaged" in done.err
-    assert "going on from step" in done.err
+    assert "resuming from step" in done.err
 
 
 def test_resume_refuses_another_recipe_and_changed_data(

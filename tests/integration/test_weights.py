@@ -170,7 +170,7 @@ def test_weights_are_told_apart_at_any_training_resolution(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "Say what to evaluate"),
+        ([], "Give a run or checkpoint directory"),
         (["--weights", "{w}", "--data", "{d}"], "--weights needs --model"),
         (["--weights", "{w}", "--model", "resnet18"], "--data PATH"),
         (["--weights", "/no/such.pth", "--model", "resnet8-small", "--data", "{d}"], "/no/such.pth does not exist"),
@@ -183,7 +183,7 @@ def test_weights_are_told_apart_at_any_training_resolution(
         ),
         (["{r}", "--model", "resnet18"], "--model goes with --weights"),
         (["{r}", "--set", "model.blurpool=true"], "cannot be changed"),
-        (["{r}", "--weights", "{w}"], "Say what to evaluate"),
+        (["{r}", "--weights", "{w}"], "Give a run or checkpoint directory"),
     ],
 )
 def test_wrong_evaluations_say_what_to_do(

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from tests.conftest import TINY, only_run
-from tests.engine.test_training import run, tiny_config
+from tests.tiny_training import run_training, tiny_config
 from tests.report.run_dirs import write_run
 from vernier.config import Config, Limits, Machine, override, override_from_text
 from vernier.data.loading.loader import Loader

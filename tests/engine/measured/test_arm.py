@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.engine.test_training import tiny_config
+from tests.tiny_training import tiny_config
 from vernier.config import override, to_dict
 from vernier.engine.measured import study_repeat
 from vernier.engine.measured.arm import out_of_memory, run_arm

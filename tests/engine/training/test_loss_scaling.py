@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.engine.test_training import tiny_config
+from tests.tiny_training import events_of, tiny_config
 from vernier.config import Config, Derived, Limits, Machine, Optim, Recipe, Schedule, derive
 from vernier.data.augment.normalize import Normalizer
 from vernier.data.loading.loader import Batch
@@ -22,6 +22,7 @@ from vernier.engine.training.session import train
 from vernier.engine.training.step import TrainStep
 from vernier.models import build
 from vernier.optim.build import build_optimizer
+from vernier.records.events import StepEvent
 from vernier.tasks import task_of
 
 CPU = torch.device("cpu")
@@ -69,21 +70,21 @@ def test_scale_and_weights_follow_gradscaler_through_overflows_and_growth() -> N
     optimizer = torch.optim.SGD(
         [{"params": decayed, "weight_decay": 1e-4}, {"params": others, "weight_decay": 0.0}], lr=0.05, momentum=0.9
     )
-    theirs = torch.amp.GradScaler("cpu", init_scale=2.0**34, growth_interval=4)
+    reference_scaler = torch.amp.GradScaler("cpu", init_scale=2.0**34, growth_interval=4)
     images = Normalizer(Recipe().data, CPU)(batch.images)
     scales, skipped = [], 0
     for number in range(40):
         step(number, repeat(batch))
         with torch.autocast("cpu", dtype=torch.float16):
             logits = twin(images)
-        before = theirs.get_scale()
-        theirs.scale(torch.nn.functional.cross_entropy(logits.float(), batch.targets)).backward()
-        theirs.step(optimizer)
-        theirs.update()
+        before = reference_scaler.get_scale()
+        reference_scaler.scale(torch.nn.functional.cross_entropy(logits.float(), batch.targets)).backward()
+        reference_scaler.step(optimizer)
+        reference_scaler.update()
         optimizer.zero_grad()
-        skipped += theirs.get_scale() < before
-        scales.append(theirs.get_scale())
-        assert step.scaler.scale == theirs.get_scale()
+        skipped += reference_scaler.get_scale() < before
+        scales.append(reference_scaler.get_scale())
+        assert step.scaler.scale == reference_scaler.get_scale()
     assert step.scaler.skipped_steps == skipped > 3
     assert any(b > a for a, b in pairwise(scales)), "the scale never grew back"
     for ours, reference in zip(model.parameters(), twin.parameters(), strict=True):
@@ -116,18 +117,17 @@ def test_batch_norm_and_weights_stay_fp32() -> None:
 def test_a_half_precision_run_resumes_with_its_scale(shapes: Path, tmp_path: Path) -> None:
     config = tiny_config(shapes, schedule=Schedule(epochs=1.0), optim=Optim(lr=0.01))
     config = replace(config, machine=replace(_half(scale=2.0**34, growth=3), eval_batch=50))
-    whole = train(config, tmp_path / "whole", None, [])
-    part = train(replace(config, limits=Limits(max_steps=4)), tmp_path / "part", None, [])
+    whole = train(config, tmp_path / "whole")
+    part = train(replace(config, limits=Limits(max_steps=4)), tmp_path / "part")
     point = find_resume_point(part.run, config, lambda text: None)
-    rest = train(config, tmp_path / "part", point, [])
-    assert whole.summary["skipped_steps"] == rest.summary["skipped_steps"] > 0
+    rest = train(config, tmp_path / "part", point)
+    assert whole.summary.skipped_steps == rest.summary.skipped_steps > 0
 
     def weights(outcome: Any) -> bytes:
         return (outcome.run.checkpoints()[-1].path / "model.safetensors").read_bytes()
 
     assert weights(whole) == weights(rest)
-    scaled = [e for e in whole.run.read_events() if e["kind"] == "step"]
-    assert all("loss_scale" in e for e in scaled)
+    assert all(event.loss_scale is not None for event in events_of(whole.run, StepEvent))
 
 
 @pytest.mark.parametrize(

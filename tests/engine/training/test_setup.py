@@ -1,18 +1,126 @@
-"""From a configuration to a job."""
+"""From a configuration to a job: what is built, what is noted, and what is refused before anything is written."""
 
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pytest
+import torch
+
+from tests.tiny_training import run_training, tiny_config
 from vernier import recipes
-from vernier.config import Config
-from vernier.engine.training.setup import prepare
+from vernier.config import Augment, Config, Data, Ema, Eval, Model
+from vernier.data.shapes.files import ShapesSpec, make
+from vernier.engine.training.setup import Job, first_images, prepare
+from vernier.errors import ConfigError
 
 
-def test_what_was_changed_in_the_annotations_is_said_before_training(real_data: Callable[[str], Path]) -> None:
+@pytest.fixture
+def prepared(shapes: Path) -> Any:
+    """`prepared(**recipe)`: a job that is closed at the end of the test."""
+    jobs: list[Job] = []
+
+    def build(**recipe: Any) -> Job:
+        jobs.append(prepare(tiny_config(shapes, **recipe)))
+        return jobs[-1]
+
+    yield build
+    for job in jobs:
+        job.close()
+
+
+def test_changes_to_the_annotations_are_noted_before_training(real_data: Callable[[str], Path]) -> None:
     recipe = recipes.named("ssd-shapes-quick")
     recipe = replace(recipe, data=replace(recipe.data, source=str(real_data("bccd"))))
     job = prepare(Config(recipe=recipe))
     job.close()
     assert "1 box(es) without area inside their image were left out" in job.notes
     assert job.train_source.classes == ("Platelets", "RBC", "WBC")
+
+
+def test_a_job_trains_every_image_of_an_epoch_once(prepared: Callable[..., Job]) -> None:
+    job = prepared()
+    requests = list(job.requests(0, job.derived.steps_per_epoch))
+    assert {epoch for epoch, _ in requests} == {0}
+    assert sorted(int(i) for _, indices in requests for i in indices) == list(range(160))
+
+
+def test_requests_can_start_in_the_middle_of_an_epoch(prepared: Callable[..., Job]) -> None:
+    job = prepared()
+    whole, rest = list(job.requests(0, 20)), list(job.requests(13, 20))
+    assert [epoch for epoch, _ in rest] == [1] * 7
+    assert all((a[1] == b[1]).all() for a, b in zip(whole[13:], rest, strict=True))
+
+
+def test_without_evaluation_or_averaging_neither_is_built(prepared: Callable[..., Job]) -> None:
+    plain, full = prepared(eval=Eval(every_epochs=0)), prepared(ema=Ema(decay=0.9))
+    assert plain.evaluator is None
+    assert plain.val_source is None
+    assert plain.average is None
+    assert len(plain.bad_images()) == 1
+    assert full.evaluator is not None
+    assert full.average is not None
+    assert len(full.bad_images()) == 2
+
+
+def test_the_way_images_are_loaded_is_described(prepared: Callable[..., Job]) -> None:
+    loading = prepared().loading
+    assert (loading.backend, loading.source, loading.cache) == ("native", "FolderSource", "memory")
+    assert loading.resize == "torch antialiased bilinear, uint8"
+    assert 0 < (loading.cache_needs_bytes or 0) < (loading.cache_limit_bytes or 0)
+
+
+def test_scaled_decoding_switches_the_cache_off(shapes: Path, prepared: Callable[..., Job]) -> None:
+    data = replace(tiny_config(shapes).recipe.data, scaled_decode=True)
+    loading = prepared(data=data, augment=Augment(crop="random")).loading
+    assert (loading.scaled_decode, loading.cache) == (True, "off")
+
+
+def test_frozen_layers_do_not_learn_and_are_noted(prepared: Callable[..., Job]) -> None:
+    job = prepared(model=Model(name="resnet8-small", width=8, freeze=("layer1",)))
+    frozen = [name for name, p in job.model.named_parameters() if not p.requires_grad]
+    assert frozen
+    assert all(name.startswith("layer1") for name in frozen)
+    assert any(f"{len(frozen)} of" in note and "frozen (layer1)" in note for note in job.notes)
+
+
+def test_the_first_images_are_those_of_the_first_batch(prepared: Callable[..., Job]) -> None:
+    job = prepared()
+    images = first_images(job)
+    (batch,) = job.loader.batches([(0, job.order.indices(0, 0, 0))])
+    assert images.shape == (16, 32, 32, 3)
+    assert torch.equal(torch.from_numpy(images), batch.images.permute(0, 2, 3, 1))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model": Model(name="resnet8-small", num_classes=7)}, "model.num_classes = 7, but the data has 10 classes"),
+        ({"model": Model(name="resnet9000")}, "resnet9000"),
+        ({"global_batch": 4096}, "more than the 160 training images"),
+        ({"data": Data(source="/nowhere")}, "does not exist"),
+        ({"data": Data(source="")}, "--data PATH"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_is_written(
+    shapes: Path, tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        run_training(tiny_config(shapes, **change), tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_shuffling_shards_needs_shards(shapes: Path) -> None:
+    config = tiny_config(shapes)
+    data = replace(config.recipe.data, shuffle_shards=2)
+    with pytest.raises(ConfigError, match=r"is not made of shards. Set data.shuffle_shards=0"):
+        prepare(replace(config, recipe=replace(config.recipe, data=data)))
+
+
+def test_validation_data_with_other_classes_is_refused_by_name(tmp_path: Path) -> None:
+    data = make(tmp_path / "shapes", ShapesSpec(train=20, val=20, size_px=32))
+    removed = sorted(p for p in (data / "val").iterdir() if p.is_dir())[0]
+    removed.rename(removed.with_name("zebra"))
+    with pytest.raises(ConfigError, match=rf"different classes: 10 and 10; not in both: {removed.name}, zebra"):
+        prepare(tiny_config(data))

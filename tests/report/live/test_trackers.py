@@ -11,6 +11,8 @@ import pytest
 from PIL import Image
 
 from tests.conftest import Done, only_run
+from tests.tiny_training import events_of
+from vernier.records.events import EvalEvent, StepEvent
 from vernier.report.live import tags, trackers
 from vernier.store import RunDir
 
@@ -30,10 +32,10 @@ def test_tensorboard_reads_the_figures_of_the_run(tiny: list[str], vernier_here:
     done = vernier_here("train", *tiny, "--epochs", "2", "--set", "limits.log_every_steps=5")
     assert done.code == 0, done.err
     run = only_run(tmp_path / "runs")
-    read, events = _read(run), RunDir(run).read_events()
-    losses = [(e["step"], e["loss"]) for e in events if e["kind"] == "step"]
+    read, directory = _read(run), RunDir(run)
+    losses = [(e.step, e.loss) for e in events_of(directory, StepEvent)]
     assert [(s.step, s.value) for s in read.Scalars("train/loss")] == [(s, pytest.approx(v)) for s, v in losses]
-    top1 = [(e["step"], e["top1"]) for e in events if e["kind"] == "eval"]
+    top1 = [(e.step, e.figures["top1"]) for e in events_of(directory, EvalEvent)]
     assert [(s.step, s.value) for s in read.Scalars("val/top1")] == [(s, pytest.approx(v)) for s, v in top1]
     assert {"train/lr", "train/images_per_s_total", "train/data_wait_s", "val/loss"} <= set(read.Tags()["scalars"])
     (pictured,) = read.Images("train/images")
@@ -111,7 +113,7 @@ def test_a_tracker_that_cannot_start_fails_the_run_with_a_way_out(
     assert done.code == 1
     assert "Set MLFLOW_TRACKING_URI" in done.err
     assert "Traceback" not in done.err
-    assert RunDir(only_run(tmp_path / "runs")).read_status()["status"] == "failed"
+    assert RunDir(only_run(tmp_path / "runs")).status().status == "failed"
 
 
 def test_what_is_not_installed_is_named_with_the_command_absence_faked(
@@ -133,12 +135,12 @@ class Failing(trackers.TensorBoard):
         raise ConnectionError("gone")
 
 
-def test_a_tracker_that_fails_later_is_let_go(tiny: list[str], vernier_here: Vernier, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+def test_a_tracker_that_fails_later_is_dropped(tiny: list[str], vernier_here: Vernier, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
     pytest.importorskip("tensorboard", reason="needs vernier[tensorboard]")
     monkeypatch.setitem(trackers.SINKS, "tensorboard", Failing)
     done = vernier_here("train", *tiny, "--epochs", "1", "--set", "limits.log_every_steps=2")
     assert done.code == 0, done.err
-    assert done.err.count("training goes on: ConnectionError: gone") == 1
+    assert done.err.count("training continues: ConnectionError: gone") == 1
 
 
 def test_settings_become_plain_names() -> None:

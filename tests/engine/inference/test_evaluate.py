@@ -1,0 +1,64 @@
+"""Evaluation of a trained model."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.tiny_training import run_training, tiny_config
+from vernier.config import Ema, Schedule
+from vernier.data.shapes.files import ShapesSpec, make
+from vernier.engine.inference.evaluate import evaluate_trained, evaluating
+from vernier.engine.inference.trained import load_trained
+from vernier.errors import ConfigError
+from vernier.models import build
+
+
+def test_evaluating_the_run_gives_the_result_it_reported(shapes: Path, tmp_path: Path) -> None:
+    outcome = run_training(tiny_config(shapes, ema=Ema(decay=0.5)), tmp_path)
+    reported = outcome.summary.result
+    assert reported is not None
+    for path in (outcome.run.path, outcome.run.checkpoints()[-1].path):
+        report = evaluate_trained(load_trained(path))
+        assert (report.figures, report.samples, report.averaged) == (reported.figures, reported.samples, True)
+        assert report.images_per_s_total == pytest.approx(report.samples / report.seconds)
+    raw = evaluate_trained(load_trained(outcome.run.path, averaged=False))
+    assert raw.figures["loss"] != reported.figures["loss"]
+
+
+def test_a_traced_run_learns_and_evaluates_like_an_eager_one(shapes: Path, tmp_path: Path) -> None:
+    """Averaged weights included, which a traced network borrows for an evaluation."""
+    config = tiny_config(shapes, ema=Ema(decay=0.9), schedule=Schedule(epochs=1.0))
+    traced = replace(config, machine=replace(config.machine, mode="trace"))
+    eager, other = (run_training(c, tmp_path / c.machine.mode).summary for c in (config, traced))
+    assert eager.result is not None
+    assert other.result is not None
+    assert other.result.figures["loss"] == pytest.approx(eager.result.figures["loss"], rel=1e-4)
+    assert other.result.averaged
+    assert [s.compilation.graphs for s in (eager, other) if s.compilation] == [0, 2]
+
+
+def test_other_data_part_of_it_and_predictions_on_disk(shapes: Path, tmp_path: Path) -> None:
+    trained = load_trained(run_training(tiny_config(shapes, schedule=Schedule(epochs=0.1)), tmp_path / "runs").run.path)
+    other = make(tmp_path / "other", ShapesSpec(train=20, val=30, size_px=32, seed=9))
+    report = evaluate_trained(trained, data=str(other), max_eval_steps=1, out=tmp_path / "out")
+    assert (report.samples, report.exact, report.data) == (16, False, str(other))
+    assert report.written
+    assert all(json.loads(Path(path).read_text()) is not None for path in report.written)
+    few = make(tmp_path / "few", ShapesSpec(train=20, val=20, size_px=32))
+    for folder in ("train", "val"):
+        for path in sorted((few / folder).iterdir())[:2]:
+            path.rename(few / f"{folder}-{path.name}")
+    with pytest.raises(ConfigError, match="trained on 10 classes, the data has 8"):
+        evaluate_trained(trained, data=str(few))
+
+
+def test_frozen_modules_stay_frozen_after_an_evaluation() -> None:
+    model = build("resnet8-small", num_classes=10, width=8)
+    model.train()
+    model.bn1.eval()  # type: ignore[union-attr, operator]
+    with evaluating(model):
+        assert not any(module.training for module in model.modules())
+    assert model.training
+    assert not model.bn1.training  # type: ignore[union-attr]

@@ -1,0 +1,116 @@
+"""What a checkpoint holds, and that loading it restores exactly that."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from tests.tiny_training import run_training, tiny_config
+from vernier.config import Checkpoint, Ema, Optim, Schedule
+from vernier.engine.training.checkpoint import (
+    all_finite,
+    config_of,
+    optimizer_tensors,
+    read_state,
+    restore_optimizer,
+    steps_to_keep,
+    weights_for_use,
+)
+from vernier.errors import ConfigError
+from vernier.optim.build import build_optimizer
+from vernier.records.checkpoint import CheckpointState
+from vernier.store import CheckpointDir
+
+
+def test_the_state_says_what_the_weights_are_without_the_run_directory(shapes: Path, tmp_path: Path) -> None:
+    config = tiny_config(shapes, schedule=Schedule(epochs=1.0))
+    outcome = run_training(config, tmp_path)
+    checkpoint = outcome.run.checkpoints()[-1]
+    state = read_state(checkpoint)
+    assert (state.step, state.progress.step, state.progress.last_eval_step) == (10, 10, 10)
+    assert state.progress.result == outcome.summary.result
+    assert len(state.classes) == 10
+    assert config_of(state) == config
+
+
+def test_fields_of_another_version_are_ignored_and_missing_ones_have_defaults(tmp_path: Path) -> None:
+    checkpoint = CheckpointDir(3, tmp_path)
+    tree = {
+        "step": 3, "progress": {"step": 3, "from_the_future": 1}, "classes": ["a"], "channels": 3,
+        "data_fingerprint": "x", "config": {}, "also_new": True,
+    }  # fmt: skip
+    (tmp_path / "state.json").write_text(json.dumps(tree))
+    state = read_state(checkpoint)
+    assert isinstance(state, CheckpointState)
+    assert (state.progress.step, state.progress.best_step, state.progress.spent_s) == (3, None, {})
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"step": "three"}', '{"step": 3}'])
+def test_a_damaged_state_is_an_error_for_people(tmp_path: Path, content: str) -> None:
+    (tmp_path / "state.json").write_text(content)
+    with pytest.raises(ConfigError, match=r"Cannot read .*state\.json"):
+        read_state(CheckpointDir(3, tmp_path))
+
+
+def test_the_last_checkpoints_and_those_at_whole_epochs_are_kept() -> None:
+    policy = Checkpoint(keep_last=2, keep_every_epochs=2)
+    assert steps_to_keep([5, 10, 15, 20, 25], policy, steps_per_epoch=5) == {10, 20, 25}
+    assert steps_to_keep([5, 10, 15], Checkpoint(keep_last=1, keep_every_epochs=0), steps_per_epoch=5) == {15}
+
+
+@pytest.mark.parametrize("name", ["sgd", "lars", "lamb"])
+def test_an_optimiser_continues_bit_for_bit_after_a_round_trip(name: str) -> None:
+    def make() -> tuple[nn.Module, torch.optim.Optimizer]:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return model, build_optimizer(model, Optim(name=name, lr=0.1), 0.1)  # type: ignore[arg-type]
+
+    def step(model: nn.Module, optimizer: torch.optim.Optimizer, seed: int) -> None:
+        images = torch.rand((2, 3, 8, 8), generator=torch.Generator().manual_seed(seed))
+        model(images).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    model, optimizer = make()
+    step(model, optimizer, 1)
+    saved = {key: value.clone() for key, value in optimizer_tensors(model, optimizer).items()}
+    twin, other = make()
+    twin.load_state_dict(model.state_dict())
+    restore_optimizer(twin, other, saved)
+    step(model, optimizer, 2)
+    step(twin, other, 2)
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), twin.parameters(), strict=True))
+
+
+def test_step_counters_stay_on_the_cpu_where_the_optimiser_keeps_them() -> None:
+    """`meta` stands in for an accelerator: a counter there would be read with a synchronisation per tensor."""
+    model = nn.Linear(2, 2, device="meta")
+    optimizer = build_optimizer(model, Optim(name="lamb", lr=0.1), 0.1)
+    saved = {"weight/step": torch.tensor(7), "weight/exp_avg": torch.ones(2, 2)}
+    restore_optimizer(model, optimizer, saved)
+    state = optimizer.state[model.weight]
+    assert state["step"].device.type == "cpu"
+    assert int(state["step"]) == 7
+    assert state["exp_avg"].device.type == "meta"
+
+
+def test_averaged_weights_are_used_where_they_exist_and_refused_where_not(shapes: Path, tmp_path: Path) -> None:
+    averaged = run_training(tiny_config(shapes, ema=Ema(decay=0.5), schedule=Schedule(epochs=0.2)), tmp_path / "a")
+    plain = run_training(tiny_config(shapes, schedule=Schedule(epochs=0.2)), tmp_path / "b")
+    checkpoint = averaged.run.checkpoints()[-1]
+    tensors, used = weights_for_use(checkpoint, averaged=None)
+    raw, not_used = weights_for_use(checkpoint, averaged=False)
+    assert (used, not_used) == (True, False)
+    assert any(not torch.equal(tensors[name], raw[name]) for name in raw)
+    with pytest.raises(ConfigError, match="no averaged weights"):
+        weights_for_use(plain.run.checkpoints()[-1], averaged=True)
+
+
+def test_one_weight_that_is_not_finite_is_noticed() -> None:
+    model = nn.Linear(3, 3)
+    assert all_finite(model)
+    with torch.no_grad():
+        model.bias[1] = float("inf")
+    assert not all_finite(model)

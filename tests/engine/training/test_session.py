@@ -1,0 +1,89 @@
+"""A whole run in this process, on real JPEGs: its files and events, and how it ends."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.conftest import only_run
+from tests.tiny_training import events_of, run_training, tiny_config
+from vernier.config import Ema, Loss, Schedule
+from vernier.engine.inference.trained import load_trained
+from vernier.errors import RunFailed
+from vernier.records.codec import encode
+from vernier.records.events import EndEvent, EpochEvent, EvalEvent, StartEvent, StepEvent
+from vernier.store import RunDir
+
+
+def test_a_run_leaves_its_directory_with_every_file_and_event(shapes: Path, tmp_path: Path) -> None:
+    outcome = run_training(tiny_config(shapes, ema=Ema(decay=0.9)), tmp_path)
+    run = RunDir.open(only_run(tmp_path))
+    assert outcome.status == run.status().status == "finished"
+    assert {p.name for p in run.path.iterdir()} == {
+        "config.json",
+        "environment.json",
+        "events.jsonl",
+        "telemetry.jsonl",
+        "run.json",
+        "run.lock",
+        "checkpoints",
+        "predictions",
+    }
+    files = {p.name for p in run.checkpoints()[-1].path.iterdir()}
+    assert files == {"model.safetensors", "optimizer.safetensors", "ema.safetensors", "state.json", "manifest.json"}
+    order = [type(e) for e in run.history() if isinstance(e, StartEvent | EvalEvent | EndEvent | EpochEvent)]
+    assert order == [StartEvent, EpochEvent, EvalEvent, EpochEvent, EvalEvent, EndEvent]
+    steps = events_of(run, StepEvent)
+    assert sum(e.samples for e in steps) == 20 * 16
+    assert sum(len(e.step_s) for e in steps) == 20
+
+
+def test_the_summary_is_the_same_in_the_outcome_the_end_event_and_run_json(shapes: Path, tmp_path: Path) -> None:
+    outcome = run_training(tiny_config(shapes), tmp_path)
+    summary, (end,) = outcome.summary, events_of(outcome.run, EndEvent)
+    assert outcome.run.status().summary == summary
+    assert {name: value for name, value in encode(end).items() if name not in ("status", "time")} == encode(summary)
+    assert summary.result is not None
+    assert summary.result.samples == 50
+    assert summary.training is not None
+    assert (summary.training.steps_measured or 0) + (summary.training.warmup_steps_excluded or 0) == 20
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_does_not(shapes: Path, tmp_path: Path) -> None:
+    def weights(seed: int, name: str, workers: int) -> bytes:
+        config = tiny_config(shapes, seed=seed, schedule=Schedule(epochs=1.0), loss=Loss(label_smoothing=0.1))
+        config = replace(config, machine=replace(config.machine, workers=workers))
+        return (run_training(config, tmp_path / name).run.checkpoints()[-1].path / "model.safetensors").read_bytes()
+
+    assert weights(1, "a", 1) == weights(1, "b", 3)
+    assert weights(1, "c", 1) != weights(2, "d", 1)
+
+
+@pytest.fixture
+def _reset_determinism() -> Iterator[None]:
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.usefixtures("_reset_determinism")
+def test_deterministic_runs_repeat_bit_for_bit_and_fail_on_an_operation_that_cannot(
+    shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tiny_config(shapes, schedule=Schedule(epochs=0.5))
+    config = replace(config, machine=replace(config.machine, deterministic=True))
+    states = [load_trained(run_training(config, tmp_path / name).run.path).model.state_dict() for name in "ab"]
+    assert torch.are_deterministic_algorithms_enabled()
+    assert all(torch.equal(states[0][key], states[1][key]) for key in states[0])
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise RuntimeError(
+            "frobnicate does not have a deterministic implementation, but you set it. You can turn it off"
+        )
+
+    monkeypatch.setattr("vernier.engine.training.step.TrainStep.__call__", fail)
+    with pytest.raises(RunFailed, match="--deterministic: frobnicate"):
+        run_training(config, tmp_path / "c")
+    assert RunDir.open(only_run(tmp_path / "c")).status().status == "failed"
