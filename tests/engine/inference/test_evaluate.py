@@ -1,17 +1,18 @@
 """Evaluation of a trained model."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.tiny_training import run_training, tiny_config
-from vernier.config import Ema, Schedule
+from vernier.config import Ema, Limits, Schedule, override
 from vernier.data.shapes.files import ShapesSpec, make
 from vernier.engine.inference.evaluate import evaluate_trained, evaluating
 from vernier.engine.inference.trained import load_trained
-from vernier.errors import ConfigError
+from vernier.errors import ConfigError, RunFailed
 from vernier.models import build
 
 
@@ -62,3 +63,28 @@ def test_frozen_modules_stay_frozen_after_an_evaluation() -> None:
         assert not any(module.training for module in model.modules())
     assert model.training
     assert not model.bn1.training  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("batch", [16, 7])
+def test_no_image_is_evaluated_twice(shapes: Path, tmp_path: Path, batch: int) -> None:
+    """Elsewhere the validation set was padded with copies until it divided."""
+    config = tiny_config(shapes)
+    config = replace(config, limits=Limits(max_steps=1), machine=replace(config.machine, eval_batch=batch))
+    result = run_training(config, tmp_path).summary.result
+    assert result is not None
+    assert result.samples == 50
+
+
+def test_an_image_that_cannot_be_read_is_not_left_out_of_the_result(shapes: Path, tmp_path: Path) -> None:
+    """Elsewhere images that failed to decode were skipped, and the metric did not say so."""
+    data = tmp_path / "data"
+    shutil.copytree(shapes, data)
+    damaged = sorted((data / "val").rglob("*.jpg"))[0]
+    damaged.write_bytes(b"no picture")
+    config = replace(override(tiny_config(data), "data.max_bad_images", "5"), limits=Limits(max_steps=2))
+    summary = run_training(config, tmp_path / "runs").summary
+    assert summary.result is not None
+    assert summary.result.samples == 50
+    assert [Path(bad.path).name for bad in summary.bad_images] == [damaged.name]
+    with pytest.raises(RunFailed, match="limit is 0"):
+        run_training(override(config, "data.max_bad_images", "0"), tmp_path / "strict")

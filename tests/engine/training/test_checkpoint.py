@@ -114,3 +114,9 @@ def test_one_weight_that_is_not_finite_is_noticed() -> None:
     with torch.no_grad():
         model.bias[1] = float("inf")
     assert not all_finite(model)
+
+
+def test_a_checkpoint_has_nothing_that_runs_as_code(shapes: Path, tmp_path: Path) -> None:
+    """Elsewhere a checkpoint held an object that the safe loader refuses: `--resume` failed on its own files."""
+    run = run_training(tiny_config(shapes, schedule=Schedule(epochs=0.1)), tmp_path).run
+    assert {path.suffix for path in run.checkpoints()[-1].path.iterdir()} == {".safetensors", ".json"}

@@ -1,7 +1,9 @@
 """What the loop does when: learning, evaluating, saving, stopping, and failing when numbers stop being finite."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -9,7 +11,11 @@ import torch
 from tests.conftest import only_run
 from tests.tiny_training import events_of, run_training, tiny_config
 from vernier.config import Checkpoint, Eval, Limits, Optim, Schedule
+from vernier.data.loading.loader import Loader
+from vernier.devices.cpu import Cpu
 from vernier.engine.inference.trained import load_trained
+from vernier.engine.training.loss_scaling import LossScaler
+from vernier.engine.training.step_window import StepWindow
 from vernier.errors import RunFailed
 from vernier.records.events import CheckpointEvent, EvalEvent, StepEvent
 from vernier.store import RunDir
@@ -89,3 +95,94 @@ def test_an_evaluation_that_is_not_finite_ends_the_run_with_a_reason(shapes: Pat
     status = RunDir.open(only_run(tmp_path)).status()
     assert status.status == "failed"
     assert "The evaluation's loss became" in (status.reason or "")
+
+
+def few_steps(shapes: Path, out: Path, every: int = 0) -> RunDir:
+    """Six steps, reported every so many."""
+    config = replace(tiny_config(shapes), limits=Limits(max_steps=6, log_every_steps=every))
+    return run_training(config, out).run
+
+
+def step_times(run: RunDir) -> list[float]:
+    return [seconds for event in events_of(run, StepEvent) for seconds in event.step_s]
+
+
+class FakeClock:
+    """Time that passes only where a test says so."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def slow_down(self, monkeypatch: pytest.MonkeyPatch, owner: type, name: str, seconds: float) -> None:
+        """Every call of a method takes that long."""
+        real = getattr(owner, name)
+
+        def slow(*arguments: Any, **named: Any) -> Any:
+            self.now_s += seconds
+            return real(*arguments, **named)
+
+        monkeypatch.setattr(owner, name, slow)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
+    fake = FakeClock()
+    monkeypatch.setattr("vernier.engine.training.loop.now_s", fake)
+    return fake
+
+
+def test_waiting_for_data_is_in_the_rate(
+    shapes: Path, tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Elsewhere the clock started after the batch had come, or data loading was left out by default."""
+    real = Loader.batches
+
+    def slow(self: Loader, *arguments: Any, **named: Any) -> Iterator[Any]:
+        for batch in real(self, *arguments, **named):
+            clock.now_s += 3.0
+            yield batch
+
+    monkeypatch.setattr(Loader, "batches", slow)
+    run = few_steps(shapes, tmp_path)
+    assert step_times(run) == [pytest.approx(3.0)] * 6
+    summary = run.status().summary
+    assert summary is not None
+    assert summary.training is not None
+    assert summary.training.images_per_s_total == pytest.approx(16 / 3)
+
+
+def test_the_reported_loss_is_that_of_all_steps_since_the_last_report(shapes: Path, tmp_path: Path) -> None:
+    """Elsewhere it was that of the last batch, weighted as if it were of all."""
+    single, windows = (
+        [event.loss for event in events_of(few_steps(shapes, tmp_path / str(n), every=n), StepEvent)] for n in (1, 3)
+    )
+    assert len(single) == 6
+    assert windows == pytest.approx([sum(single[:3]) / 3, sum(single[3:]) / 3])
+
+
+def test_averaging_and_reading_the_loss_is_in_the_time_of_a_step(
+    shapes: Path, tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Elsewhere the clock stopped before the loss was reduced, read and logged, so that this was in no figure."""
+    clock.slow_down(monkeypatch, StepWindow, "mean_losses", 2.0)
+    assert step_times(few_steps(shapes, tmp_path, every=3)) == pytest.approx([0, 0, 2, 0, 0, 2])
+
+
+def test_the_device_is_synchronised_before_a_window_is_timed(
+    shapes: Path, tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Elsewhere work was still queued when the clock was read. The CPU stands in for a device with a queue."""
+    clock.slow_down(monkeypatch, Cpu, "synchronize", 4.0)
+    run = few_steps(shapes, tmp_path, every=2)
+    assert [sum(event.step_s) for event in events_of(run, StepEvent)] == pytest.approx([4.0] * 3)
+
+
+def test_the_optimisers_step_is_in_the_time(
+    shapes: Path, tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Elsewhere the timer stopped before the optimiser's step."""
+    clock.slow_down(monkeypatch, LossScaler, "step", 5.0)
+    assert step_times(few_steps(shapes, tmp_path)) == [pytest.approx(5.0)] * 6

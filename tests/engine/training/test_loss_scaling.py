@@ -17,6 +17,7 @@ from vernier.data.loading.loader import Batch
 from vernier.devices.cpu import Cpu
 from vernier.engine.processes.launch import Topology
 from vernier.engine.processes.world import World
+from vernier.engine.training.loss_scaling import LossScaler
 from vernier.engine.training.resume import find_resume_point
 from vernier.engine.training.session import train
 from vernier.engine.training.step import TrainStep
@@ -143,3 +144,15 @@ def test_what_this_cpu_has_no_hardware_for_must_be_asked_for(
     if precision != "tf32":
         assert Cpu().refuse(precision, "eager", allow_slow=False) == ""
     assert isinstance(Cpu().autocast("fp32"), nullcontext)
+
+
+def test_the_state_of_the_loss_scaler_is_restored() -> None:
+    """Elsewhere it was not saved, so that mixed precision did not continue as it had stopped."""
+    _, step, batch, _ = _parts(_half(scale=2.0**34))
+    for number in range(5):
+        step(number, repeat(batch))
+    assert step.scaler.skipped_steps > 0
+    restored = LossScaler(_half(), CPU)
+    restored.load(step.scaler.state())
+    assert (restored.scale, restored.skipped_steps) == (step.scaler.scale, step.scaler.skipped_steps)
+    assert restored.state() == step.scaler.state()

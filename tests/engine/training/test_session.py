@@ -1,5 +1,6 @@
 """A whole run in this process, on real JPEGs: its files and events, and how it ends."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +11,12 @@ import torch
 
 from tests.conftest import only_run
 from tests.tiny_training import events_of, run_training, tiny_config
-from vernier.config import Ema, Loss, Schedule
+from vernier.config import Ema, Eval, Limits, Loss, Schedule
+from vernier.data.shapes.files import ShapesSpec, make
 from vernier.engine.inference.trained import load_trained
-from vernier.errors import RunFailed
+from vernier.engine.training.resume import find_resume_point
+from vernier.engine.training.session import train
+from vernier.errors import ConfigError, RunFailed
 from vernier.records.codec import encode
 from vernier.records.events import EndEvent, EpochEvent, EvalEvent, StartEvent, StepEvent
 from vernier.store import RunDir
@@ -87,3 +91,33 @@ def test_deterministic_runs_repeat_bit_for_bit_and_fail_on_an_operation_that_can
     with pytest.raises(RunFailed, match="--deterministic: frobnicate"):
         run_training(config, tmp_path / "c")
     assert RunDir.open(only_run(tmp_path / "c")).status().status == "failed"
+
+
+def test_every_report_has_a_finite_loss_and_the_size_and_augmentation_of_the_evaluation_are_recorded(
+    shapes: Path, tmp_path: Path
+) -> None:
+    """Elsewhere the training loss was always null, and neither test size nor test-time augmentation was recorded."""
+    run = run_training(replace(tiny_config(shapes), limits=Limits(max_steps=6)), tmp_path).run
+    assert all(math.isfinite(event.loss) for event in events_of(run, StepEvent))
+    assert run.read_config()["recipe"]["data"]["eval_px"] == 32
+    assert [event.flip_tta for event in events_of(run, EvalEvent)] == [False]
+
+
+def test_a_run_cut_in_the_middle_of_an_epoch_trains_the_rest_of_it_when_resumed(shapes: Path, tmp_path: Path) -> None:
+    """Elsewhere the next epoch's number was saved, and the rest of the epoch was never seen."""
+    config = tiny_config(shapes, eval=Eval(every_epochs=0))
+    run = run_training(replace(config, limits=Limits(max_steps=4)), tmp_path).run
+    assert run.checkpoints()[-1].step == 4
+    longer = replace(config, limits=Limits(max_steps=12))
+    train(longer, tmp_path, find_resume_point(run, longer, print))
+    assert [event.resumed_from for event in events_of(run, StartEvent)] == [None, 4]
+    assert sum(len(event.step_s) for event in events_of(run, StepEvent)) == 12
+
+
+def test_a_run_is_not_resumed_on_changed_data(tmp_path: Path) -> None:
+    data = make(tmp_path / "shapes", ShapesSpec(train=40, val=20, size_px=32))
+    config = replace(tiny_config(data), limits=Limits(max_steps=1))
+    run = run_training(config, tmp_path / "runs").run
+    next((data / "train").rglob("*.jpg")).unlink()
+    with pytest.raises(ConfigError, match=r"data has changed since .* cannot be resumed exactly"):
+        train(config, tmp_path / "runs", find_resume_point(run, config, print))

@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vernier.measure.statistics.estimates import rate_estimate
-from vernier.measure.statistics.run_summary import summarize_training
 from vernier.measure.statistics.throughput import Window, warmup_steps
 
 
@@ -44,20 +43,6 @@ def test_impossible_windows_are_refused(bad: dict[str, float]) -> None:
 )
 def test_warmup_is_detected_not_assumed(times: list[float], expected: int) -> None:
     assert warmup_steps(times) == expected
-
-
-def test_a_resumed_run_has_a_warmup_in_each_session() -> None:
-    def step(times: list[float]) -> dict[str, object]:
-        return {"kind": "step", "step_s": times, "wait_s": [t / 10 for t in times]}
-
-    events = [{"kind": "start"}, step([9.0] + [1.0] * 9), {"kind": "start"}, step([5.0] + [1.0] * 5), step([1.0] * 4)]
-    summary = summarize_training(events, global_batch=8, devices=2)
-    assert summary is not None
-    assert summary["images_per_s_total"] == pytest.approx(8)
-    assert summary["images_per_s_per_device"] == pytest.approx(4)
-    assert summary["data_wait_share"] == pytest.approx(0.1)
-    assert (summary["steps_measured"], summary["warmup_steps_excluded"]) == (18, 2)
-    assert summarize_training([{"kind": "start"}], global_batch=8, devices=1) is None
 
 
 def test_samples_of_all_steps_are_divided_by_the_time_of_all_steps() -> None:

@@ -2,7 +2,6 @@ from typing import Any
 
 import pytest
 
-from vernier.measure.statistics.run_summary import summarize_training
 from vernier.measure.telemetry.energy import energy_per_image, measure_energy, select_devices
 from vernier.records.telemetry import Sample, SensorDevice, TelemetryHeader, TelemetryRecord
 
@@ -54,15 +53,3 @@ def test_only_the_accelerators_in_use_are_counted() -> None:
     energy = energy_per_image(select_devices(records, ["GPU-1abc"]), [(0.0, 4.0)], images=40)
     assert energy is not None
     assert (energy.devices, energy.joules_per_image) == (1, 1.0)
-
-
-def test_a_resumed_run_counts_the_joules_of_its_newest_session() -> None:
-    def step(t_s: float) -> dict[str, object]:
-        return {"kind": "step", "step": 1, "step_s": [1.0, 1.0], "wait_s": [0.0, 0.0], "samples": 10, "t_s": t_s}
-
-    events = [{"kind": "start"}, step(100.0), {"kind": "start"}, step(6.0)]
-    samples = [sample(float(t), energy_j=7.0 * t, session=1) for t in range(8)]
-    samples += [sample(float(t), energy_j=900.0 * t, session=0) for t in range(8)]
-    summary = summarize_training(events, global_batch=5, devices=1, telemetry=samples)
-    assert summary is not None
-    assert summary["energy"]["joules_per_image"] == pytest.approx(1.4)

@@ -1,50 +1,61 @@
-"""What a person sees while a run goes on, without a terminal and with one."""
+"""What a person sees while a run trains, without a terminal and with one."""
 
 import io
-from typing import Any
+import time
 
 import pytest
 from rich.console import Console
 
+from vernier.records.events import EvalEvent, StartEvent, StepEvent, WarningEvent
+from vernier.records.run import Best, EvalResult, RunSummary, TrainingSpeed
 from vernier.report.live import console
-from vernier.report.live.console import ConsoleObserver, closing_lines, duration, plural
+from vernier.report.live.console import ConsoleObserver, closing_lines, duration, format_figures, plural
 
-START: dict[str, Any] = {
-    "kind": "start", "recipe": "r", "model": "m", "parameters": 1234, "classes": 1, "data": "d[/]", "train_samples": 100, "val_samples": 0,
-    "device": "cpu", "world": 2, "threads": 1, "precision": "fp32", "mode": "eager", "workers": 2, "global_batch": 8, "process_batch": 2,
-    "accumulation": 2, "steps_per_epoch": 12, "epochs": 2.0, "total_steps": 24, "stop_step": 20, "lr": 0.1, "seed": 1, "run": "runs/[x]",
-    "resumed_from": 3,
-}  # fmt: skip
+START = StartEvent(
+    recipe="r",
+    model="m",
+    parameters=1234,
+    classes=1,
+    data="d[/]",
+    train_samples=100,
+    device="cpu",
+    world=2,
+    precision="fp32",
+    mode="eager",
+    workers=2,
+    global_batch=8,
+    process_batch=2,
+    accumulation=2,
+    steps_per_epoch=12,
+    epochs=2.0,
+    total_steps=24,
+    stop_step=20,
+    lr=0.1,
+    seed=1,
+    run="runs/[x]",
+    resumed_from=3,
+)
 
 
-def _step(step: int) -> dict[str, Any]:
-    return {
-        "kind": "step",
-        "step": step,
-        "epoch": step / 12,
-        "loss": 1.5,
-        "lr": 0.1,
-        "samples": 16,
-        "step_s": [1.0, 1.0],
-        "wait_s": [0.5, 0.0],
-    }
+def step_event(step: int) -> StepEvent:
+    return StepEvent(step=step, epoch=step / 12, loss=1.5, lr=0.1, samples=16, step_s=(1.0, 1.0), wait_s=(0.5, 0.0))
 
 
-def _plain() -> tuple[ConsoleObserver, io.StringIO]:
+def plain_console() -> tuple[ConsoleObserver, io.StringIO]:
     out = io.StringIO()
     return ConsoleObserver(Console(file=out, width=200)), out
 
 
-def test_plain_lines_say_what_was_derived_and_where_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plain_lines_show_what_was_derived_and_how_far_the_run_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(console, "PLAIN_EVERY_S", 0.0)
-    watcher, out = _plain()
-    with watcher:
-        watcher.emit(START)
-        watcher.emit(_step(5))
+    observer, out = plain_console()
+    with observer:
+        observer.emit(START)
+        observer.emit(step_event(5))
     text = out.getvalue()
     assert "8 = 2 processes x 2 images x 2 accumulation steps" in text
-    assert "stopping at 20" in text
-    assert "going on from step 3" in text
+    assert "12 steps per epoch x 2 epochs = 24 steps, stopping at 20" in text
+    assert "resuming from step 3" in text
     assert "step 5/20" in text
     assert "8 img/s" in text
     assert "data wait 25 %" in text
@@ -53,37 +64,90 @@ def test_plain_lines_say_what_was_derived_and_where_it_stands(monkeypatch: pytes
     assert "\x1b" not in text
 
 
+def test_evaluations_and_warnings_are_shown_at_once() -> None:
+    observer, out = plain_console()
+    with observer:
+        observer.emit(START)
+        observer.emit(EvalEvent(step=5, epoch=0.5, samples=50, figures={"top1": 12.5, "loss": 2.0}, best=True))
+        observer.emit(EvalEvent(step=6, epoch=0.6, samples=10, figures={"AP": 0.25}, exact=False, flip_tta=True))
+        observer.emit(WarningEvent(step=6, message="bad image x.jpg"))
+    text = out.getvalue()
+    assert "top-1 12.50 %  loss 2.0000  on 50 images in 0.0 s (best so far)" in text
+    assert "AP 0.2500  on 10 images in 0.0 s [only part of the validation set] with flip test-time" in text
+    assert "warning: bad image x.jpg" in text
+
+
 def test_lines_come_every_few_seconds_not_every_step() -> None:
-    watcher, out = _plain()
-    with watcher:
-        watcher.emit(START)
+    observer, out = plain_console()
+    with observer:
+        observer.emit(START)
         for step in range(4, 20):
-            watcher.emit(_step(step))
+            observer.emit(step_event(step))
     assert "img/s" not in out.getvalue()
 
 
 def test_a_long_step_never_looks_hung(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(console, "QUIET_LIMIT_S", 0.0)
-    watcher, out = _plain()
-    with watcher:
-        watcher.emit(START)
-        watcher._heart.join(1.5)
-    assert "step 4 still going" in out.getvalue()
+    observer, out = plain_console()
+    with observer:
+        observer.emit(START)
+        deadline = time.monotonic() + 60
+        while "still running" not in out.getvalue() and time.monotonic() < deadline:
+            time.sleep(0.05)
+    assert "step 4 still running" in out.getvalue()
 
 
-def test_partial_results_are_called_so() -> None:
-    result = {"top1": 1.0, "top5": 2.0, "loss": 3.0, "averaged": True, "exact": False, "samples": 7}
-    summary = {"result": result, "training": None, "best": None, "step": 9, "spent_s": {"total": 3661.0}}
+def test_on_a_terminal_there_is_a_bar_and_it_is_removed_at_the_end() -> None:
+    out = io.StringIO()
+    with ConsoleObserver(Console(file=out, width=200, force_terminal=True)) as observer:
+        observer.emit(START)
+        observer.emit(step_event(5))
+        observer.progress("evaluate", 1, 2)
+        observer.progress("evaluate", 2, 2)
+    assert "step 5/20" in out.getvalue()
+    assert "evaluate" in out.getvalue()
+
+
+def test_partial_results_are_marked() -> None:
+    result = EvalResult(figures={"top1": 1.0, "top5": 2.0, "loss": 3.0}, averaged=True, exact=False, samples=7)
+    summary = RunSummary(step=9, result=result, spent_s={"total": 3661.0})
     lines = "\n".join(closing_lines(summary, "runs/x", "finished"))
     assert "PART of the validation set" in lines
     assert "averaged weights at step 9" in lines
     assert "1:01:01" in lines
 
 
-def test_words() -> None:
+def test_the_closing_lines_name_the_best_evaluation_only_if_it_is_another() -> None:
+    result = EvalResult(figures={"top1": 50.0}, samples=7)
+    for best, shown in ((4, True), (9, False)):
+        summary = RunSummary(
+            step=9, result=result, best=Best(step=best, figures={"top1": 60.0}), spent_s={"total": 1.0}
+        )
+        assert ("best       top-1 60.00 % at step 4" in closing_lines(summary, "runs/x", "finished")) is shown
+
+
+def test_the_total_rate_names_its_devices() -> None:
+    """A table elsewhere gave the rate of one card as that of eight."""
+    speed = TrainingSpeed(
+        images_per_s_total=128.0,
+        images_per_s_per_device=16.0,
+        devices=8,
+        method="m",
+        data_wait_share=0.1,
+        steps_measured=19,
+        warmup_steps_excluded=1,
+    )
+    lines = closing_lines(RunSummary(training=speed, spent_s={"total": 10.0}), "run", "finished")
+    (line,) = [line for line in lines if line.startswith("speed")]
+    assert "128 img/s total on 8 devices" in line
+    assert "19 steps, the first 1 left out" in line
+
+
+def test_numbers_become_words() -> None:
     assert [plural(1, "process"), plural(2, "process"), plural(1000, "step")] == [
         "1 process",
         "2 processes",
         "1,000 steps",
     ]
     assert [duration(59.6), duration(3600)] == ["1:00", "1:00:00"]
+    assert format_figures({"AP": None}) == "no figures: the data has nothing to measure"

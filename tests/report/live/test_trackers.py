@@ -13,7 +13,7 @@ from PIL import Image
 from tests.conftest import Done, only_run
 from tests.tiny_training import events_of
 from vernier.records.events import EvalEvent, StepEvent
-from vernier.report.live import tags, trackers
+from vernier.report.live import trackers
 from vernier.store import RunDir
 
 Vernier = Callable[..., Done]
@@ -141,12 +141,6 @@ def test_a_tracker_that_fails_later_is_dropped(tiny: list[str], vernier_here: Ve
     done = vernier_here("train", *tiny, "--epochs", "1", "--set", "limits.log_every_steps=2")
     assert done.code == 0, done.err
     assert done.err.count("training continues: ConnectionError: gone") == 1
-
-
-def test_settings_become_plain_names() -> None:
-    tree = {"recipe": {"optim": {"lr": 0.1, "nesterov": True}, "data": {"mean": [1, 2]}}, "limits": {"max_steps": None}}
-    expected = {"recipe.optim.lr": 0.1, "recipe.optim.nesterov": True, "recipe.data.mean": "[1, 2]"}
-    assert tags.hyperparameters(tree) == expected
 
 
 def test_grey_images_and_short_rows_make_a_sheet() -> None:

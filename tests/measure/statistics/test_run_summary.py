@@ -1,0 +1,74 @@
+"""The speed of a run, from its events."""
+
+import pytest
+
+from vernier.measure.statistics.run_summary import steady_steps, summarize_training
+from vernier.records.events import Event, StartEvent, StepEvent
+from vernier.records.telemetry import Sample
+
+
+def step(*step_s: float, t_s: float | None = None, samples: int = 10) -> StepEvent:
+    wait_s = tuple(s / 10 for s in step_s)
+    return StepEvent(step=1, epoch=0.1, loss=1.0, lr=0.1, samples=samples, step_s=step_s, wait_s=wait_s, t_s=t_s)
+
+
+def session(*step_s: float) -> list[Event]:
+    return [StartEvent(), step(*step_s)]
+
+
+def test_a_resumed_run_has_a_warmup_in_each_session() -> None:
+    events = [*session(9.0, *[1.0] * 9), *session(5.0, *[1.0] * 5), step(*[1.0] * 4)]
+    speed = summarize_training(events, global_batch=8, devices=2)
+    assert speed is not None
+    assert speed.images_per_s_total == pytest.approx(8)
+    assert speed.images_per_s_per_device == pytest.approx(4)
+    assert speed.data_wait_share == pytest.approx(0.1)
+    assert (speed.steps_measured, speed.warmup_steps_excluded) == (18, 2)
+    steady = steady_steps(events)
+    assert (len(steady.step_s), len(steady.wait_s), steady.skipped) == (18, 18, 2)
+
+
+def test_a_run_without_steps_has_no_speed() -> None:
+    assert summarize_training([StartEvent()], global_batch=8, devices=1) is None
+    assert summarize_training([], global_batch=8, devices=1) is None
+
+
+def test_the_total_is_not_multiplied_by_the_number_of_devices() -> None:
+    """Elsewhere each rank recorded the global rate, and the ranks were summed."""
+    alone, eight = (summarize_training(session(*[0.5] * 20), global_batch=64, devices=d) for d in (1, 8))
+    assert alone is not None
+    assert eight is not None
+    assert alone.images_per_s_total == eight.images_per_s_total == pytest.approx(128)
+    assert eight.images_per_s_per_device == pytest.approx(16)
+
+
+def test_a_rate_is_never_a_mean_of_rates() -> None:
+    """The mean of the rates of single steps is always too high."""
+    speed = summarize_training(session(*[0.1, 0.3] * 50), global_batch=8, devices=1)
+    assert speed is not None
+    assert speed.images_per_s_total == pytest.approx(8 / 0.2, rel=0.02)
+
+
+def test_the_first_slow_steps_are_left_out_and_counted() -> None:
+    speed = summarize_training(session(30.0, *[1.0] * 20), global_batch=8, devices=1)
+    assert speed is not None
+    assert (speed.warmup_steps_excluded, speed.images_per_s_total) == (1, pytest.approx(8))
+
+
+def test_a_resumed_run_counts_the_joules_of_its_newest_session_with_steps() -> None:
+    """Each session has a clock of its own, so windows and samples must be of the same one."""
+
+    def joules(events: list[Event]) -> float:
+        samples = [
+            Sample(device_kind="cpu", device=0, t_s=float(t), session=number, energy_j=joules_per_s * t)
+            for t in range(8)
+            for number, joules_per_s in ((0, 900.0), (1, 7.0))
+        ]
+        speed = summarize_training(events, global_batch=5, devices=1, telemetry=samples)
+        assert speed is not None
+        assert speed.energy is not None
+        return speed.energy.joules_per_image
+
+    events: list[Event] = [StartEvent(), step(1.0, 1.0, t_s=100.0), StartEvent(), step(1.0, 1.0, t_s=6.0)]
+    assert joules(events) == pytest.approx(1.4)
+    assert joules([*events, StartEvent()]) == pytest.approx(1.4)
