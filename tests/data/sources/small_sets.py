@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from vernier.data.decoding.decode import size_of
+from vernier.data.decoding.decode import read_size
 from vernier.data.preparing.pack import Packed, pack_shards
 from vernier.data.sources import BoxSource, EncodedSource, FolderSource, Source, open_split
 
@@ -94,7 +94,7 @@ def all_boxes_inside(source: BoxSource) -> bool:
     """Whether every box lies in its image, give or take a pixel."""
     assert isinstance(source, EncodedSource)
     for i in range(len(source)):
-        width, height = size_of(source.read(i))
+        width, height = read_size(source.read(i))
         ltrb = source.boxes(i).ltrb
         limits = np.array([width, height, width, height]) + 1
         if not ((ltrb >= 0).all() and (ltrb <= limits).all()):

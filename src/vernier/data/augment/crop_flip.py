@@ -114,7 +114,7 @@ class TrainTransform:
             return crop
         assert isinstance(image, LazyJpeg)
         top, bottom, left, right = ((2 * at + factor) // (2 * factor) for at in (top, top + h, left, left + w))
-        return image.reduced((slice(top, bottom), slice(left, right)), factor)
+        return image.decode_window((slice(top, bottom), slice(left, right)), factor)
 
     def finish(self, crop: Image, row: Row, out: Image) -> None:
         """Resize a crop into `out`, shift and flip it."""

@@ -1,8 +1,9 @@
-"""From encoded bytes to an RGB image: libjpeg-turbo through simplejpeg, everything else through Pillow.
+"""From encoded bytes to an RGB image: JPEG through simplejpeg (libjpeg-turbo), everything else through Pillow.
 
-What a file is, is decided by its first bytes, never by its name. Images are RGB whatever they were stored as. EXIF
-orientation is not applied, as in the reference pipelines of this field. A file that ends early is bad; a fault inside a
-complete JPEG is decoded as libjpeg recovers from it, as Pillow does. `check` is stricter, for `vernier data verify`.
+The first bytes of a file decide its format, never its name. EXIF orientation is not applied, as in the reference
+pipelines of this field. A truncated file is bad; a fault inside a complete JPEG is decoded as libjpeg recovers from it,
+as Pillow does. `decode_strictly` refuses such faults, for `vernier data verify`. Cutting JPEG streams is up to
+`jpeg_slicing`.
 """
 
 import base64
@@ -14,13 +15,11 @@ import numpy as np
 import numpy.typing as npt
 import simplejpeg
 
-from vernier.data.decoding.jpeg_slicing import EOI, SOI, Cut, Header, NotSliceable, Segments, parse_header, trimmed
+from vernier.data.decoding.jpeg_slicing import EOI, SOI, Cut, Header, NotSliceable, Segments, parse_header, trim
 
 Image = npt.NDArray[np.uint8]
-MAX_PIXELS = 178_956_970  # Pillow's own error limit; read from the header, before memory is taken
-
-
-WORTH_CUTTING = 12_000  # bytes; a smaller JPEG is decoded whole in less time than its header is read in Python
+MAX_PIXELS = 178_956_970  # Pillow's own error limit; compared with the header before memory is allocated
+LAZY_FROM_BYTES = 12_000  # a smaller JPEG is decoded in less time than Python needs to read its header
 
 
 class BadImage(ValueError):
@@ -28,7 +27,7 @@ class BadImage(ValueError):
 
 
 class Croppable(Protocol):
-    """An image, or something that becomes one where it is sliced: `lazy_image[top:bottom, left:right]` is an Image."""
+    """An image, or an object of which `[top:bottom, left:right]` is an image."""
 
     @property
     def shape(self) -> tuple[Any, ...]: ...
@@ -37,12 +36,12 @@ class Croppable(Protocol):
 
 
 def decode(encoded: bytes) -> Image:
-    """An RGB image [height, width, 3]."""
+    """Decode to RGB [height, width, 3]. Raises BadImage."""
     return _decode(encoded, strict=not encoded.endswith(EOI))
 
 
-def check(encoded: bytes) -> Image:
-    """`decode` that also refuses what the decoder could recover from."""
+def decode_strictly(encoded: bytes) -> Image:
+    """Decode, but raise BadImage also for faults from which the decoder could recover."""
     return _decode(encoded, strict=True)
 
 
@@ -51,19 +50,19 @@ def _decode(encoded: bytes, *, strict: bool) -> Image:
         return _decode_with_pillow(encoded)
     try:
         height, width, colorspace, _ = simplejpeg.decode_jpeg_header(encoded)
-    except ValueError:  # also what libjpeg-turbo's interface has no name for, such as unusual subsampling
+    except ValueError:  # also what simplejpeg does not support, such as unusual subsampling
         return _decode_with_pillow(encoded)
     refuse_bomb(width, height)
     if colorspace in ("CMYK", "YCCK"):
         return _decode_with_pillow(encoded)
     try:
-        return _pixels(encoded, strict=strict)
+        return _decode_jpeg(encoded, strict=strict)
     except ValueError as error:
         raise BadImage(str(error)) from None
 
 
-def _pixels(encoded: bytes | bytearray, *, strict: bool, height: int = 0, width: int = 0) -> Image:
-    """With a size given, the smallest reduction (in eighths) that is not below it."""
+def _decode_jpeg(encoded: bytes | bytearray, *, strict: bool, height: int = 0, width: int = 0) -> Image:
+    """With a height and width, the smallest reduced size (in eighths) that is not below them."""
     rgb: Image = simplejpeg.decode_jpeg(
         encoded, "RGB", fastdct=False, fastupsample=False, min_height=height, min_width=width, strict=strict
     )
@@ -71,6 +70,7 @@ def _pixels(encoded: bytes | bytearray, *, strict: bool, height: int = 0, width:
 
 
 def refuse_bomb(width: int, height: int) -> None:
+    """Raise BadImage for a decompression bomb: an image of more than MAX_PIXELS."""
     if width * height > MAX_PIXELS:
         raise BadImage(f"{width} x {height} pixels is more than the limit of {MAX_PIXELS}")
 
@@ -84,13 +84,13 @@ def _decode_with_pillow(encoded: bytes) -> Image:
             refuse_bomb(*image.size)
             return np.asarray(image.convert("RGB"))
     except UnidentifiedImageError:
-        raise BadImage("it is no image of a known kind" if encoded else "it is empty") from None
+        raise BadImage("it is not an image of a known format" if encoded else "it is empty") from None
     except (OSError, SyntaxError, ValueError, Pillow.DecompressionBombError) as error:
         raise BadImage(str(error)) from None
 
 
-def size_of(encoded: bytes) -> tuple[int, int]:
-    """Width and height from the header alone."""
+def read_size(encoded: bytes) -> tuple[int, int]:
+    """Width and height from the header alone. Raises BadImage."""
     from PIL import Image as Pillow
 
     try:
@@ -119,12 +119,12 @@ def encode_thumbnail(image: Image, longest_px: int) -> str:
     return base64.b64encode(out.getvalue()).decode("ascii")
 
 
-# ------------------------------------------------------------------------------------------ only what a crop asks for
+# -------------------------------------------------------------------------------------------------------- lazy images
 
 
 def lazy_image(encoded: bytes) -> Croppable:
-    """The image, decoded no further down than it will be sliced where the format allows that."""
-    if len(encoded) >= WORTH_CUTTING and encoded.startswith(SOI) and encoded.endswith(EOI):
+    """An image that is decoded when it is sliced, as far as the slice needs; decoded now if its format requires it."""
+    if len(encoded) >= LAZY_FROM_BYTES and encoded.startswith(SOI) and encoded.endswith(EOI):
         try:
             header = parse_header(encoded)
         except NotSliceable:
@@ -136,22 +136,22 @@ def lazy_image(encoded: bytes) -> Croppable:
 
 
 class LazyJpeg(ABC):
-    """A JPEG that is decoded when it is sliced, whole or reduced in size by the decoder itself."""
+    """A JPEG that is decoded when it is sliced, at full size or reduced by the decoder."""
 
     __slots__ = ("shape",)
 
     shape: tuple[int, int, int]
 
     def __getitem__(self, window: tuple[slice, slice]) -> Image:
-        return self.reduced(window, 1)
+        return self.decode_window(window, 1)
 
     @abstractmethod
-    def reduced(self, window: tuple[slice, slice], factor: int) -> Image:
-        """A window of the image at 1/factor (2, 4 or 8) of its size, counted in pixels of the small image."""
+    def decode_window(self, window: tuple[slice, slice], factor: int) -> Image:
+        """A window of the image at 1/factor (1, 2, 4 or 8) of its size, in pixels of the reduced image."""
 
 
 class _TrimmedJpeg(LazyJpeg):
-    """A baseline JPEG, decoded from the top to the end of the crop."""
+    """A baseline JPEG, decoded from the top to the bottom of the crop."""
 
     __slots__ = ("_encoded", "_header")
 
@@ -159,11 +159,12 @@ class _TrimmedJpeg(LazyJpeg):
         self._encoded, self._header = encoded, header
         self.shape = (header.height, header.width, 3)
 
-    def reduced(self, window: tuple[slice, slice], factor: int) -> Image:
+    def decode_window(self, window: tuple[slice, slice], factor: int) -> Image:
         rows, columns = window
-        stream, height = trimmed(self._encoded, self._header, min(rows.stop * factor, self._header.height))
+        stream, height = trim(self._encoded, self._header, min(rows.stop * factor, self._header.height))
         try:
-            return _pixels(stream, strict=False, **_reduced_size(height, self._header.width, factor))[rows, columns]
+            image = _decode_jpeg(stream, strict=False, **_reduced_size(height, self._header.width, factor))
+            return image[rows, columns]
         except ValueError:
             whole = decode(self._encoded)
             return whole[rows.start * factor : rows.stop * factor, columns.start * factor : columns.stop * factor]
@@ -174,13 +175,13 @@ def _reduced_size(height: int, width: int, factor: int) -> dict[str, int]:
 
 
 class ByteRanges(Protocol):
-    """A file of which parts can be read."""
+    """A file that can be read in parts."""
 
     def read_range(self, start: int, stop: int) -> bytes: ...
 
 
 class SegmentedJpeg(LazyJpeg):
-    """A JPEG with known restart segments, of which only those that the crop touches are read and decoded."""
+    """A JPEG with known restart segments: only those that the crop touches are read and decoded."""
 
     __slots__ = ("_file", "_segments")
 
@@ -189,19 +190,19 @@ class SegmentedJpeg(LazyJpeg):
         self._file, self._segments = file, segments
         self.shape = (segments.height, segments.width, 3)
 
-    def reduced(self, window: tuple[slice, slice], factor: int) -> Image:
+    def decode_window(self, window: tuple[slice, slice], factor: int) -> Image:
         rows, columns = window
         top, left = rows.start * factor, columns.start * factor
         bottom, right = min(rows.stop * factor, self.shape[0]), min(columns.stop * factor, self.shape[1])
         cut = self._segments.cut(left, top, right - left, bottom - top)
         try:
-            whole = _pixels(self._stream(cut), strict=True, **_reduced_size(cut.height, cut.width, factor))
+            image = _decode_jpeg(self._read_stream(cut), strict=True, **_reduced_size(cut.height, cut.width, factor))
         except ValueError as error:
             raise BadImage(str(error)) from None
         y, x = cut.top // factor, cut.left // factor
-        return whole[rows.start - y : rows.stop - y, columns.start - x : columns.stop - x]
+        return image[rows.start - y : rows.stop - y, columns.start - x : columns.stop - x]
 
-    def _stream(self, cut: Cut) -> bytearray:
+    def _read_stream(self, cut: Cut) -> bytearray:
         header = self._file.read_range(0, self._segments.scan_at)
         body = self._file.read_range(cut.start, cut.stop)
         if len(header) + len(body) != self._segments.scan_at + cut.stop - cut.start:

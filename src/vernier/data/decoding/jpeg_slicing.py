@@ -1,18 +1,19 @@
-"""JPEG files as bytes: what the header says, cutting a stream to the part a crop needs, and the lossless rewrite that allows it.
+"""JPEG streams as bytes: headers, cutting a stream to what a crop needs, and adding restart markers without loss.
 
-Owns no pixels: `decode` turns bytes into images. Two cuts leave every decoded pixel of the crop as it was:
+Decoding is up to `decode`. Two cuts leave every decoded pixel of the crop as it was:
 
-- `trimmed`: any baseline JPEG, as far down as the crop reaches (the entropy-coded data cannot be entered in the middle).
-- `Segments.cut`: a JPEG with restart markers at known places, only the segments that the crop touches.
+- `trim`: any baseline JPEG, down to the bottom of the crop (entropy-coded data cannot be entered in the middle).
+- `Segments.cut`: a JPEG with restart markers at known positions, only the segments that the crop touches.
 
-Where chroma is subsampled, the decoder mixes the outermost pixels of an MCU with its neighbour's: a cut reaches one pixel
-beyond the crop.
+If chroma is subsampled, the decoder mixes the outermost pixels of an MCU with its neighbour's, so a cut includes one
+more pixel around the crop. An MCU (minimum coded unit) is the block of 8 or 16 pixels that JPEG codes together.
 """
 
 import shutil
 import struct
 import subprocess
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,16 +23,27 @@ from vernier.errors import ConfigError
 SOI, EOI = b"\xff\xd8", b"\xff\xd9"
 SEQUENTIAL = (0xC0, 0xC1)
 TARGET_INTERVAL = 4  # MCUs between restart markers: shorter ones cost bytes, longer ones make crops coarser
-SMALLEST_INTERVAL = 3
+MIN_INTERVAL = 3
 
 
 class NotSliceable(ValueError):
-    """A JPEG, or something else, that cannot be cut this way; decode it whole."""
+    """A file that cannot be cut this way and must be decoded whole, with the reason."""
 
 
-@dataclass(frozen=True)
+class _Frame(NamedTuple):
+    """A frame header (SOF); `factors` are the horizontal and vertical sampling factors of each component."""
+
+    at: int
+    marker: int
+    precision: int
+    height: int
+    width: int
+    factors: list[tuple[int, int]]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Header:
-    """What stands before the entropy-coded data. Sizes in pixels, positions in bytes."""
+    """The headers before the entropy-coded data. Sizes in pixels, positions in bytes."""
 
     width: int
     height: int
@@ -39,7 +51,8 @@ class Header:
     sequential: bool
     mcu_width: int
     mcu_height: int
-    reach_y: int
+    overlap_y: int
+    """Pixels beyond a crop that the decoder mixes into it, above and below."""
     frame_at: int
     restart_interval: int
     scan_at: int
@@ -55,11 +68,11 @@ class Header:
 
 
 def parse_header(encoded: bytes | bytearray | memoryview) -> Header:
-    """Read the markers up to the first scan. Raises NotSliceable for what has no such header."""
+    """Read the markers up to the first scan. Raises NotSliceable if there is no such header."""
     if bytes(encoded[:2]) != SOI:
         raise NotSliceable("not a JPEG file")
     at, interval = 2, 0
-    frame: tuple[int, int, int, int, int, list[tuple[int, int]]] | None = None
+    frame: _Frame | None = None
     try:
         while True:
             while encoded[at] == 0xFF and encoded[at + 1] == 0xFF:
@@ -73,43 +86,47 @@ def parse_header(encoded: bytes | bytearray | memoryview) -> Header:
             elif marker == 0xDD:
                 (interval,) = struct.unpack_from(">H", encoded, at + 4)
             elif marker == 0xDA:
-                return _header(frame, interval, at + 2 + length, encoded[at + 4])
+                return _build_header(frame, interval, at + 2 + length, encoded[at + 4])
             at += 2 + length
     except (IndexError, struct.error):
         raise NotSliceable("the header ends early") from None
 
 
-def _parse_frame(
-    encoded: bytes | bytearray | memoryview, at: int, marker: int
-) -> tuple[int, int, int, int, int, list[tuple[int, int]]]:
+def _parse_frame(encoded: bytes | bytearray | memoryview, at: int, marker: int) -> _Frame:
     precision, height, width, count = struct.unpack_from(">BHHB", encoded, at + 4)
     factors = [divmod(encoded[at + 11 + 3 * i], 16) for i in range(count)]
-    return at, marker, precision, height, width, factors
+    return _Frame(at, marker, precision, height, width, factors)
 
 
-def _header(
-    frame: tuple[int, int, int, int, int, list[tuple[int, int]]] | None, interval: int, scan_at: int, scanned: int
-) -> Header:
+def _build_header(frame: _Frame | None, interval: int, scan_at: int, scan_components: int) -> Header:
     if frame is None:
         raise NotSliceable("a scan without a frame")
-    at, marker, precision, height, width, factors = frame
-    if not factors or not width or not height or any(not 1 <= f <= 4 for pair in factors for f in pair):
+    factors = frame.factors
+    if not factors or not frame.width or not frame.height or any(not 1 <= f <= 4 for pair in factors for f in pair):
         raise NotSliceable("a frame without size or components")
-    # One component alone is never interleaved: its MCU is one block, whatever factors it states.
+    # A single component is never interleaved: its MCU is one block, whatever its factors.
     across, down = (1, 1) if len(factors) == 1 else (max(h for h, _ in factors), max(v for _, v in factors))
     return Header(
-        width=width, height=height, components=len(factors), sequential=marker in SEQUENTIAL and precision == 8,
-        mcu_width=8 * across, mcu_height=8 * down, reach_y=int(down > 1),
-        frame_at=at, restart_interval=interval, scan_at=scan_at, scan_components=scanned,
-    )  # fmt: skip
+        width=frame.width,
+        height=frame.height,
+        components=len(factors),
+        sequential=frame.marker in SEQUENTIAL and frame.precision == 8,
+        mcu_width=8 * across,
+        mcu_height=8 * down,
+        overlap_y=int(down > 1),
+        frame_at=frame.at,
+        restart_interval=interval,
+        scan_at=scan_at,
+        scan_components=scan_components,
+    )
 
 
-def trimmed(encoded: bytes, header: Header, bottom: int) -> tuple[bytes | bytearray, int]:
-    """The same stream with a frame that ends a little below `bottom`, and its height; the decoder then stops there.
+def trim(encoded: bytes, header: Header, bottom: int) -> tuple[bytes | bytearray, int]:
+    """The stream with its height reduced to just below the row `bottom`, where the decoder then stops; and that height.
 
-    The bytes that are left over make the decoder warn, so it must not be strict. Unchanged where it would not help.
+    The decoder warns about the remaining bytes, so it must not be strict. Unchanged if it would save nothing.
     """
-    rows = -(-(bottom + header.reach_y) // header.mcu_height)
+    rows = -(-(bottom + header.overlap_y) // header.mcu_height)
     if not header.sequential or rows >= header.mcu_rows:
         return encoded, header.height
     out = bytearray(encoded)
@@ -120,9 +137,9 @@ def trimmed(encoded: bytes, header: Header, bottom: int) -> tuple[bytes | bytear
 # ------------------------------------------------------------------------------------------------------ restart markers
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Cut:
-    """Which bytes of a file a crop needs, and where the image they make lies in the whole."""
+    """The bytes of a file that a crop needs, and the part of the image that they decode to."""
 
     start: int
     stop: int
@@ -134,12 +151,12 @@ class Cut:
     within: npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Segments:
-    """A JPEG whose every row of MCUs is divided into equal restart segments at known places.
+    """The restart segments of a JPEG: every row of MCUs is divided into equal ones.
 
-    `row_starts` has the position in the file of each row of MCUs; `within` [rows, segments + 1] where its segments begin,
-    counted from there, and where the last one ends. The marker that ends a segment belongs to it.
+    `row_starts` has the position in the file of each row of MCUs; `within` [rows, segments + 1] where the segments of
+    each row begin, relative to its start, and where the last one ends. The marker that ends a segment belongs to it.
     """
 
     width: int
@@ -153,24 +170,29 @@ class Segments:
     within: npt.NDArray[np.uint16]
 
     def cut(self, left: int, top: int, width: int, height: int) -> Cut:
-        """The segments that a crop touches, or whose neighbours mix with its edges."""
+        """The segments that a crop touches, and those whose pixels the decoder mixes into its edges."""
         mcu_w, mcu_h, interval = self.mcu_width, self.mcu_height, self.interval
-        reach_x, reach_y = int(mcu_w > 8), int(mcu_h > 8)
-        first = max(0, left - reach_x) // mcu_w // interval
-        past = min(self.within.shape[1] - 1, -(-(left + width + reach_x) // (mcu_w * interval)))
-        first_row = max(0, top - reach_y) // mcu_h
-        past_row = min(len(self.row_starts), -(-(top + height + reach_y) // mcu_h))
-        starts = self.row_starts[first_row:past_row].astype(np.int64)
-        within = self.within[first_row:past_row, first : past + 1].astype(np.int64)
+        overlap_x, overlap_y = int(mcu_w > 8), int(mcu_h > 8)
+        first = max(0, left - overlap_x) // mcu_w // interval
+        end = min(self.within.shape[1] - 1, -(-(left + width + overlap_x) // (mcu_w * interval)))
+        first_row = max(0, top - overlap_y) // mcu_h
+        end_row = min(len(self.row_starts), -(-(top + height + overlap_y) // mcu_h))
+        starts = self.row_starts[first_row:end_row].astype(np.int64)
+        within = self.within[first_row:end_row, first : end + 1].astype(np.int64)
         x, y = first * interval * mcu_w, first_row * mcu_h
         return Cut(
-            start=int(starts[0] + within[0, 0]), stop=int(starts[-1] + within[-1, -1]), left=x, top=y,
-            width=min(self.width, past * interval * mcu_w) - x, height=min(self.height, past_row * mcu_h) - y,
-            row_starts=starts, within=within,
-        )  # fmt: skip
+            start=int(starts[0] + within[0, 0]),
+            stop=int(starts[-1] + within[-1, -1]),
+            left=x,
+            top=y,
+            width=min(self.width, end * interval * mcu_w) - x,
+            height=min(self.height, end_row * mcu_h) - y,
+            row_starts=starts,
+            within=within,
+        )
 
     def assemble(self, cut: Cut, header: bytes, body: bytes) -> bytearray:
-        """A JPEG of the cut alone, from the file's bytes before the scan and its bytes from `cut.start` to `cut.stop`."""
+        """A JPEG of the cut: `header` is the file up to the scan, `body` its bytes from `cut.start` to `cut.stop`."""
         left, right = cut.within[:, 0], cut.within[:, -1]
         origin = cut.row_starts - cut.start
         view = memoryview(body)
@@ -180,21 +202,23 @@ class Segments:
         lengths = right - left
         row_ends = np.cumsum(lengths) + (len(header) - 1)
         marks = (cut.within[:, 1:] + (row_ends - right)[:, None]).ravel()
-        np.frombuffer(out, dtype=np.uint8)[marks] = _restarts(len(marks))
+        np.frombuffer(out, dtype=np.uint8)[marks] = _restart_markers(len(marks))
         out[-1] = EOI[1]
         return out
 
 
-_RESTARTS = (0xD0 + np.arange(8192) % 8).astype(np.uint8)
+_RESTART_MARKERS = (0xD0 + np.arange(8192) % 8).astype(np.uint8)
 
 
-def _restarts(count: int) -> npt.NDArray[np.uint8]:
-    """The second bytes of the first restart markers of an image."""
-    return _RESTARTS[:count] if count <= len(_RESTARTS) else (0xD0 + np.arange(count) % 8).astype(np.uint8)
+def _restart_markers(count: int) -> npt.NDArray[np.uint8]:
+    """The second bytes of an image's first `count` restart markers."""
+    return (
+        _RESTART_MARKERS[:count] if count <= len(_RESTART_MARKERS) else (0xD0 + np.arange(count) % 8).astype(np.uint8)
+    )
 
 
 def find_segments(encoded: bytes) -> Segments:
-    """Where the restart markers are. Raises NotSliceable when they do not divide the rows evenly."""
+    """Find the restart segments. Raises NotSliceable if they do not divide the rows evenly."""
     header = parse_header(encoded)
     interval = header.restart_interval
     if not header.sequential or header.scan_components != header.components:
@@ -202,66 +226,70 @@ def find_segments(encoded: bytes) -> Segments:
     if not interval or header.mcus_per_row % interval:
         raise NotSliceable(f"restart interval {interval} in rows of {header.mcus_per_row}")
     rows, columns = header.mcu_rows, header.mcus_per_row // interval
-    ends = _segment_ends(encoded, header.scan_at, rows * columns)
-    places = np.concatenate(([header.scan_at], ends))
-    row_starts = places[:-1:columns]
-    within = (
-        np.concatenate((places[:-1].reshape(rows, columns), ends[columns - 1 :: columns, None]), axis=1)
-        - row_starts[:, None]
-    )
+    ends = _find_segment_ends(encoded, header.scan_at, rows * columns)
+    starts = np.concatenate(([header.scan_at], ends[:-1]))
+    row_starts = starts[::columns]
+    edges = np.concatenate((starts.reshape(rows, columns), ends[columns - 1 :: columns, None]), axis=1)
+    within = edges - row_starts[:, None]
     if within.max() > 0xFFFF:
         raise NotSliceable("a row of MCUs longer than 65,535 bytes")
     return Segments(
-        width=header.width, height=header.height, mcu_width=header.mcu_width, mcu_height=header.mcu_height, interval=interval,
-        frame_at=header.frame_at, scan_at=header.scan_at, row_starts=row_starts.astype(np.uint32), within=within.astype(np.uint16),
-    )  # fmt: skip
+        width=header.width,
+        height=header.height,
+        mcu_width=header.mcu_width,
+        mcu_height=header.mcu_height,
+        interval=interval,
+        frame_at=header.frame_at,
+        scan_at=header.scan_at,
+        row_starts=row_starts.astype(np.uint32),
+        within=within.astype(np.uint16),
+    )
 
 
-def _segment_ends(encoded: bytes, scan_at: int, expected: int) -> npt.NDArray[np.int64]:
-    """Where each segment's closing marker ends, checked to be the markers of one whole image."""
+def _find_segment_ends(encoded: bytes, scan_at: int, expected: int) -> npt.NDArray[np.int64]:
+    """The end of each segment's closing marker. Raises NotSliceable if they are not the markers of a complete image."""
     data = np.frombuffer(encoded, dtype=np.uint8)
     escapes = np.flatnonzero(data[scan_at:-1] == 0xFF) + scan_at
     after = data[escapes + 1]
-    places = escapes[(after != 0) & (after != 0xFF)]
-    kinds = data[places + 1]
-    whole = len(places) == expected and kinds[-1] == EOI[1] and np.array_equal(kinds[:-1], _restarts(expected - 1))
-    if not whole:
-        raise NotSliceable("the restart markers are not those of a whole image")
-    ends: npt.NDArray[np.int64] = places + 2
+    ends: npt.NDArray[np.int64] = escapes[(after != 0) & (after != 0xFF)] + 2
+    markers = data[ends - 1]
+    complete = len(markers) == expected and markers[-1] == EOI[1]
+    if not complete or not np.array_equal(markers[:-1], _restart_markers(expected - 1)):
+        raise NotSliceable("the restart markers are not those of a complete image")
     return ends
 
 
-def restart_interval_for(mcus_per_row: int) -> int:
-    """The divisor of a row nearest to 4 in ratio, not below 3; the whole row where there is none."""
-    divisors = [n for n in range(SMALLEST_INTERVAL, mcus_per_row + 1) if mcus_per_row % n == 0] or [mcus_per_row]
+def choose_restart_interval(mcus_per_row: int) -> int:
+    """The divisor of the row's length nearest to 4 in ratio, not below 3; the whole row if there is none."""
+    divisors = [n for n in range(MIN_INTERVAL, mcus_per_row + 1) if mcus_per_row % n == 0] or [mcus_per_row]
     return min(divisors, key=lambda n: (max(n / TARGET_INTERVAL, TARGET_INTERVAL / n), n))
 
 
 def find_jpegtran() -> str:
-    """The path of libjpeg-turbo's jpegtran."""
-    found = shutil.which("jpegtran")
-    if found is None:
+    """The path of libjpeg-turbo's jpegtran. Raises ConfigError if it is not installed."""
+    path = shutil.which("jpegtran")
+    if path is None:
         raise ConfigError(
             "Restart-indexed shards need the program jpegtran (Debian: apt-get install libjpeg-turbo-progs). "
             "--no-restarts stores the files as they are."
         )
-    return found
+    return path
 
 
-def with_restarts(encoded: bytes, jpegtran: str) -> tuple[bytes, Segments]:
-    """The same image, rewritten without loss with restart markers. Raises NotSliceable; the file is then best kept as it is."""
+def add_restart_markers(encoded: bytes, jpegtran: str) -> tuple[bytes, Segments]:
+    """Rewrite the image without loss so that it has restart markers. Raises NotSliceable if that is not possible."""
     header = parse_header(encoded)
     if not header.sequential:
         raise NotSliceable("not a baseline JPEG")
     if header.components not in (1, 3):
         raise NotSliceable(f"{header.components} colour components")
-    interval = restart_interval_for(header.mcus_per_row)
-    done = subprocess.run(
+    interval = choose_restart_interval(header.mcus_per_row)
+    result = subprocess.run(
         [jpegtran, "-copy", "none", "-optimize", "-restart", f"{interval}B"],
         input=encoded,
         capture_output=True,
         check=False,
     )
-    if done.returncode != 0 or done.stderr:
-        raise NotSliceable(done.stderr.decode(errors="replace").strip() or "jpegtran failed")
-    return done.stdout, find_segments(done.stdout)
+    if result.returncode != 0 or result.stderr:
+        raise NotSliceable(result.stderr.decode(errors="replace").strip() or "jpegtran failed")
+    return result.stdout, find_segments(result.stdout)

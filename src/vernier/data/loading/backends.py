@@ -15,7 +15,7 @@ import torch
 from vernier.config import Augment, Data, Machine, Recipe
 from vernier.config.checks import check_loader
 from vernier.data.augment.crop_flip import augment_rows, random_crop_box
-from vernier.data.decoding.decode import BadImage, size_of
+from vernier.data.decoding.decode import BadImage, read_size
 from vernier.data.loading.bad_images import BadImages
 from vernier.data.loading.readers import TrainReader, class_numbers
 from vernier.data.sources.base import EncodedSource, Indices, Source
@@ -101,7 +101,7 @@ class BackendReader(ABC):
         for numbers, index in zip(draws, (indices % len(self._source)).tolist(), strict=True):
             try:
                 content = self._source.read(index)
-                size = size_of(content)
+                size = read_size(content)
             except (BadImage, OSError) as error:
                 raise RunFailed(
                     f"Cannot read the image {self._source.describe(index)}: {error}. machine.backend = {self._name} "

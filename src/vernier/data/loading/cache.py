@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 import psutil
 
-from vernier.data.decoding.decode import BadImage, Croppable, Image, size_of
+from vernier.data.decoding.decode import BadImage, Croppable, Image, read_size
 from vernier.data.sources.base import Boxes, BoxSource, EncodedSource, Source
 from vernier.data.sources.containers.shards import ShardSource
 from vernier.records.codec import omitted
@@ -93,7 +93,7 @@ def _areas_of_headers(source: EncodedSource) -> list[int]:
     areas = []
     for index in chosen:
         try:
-            width, height = size_of(source.read(index))
+            width, height = read_size(source.read(index))
             areas.append(width * height)
         except (BadImage, OSError):
             continue

@@ -21,7 +21,7 @@ import numpy as np
 
 from vernier.data.augment.crop_flip import resize
 from vernier.data.decoding.decode import BadImage, Image
-from vernier.data.decoding.jpeg_slicing import SOI, TARGET_INTERVAL, NotSliceable, find_jpegtran, with_restarts
+from vernier.data.decoding.jpeg_slicing import SOI, TARGET_INTERVAL, NotSliceable, add_restart_markers, find_jpegtran
 from vernier.data.sources.base import EncodedSource, Names, Source
 from vernier.data.sources.containers.raw import FORMAT as RAW_FORMAT
 from vernier.data.sources.containers.raw import VERSION as RAW_VERSION
@@ -214,7 +214,7 @@ def pack_shards(
     def prepared(index: int) -> tuple[int, bytes, bytes | None]:
         encoded = read(source, index)
         try:
-            return index, encoded, with_restarts(encoded, jpegtran)[0] if restarts else None
+            return index, encoded, add_restart_markers(encoded, jpegtran)[0] if restarts else None
         except NotSliceable:
             return index, encoded, None
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from vernier.data.augment.crop_flip import resize
-from vernier.data.decoding.decode import BadImage, Image, check, size_of
+from vernier.data.decoding.decode import BadImage, Image, decode_strictly, read_size
 from vernier.data.preparing.pack import in_order
 from vernier.data.sources import (
     BUILT_IN,
@@ -134,7 +134,7 @@ def _examine(source: Source, index: int) -> tuple[bytes, str]:
     try:
         if isinstance(source, EncodedSource):
             encoded = source.read(index)
-            check(encoded)
+            decode_strictly(encoded)
             return hashlib.sha256(encoded).digest(), ""
         return hashlib.sha256(np.ascontiguousarray(source.image(index)).data).digest(), ""
     except (BadImage, OSError) as error:
@@ -178,7 +178,7 @@ def _describe_split(source: Source, sample: int) -> dict[str, Any]:
 def _size(source: Source, index: int) -> tuple[int, int] | None:
     try:
         if isinstance(source, EncodedSource):
-            return size_of(source.read(index))
+            return read_size(source.read(index))
         height, width = source.image(index).shape[:2]
         return width, height
     except (BadImage, OSError):
@@ -251,7 +251,7 @@ def _readable(source: EncodedSource, chosen: list[int]) -> tuple[list[bytes], li
     for index in chosen:
         try:
             content = source.read(index)
-            pixels.append(check(content))
+            pixels.append(decode_strictly(content))
         except (BadImage, OSError):
             continue
         encoded.append(content)

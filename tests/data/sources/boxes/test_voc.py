@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.data.sources.small_sets import all_boxes_inside, voc_xml, write_images, write_unsplit
-from vernier.data.decoding.decode import size_of
+from vernier.data.decoding.decode import read_size
 from vernier.data.sources import EncodedSource, open_boxes
 
 
@@ -19,7 +19,7 @@ def test_real_voc(real_data: Callable[[str], Path]) -> None:
     names = [{Path(s.describe(i)).name for i in range(len(s))} for s in (train, val, test)]
     assert len(set.union(*names)) == 364
     assert isinstance(test, EncodedSource)
-    assert test.size(0) == size_of(test.read(0))
+    assert test.size(0) == read_size(test.read(0))
 
 
 def test_xml_files_beside_the_images_of_each_split(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from vernier.data.decoding.decode import BadImage, size_of
+from vernier.data.decoding.decode import BadImage, read_size
 from vernier.data.sources.boxes.annotated import SPLITS, AnnotatedImage, Annotations, Row
 from vernier.data.sources.folder import IMAGE_SUFFIXES
 from vernier.errors import ConfigError
@@ -50,7 +50,7 @@ def _read_sample(image: Path, image_id: int, file: Path, class_count: int) -> An
     if not lines:
         return AnnotatedImage(path=image, image_id=image_id)
     try:
-        size = size_of(image.read_bytes())
+        size = read_size(image.read_bytes())
         rows = tuple(_read_row(file, line, size, class_count) for line in lines)
     except ConfigError:
         raise

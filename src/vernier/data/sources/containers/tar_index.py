@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from vernier.data.decoding.decode import BadImage, size_of
+from vernier.data.decoding.decode import BadImage, read_size
 from vernier.data.decoding.jpeg_slicing import NotSliceable, Segments, find_segments
 from vernier.data.sources.base import Names
 from vernier.data.sources.containers.tables import Columns, load_or_scan, table_path, write_table
@@ -59,7 +59,7 @@ class TableBuilder:
             segments = find_segments(encoded)
         except NotSliceable:
             try:
-                width, height = size_of(encoded)
+                width, height = read_size(encoded)
             except BadImage:
                 width = height = 0
             return width, height, 0, 0, 0, 0, 0, 0

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from vernier.data.decoding.decode import size_of
+from vernier.data.decoding.decode import read_size
 from vernier.data.sources.base import (
     Boxes,
     BoxSource,
@@ -222,7 +222,7 @@ class TFRecordBoxSource(_Records, BoxSource):
         rows = rows[(rows[:, _RIGHT] > rows[:, _LEFT]) & (rows[:, _BOTTOM] > rows[:, _TOP])]
         if not len(rows):
             return Boxes.empty()
-        width, height = self.size(index) or size_of(self.read(index))
+        width, height = self.size(index) or read_size(self.read(index))
         ltrb = rows[:, :4] * np.array([width, height, width, height])
         classes = np.searchsorted(self._categories, rows[:, _CATEGORY].astype(np.int64)).astype(np.int64)
         areas = np.where(np.isnan(rows[:, _AREA]), (ltrb[:, 2:] - ltrb[:, :2]).prod(axis=1), rows[:, _AREA])
