@@ -92,18 +92,6 @@ def test_a_detector_shows_twelve_figures_classes_and_boxes(tmp_path: Path, page_
     assert "star 0.90" in html
 
 
-def test_a_study_names_outliers_and_what_goes_with_them(real_data: Callable[[str], Path], page_of: PageOf) -> None:
-    page = page_of(real_data("gpu-variability") / "resnet-longhorn-agg.csv")
-    assert [s.name for s in page.sections] == ["glance", "devices"]
-    names = set(page.figures)
-    assert {"cabinet-0", "ranked-0", "against-freq-0", "against-power-0", "against-temp-0", "correlation-0"} <= names
-    ranked = page.figures["ranked-0"].rows
-    assert ranked[0][5] == "surely slow"
-    assert f"pull {ranked[0][1]}" in text_of(str(page.sections[1].html))
-    diagonal = [r[2] for r in page.figures["correlation-0"].rows if r[0] == r[1]]
-    assert all(abs(v - 1) < 1e-9 for v in diagonal)
-
-
 def test_processes_with_a_slow_one_are_shown(tmp_path: Path, page_of: PageOf) -> None:
     run = RunDir(write_run(tmp_path, "several", step_times(1, n=100)))
     emit(run, STEP)

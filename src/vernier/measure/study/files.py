@@ -28,6 +28,7 @@ from typing import Any
 from vernier.config import config_from_tree, to_dict, tree_differences
 from vernier.config.migrations import SCHEMAS, migrated
 from vernier.errors import ConfigError
+from vernier.records.bench import Cell
 from vernier.records.codec import DamagedRecord, decode, encode
 from vernier.records.study import RepeatInfo, StudyDevice, StudyMeta
 from vernier.store import read_object, read_record, write_atomically, write_json
@@ -45,7 +46,6 @@ AGGREGATED_COLUMNS = (
 )
 _REPEAT_DIR = re.compile(r"^repeat-(\d+)$")
 
-Cell = str | int | float | None
 CsvRow = Mapping[str, Cell]
 
 
@@ -289,18 +289,18 @@ def aggregate(rows: Sequence[CsvRow], meta: StudyMeta) -> list[CsvRow]:
     for row in rows:
         grouped.setdefault(str(row["uuid"]), []).append(row)
     out: list[CsvRow] = []
-    for uuid, mine in grouped.items():
-        means, totals = ([float(r[c] or 0) for r in mine] for c in ("mean_iter_dur", "train_time"))
+    for uuid, repeats in grouped.items():
+        means, totals = ([float(r[c] or 0) for r in repeats] for c in ("mean_iter_dur", "train_time"))
         out.append(
             {
-                **{c: mine[0][c] for c in ("cabinet", "node", "device", "simulated")},
+                **{c: repeats[0][c] for c in ("cabinet", "node", "device", "simulated")},
                 "exp": meta.workload,
                 "uuid": uuid,
                 "mean_iter_dur_mean": statistics.fmean(means),
                 "mean_iter_dur_median": statistics.median(means),
                 "train_time_mean": statistics.fmean(totals),
                 "train_time_median": statistics.median(totals),
-                "repeats": len(mine),
+                "repeats": len(repeats),
             }
         )
     return out

@@ -17,7 +17,8 @@ from pathlib import Path
 
 from vernier.errors import ConfigError, did_you_mean
 from vernier.measure.study.analysis import Measurement, Table
-from vernier.measure.study.files import Cell, CsvRow, StudyDir, read_csv
+from vernier.measure.study.files import CsvRow, StudyDir, read_csv
+from vernier.records.bench import Cell
 from vernier.records.environment import Environment
 from vernier.report.logs import dllogger, mllog
 from vernier.report.logs.model import RunLog
