@@ -10,7 +10,7 @@ from tests.report.bench_results import step_result, write_bench
 from tests.report.run_dirs import step_times, write_run
 from vernier.errors import ConfigError
 from vernier.records.bench import ArmFailure, BenchResult, Round
-from vernier.report.compare import compare_runs, comparison_lines, parse_tolerance
+from vernier.report.compare import compare_runs, comparison_lines
 from vernier.report.logs.reading import open_logs, open_side
 
 Runner = Callable[..., Any]
@@ -113,13 +113,6 @@ def test_what_cannot_be_compared_is_said(tmp_path: Path, vernier_here: Runner, m
     done = vernier_here("compare", str(good), str(make(tmp_path)))
     assert done.code == 2
     assert message in done.err
-
-
-def test_tolerances() -> None:
-    assert parse_tolerance("1%") == parse_tolerance("0.01") == 0.01
-    for wrong in ("much", "-1%", "200%"):
-        with pytest.raises(ConfigError, match=r"Write 1% or 0\.01"):
-            parse_tolerance(wrong)
 
 
 def test_one_step_each_gives_no_interval(tmp_path: Path) -> None:

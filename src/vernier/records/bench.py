@@ -238,7 +238,7 @@ ArmResult = StepResult | ServingResult | ArmFailure
 
 
 @dataclass(frozen=True, kw_only=True)
-class StudyResult:
+class RepeatResult:
     """One repeat of a study: seconds of every iteration, of which the first `warmup` count in no figure.
 
     `telemetry` and `kernels` are rows of their tables.

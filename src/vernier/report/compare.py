@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from vernier.config import tree_differences
-from vernier.errors import ConfigError
 from vernier.measure.statistics.comparison import DEFAULT_TOLERANCE, compare
 from vernier.records.codec import encode
 from vernier.records.statistics import Comparison
@@ -27,17 +26,6 @@ _DIFFERS_ANYWAY = (
 """What differs from run to run without a meaning for speed."""
 SHOWN_DIFFERENCES = 20
 _Differences = dict[str, tuple[Any, Any]]
-
-
-def parse_tolerance(text: str) -> float:
-    """1% or 0.01."""
-    try:
-        value = float(text.rstrip("%")) / 100 if text.endswith("%") else float(text)
-    except ValueError:
-        raise ConfigError(f"--tolerance {text!r} is not a share. Write 1% or 0.01.") from None
-    if not 0 <= value < 1:
-        raise ConfigError(f"--tolerance {text} is not between 0 and 100 %. Write 1% or 0.01.")
-    return value
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,11 +5,11 @@ from collections.abc import Callable
 import pytest
 
 from vernier.measure.bench import serving
-from vernier.measure.bench.serving import latency_figures, poisson_arrivals, serve
+from vernier.measure.bench.serving import poisson_arrivals, serve, summarize_latency
 
 
 class Server:
-    """A simulated clock and a server that takes a fixed time a query, and once much longer."""
+    """A simulated clock and a server that takes a fixed time per query, and once much longer."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, each_s: Callable[[int], float]) -> None:
         self.now, self._each_s, self.calls = 0.0, each_s, 0
@@ -35,29 +35,26 @@ def test_arrivals_are_poisson_and_repeatable() -> None:
 def test_a_stall_counts_for_every_query_it_kept_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """No coordinated omission: ten queries wait behind one that takes ten seconds, and their latencies say so."""
     server = Server(monkeypatch, lambda call: 10.0 if call == 0 else 0.1)
-    found = serve(server.run, [float(i) for i in range(12)])
-    assert found.latency_s[0] == pytest.approx(10.0)
-    assert found.latency_s[1] == pytest.approx(9.1)
-    assert found.latency_s[5] == pytest.approx(5.5)
-    assert sum(latency > 1 for latency in found.latency_s) >= 10
-    assert found.batches == [1] * 12
+    queries = serve(server.run, [float(i) for i in range(12)])
+    assert queries.latency_s[0] == pytest.approx(10.0)
+    assert queries.latency_s[1] == pytest.approx(9.1)
+    assert queries.latency_s[5] == pytest.approx(5.5)
+    assert sum(latency > 1 for latency in queries.latency_s) >= 10
+    assert queries.batches == [1] * 12
 
 
-def test_what_has_arrived_is_taken_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queries_that_have_arrived_run_together(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server(monkeypatch, lambda call: 1.0)
-    found = serve(server.run, [0.0, 0.1, 0.2, 0.3, 5.0], max_batch=3)
-    assert found.batches == [1, 3, 1]
-    assert found.latency_s == pytest.approx([1.0, 1.9, 1.8, 1.7, 1.0])
+    queries = serve(server.run, [0.0, 0.1, 0.2, 0.3, 5.0], max_batch=3)
+    assert queries.batches == [1, 3, 1]
+    assert queries.latency_s == pytest.approx([1.0, 1.9, 1.8, 1.7, 1.0])
 
 
 def test_percentiles_come_from_raw_samples_and_not_beyond_them() -> None:
-    found = latency_figures([i / 1000 for i in range(1, 151)], of="query")
-    assert found["percentiles"]["p50"]["value"] == pytest.approx(0.0755)
-    assert set(found["percentiles"]) == {
-        "p50",
-        "p90",
-        "p95",
-        "p99",
-    }  # 150 samples know nothing about the rarest thousandth
-    assert found["n"] == 150
-    assert found["percentiles"]["p99"]["low"] < found["percentiles"]["p99"]["value"]
+    latency = summarize_latency([i / 1000 for i in range(1, 151)], of="query")
+    assert latency.percentiles["p50"].value == pytest.approx(0.0755)
+    assert set(latency.percentiles) == {"p50", "p90", "p95", "p99"}  # 150 samples cannot show the rarest thousandth
+    assert latency.n == 150
+    p99 = latency.percentiles["p99"]
+    assert p99.low is not None
+    assert p99.low < p99.value

@@ -4,6 +4,7 @@ The real process is run by tests/integration/test_bench_cli.py (study of simulat
 """
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from vernier.errors import ConfigError, RunFailed
 from vernier.measure.study import run as study_run
 from vernier.measure.study.files import StudyDir
 from vernier.measure.study.run import Cooler, StudySettings, collect, find_targets, parse_slow, plan_order, socket_of
+from vernier.records.bench import ArmFailure, RepeatResult
 from vernier.records.environment import DeviceInfo
 
 
@@ -120,38 +122,32 @@ class Log:
         pass
 
 
-def _finish(arm: Any, on_pace: Any) -> dict[str, Any]:
+RESULT = RepeatResult(time="now", seconds=(2.0, 1.0, 1.0), warmup=1, train_time_s=4.0)
+
+
+def _finish(name: str, request: Any, variables: Any, on_pace: Any) -> RepeatResult:
     if on_pace:
-        on_pace({"seconds_per_iteration": 1.0})
-    return {
-        "status": "ok",
-        "time": "now",
-        "seconds": [2.0, 1.0, 1.0],
-        "warmup": 1,
-        "train_time_s": 4.0,
-        "notes": [],
-        "telemetry": [],
-        "kernels": [],
-    }
+        on_pace(1.0)
+    return RESULT
 
 
 def test_an_interrupted_study_resumes_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[str] = []
 
-    def run(arm: Any, on_pace: Any) -> dict[str, Any]:
+    def run(name: str, request: Any, variables: Any, on_pace: Any) -> RepeatResult:
         if len(ran) == 3:
             raise KeyboardInterrupt
-        ran.append(arm.name)
-        return _finish(arm, on_pace)
+        ran.append(name)
+        return _finish(name, request, variables, on_pace)
 
     settings = StudySettings(repeats=2, pause_s=0)
     at = (settings, find_targets(settings, GPUS), "cuda", tmp_path / "s")
-    monkeypatch.setattr(study_run, "run_in_process", run)
+    monkeypatch.setattr(study_run, "run_study_repeat", run)
     with pytest.raises(KeyboardInterrupt):
         collect(*at, Log())
     assert len(StudyDir.open(tmp_path / "s").repeats()) == 3
     listener = Log()
-    monkeypatch.setattr(study_run, "run_in_process", _finish)
+    monkeypatch.setattr(study_run, "run_study_repeat", _finish)
     study = collect(*at, listener)
     assert len(study.repeats()) == 8
     assert listener.calls == [(3, 8), (1.0, 5)]
@@ -161,7 +157,7 @@ def test_an_interrupted_study_resumes_where_it_stopped(tmp_path: Path, monkeypat
 
 
 def test_a_study_is_not_resumed_in_the_directory_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(study_run, "run_in_process", _finish)
+    monkeypatch.setattr(study_run, "run_study_repeat", _finish)
     settings = StudySettings(repeats=1, pause_s=0)
     study = collect(settings, find_targets(settings, GPUS), "cuda", tmp_path / "s", Log())
     other = StudySettings(repeats=1, pause_s=0, batch=8)
@@ -172,21 +168,13 @@ def test_a_study_is_not_resumed_in_the_directory_of_another(tmp_path: Path, monk
 
 
 def test_one_device_that_fails_does_not_lose_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(arm: Any, on_pace: Any) -> dict[str, Any]:
-        if arm.name == "GPU-2":
-            return {"status": "out-of-memory", "why": "too big"}
-        return {
-            "status": "ok",
-            "time": "now",
-            "seconds": [2.0, 1.0, 1.0],
-            "warmup": 1,
-            "train_time_s": 4.0,
-            "notes": [],
-            "telemetry": [{"t_s": 0.1, "clock_mhz": 1500.0}],
-            "kernels": [{"name": "k", "total_ms": 1.0}],
-        }
+    def run(name: str, request: Any, variables: Any, on_pace: Any) -> RepeatResult | ArmFailure:
+        if name == "GPU-2":
+            return ArmFailure(status="out-of-memory", why="too big")
+        telemetry, kernels = ({"t_s": 0.1, "clock_mhz": 1500.0},), ({"name": "k", "total_ms": 1.0},)
+        return replace(RESULT, telemetry=telemetry, kernels=kernels)
 
-    monkeypatch.setattr(study_run, "run_in_process", run)
+    monkeypatch.setattr(study_run, "run_study_repeat", run)
     settings = StudySettings(repeats=2, pause_s=0)
     with pytest.raises(RunFailed, match=r"2 of 8 repeats failed.*too big"):
         collect(settings, find_targets(settings, GPUS), "cuda", tmp_path / "s", Log())

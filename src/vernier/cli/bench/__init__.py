@@ -1,5 +1,12 @@
-"""TODO."""
+"""`vernier bench`: how fast training, inference, scaling and loading are on this machine, with intervals.
 
-from vernier.cli.bench.commands import COMMANDS
+A module per command; `options` has the flags they share and builds the request, `running` runs it and prints the result.
+Everything is measured in `vernier.measure.bench` and `vernier.engine.measured`.
+"""
 
-__all__ = ["COMMANDS"]
+from vernier.cli.bench.arm import arm
+from vernier.cli.bench.infer import infer
+from vernier.cli.bench.loading import data
+from vernier.cli.bench.training import scaling, train
+
+COMMANDS = {"train": train, "infer": infer, "scaling": scaling, "data": data, "arm": arm}

@@ -7,6 +7,7 @@ from tyro.conf import Positional, arg
 
 from vernier.cli.flags import JsonFlag
 from vernier.cli.output import print_json
+from vernier.config import parse_share
 from vernier.errors import EXIT_DONE, EXIT_FAILED
 
 Side = Annotated[Positional[str], arg(metavar="RUN[,RUN...]")]
@@ -33,10 +34,10 @@ def compare(
         tolerance: Differences smaller than this count as equal: 1% or 0.01.
     """
     from vernier.records.codec import encode
-    from vernier.report.compare import compare_runs, comparison_lines, parse_tolerance
+    from vernier.report.compare import compare_runs, comparison_lines
     from vernier.report.logs.reading import open_side
 
-    share = parse_tolerance(tolerance)
+    share = parse_share("--tolerance", tolerance, allow_zero=True)
     result = compare_runs(open_side(a), open_side(b), share)
     print_json(encode(result)) if json else sys.stdout.write("\n".join(comparison_lines(result)) + "\n")
     return EXIT_FAILED if result.regressed else EXIT_DONE

@@ -1,13 +1,15 @@
-"""One repeat of a variability study in this process: pinned to its device, every iteration timed, then kernels and sensors.
+"""One repeat of a device study in this process: bound to its device, every iteration timed, then kernels and sensors.
 
-An iteration is the whole of it: copy, forward, backward and optimiser step, until the device is done. Inputs are the same
-in every iteration and every repeat. Kernels are profiled in further iterations, so that profiling is in no figure.
+An iteration is everything from the copy to the optimiser step, until the device is done. Inputs are the same in every
+iteration and every repeat. Kernels are profiled in further iterations, so no figure includes profiling. Which repeats are
+measured is decided in `measure.study.run`.
 """
 
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import torch
 
@@ -21,62 +23,75 @@ from vernier.measure.machine.kernels import CopyLoad, MatrixLoad
 from vernier.measure.profile.steps import StepProfiler
 from vernier.measure.profile.summary import StepRange
 from vernier.measure.statistics.throughput import warmup_steps
-from vernier.measure.study.files import CsvRow, read_csv
+from vernier.measure.study.files import read_csv
 from vernier.measure.telemetry.noise import describe_noise, measure_noise
 from vernier.measure.telemetry.sampler import RecordList, Sampler
+from vernier.records.bench import Cell, RepeatResult, StudyRequest
 from vernier.records.codec import encode
 from vernier.records.telemetry import Sample
 from vernier.store import write_json
 
 SGEMM_SIZE = {"cpu": 1024}
-PACE_AFTER, PACE_AFTER_S = 3, 10.0
 SGEMM_DEFAULT = 25536  # as in the SC22 study
+PACE_AFTER, PACE_AFTER_S = 3, 10.0
 
 
-def run_repeat(spec: dict[str, Any]) -> dict[str, Any]:
-    """Measure what `spec` says: seconds of every iteration, sensors meanwhile, kernels afterwards."""
-    if spec["cores"]:
-        os.sched_setaffinity(0, spec["cores"])
-    load, synchronize, kind = load_of(spec)
+@dataclass(frozen=True)
+class Workload:
+    """What is repeated, and the device it runs on."""
+
+    load: Load
+    synchronize: Callable[[], None]
+    device_kind: str
+
+
+def run_repeat(request: StudyRequest) -> RepeatResult:
+    """Seconds of every iteration, sensors meanwhile, kernels afterwards."""
+    if request.cores:
+        os.sched_setaffinity(0, request.cores)
+    workload = build_workload(request)
     started, sensors = utc_stamp(), RecordList()
     try:
-        with Sampler(kind, sensors):
-            pace = Path(spec["pace"]) if spec.get("pace") else None
-            seconds, window = _timed(load, spec["iterations"], spec["slowdown"], pace)
-        kernels = _kernels(load, spec["kernel_iterations"], synchronize)
+        with Sampler(workload.device_kind, sensors):
+            seconds, span = _time_iterations(workload.load, request.iterations, request.slowdown, request.pace)
+        kernels = _profile_kernels(workload, request.kernel_iterations)
     finally:
-        if isinstance(load, TrainingLoad):
-            load.close()
-    noise = measure_noise(sensors.records, window)
-    simulated = [f"simulated: slowed {spec['slowdown']:g} times"] if spec["slowdown"] != 1 else []
-    return {
-        "time": started, "seconds": seconds, "train_time_s": sum(seconds), "kernels": kernels,
-        "warmup": min(max(1, warmup_steps(seconds)), len(seconds) - 1), "notes": [*simulated, *describe_noise(noise)],
-        "telemetry": _rows(sensors.samples, kind, window),
-    }  # fmt: skip
+        if isinstance(workload.load, TrainingLoad):
+            workload.load.close()
+    simulated = [f"simulated: slowed {request.slowdown:g} times"] if request.slowdown != 1 else []
+    return RepeatResult(
+        time=started,
+        seconds=tuple(seconds),
+        train_time_s=sum(seconds),
+        warmup=min(max(1, warmup_steps(seconds)), len(seconds) - 1),
+        notes=(*simulated, *describe_noise(measure_noise(sensors.records, span))),
+        telemetry=_telemetry_rows(sensors.samples, workload.device_kind, span),
+        kernels=kernels,
+    )
 
 
-def load_of(spec: dict[str, Any]) -> tuple[Load, Any, str]:
-    """The workload on its device."""
-    if spec["workload"] in ("sgemm", "bandwidth"):
-        device = resolve(spec["device"])
+def build_workload(request: StudyRequest) -> Workload:
+    """The requested workload on its device."""
+    if request.workload in ("sgemm", "bandwidth"):
+        device = resolve(request.device)
         torch.set_num_threads(len(allowed_cores()))
         device.prepare()
-        place = device.torch_device(0)
-        if spec["workload"] == "bandwidth":
-            return CopyLoad(place, device.synchronize), device.synchronize, device.name
-        size = SGEMM_SIZE.get(device.name, SGEMM_DEFAULT)
-        return MatrixLoad(place, device.synchronize, size=size), device.synchronize, device.name
-    load = TrainingLoad(from_dict(Config, spec["config"]))
-    return load, load.device.synchronize, load.device.name
+        torch_device = device.torch_device(0)
+        load: Load = CopyLoad(torch_device, device.synchronize)
+        if request.workload == "sgemm":
+            size = SGEMM_SIZE.get(device.name, SGEMM_DEFAULT)
+            load = MatrixLoad(torch_device, device.synchronize, size=size)
+        return Workload(load, device.synchronize, device.name)
+    training = TrainingLoad(from_dict(Config, request.config))
+    return Workload(training, training.device.synchronize, training.device.name)
 
 
-def _timed(
+def _time_iterations(
     load: Load, iterations: int, slowdown: float, pace: Path | None = None
 ) -> tuple[list[float], tuple[float, float]]:
-    """Every iteration's seconds; a virtual device waits on, busily, until it is as slow as it should be.
+    """Seconds of every iteration; a simulated device keeps the processor busy until it is as slow as it should be.
 
-    `pace` is a file that is told the seconds of an iteration as soon as they can be guessed, between two iterations.
+    `pace` is a file that gets a first estimate of the seconds per iteration, between two iterations.
     """
     seconds, began_s = list[float](), now_s()
     last_s = began_s
@@ -95,24 +110,24 @@ def _timed(
     return seconds, (began_s, last_s)
 
 
-def _kernels(load: Load, iterations: int, synchronize: Any) -> list[CsvRow]:
+def _profile_kernels(workload: Workload, iterations: int) -> tuple[dict[str, Cell], ...]:
     """The kernel table of some further iterations."""
     if iterations < 1:
-        return []
+        return ()
     with TemporaryDirectory(prefix="vernier-kernels-") as scratch:
-        profiler = StepProfiler(StepRange(1, iterations), Path(scratch), synchronize)
+        profiler = StepProfiler(StepRange(1, iterations), Path(scratch), workload.synchronize)
         for step in range(1, iterations + 1):
             profiler.begin(step)
-            load.step()
+            workload.load.step()
             profiler.end(step)
-        return list(read_csv(next(Path(scratch).glob("kernels.*.csv"))))
+        return tuple(dict(row) for row in read_csv(next(Path(scratch).glob("kernels.*.csv"))))
 
 
-def _rows(samples: list[Sample], kind: str, window: tuple[float, float]) -> list[dict[str, Any]]:
-    """Samples of the device in use while it was measured; seconds from the first iteration's start."""
+def _telemetry_rows(samples: list[Sample], kind: str, span: tuple[float, float]) -> tuple[dict[str, Cell], ...]:
+    """Samples of the device in use while it was measured; seconds from the start of the first iteration."""
     hidden = ("device_kind", "device", "session", "t_s", "throttle")
-    return [
-        {"t_s": s.t_s - window[0], **{k: v for k, v in encode(s).items() if k not in hidden}}
+    return tuple(
+        {"t_s": s.t_s - span[0], **{k: v for k, v in encode(s).items() if k not in hidden}}
         for s in samples
-        if s.device_kind == kind and window[0] <= s.t_s <= window[1]
-    ]
+        if s.device_kind == kind and span[0] <= s.t_s <= span[1]
+    )

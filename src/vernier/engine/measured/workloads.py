@@ -1,4 +1,4 @@
-"""What can be measured of a recipe: its training and its inference, as loads that take steps.
+"""The training and the inference of a recipe as loads that take steps (`measure.bench.measuring.Load`).
 
 The training load is the code path of `vernier train`: same loader, same step. Nothing is written.
 """
@@ -27,14 +27,14 @@ from vernier.measure.phases import PhaseClock
 from vernier.models.cost import cost
 from vernier.tasks import task_of
 
-FORWARDS_A_TRAINING_STEP = 3
-"""Multiply-accumulates of a training step over those of a forward pass: gradients of weights and of inputs cost one each."""
+FORWARDS_PER_TRAINING_STEP = 3
+"""The gradients of the weights and of the inputs cost as many multiply-accumulates as the forward pass each."""
 
 
 class TrainingLoad:
     """A step: data, copy, forward, backward, optimiser; then the device is synchronised.
 
-    `apart`: processes go in step, but exchange no gradients.
+    `apart`: processes stay in step, but exchange no gradients.
     """
 
     def __init__(self, config: Config, world: World | None = None, *, apart: bool = False) -> None:
@@ -52,17 +52,21 @@ class TrainingLoad:
         return self.job.step.phase
 
     @phase.setter
-    def phase(self, around: Phase) -> None:
-        self.job.step.phase = around
+    def phase(self, phase: Phase) -> None:
+        self.job.step.phase = phase
 
     @property
-    def place(self) -> torch.device:
+    def network(self) -> Execution:
+        return self.job.network
+
+    @property
+    def torch_device(self) -> torch.device:
         return next(self.job.model.parameters()).device
 
     def flops_per_image(self) -> int:
         data, source = self.job.config.recipe.data, self.job.train_source
         shape = (source.channels, data.image_px, data.image_px)
-        return 2 * FORWARDS_A_TRAINING_STEP * cost(self.job.model, shape).macs
+        return 2 * FORWARDS_PER_TRAINING_STEP * cost(self.job.model, shape).macs
 
     def step(self) -> float:
         self.loss, wait_s, _ = self.job.step(self._step % self.job.derived.total_steps, self._batches)
@@ -73,16 +77,16 @@ class TrainingLoad:
         return wait_s
 
     def split(self, steps: int) -> dict[str, list[float]]:
-        """Communication is what was waited for the others after this process had handed over its last gradient."""
+        """The part of backward after this process sent its last gradient bucket is exposed communication."""
         world = self.job.world
 
-        def waited(clock: PhaseClock) -> None:
+        def move_exposed_communication(clock: PhaseClock) -> None:
             if world.size > 1 and world.last_bucket_sent_s is not None:
                 exposed_s = min(clock.ended_s["backward"] - world.last_bucket_sent_s, clock.steps[-1]["backward"])
                 clock.add("backward", -exposed_s)
                 clock.add("communication", exposed_s)
 
-        return split_by_phase(self, steps, waited)
+        return split_by_phase(self, steps, move_exposed_communication)
 
     def close(self) -> None:
         self._batches.close()
@@ -92,7 +96,7 @@ class TrainingLoad:
 class InferenceLoad:
     """A step: a batch of evaluation images through the network to predictions; then the device is synchronised.
 
-    Weights are those of `run` where one is given, else the recipe's initial ones: speed does not depend on them.
+    Weights are those of `run`, or the recipe's starting weights: speed does not depend on them.
     """
 
     devices = 1
@@ -101,14 +105,14 @@ class InferenceLoad:
         self._task = task_of(config.recipe)
         self._source = self._task.open("val")
         self.device, self.threads = prepare_device(config)
-        self.place = self.device.torch_device(0)
+        self.torch_device = self.device.torch_device(0)
         trained = load_trained(run, changed=lambda _: config).model if run is not None else None
-        self._model = trained or build_model_for_data(config, self._task, self._source, self.place)
+        self._model = trained or build_model_for_data(config, self._task, self._source, self.torch_device)
         self.network = Execution(self._model, config.machine, self.device, frozen=True)
         self._config, self.images = config, config.machine.eval_batch
-        self._normalize = Normalizer(config.recipe.data, self.place)
-        kept, _ = cache_in_memory(self._source, config.machine.cache_share, 1)
-        reader = self._task.eval_reader(kept)
+        self._normalize = Normalizer(config.recipe.data, self.torch_device)
+        source, _ = cache_in_memory(self._source, config.machine.cache_share, 1)
+        reader = self._task.eval_reader(source)
         machine = config.machine
         self._loader = Loader(
             reader, batch=self.images, workers=machine.workers, prefetch=machine.prefetch, pin=self.device.pins_memory
@@ -120,10 +124,10 @@ class InferenceLoad:
         self._forward = self.network.evaluation_network(self.images)
 
     def _requests(self) -> Iterator[tuple[int, Any]]:
-        at = 0
+        start = 0
         while True:
-            yield 0, np.arange(at, at + self.images) % len(self._source)
-            at += self.images
+            yield 0, np.arange(start, start + self.images) % len(self._source)
+            start += self.images
 
     def flops_per_image(self) -> int:
         px = self._config.recipe.data.eval_px
@@ -132,7 +136,7 @@ class InferenceLoad:
     def run(self, images: torch.Tensor) -> None:
         """uint8 images on the host to predictions."""
         with self.phase("copy"):
-            ready = self._normalize(self.device.upload(images, self.place))
+            ready = self._normalize(self.device.upload(images, self.torch_device))
             self.device.uploads_done()
         with self.phase("forward"):
             self.predicted = self._task.predict(self._forward, ready)
@@ -145,10 +149,9 @@ class InferenceLoad:
         self.run(batch.images)
         return batch.wait_s
 
-    def held(self, batch: int) -> Callable[[int], None]:
-        """Runs so many images of one batch that is in memory already: no data loading."""
+    def reuse_batch(self) -> Callable[[int], None]:
+        """A function that runs so many images of one batch in memory: no data loading."""
         images = next(self._batches).images.clone()
-        assert batch <= len(images)
         return lambda count: self.run(images[:count])
 
     def split(self, steps: int) -> dict[str, list[float]]:
@@ -163,7 +166,7 @@ class InferenceLoad:
 def split_by_phase(
     load: TrainingLoad | InferenceLoad, steps: int, after: Callable[[PhaseClock], None] = lambda _: None
 ) -> dict[str, list[float]]:
-    """Seconds by phase of some further steps; `after` each of them the clock may be put right."""
+    """Seconds by phase of some further steps; `after` each of them time may be moved between phases."""
     clock = PhaseClock(load.device.synchronize)
     load.phase = clock
     try:
@@ -176,14 +179,14 @@ def split_by_phase(
     return clock.by_phase()
 
 
-class HeldLoad:
-    """Single-stream inference: one batch after another, already in memory; a step's time is its latency."""
+class SingleStreamLoad:
+    """Single-stream inference: the same batch again and again, already in memory; a step's time is its latency."""
 
     devices = 1
 
-    def __init__(self, inner: InferenceLoad) -> None:
-        self._inner, self.images = inner, inner.images
-        self._run = inner.held(inner.images)
+    def __init__(self, inference: InferenceLoad) -> None:
+        self.images = inference.images
+        self._run = inference.reuse_batch()
 
     def step(self) -> float:
         self._run(self.images)

@@ -1,7 +1,7 @@
-"""Several loads beside one another: each repeat in a fresh process, all arms once a round, in a new random order each round.
+"""Running the arms of a benchmark: each repeat in a fresh process, all arms once per round, in random order.
 
-So whatever else the machine does meets them all, and what differs from process to process is in the figures. An arm may run
-another version of Vernier: see `bench_versions`.
+So a disturbance of the machine affects all arms alike, and differences between processes are part of the figures. An arm
+may run another version of Vernier (`versions`). Which arms there are is decided in `combinations`.
 """
 
 import json
@@ -12,116 +12,161 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psutil
 
 from vernier.clock import now_s
 from vernier.errors import RunFailed
 from vernier.folders import PACKAGE_PARENT
+from vernier.records.bench import (
+    ArmFailure,
+    ArmLabels,
+    ArmRequest,
+    ArmResult,
+    RepeatResult,
+    Round,
+    ServingResult,
+    StepResult,
+    StudyRequest,
+)
+from vernier.records.codec import DamagedRecord, decode, encode
 
 ARM_TIMEOUT_S = 24 * 3600.0
 MEMORY_SHARE = 0.9
-_LOOK_S, _END_S = 1.0, 20.0
+_POLL_S, _TERMINATE_S = 1.0, 20.0
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Arm:
-    """One load to measure: `labels` tell it from the others, `spec` is what its process is asked, `source` whose code runs.
-
-    `variables` are set for its process.
-    """
+    """One load to measure. `labels` tell it from the others, `request` goes to its process, `source` is its code."""
 
     name: str
-    labels: dict[str, Any]
-    spec: dict[str, Any]
+    labels: ArmLabels
+    request: ArmRequest
     source: Path | None = None
-    variables: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass
-class Round:
-    """One result of one arm. `order` is its place among all that were run."""
-
-    arm: str
-    round: int
-    order: int
-    result: dict[str, Any] = field(default_factory=dict)
+OnResult = Callable[[list[Round], int], None]
+OnPace = Callable[[float], None]
 
 
-Tell = Callable[[list[Round], int], None]
-
-
-def run_arms(arms: Sequence[Arm], *, repeats: int, seed: int, tell: Tell) -> list[Round]:
-    """Every arm `repeats` times; `tell` hears of each result as it comes, so that nothing is lost on the way."""
-    done: list[Round] = []
-    dice, total, failed = random.Random(seed), repeats * len(arms), dict[str, dict[str, Any]]()
+def run_arms(arms: Sequence[Arm], *, repeats: int, seed: int, on_result: OnResult) -> list[Round]:
+    """Every arm `repeats` times; `on_result` gets all rounds so far and their final number after each one."""
+    rounds: list[Round] = []
+    dice, total, failures = random.Random(seed), repeats * len(arms), dict[str, ArmFailure]()
     for number in range(repeats):
         for arm in dice.sample(list(arms), len(arms)):
-            result = failed.get(arm.name) or _hopeless(arm, arms, failed) or run_in_process(arm)
-            if result["status"] != "ok":
-                failed[arm.name] = result
-            done.append(Round(arm.name, number, len(done), result))
-            tell(done, total)
-    return done
+            result = failures.get(arm.name) or _expected_failure(arm, arms, failures) or run_in_process(arm)
+            if isinstance(result, ArmFailure):
+                failures[arm.name] = result
+            rounds.append(Round(arm=arm.name, round=number, order=len(rounds), result=result))
+            on_result(rounds, total)
+    return rounds
 
 
-def _hopeless(arm: Arm, arms: Sequence[Arm], failed: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
-    """What a smaller batch of the same arm has already failed at for want of memory."""
-
-    def others(a: Arm) -> dict[str, Any]:
-        return {k: v for k, v in a.labels.items() if k != "batch"}
-
+def _expected_failure(arm: Arm, arms: Sequence[Arm], failures: dict[str, ArmFailure]) -> ArmFailure | None:
+    """Out of memory, when a smaller batch of an otherwise equal arm did not fit."""
     for other in arms:
-        smaller = other.labels.get("batch", 0) < arm.labels.get("batch", 0)
-        full = failed.get(other.name, {}).get("status") == "out-of-memory"
-        if smaller and full and others(other) == others(arm):
-            return {"status": "out-of-memory", "why": f"not tried: batch {other.labels['batch']} did not fit either"}
+        batch = other.labels.batch
+        full = other.name in failures and failures[other.name].status == "out-of-memory"
+        if full and batch < arm.labels.batch and replace(arm.labels, batch=batch) == other.labels:
+            return ArmFailure(status="out-of-memory", why=f"not tried: batch {batch} did not fit either")
     return None
 
 
-def run_in_process(arm: Arm, heard: Callable[[dict[str, Any]], None] | None = None) -> dict[str, Any]:
-    """One arm in a process of its own; a process that is killed is a result too. `heard` gets what it says on the way, once."""
-    with tempfile.TemporaryDirectory(prefix="vernier-bench-") as scratch:
-        spec, answer, pace = (Path(scratch) / name for name in ("spec", "answer", "pace"))
-        asked = arm.spec if heard is None else {**arm.spec, "pace": str(pace)}
-        spec.write_text(json.dumps(asked), encoding="utf-8")
-        began_s = now_s()
-        command = [sys.executable, "-P", "-m", "vernier", "bench", "arm", str(spec), str(answer)]
-        code, words = _run(command, {**environment_of(arm.source), **arm.variables}, heard, pace)
-        if answer.exists():
-            result: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
-            return {**result, "process_s": now_s() - began_s}
-    if code == -signal.SIGKILL:
-        return {"status": "out-of-memory", "why": "the process was killed, as the kernel does when memory runs out"}
-    raise RunFailed(f"The arm {arm.name} failed with exit code {code}: {' '.join(words[-3:]) or 'no message'}")
+# ------------------------------------------------------------------------------------------------------------ processes
 
 
-def _run(
-    command: list[str], variables: dict[str, str], heard: Callable[[dict[str, Any]], None] | None, pace: Path
-) -> tuple[int, list[str]]:
-    """The exit code and what was said. Whatever ends this process's wait ends the other one too."""
-    until_s = now_s() + ARM_TIMEOUT_S
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables) as process:
-        try:
-            while True:
-                said = _said_within(process, _LOOK_S if heard else until_s - now_s())
-                if heard and pace.exists():
-                    heard(json.loads(pace.read_text(encoding="utf-8")))
-                    heard = None
-                if said is not None:
-                    return process.returncode, said
-                if now_s() >= until_s:
-                    raise RunFailed(f"An arm was not done after {ARM_TIMEOUT_S / 3600:g} hours.")
-        except BaseException:
-            _end(process)
-            raise
+def run_in_process(arm: Arm) -> ArmResult:
+    """One arm in a process of its own; a process that the kernel killed is an out-of-memory result."""
+    answer = _Process(arm.name, arm.request, environment_of(arm.source)).run()
+    if answer.get("status") != "ok":
+        return _decode(ArmFailure, answer, arm.name)
+    if "queries" in answer.get("figures", {}):
+        return _decode(ServingResult, answer, arm.name)
+    return _decode(StepResult, answer, arm.name)
 
 
-def _said_within(process: "subprocess.Popen[str]", seconds: float) -> list[str] | None:
-    """Lines of a process that ended: its errors, or else its output; None when it has not."""
+def run_study_repeat(
+    name: str, request: StudyRequest, variables: dict[str, str], on_pace: OnPace | None = None
+) -> RepeatResult | ArmFailure:
+    """One repeat of a study in a process with these environment variables.
+
+    `on_pace` is called once, with the process's first estimate of the seconds per iteration.
+    """
+    answer = _Process(name, request, {**environment_of(None), **variables}, on_pace).run()
+    if answer.get("status") != "ok":
+        return _decode(ArmFailure, answer, name)
+    return _decode(RepeatResult, answer, name)
+
+
+def _decode(kind: type[T], answer: Any, name: str) -> T:
+    try:
+        return decode(kind, answer)
+    except DamagedRecord as error:
+        raise RunFailed(f"The process of {name} answered something else than a result: {error}.") from None
+
+
+@dataclass
+class _Process:
+    """A measuring process: its request goes through a file, and so does its answer."""
+
+    name: str
+    request: ArmRequest | StudyRequest
+    variables: dict[str, str]
+    on_pace: OnPace | None = None
+    _pace: Path = field(init=False)
+
+    def run(self) -> Any:
+        """The answer as JSON values. Raises RunFailed when the process failed without one."""
+        with tempfile.TemporaryDirectory(prefix="vernier-bench-") as scratch:
+            request, answer, self._pace = (Path(scratch) / name for name in ("request", "answer", "pace"))
+            asked = self.request
+            if self.on_pace is not None and isinstance(asked, StudyRequest):
+                asked = replace(asked, pace=self._pace)
+            request.write_text(json.dumps(encode(asked)), encoding="utf-8")
+            began_s = now_s()
+            code, output = self._wait([*_COMMAND, str(request), str(answer)])
+            if answer.exists():
+                return {**json.loads(answer.read_text(encoding="utf-8")), "process_s": now_s() - began_s}
+        if code == -signal.SIGKILL:
+            return encode(
+                ArmFailure(
+                    status="out-of-memory", why="the process was killed, as the kernel does when memory runs out"
+                )
+            )
+        raise RunFailed(f"The arm {self.name} failed with exit code {code}: {' '.join(output[-3:]) or 'no message'}")
+
+    def _wait(self, command: list[str]) -> tuple[int, list[str]]:
+        """The exit code and the last output. An exception in here, such as Ctrl-C, ends the process too."""
+        limit_s = now_s() + ARM_TIMEOUT_S
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.variables
+        ) as process:
+            try:
+                while True:
+                    output = _output_within(process, _POLL_S if self.on_pace else limit_s - now_s())
+                    if self.on_pace and self._pace.exists():
+                        self.on_pace(json.loads(self._pace.read_text(encoding="utf-8"))["seconds_per_iteration"])
+                        self.on_pace = None
+                    if output is not None:
+                        return process.returncode, output
+                    if now_s() >= limit_s:
+                        raise RunFailed(f"The arm {self.name} was not done after {ARM_TIMEOUT_S / 3600:g} hours.")
+            except BaseException:
+                _terminate(process)
+                raise
+
+
+_COMMAND = [sys.executable, "-P", "-m", "vernier", "bench", "arm"]
+
+
+def _output_within(process: "subprocess.Popen[str]", seconds: float) -> list[str] | None:
+    """Lines of a process that ended: its errors, or else its output; None while it runs."""
     try:
         out, errors = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -129,25 +174,23 @@ def _said_within(process: "subprocess.Popen[str]", seconds: float) -> list[str] 
     return (errors.strip() or out.strip()).splitlines()
 
 
-def _end(process: "subprocess.Popen[str]") -> None:
-    """Ask a process to end, so that it can end those it started; insist after a while."""
+def _terminate(process: "subprocess.Popen[str]") -> None:
+    """SIGTERM, so that it can end the processes it started; SIGKILL after a while."""
     process.terminate()
     try:
-        process.wait(timeout=_END_S)
+        process.wait(timeout=_TERMINATE_S)
     except subprocess.TimeoutExpired:
         process.kill()
 
 
 def environment_of(source: Path | None) -> dict[str, str]:
-    """The child's variables: the same code as here, or the one of another version."""
-    here = str(PACKAGE_PARENT) if source is None else str(source)
-    path = [
-        here,
-        *(p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p and source is None and p != here),
-    ]
+    """The child's variables: PYTHONPATH leads to this version's code, or to that of another one."""
+    own = str(source or PACKAGE_PARENT)
+    inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep) if source is None else []
+    path = [own, *(p for p in inherited if p and p != own)]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
 
 
 def memory_limit(device: str) -> int | None:
-    """Bytes an arm may take so that the machine survives it; accelerators have their own memory and say so themselves."""
+    """Bytes an arm may take so that the machine survives it; None for accelerators, which have memory of their own."""
     return int(psutil.virtual_memory().available * MEMORY_SHARE) if device in ("cpu", "auto") else None

@@ -1,171 +1,151 @@
-"""One measurement of one load in one process: warm up until steady, measure until sure enough, keep every sample.
+"""One measurement of one load in one process: warm up until steady, measure until the rate is known, keep every sample.
 
-A load is anything that takes steps: a training, an inference, a matrix product. What a step is is the load's business;
-this file owns when it is steady, how long to go on, and what the samples come to. Which loads are measured in which order
-is decided in `bench_arms`.
+A load is anything that takes steps: a training, an inference, a matrix product. This module decides when a load is steady
+and how long to measure, and computes figures from the samples. What a step does is the load's; which loads are measured
+in which order is decided in `arms`.
 """
 
 import math
 import statistics
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from vernier.clock import now_s
 from vernier.measure.statistics.estimates import rate_estimate
 from vernier.measure.statistics.summary_checks import summarize
 from vernier.measure.statistics.throughput import Window
-from vernier.records.codec import encode
+from vernier.records.bench import Figures, Plan, Samples, WarmUp, WarmUpSamples
+from vernier.records.profile import PhaseTimes
+from vernier.records.statistics import Estimate
 
 METHOD = "vernier-bench-1"
 LOADER_BOUND_SHARE = 0.1
-"""Of the time waiting for data: MLPerf Storage calls an accelerator that is busy for less than 90 % starved."""
+"""Above this share of data wait a load is loader-bound: MLPerf Storage wants accelerators busy for 90 % of the time."""
 PRECISION, PRECISION_TO_COMPARE = 0.01, 0.005
-"""How well a process's rate is to be known, as a share of it. `benchmarks/coverage.py` shows what comparing needs."""
+"""Half width of the rate's 95 % interval to reach, as a share of the rate; comparisons need the second one
+(`benchmarks/coverage.py`)."""
 FEWEST_STEPS = 30
 CHECK_GROWTH = 1.5
-_LOOK_S = 0.25
-"""How often the time is looked at; between looks nothing but steps happens."""
+_CLOCK_CHECK_S = 0.25
+"""How often the elapsed time is compared with the limit; in between nothing but steps happens."""
 
 T = TypeVar("T")
 
 
 class Load(Protocol):
-    """Something that takes steps. `images` a step are summed over all processes; `devices` is how many share them."""
+    """Something that takes steps. `images` per step are summed over all processes, which use `devices` devices."""
 
     images: int
     devices: int
 
     def step(self) -> float:
-        """One whole step, finished when this returns (the device is synchronised). Returns seconds waited for data."""
+        """One whole step; the device is synchronised at its end. Returns the seconds waited for data."""
         ...
 
     def split(self, steps: int) -> dict[str, list[float]]:
-        """Seconds by phase of that many further steps, synchronised at every phase's end; empty where there are none."""
+        """Seconds by phase of that many further steps, synchronised after every phase; empty without phases."""
         ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """How long to measure: `steps` exactly, or until the rate is known to `precision`, within `max_seconds`."""
-
-    steps: int | None = None
-    precision: float = PRECISION
-    max_seconds: float = 60.0
-    warmup_max_seconds: float = 60.0
-    split_steps: int = 10
-
-
-@dataclass
-class WarmUp:
-    """The first steps: their durations, and whether they had become steady when measuring began."""
-
-    step_s: list[float] = field(default_factory=list)
-    steady: bool = False
-
-
-@dataclass
-class Measured:
-    """Every sample of one measurement, in the order taken."""
-
-    warmup: WarmUp
-    step_s: list[float] = field(default_factory=list)
-    wait_s: list[float] = field(default_factory=list)
-    began_s: float = 0.0
-    ended_s: float = 0.0
-    split_s: dict[str, list[float]] = field(default_factory=dict)
-    reached_precision: bool | None = None
-
-
-class Agree(Protocol):
-    """What the first process says, so that all processes take the same number of steps."""
+class FromFirst(Protocol):
+    """Returns the first process's value in all processes, so that all take the same number of steps."""
 
     def __call__(self, value: T, /) -> T: ...
 
 
-def alone(value: T) -> T:
-    """One process agrees with itself."""
+def one_process(value: T) -> T:
+    """FromFirst for a single process."""
     return value
 
 
-def measure(load: Load, plan: Plan, agree: Agree = alone) -> Measured:
+def measure(load: Load, plan: Plan, from_first: FromFirst = one_process) -> Samples:
     """Warm up, measure, then split some further steps by phase."""
-    warmup = warm_up(load, plan.warmup_max_seconds, agree)
-    found = Measured(warmup, began_s=now_s())
-    timer = _Timer(load)
+    warmup = warm_up(load, plan.warmup_max_seconds, from_first)
+    step_s, wait_s, reached_precision = list[float](), list[float](), None
+    began_s, timer = now_s(), _Timer(load)
     due = plan.steps or FEWEST_STEPS
-    look_every = agree(max(1, round(_LOOK_S / statistics.median(warmup.step_s)))) if warmup.step_s else 1
+    typical_s = statistics.median(warmup.step_s) if warmup.step_s else None
+    check_every = from_first(max(1, round(_CLOCK_CHECK_S / typical_s))) if typical_s else 1
     while True:
-        while len(found.step_s) < due:
-            step_s, wait_s = timer.step()
-            found.step_s.append(step_s)
-            found.wait_s.append(wait_s)
-            if plan.steps is None and len(found.step_s) % look_every == 0:
-                if not agree(now_s() - found.began_s < plan.max_seconds):
+        while len(step_s) < due:
+            lasted_s, waited_s = timer.step()
+            step_s.append(lasted_s)
+            wait_s.append(waited_s)
+            if plan.steps is None and len(step_s) % check_every == 0:
+                if not from_first(now_s() - began_s < plan.max_seconds):
                     break
                 timer.resume()
-        found.ended_s = now_s()
+        ended_s = now_s()
         if plan.steps is not None:
             break
-        found.reached_precision = precise(found.step_s, plan.precision)
-        late = found.ended_s - found.began_s >= plan.max_seconds
-        if not agree(not found.reached_precision and not late):
+        reached_precision = is_precise(step_s, plan.precision)
+        if not from_first(not reached_precision and ended_s - began_s < plan.max_seconds):
             break
-        due = max(due + 1, int(len(found.step_s) * CHECK_GROWTH))
+        due = max(due + 1, int(len(step_s) * CHECK_GROWTH))
         timer.resume()
-    if plan.split_steps:
-        found.split_s = load.split(plan.split_steps)
-    return found
+    split_s = load.split(plan.split_steps) if plan.split_steps else {}
+    return Samples(
+        step_s=tuple(step_s),
+        wait_s=tuple(wait_s),
+        warmup=warmup,
+        began_s=began_s,
+        ended_s=ended_s,
+        split_s={name: tuple(values) for name, values in split_s.items()},
+        reached_precision=reached_precision,
+    )
 
 
 class _Timer:
-    """A step lasts from the end of the one before, so nothing between steps is lost."""
+    """A step lasts from the end of the previous one, so nothing between steps is lost."""
 
     def __init__(self, load: Load) -> None:
         self._load = load
         self._began_s = now_s()
 
     def resume(self) -> None:
-        """After a pause that is not part of any step."""
+        """Leave the time since the last step out."""
         self._began_s = now_s()
 
     def step(self) -> tuple[float, float]:
+        """Seconds of one step, and those of them that it waited for data."""
         wait_s = self._load.step()
         began_s, self._began_s = self._began_s, now_s()
         return self._began_s - began_s, wait_s
 
 
-def precise(step_s: list[float], share: float) -> bool:
-    """Whether the rate's 95 % interval is at most `share` of it to either side."""
+def is_precise(step_s: Sequence[float], share: float) -> bool:
+    """Whether the half width of the rate's 95 % interval is at most `share` of the rate."""
     if len(step_s) < FEWEST_STEPS:
         return False
     half = rate_estimate(step_s, 1).half_width_share
     return half is not None and half <= share
 
 
-# ------------------------------------------------------------------------------------------------------------- warm-up
+# -------------------------------------------------------------------------------------------------------------- warm-up
 
 
 WINDOW_STEPS, WINDOW_S, STEADY_TOLERANCE = 5, 0.5, 0.02
 
 
-def warm_up(load: Load, max_seconds: float, agree: Agree = alone) -> WarmUp:
+def warm_up(load: Load, max_seconds: float, from_first: FromFirst = one_process) -> WarmUpSamples:
     """Steps until two successive windows agree, or the time is up."""
-    found, began_s, timer = WarmUp(), now_s(), _Timer(load)
-    while agree(not found.steady and now_s() - began_s < max_seconds):
+    step_s, steady, began_s, timer = list[float](), False, now_s(), _Timer(load)
+    while from_first(not steady and now_s() - began_s < max_seconds):
         timer.resume()
-        found.step_s.append(timer.step()[0])
-        found.steady = steady(found.step_s)
-    return found
+        step_s.append(timer.step()[0])
+        steady = is_steady(step_s)
+    return WarmUpSamples(step_s=tuple(step_s), steady=steady)
 
 
-def steady(step_s: list[float]) -> bool:
+def is_steady(step_s: Sequence[float]) -> bool:
     """Whether the last two windows have the same median: within 2 %, or within what their own scatter explains.
 
-    A window is at least 5 steps and half a second; the first step is never in one.
+    A window has at least 5 steps and half a second; the first step is never in one.
     """
     newest = _window(step_s)
-    before = _window(step_s[: -len(newest)]) if newest else []
+    before = _window(step_s[: -len(newest)]) if newest else ()
     if not newest or not before or len(newest) + len(before) >= len(step_s):
         return False
     a, b = statistics.median(before), statistics.median(newest)
@@ -173,72 +153,76 @@ def steady(step_s: list[float]) -> bool:
     return abs(a - b) <= max(STEADY_TOLERANCE * a, 2 * scatter)
 
 
-def _window(step_s: list[float]) -> list[float]:
+def _window(step_s: Sequence[float]) -> Sequence[float]:
     """The shortest last stretch that is long enough; empty when there is none."""
     total = 0.0
     for count, seconds in enumerate(reversed(step_s), start=1):
         total += seconds
         if count >= WINDOW_STEPS and total >= WINDOW_S:
             return step_s[-count:]
-    return []
+    return ()
 
 
-def _median_error(values: list[float]) -> float:
-    """Standard error of a median, from the differences of neighbours: a trend must not pass for scatter."""
+def _median_error(values: Sequence[float]) -> float:
+    """Standard error of a median, from the differences of neighbours: a trend must not count as scatter."""
     typical: float = statistics.median(abs(b - a) for a, b in pairwise(values))
     return float(1.4826 / math.sqrt(2) * 1.2533 * typical / math.sqrt(len(values)))
 
 
-# ------------------------------------------------------------------------------------------------------------- figures
+# -------------------------------------------------------------------------------------------------------------- figures
 
 
-def figures(found: Measured, *, images: int, devices: int) -> dict[str, Any]:
-    """What the samples come to: rates with intervals, step times, data wait, phases. All from raw samples, seconds."""
+def compute_figures(samples: Samples, *, images: int, devices: int) -> Figures:
+    """Rates with intervals, step times, data wait and phases of raw samples; `images` per step over all devices."""
     window = Window(
-        samples=images * len(found.step_s), wall_s=sum(found.step_s), data_wait_s=sum(found.wait_s), devices=devices
+        samples=images * len(samples.step_s),
+        wall_s=sum(samples.step_s),
+        data_wait_s=sum(samples.wait_s),
+        devices=devices,
     )
-    rate = rate_estimate(found.step_s, images)
-    share = window.data_wait_share
-    steady_s = statistics.median(found.step_s)
-    return {
-        "method": METHOD,
-        "images_per_s_total": encode(rate),
-        "images_per_s_per_device": {**encode(rate), **divided(encode(rate), devices)},
-        "devices": devices,
-        "compute_only_images_per_s_total": window.compute_samples_per_s,
-        "data_wait_share": share,
-        "verdict": verdict(share),
-        "step_s": encode(summarize(found.step_s, unit="s", of="step, all devices")),
-        "phases": phases(found.split_s),
-        "warmup": {
-            "steps": len(found.warmup.step_s), "seconds": sum(found.warmup.step_s), "steady": found.warmup.steady,
-            "first_step_s": found.warmup.step_s[0] if found.warmup.step_s else None,
-            "first_step_extra_s": max(0.0, found.warmup.step_s[0] - steady_s) if found.warmup.step_s else None,
-        },
-        "reached_precision": found.reached_precision,
-    }  # fmt: skip
+    rate = rate_estimate(samples.step_s, images)
+    return Figures(
+        method=METHOD,
+        images_per_s_total=rate,
+        images_per_s_per_device=per_device(rate, devices),
+        devices=devices,
+        compute_only_images_per_s_total=window.compute_samples_per_s,
+        data_wait_share=window.data_wait_share,
+        verdict=bound_by(window.data_wait_share),
+        step_s=summarize(samples.step_s, unit="s", of="step, all devices"),
+        phases=mean_phases(samples.split_s),
+        warmup=_describe_warm_up(samples.warmup, statistics.median(samples.step_s)),
+        reached_precision=samples.reached_precision,
+    )
 
 
-def verdict(data_wait_share: float) -> str:
-    """Whether loading or computing sets the pace."""
+def _describe_warm_up(warmup: WarmUpSamples, steady_s: float) -> WarmUp:
+    first_s = warmup.step_s[0] if warmup.step_s else None
+    return WarmUp(
+        steps=len(warmup.step_s),
+        seconds=sum(warmup.step_s),
+        steady=warmup.steady,
+        first_step_s=first_s,
+        first_step_extra_s=None if first_s is None else max(0.0, first_s - steady_s),
+    )
+
+
+def bound_by(data_wait_share: float) -> str:
+    """Whether loading or computing limits the speed."""
     return "loader-bound" if data_wait_share > LOADER_BOUND_SHARE else "compute-bound"
 
 
-def divided(rate: dict[str, Any], devices: int) -> dict[str, Any]:
-    """A rate and its interval, per device."""
-    return {k: None if rate[k] is None else rate[k] / devices for k in ("value", "low", "high")}
+def per_device(rate: Estimate, devices: int) -> Estimate:
+    """A rate and its interval, divided by the number of devices."""
+    low, high = (None if end is None else end / devices for end in (rate.low, rate.high))
+    return replace(rate, value=rate.value / devices, low=low, high=high)
 
 
-def phases(split_s: dict[str, list[float]]) -> dict[str, Any] | None:
-    """Mean seconds of each phase and its share of the steps that were split; None where none were."""
+def mean_phases(split_s: dict[str, tuple[float, ...]]) -> PhaseTimes | None:
+    """Mean seconds of each phase and its share of the split steps; None when no step was split."""
     means = {name: statistics.fmean(values) for name, values in split_s.items() if values}
     total = sum(means.values())
     if not total:
         return None
     steps = max(len(v) for v in split_s.values())
-    return {"steps": steps, "seconds": means, "share": {name: mean / total for name, mean in means.items()}}
-
-
-def raw(found: Measured) -> dict[str, Any]:
-    """Every sample, for the file."""
-    return asdict(found)
+    return PhaseTimes(steps=steps, seconds=means, share={name: mean / total for name, mean in means.items()})

@@ -1,7 +1,7 @@
-"""Another version of Vernier for a benchmark to run: checked out beside this one, and asked what it knows before anything is measured.
+"""Another version of Vernier, checked out beside this one, and asked for its settings before anything is measured.
 
-A version knows fewer settings, or other ones, than this. What it does not know is left out where it is at its default here, and
-refused where it was asked for.
+A version may have fewer or other settings than this one. A setting it does not have is left out where it is at its
+default here, and refused where it is not.
 """
 
 import contextlib
@@ -12,29 +12,37 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from vernier.config import Config, to_dict
+from vernier.config.migrations import RENAMED_SETTINGS
 from vernier.errors import ConfigError, RunFailed
 from vernier.folders import REPOSITORY
 from vernier.measure.bench.arms import environment_of
 from vernier.measure.machine.environment import source_commit
+from vernier.records.bench import ConfigTree
 
-_ASK = "import json, sys, vernier.engine.measured.arm as _, vernier.config as c; json.dump(c.to_dict(c.Config()), sys.stdout)"
+_OLD_NAMES = {new: old for old, new in RENAMED_SETTINGS.items()}
+_PRINT_SETTINGS = """
+import importlib, importlib.util, json, sys
+regrouped = importlib.util.find_spec("vernier.engine.measured")  # older versions have the arm in engine/bench.py
+importlib.import_module("vernier.engine.measured.arm" if regrouped else "vernier.engine.bench")
+import vernier.config as config
+json.dump(config.to_dict(config.Config()), sys.stdout)
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Version:
-    """`source` is what goes on Python's path; `settings` are all it knows, at its own defaults."""
+    """`source` goes on Python's path; `settings` are all it has, at its own defaults."""
 
     source: Path
     commit: str
-    settings: dict[str, Any]
+    settings: ConfigTree
 
 
 @contextlib.contextmanager
-def version(reference: str) -> Iterator[Version]:
-    """A git reference of Vernier's own repository; its files are gone afterwards."""
+def checked_out(reference: str) -> Iterator[Version]:
+    """The version of a git reference of Vernier's own repository; its files are removed afterwards."""
     root = REPOSITORY
     commit = _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{reference}^{{commit}}")
     if not reference or commit is None:
@@ -52,56 +60,59 @@ def version(reference: str) -> Iterator[Version]:
             _git(root, "worktree", "remove", "--force", str(tree))
 
 
-def _settings(source: Path, reference: str) -> dict[str, Any]:
-    """What that version can be told. Raises ConfigError where it cannot be measured."""
-    there = (source / "vernier").is_dir()
-    done = there and subprocess.run(
-        [sys.executable, "-P", "-c", _ASK], capture_output=True, text=True, env=environment_of(source)
+def _settings(source: Path, reference: str) -> ConfigTree:
+    """All settings of that version. Raises ConfigError where it cannot be measured."""
+    problem = "it has no src/vernier"
+    if (source / "vernier").is_dir():
+        command = [sys.executable, "-P", "-c", _PRINT_SETTINGS]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment_of(source))
+        if done.returncode == 0:
+            settings: ConfigTree = json.loads(done.stdout.splitlines()[-1])
+            return settings
+        problem = (done.stderr.strip().splitlines() or ["no message"])[-1]
+    raise ConfigError(
+        f"--against {reference}: that version cannot be measured. It is older than `vernier bench arm`, or does not run "
+        f"here: {problem}."
     )
-    if not done or done.returncode:
-        words = done.stderr.strip().splitlines() if done else ["it has no src/vernier"]
-        raise ConfigError(
-            f"--against {reference}: that version cannot be measured. It is older than `vernier bench arm`, or does not run "
-            f"here: {words[-1] if words else 'no message'}."
-        )
-    known: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return known
 
 
-def fitted(config: dict[str, Any], known: dict[str, Any], reference: str) -> tuple[dict[str, Any], list[str]]:
-    """`config` without what another version does not know, and the names left out.
+def fit_config(config: ConfigTree, known: ConfigTree, reference: str) -> tuple[ConfigTree, list[str]]:
+    """`config` without the settings that another version does not have, and the names left out.
 
     Raises ConfigError when one of them is not at its default: that version would measure something else.
     """
     left_out: list[str] = []
 
-    def kept(mine: dict[str, Any], theirs: dict[str, Any], default: dict[str, Any], path: str) -> dict[str, Any]:
-        found = {}
-        for name, value in mine.items():
-            where = f"{path}{name}"
-            if name not in theirs:
+    def fit(own: ConfigTree, other: ConfigTree, default: ConfigTree, path: str) -> ConfigTree:
+        fitted = {}
+        for name, value in own.items():
+            full_name = f"{path}{name}"
+            old_name = _OLD_NAMES.get(full_name, "").rpartition(".")[2]
+            if name not in other and old_name in other:
+                fitted[old_name] = value
+            elif name not in other:
                 if value != default.get(name):
                     raise ConfigError(
-                        f"--against {reference}: that version has no setting {where}, which is {value!r} here. "
+                        f"--against {reference}: that version has no setting {full_name}, which is {value!r} here. "
                         "Measure without it, or against a later version."
                     )
-                left_out.append(where)
-            elif isinstance(value, dict) and isinstance(theirs[name], dict):
-                found[name] = kept(value, theirs[name], default.get(name, {}), f"{where}.")
+                left_out.append(full_name)
+            elif isinstance(value, dict) and isinstance(other[name], dict):
+                fitted[name] = fit(value, other[name], default.get(name, {}), f"{full_name}.")
             else:
-                found[name] = value
-        return found
+                fitted[name] = value
+        return fitted
 
-    return kept(config, known, to_dict(Config()), ""), left_out
+    return fit(config, known, to_dict(Config()), ""), left_out
 
 
-def here() -> str:
-    """Which version this is, for people."""
+def describe_this_version() -> str:
+    """The commit of this version, for people."""
     commit = source_commit()
     if commit is None:
         return "here: a version that is in no git repository"
     changed = commit.endswith("-dirty")
-    return f"here: commit {commit.removesuffix('-dirty')}{', with changes that are not committed' if changed else ''}"
+    return f"here: commit {commit.removesuffix('-dirty')}{', with uncommitted changes' if changed else ''}"
 
 
 def _git(root: Path, *arguments: str) -> str | None:

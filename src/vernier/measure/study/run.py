@@ -17,12 +17,11 @@ from vernier.clock import now_s
 from vernier.cores import allowed_cores
 from vernier.devices import Device
 from vernier.errors import ConfigError, RunFailed
-from vernier.measure.bench.arms import Arm, run_in_process
+from vernier.measure.bench.arms import run_study_repeat
 from vernier.measure.study.files import Repeat, StudyDir
 from vernier.measure.telemetry.sensors import open_sensors
-from vernier.records.bench import ConfigTree, StudyRequest
-from vernier.records.bench import StudyResult as RepeatResult
-from vernier.records.codec import decode, encode
+from vernier.records.bench import ConfigTree, RepeatResult, StudyRequest
+from vernier.records.codec import encode
 from vernier.records.environment import DeviceInfo
 from vernier.records.study import StudyDevice, StudyMeta
 
@@ -175,13 +174,14 @@ def collect(settings: StudySettings, targets: Sequence[Target], kind: str, out: 
         for number, (name, repeat) in enumerate(left):
             note = cooler.wait() if number else ""
             listener.repeat(len(finished) + number, len(order), f"{name}, repeat {repeat}")
-            on_pace = None if number else lambda pace: listener.pace(pace["seconds_per_iteration"], len(left))
-            answer = run_in_process(_arm(settings, by_id[name], kind), on_pace)
-            if answer["status"] == "ok":
-                study.write_repeat(_repeat(name, repeat, decode(RepeatResult, answer), note))
+            on_pace = None if number else lambda seconds: listener.pace(seconds, len(left))
+            target = by_id[name]
+            result = run_study_repeat(name, _request(settings, target, kind), target.variables, on_pace)
+            if isinstance(result, RepeatResult):
+                study.write_repeat(_repeat(name, repeat, result, note))
                 study.write_tables()
             else:
-                failures.append(f"{name}, repeat {repeat}: {answer['status']}: {answer.get('why')}")
+                failures.append(f"{name}, repeat {repeat}: {result.status}: {result.why}")
         listener.repeat(len(order), len(order), "done")
     if failures:
         raise RunFailed(
@@ -190,8 +190,8 @@ def collect(settings: StudySettings, targets: Sequence[Target], kind: str, out: 
     return study
 
 
-def _arm(settings: StudySettings, target: Target, kind: str) -> Arm:
-    request = StudyRequest(
+def _request(settings: StudySettings, target: Target, kind: str) -> StudyRequest:
+    return StudyRequest(
         workload=settings.workload,
         iterations=settings.iterations,
         config=settings.config,
@@ -200,7 +200,6 @@ def _arm(settings: StudySettings, target: Target, kind: str) -> Arm:
         slowdown=target.device.slowdown or 1.0,
         kernel_iterations=settings.kernel_iterations,
     )
-    return Arm(name=target.device.id, labels={}, spec=encode(request), variables=target.variables)
 
 
 def _repeat(device: str, number: int, result: RepeatResult, cooling_note: str) -> Repeat:

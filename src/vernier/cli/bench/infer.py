@@ -1,0 +1,84 @@
+"""`vernier bench infer`."""
+
+from dataclasses import replace
+from typing import Annotated
+
+from tyro.conf import arg
+
+from vernier.cli.bench.options import (
+    Comparing,
+    Flags,
+    ModeList,
+    NumberList,
+    PrecisionList,
+    RecipeName,
+    parse_choices,
+    parse_list,
+)
+from vernier.cli.bench.running import measure_and_print
+from vernier.cli.flags import DataFlag, DeviceFlag, JsonFlag, OptionalFloat, OptionalText, SetFlag, optional
+from vernier.errors import ConfigError
+
+SCENARIOS = ("offline", "single-stream", "server")
+
+
+def infer(
+    recipe: RecipeName = None,
+    /,
+    *,
+    data: DataFlag = None,
+    model: OptionalText = None,
+    run: Annotated[str | None, optional("RUN")] = None,
+    batches: NumberList = None,
+    precisions: PrecisionList = None,
+    modes: ModeList = None,
+    scenarios: Annotated[str, arg(metavar="offline,single-stream,server")] = "offline",
+    loads: Annotated[str, arg(metavar="SHARE,...")] = "0.5,0.8",
+    rate: OptionalFloat = None,
+    device: DeviceFlag = None,
+    measuring: Comparing = Comparing(),  # noqa: B008
+    settings: SetFlag = (),
+    json: JsonFlag = False,
+) -> int:
+    """Measure inference: throughput by batch, latency percentiles, or latency under random arrivals.
+
+    offline: batches from the loader, as fast as possible. single-stream: one batch at a time, already in memory; its time
+    is the latency. server: single images arrive at random (Poisson); latency counts from the planned arrival. Example:
+    vernier bench infer --run runs/RUN --batches 1,8,32 --scenarios single-stream
+
+    Args:
+        recipe: A built-in recipe or a .toml file of your own.
+        data: A data set, a folder, or synthetic. Default: the recipe's own, or synthetic.
+        model: Another network than the recipe's.
+        run: Use the weights and settings of this run.
+        batches: Batch sizes; server: the most images that run together. Default: 256, or machine.eval_batch.
+        precisions: Arithmetic: fp32, tf32, bf16, fp16. Default: fp32.
+        modes: How the network is executed: eager, compile, trace. Default: eager.
+        scenarios: One or more of the three.
+        loads: server: arrivals as shares of the highest possible rate, which is measured first.
+        rate: server: arrivals per second, instead of --loads.
+        device: Where to run. Default: auto, the fastest kind of device here.
+        measuring: How long and how often to measure.
+    """
+    if run is not None and (recipe is not None or model is not None):
+        raise ConfigError("--run brings its own recipe and model: leave RECIPE and --model out.")
+    flags = Flags(
+        what="infer",
+        recipe=recipe,
+        data=data,
+        model=model,
+        device=device,
+        settings=settings,
+        batches=batches,
+        precisions=precisions,
+        modes=modes,
+        run=run,
+    )
+    kinds = parse_choices("--scenarios", scenarios, SCENARIOS)
+    if rate is not None and rate <= 0:
+        raise ConfigError(f"--rate {rate:g}: arrivals per second must be more than 0.")
+    shares = parse_list("--loads", loads, float)
+    if any(not 0 < s < 10 for s in shares):
+        raise ConfigError(f"--loads {loads}: give shares of the highest possible rate, such as 0.5,0.8.")
+    request = replace(flags.request(), scenarios=kinds, loads=shares, rate_per_s=rate)
+    return measure_and_print(request, measuring, json)

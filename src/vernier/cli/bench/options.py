@@ -1,0 +1,134 @@
+"""Flags that several benchmarks share, and the request they make up."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal, TypeVar, get_args
+
+from tyro.conf import Positional, arg
+
+from vernier.cli.flags import ModeName, OptionalInt, apply_flags, optional
+from vernier.config import Config, from_dict, to_dict
+from vernier.config.settings import Precision
+from vernier.errors import ConfigError
+from vernier.records.bench import BenchRequest, Layout
+
+RecipeName = Annotated[Positional[str | None], arg(metavar="RECIPE", help_behavior_hint="(default: shapes-quick)")]
+NumberList = Annotated[str | None, optional("N,N,...")]
+PrecisionList = Annotated[str | None, optional("fp32,bf16,...")]
+ModeList = Annotated[str | None, optional("eager,compile,...")]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measuring:
+    """How long and how often to measure."""
+
+    steps: OptionalInt = None
+    """Measure exactly this many steps, instead of until the precision target."""
+    precision_target: Annotated[str | None, optional("SHARE")] = None
+    """Stop when the 95 % interval is within this share of the rate. Default: 1%; 0.5% with --against."""
+    max_seconds: float = 20.0
+    """Longest measuring time per process, in seconds (start-up and warm-up not included)."""
+    repeats: Annotated[int, arg(metavar="N")] = 5
+    """Number of fresh processes per arm (one combination of batch, precision, ...)."""
+    seed: Annotated[int, arg(metavar="N")] = 0
+    """Seed for the order of the arms and for the arrivals of the server scenario."""
+    out: Annotated[str, arg(metavar="DIR")] = "runs"
+    """Folder in which the run directory is created."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparing(Measuring):
+    """How long and how often to measure, and against which other version."""
+
+    against: Annotated[str | None, optional("GIT_REF|RUN")] = None
+    """Also measure another version of Vernier, or the version and settings of an earlier benchmark, in turns with
+    this one. A slowdown of 2 % is found in at least 95 % of cases with the defaults."""
+    tolerance: Annotated[str, arg(metavar="SHARE")] = "1%"
+    """With --against: smaller differences count as equal. The exit code is 1 when this version is slower."""
+    memory_limit: Annotated[float | None, optional("GIB")] = None
+    """Largest memory per arm, in GiB. Default on a CPU: nine tenths of the free memory."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flags:
+    """What to measure, as typed on the command line; lists are still texts with commas."""
+
+    what: Literal["train", "infer"]
+    recipe: str | None
+    data: str | None
+    model: str | None
+    device: str | None
+    settings: tuple[str, ...]
+    batches: str | None = None
+    precisions: str | None = None
+    modes: str | None = None
+    procs: str | None = None
+    run: str | None = None
+
+    def request(self, global_batch: int | None = None) -> BenchRequest:
+        """The request of these flags, with another total batch than the recipe's."""
+        start = _starting_config(self.recipe, self.run)
+        flags = {
+            "data.source": self.data or start.recipe.data.source or "synthetic",
+            "model.name": self.model,
+            "machine.device": self.device,
+            "eval.every_epochs": 0.0,
+        }
+        config = apply_flags(apply_flags(start, flags, self.settings), {"global_batch": global_batch}, ())
+        return BenchRequest(
+            what=self.what,
+            config=to_dict(config),
+            weights_of=self.run,
+            batches=parse_list("--batches", self.batches, parse_positive),
+            precisions=parse_choices("--precisions", self.precisions, get_args(Precision)),
+            modes=parse_choices("--modes", self.modes, get_args(ModeName)),
+            layouts=parse_list("--procs", self.procs, parse_layout),
+        )
+
+
+def _starting_config(recipe: str | None, run: str | None) -> Config:
+    from vernier import recipes
+    from vernier.store import RunDir
+
+    if run is not None:
+        return from_dict(Config, RunDir.open(Path(run)).read_config())
+    return recipes.load(recipe or recipes.DEFAULT)
+
+
+def parse_list(flag: str, text: str | None, parse: Callable[[str], T]) -> tuple[T, ...]:
+    """`1,2,4` as values without duplicates; none for a flag that was not given."""
+    if text is None:
+        return ()
+    try:
+        values = tuple(parse(part.strip()) for part in text.split(",") if part.strip())
+    except ConfigError as error:
+        raise ConfigError(f"{flag} {text}: {error}") from None
+    except ValueError:
+        raise ConfigError(f"{flag} takes values separated by commas, such as 1,2,4; not {text!r}.") from None
+    if not values:
+        raise ConfigError(f"{flag} {text!r} is empty: give values separated by commas.")
+    return tuple(dict.fromkeys(values))
+
+
+def parse_choices(flag: str, text: str | None, choices: tuple[str, ...]) -> tuple[str, ...]:
+    """`a,b` as values, each of which must be one of the choices."""
+    values = parse_list(flag, text, str)
+    if unknown := [v for v in values if v not in choices]:
+        raise ConfigError(f"{flag} {', '.join(unknown)}: choose from {', '.join(choices)}.")
+    return values
+
+
+def parse_positive(text: str) -> int:
+    """A whole number of at least one."""
+    value = int(text)
+    if value < 1:
+        raise ConfigError(f"{value} is out of range: it must be 1 or more.")
+    return value
+
+
+def parse_layout(text: str) -> Layout:
+    """`4`: processes; `4x2`: with two threads each."""
+    procs, times, threads = text.partition("x")
+    return Layout(procs=parse_positive(procs), threads=parse_positive(threads) if times else None)

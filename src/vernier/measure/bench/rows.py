@@ -1,0 +1,242 @@
+"""The rows of a benchmark: one per arm, pooled over its rounds, and efficiency for scaling benchmarks.
+
+With several rounds the process is the unit: the interval is that of the rounds' mean step times, so differences between
+processes count. With one round it is the interval within that process, and its basis says so.
+"""
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from vernier.measure.bench.measuring import bound_by, mean_phases, per_device
+from vernier.measure.bench.serving import summarize_latency
+from vernier.measure.statistics.comparison import DEFAULT_TOLERANCE, Trace, compare
+from vernier.measure.statistics.estimates import mean_estimate, rate_estimate
+from vernier.measure.statistics.summary_checks import summarize
+from vernier.measure.statistics.throughput import Window
+from vernier.measure.telemetry.noise import describe_noise, worst_noise
+from vernier.records.bench import (
+    Arithmetic,
+    ArmFailure,
+    ArmLabels,
+    BenchRow,
+    FailedRow,
+    Round,
+    Scaling,
+    ServingResult,
+    ServingRow,
+    StepResult,
+    StepRow,
+)
+from vernier.records.environment import Environment
+from vernier.records.profile import PhaseTimes
+from vernier.records.statistics import Comparison, Estimate
+
+
+def pool_rounds(name: str, labels: ArmLabels, rounds: Sequence[Round]) -> BenchRow:
+    """One arm over its rounds; without a figure in any of them, the last failure."""
+    results = [r.result for r in rounds if r.arm == name]
+    if steps := [r for r in results if isinstance(r, StepResult)]:
+        return _pool_steps(name, labels, steps)
+    if serving := [r for r in results if isinstance(r, ServingResult)]:
+        return _pool_serving(name, labels, serving)
+    failure = results[-1]
+    assert isinstance(failure, ArmFailure)
+    return FailedRow(**vars(labels), arm=name, status=failure.status, why=failure.why)
+
+
+def _pool_steps(name: str, labels: ArmLabels, results: list[StepResult]) -> StepRow:
+    first = results[0]
+    images, devices = first.images_per_step, first.figures.devices
+    step_s = [s for r in results for s in r.raw.step_s]
+    wait_s = sum(w for r in results for w in r.raw.wait_s)
+    window = Window(samples=images * len(step_s), wall_s=sum(step_s), data_wait_s=wait_s, devices=devices)
+    total = _pool_rate(results, images)
+    precise = [r.figures.reached_precision for r in results]
+    latency = first.figures.latency_s
+    return StepRow(
+        **vars(labels),
+        arm=name,
+        rounds=len(results),
+        images_per_s_total=total,
+        images_per_s_per_device=per_device(total, devices),
+        devices=devices,
+        compute_only_images_per_s_total=window.compute_samples_per_s,
+        data_wait_share=window.data_wait_share,
+        verdict=bound_by(window.data_wait_share),
+        step_s=summarize(step_s, unit="s", of="step, all devices"),
+        phases=_pool_phases([r.figures.phases for r in results if r.figures.phases]),
+        warmup=tuple(r.figures.warmup for r in results),
+        steady=all(r.figures.warmup.steady for r in results),
+        reached_precision=None if None in precise else all(precise),
+        flops=_pool_arithmetic(results, total.value / devices),
+        joules_per_image=_mean_joules(results),
+        compile_s=_mean_compile_s(results),
+        latency_s=summarize_latency(step_s, of=latency.of) if latency else None,
+        crowded=_describe_crowding(first.environment, devices),
+        **_surroundings(results),
+    )
+
+
+def _pool_serving(name: str, labels: ArmLabels, results: list[ServingResult]) -> ServingRow:
+    figures = [r.figures for r in results]
+    latency_s = [s for r in results for s in r.raw.latency_s]
+    return ServingRow(
+        **vars(labels),
+        arm=name,
+        rounds=len(results),
+        latency_s=summarize_latency(latency_s, of=figures[0].latency_s.of),
+        offered_per_s=figures[0].offered_per_s,
+        served_per_s=statistics.fmean(f.served_per_s for f in figures),
+        capacity_per_s=figures[0].capacity_per_s,
+        mean_batch=statistics.fmean(f.mean_batch for f in figures),
+        kept_up=all(f.kept_up for f in figures),
+        **_surroundings(results),
+    )
+
+
+def _surroundings(results: Sequence[StepResult | ServingResult]) -> dict[str, Any]:
+    """The fields that both kinds of row share: noise, memory, threads, method."""
+    disturbed = worst_noise([r.noise for r in results if r.noise])
+    peaks = [r.peak_memory_bytes for r in results if r.peak_memory_bytes is not None]
+    return {
+        "compute_threads": results[0].environment.compute_threads,
+        "noise": tuple(describe_noise(disturbed)) if disturbed else (),
+        "disturbed": disturbed,
+        "method": results[0].method,
+        "peak_memory_bytes": max(peaks, default=None),
+    }
+
+
+def _describe_crowding(environment: Environment, processes: int) -> str | None:
+    """A note when CPU processes share cores; None when each has one of its own, or computes elsewhere."""
+    cores = environment.cpu.cores_logical
+    if environment.device_kind != "cpu" or not cores or processes <= cores:
+        return None
+    return f"{processes} processes share {cores} cores: as many devices would not"
+
+
+def _pool_phases(phases: list[PhaseTimes]) -> PhaseTimes | None:
+    """Mean seconds per phase over all processes; None where no step was split."""
+    if not phases:
+        return None
+    means = mean_phases({name: tuple(p.seconds.get(name, 0.0) for p in phases) for name in phases[0].seconds})
+    return means and replace(means, steps=sum(p.steps for p in phases))
+
+
+def _pool_arithmetic(results: list[StepResult], images_per_s: float) -> Arithmetic | None:
+    """Arithmetic at this rate per device, beside the median of the processes' matrix products."""
+    known = [r.flops for r in results if r.flops]
+    if not known:
+        return None
+    gflop_per_s = images_per_s * known[0].gflop_per_image
+    matmul_gflop_per_s = statistics.median(f.matmul.gflop_per_s for f in known)
+    return Arithmetic(
+        gflop_per_image=known[0].gflop_per_image,
+        gflop_per_s_per_device=gflop_per_s,
+        matmul=replace(known[0].matmul, gflop_per_s=matmul_gflop_per_s),
+        share_of_matmul=gflop_per_s / matmul_gflop_per_s,
+    )
+
+
+def _pool_rate(results: list[StepResult], images: int) -> Estimate:
+    """All images over all time; with several processes the interval is that of their mean step times."""
+    step_s = [r.raw.step_s for r in results]
+    if len(step_s) == 1:
+        rate = rate_estimate(step_s[0], images)
+        return Estimate(value=rate.value, low=rate.low, high=rate.high, n=1, basis=f"one process: {rate.basis}")
+    value = images * sum(map(len, step_s)) / sum(map(sum, step_s))
+    logs = mean_estimate([math.log(statistics.fmean(steps)) for steps in step_s])
+    assert logs.high is not None
+    factor = math.exp(logs.high - logs.value)
+    count = len(step_s)
+    return Estimate(value=value, low=value / factor, high=value * factor, n=count, basis=f"{count} processes")
+
+
+def _mean_joules(results: list[StepResult]) -> float | None:
+    known = [r.energy.joules_per_image for r in results if r.energy]
+    return statistics.fmean(known) if len(known) == len(results) else None
+
+
+def _mean_compile_s(results: list[StepResult]) -> float | None:
+    """Seconds spent compiling or tracing the network; None in eager mode."""
+    if results[0].execution == "eager":
+        return None
+    return statistics.fmean(r.compilation.seconds for r in results)
+
+
+# -------------------------------------------------------------------------------------------------------------- scaling
+
+
+def add_scaling(rows: Sequence[BenchRow], rounds: Sequence[Round], scaling: Scaling) -> list[BenchRow]:
+    """The rows with speed-up and efficiency against the arm with the fewest processes.
+
+    Efficiency is the speed-up over the ratio of processes times threads. Where the same processes were also measured
+    without gradient exchange, the rate is compared with theirs too.
+    """
+    measured = [r for r in rows if isinstance(r, StepRow)]
+    if not measured:
+        return list(rows)
+    base = min(measured, key=lambda r: (r.procs, r.threads or 0))
+    apart = {_layout(r): r for r in reversed(measured) if r.exchange}
+    return [
+        _scaled(row, base, apart.get(_layout(row)), rounds, scaling) if isinstance(row, StepRow) else row
+        for row in rows
+    ]
+
+
+def _scaled(row: StepRow, base: StepRow, apart: StepRow | None, rounds: Sequence[Round], scaling: Scaling) -> StepRow:
+    times = row.procs * (row.threads or 1) / (base.procs * (base.threads or 1))
+    speedup, ends = _speedup(row, base, rounds)
+    row = replace(
+        row,
+        speedup=speedup,
+        efficiency=speedup / times,
+        scaling=scaling,
+        efficiency_95=ends and (ends[0] / times, ends[1] / times),
+        base=row is base,
+        crowded=row.crowded or _describe_fewer_cores(row, base),
+    )
+    if apart is None or row.exchange:
+        return row
+    share, ends = _speedup(row, apart, rounds)
+    return replace(row, of_apart=share, of_apart_95=ends)
+
+
+def _layout(row: StepRow) -> ArmLabels:
+    return ArmLabels(batch=row.batch, precision=row.precision, mode=row.mode, procs=row.procs, threads=row.threads)
+
+
+def _speedup(row: StepRow, base: StepRow, rounds: Sequence[Round]) -> tuple[float, tuple[float, float] | None]:
+    """The rate as a multiple of the base's, and its interval; None where there is none."""
+    if row is base:
+        return 1.0, (1.0, 1.0)
+    comparison = compare_arms(rounds, row.arm, base.arm, DEFAULT_TOLERANCE)
+    assert comparison is not None, "both have results"
+    if comparison.low is None or comparison.high is None:
+        return comparison.ratio, None
+    return comparison.ratio, (comparison.low, comparison.high)
+
+
+def _describe_fewer_cores(row: StepRow, base: StepRow) -> str | None:
+    """A note when a process computes on fewer cores than one of the base."""
+    own, other = row.compute_threads, base.compute_threads
+    if row.threads is not None or not own or not other or own >= other:
+        return None
+    return f"{own} core(s) per process, where procs {base.procs} has {other}: as many devices would have as many each"
+
+
+def compare_arms(rounds: Sequence[Round], arm: str, against: str, tolerance: float) -> Comparison | None:
+    """The speed of one arm over that of another, round by round; None where one of them has no steps."""
+
+    def traces(name: str) -> list[Trace]:
+        return [_trace(r.result, r.round) for r in rounds if r.arm == name and isinstance(r.result, StepResult)]
+
+    own, other = traces(arm), traces(against)
+    return compare(other, own, tolerance) if own and other else None
+
+
+def _trace(result: StepResult, number: int) -> Trace:
+    return Trace(step_s=result.raw.step_s, samples_per_step=result.images_per_step, round=number)
