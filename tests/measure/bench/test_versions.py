@@ -32,7 +32,8 @@ def test_another_version_is_checked_out_beside_this_one_and_gone_afterwards() ->
 def test_settings_are_read_from_the_old_and_the_new_layout_of_packages(tmp_path: Path, module: str) -> None:
     package = tmp_path / "vernier"
     (package / module).parent.mkdir(parents=True)
-    (package / module).write_text("")
+    for path in ("__init__.py", "engine/__init__.py", f"{Path(module).parent}/__init__.py", module):
+        (package / path).write_text("")
     (package / "config.py").write_text("def Config(): return 7\ndef to_dict(config): return {'seven': config}\n")
     done = subprocess.run(
         [sys.executable, "-P", "-c", versions._PRINT_SETTINGS],
