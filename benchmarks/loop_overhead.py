@@ -1,7 +1,7 @@
-"""What Vernier's training loop costs beyond the model's own work.
+"""The overhead of Vernier's training loop over a loop written by hand.
 
 The same network, weights, batch and data tensor go through Vernier's loop (step, schedule, window, events on disk) and
-through the loop one would write by hand, in alternating blocks of one process. Prints the ratio of images per second
+through the loop one would write by hand, in alternating blocks in one process. Prints the ratio of images per second
 with a 95 % interval from the paired blocks. Usage: python benchmarks/loop_overhead.py [--pairs 40] [--block 4] [--threads N]
 """
 
@@ -12,14 +12,13 @@ import os
 import random
 import statistics
 import tempfile
-import time
 from pathlib import Path
 
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # as the command line sets it, before torch is imported
 
 import torch
 
-from vernier.clock import now_s, utc_stamp
+from vernier.clock import now_s, process_cpu_s, utc_stamp
 from vernier.config import Config, Data, Eval, Limits, Machine, Model, Optim, Recipe, Schedule
 from vernier.cores import allowed_cores
 from vernier.data.loading.loader import Batch
@@ -29,6 +28,7 @@ from vernier.engine.training.loop import Training
 from vernier.engine.training.setup import Job, prepare
 from vernier.engine.training.stop import StopFlag
 from vernier.measure.machine.environment import collect_environment
+from vernier.measure.statistics.estimates import quantile_estimate
 from vernier.records.checkpoint import Progress
 from vernier.store import RunDir
 
@@ -36,15 +36,19 @@ from vernier.store import RunDir
 def build_job(root: Path, model: str, batch: int, image_px: int, threads: int | None) -> Job:
     data = make(root / f"shapes-{batch}", ShapesSpec(train=batch * 2, val=10, size_px=32))
     recipe = Recipe(
-        name="overhead", global_batch=batch, model=Model(name=model),
+        name="overhead",
+        global_batch=batch,
+        model=Model(name=model),
         data=Data(source=str(data), image_px=image_px, eval_px=image_px, eval_short_side_px=image_px),
-        optim=Optim(lr=1e-4), schedule=Schedule(epochs=1e6), eval=Eval(every_epochs=0),
-    )  # fmt: skip
+        optim=Optim(lr=1e-4),
+        schedule=Schedule(epochs=1e6),
+        eval=Eval(every_epochs=0),
+    )
     return prepare(Config(recipe=recipe, machine=Machine(threads=threads), limits=Limits()))
 
 
 class VernierLoop:
-    """The very code path of `vernier train`, fed with one fixed batch."""
+    """The code path of `vernier train`, fed with one fixed batch."""
 
     def __init__(self, job: Job, run: RunDir, batch: Batch) -> None:
         self._training = Training(job, run, Observers(Recorder(run.events())), StopFlag(), Progress())
@@ -56,7 +60,7 @@ class VernierLoop:
 
 
 class BareLoop:
-    """What one writes by hand: the same layout, normalisation, optimiser groups and loss, nothing else."""
+    """A loop written by hand: the same memory layout, normalisation, optimiser groups and loss, nothing else."""
 
     def __init__(self, job: Job, batch: Batch) -> None:
         self._model = copy.deepcopy(job.model)
@@ -78,11 +82,11 @@ class BareLoop:
             self._optimizer.step()
 
 
-def timed(loop: VernierLoop | BareLoop, count: int) -> tuple[float, float]:
-    """Wall seconds, and processor seconds of all threads, which other programs on the machine disturb less."""
-    wall, cpu = now_s(), time.process_time()
+def time_steps(loop: VernierLoop | BareLoop, count: int) -> tuple[float, float]:
+    """Wall seconds, and CPU seconds of all threads, which other programs on the machine disturb less."""
+    wall, cpu = now_s(), process_cpu_s()
     loop.steps(count)
-    return now_s() - wall, time.process_time() - cpu
+    return now_s() - wall, process_cpu_s() - cpu
 
 
 def compare(model: str, batch_size: int, image_px: int, pairs: int, block: int, threads: int | None) -> None:
@@ -91,10 +95,10 @@ def compare(model: str, batch_size: int, image_px: int, pairs: int, block: int, 
         images = torch.randint(0, 256, (batch_size, image_px, image_px, 3), dtype=torch.uint8).permute(0, 3, 1, 2)
         batch = Batch(images, torch.randint(0, 10, (batch_size,)), 0.0)
         ours, bare = VernierLoop(job, RunDir.create(Path(scratch), "overhead"), batch), BareLoop(job, batch)
-        timed(ours, 3), timed(bare, 3)
+        time_steps(ours, 3), time_steps(bare, 3)
         wall, cpu, ours_s, bare_s = [], [], [], []
         for _ in range(pairs):
-            seconds = {which: timed(ours if which == 0 else bare, block) for which in random.sample([0, 1], 2)}
+            seconds = {which: time_steps(ours if which == 0 else bare, block) for which in random.sample([0, 1], 2)}
             ours_s.append(seconds[0][0])
             bare_s.append(seconds[1][0])
             wall.append(seconds[1][0] / seconds[0][0])
@@ -103,21 +107,17 @@ def compare(model: str, batch_size: int, image_px: int, pairs: int, block: int, 
     rate = batch_size * block
     print(
         f"{model:16s} batch {batch_size:4d} at {image_px:3d} px: Vernier {rate / statistics.median(ours_s):8.1f} img/s, "
-        f"bare {rate / statistics.median(bare_s):8.1f} img/s; ratio {described(wall)}, by processor time {described(cpu)}; "
+        f"bare {rate / statistics.median(bare_s):8.1f} img/s; ratio {format_median(wall)}, by CPU time {format_median(cpu)}; "
         f"medians with 95 % intervals, n = {pairs} pairs of {block} steps",
         flush=True,
     )
 
 
-def described(ratios: list[float]) -> str:
-    low, high = bootstrap_interval(ratios)
-    return f"{statistics.median(ratios):.4f} ({low:.4f} to {high:.4f})"
-
-
-def bootstrap_interval(values: list[float], draws: int = 2000) -> tuple[float, float]:
-    dice = random.Random(0)
-    medians = sorted(statistics.median(dice.choices(values, k=len(values))) for _ in range(draws))
-    return medians[int(0.025 * draws)], medians[int(0.975 * draws)]
+def format_median(ratios: list[float], digits: int = 4) -> str:
+    """The median with its 95 % interval; an end that so few samples cannot tell is `?`."""
+    median = quantile_estimate(ratios, 0.5)
+    low, high = ("?" if end is None else f"{end:.{digits}f}" for end in (median.low, median.high))
+    return f"{median.value:.{digits}f} ({low} to {high})"
 
 
 def main() -> None:
@@ -125,14 +125,15 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=40)
     parser.add_argument("--block", type=int, default=4)
     parser.add_argument("--threads", type=int, default=None)
-    given = parser.parse_args()
-    environment = collect_environment([], "cpu", given.threads or len(allowed_cores()))
+    options = parser.parse_args()
+    environment = collect_environment([], "cpu", options.threads or len(allowed_cores()))
     print(
-        f"{utc_stamp()}  {environment.cpu.cores_logical} cores, torch {environment.versions['torch']}, load {environment.cpu.load_average}"
+        f"{utc_stamp()}  {environment.cpu.cores_logical} cores, torch {environment.versions['torch']}, "
+        f"load {environment.cpu.load_average}"
     )
-    compare("resnet8-small", 64, 32, given.pairs, given.block, given.threads)
-    compare("resnet20-cifar", 128, 32, given.pairs, given.block, given.threads)
-    compare("resnet18", 32, 64, given.pairs, given.block, given.threads)
+    compare("resnet8-small", 64, 32, options.pairs, options.block, options.threads)
+    compare("resnet20-cifar", 128, 32, options.pairs, options.block, options.threads)
+    compare("resnet18", 32, 64, options.pairs, options.block, options.threads)
 
 
 if __name__ == "__main__":
