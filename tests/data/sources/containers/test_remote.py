@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +53,15 @@ def test_the_cache_stays_below_its_limit(served: tuple[Server, Path], tmp_path: 
     for i in [*range(0, 160, 5), *range(0, 160, 11)]:
         assert np.array_equal(remote.image(i), local.image(i))
         assert sum(p.stat().st_size for p in cache.glob("*/*.tar")) <= limit
+
+
+def test_two_threads_that_download_stay_below_the_limit_together(served: tuple[Server, Path], tmp_path: Path) -> None:
+    server, _ = served
+    cache, limit = tmp_path / "cache", 150_000
+    remote = open_remote(f"{server.url}/set", "train", cache=cache, limit_bytes=limit)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(remote.read, [i for start in range(20) for i in range(start, 160, 20)]))
+    assert sum(p.stat().st_size for p in cache.glob("*/*.tar")) <= limit
 
 
 def test_a_lower_limit_also_holds_for_shards_cached_before_and_for_every_address(

@@ -99,6 +99,7 @@ class RemoteShards:
         self._locks = {s.name: threading.Lock() for s in shards}
         self._lock = threading.Lock()
         self._open: OrderedDict[str, _OpenFile] = OrderedDict()
+        self._downloading_bytes = 0
         if limit_bytes:  # 0: the cache is off, and its files stay
             self._make_room(0)
 
@@ -147,23 +148,31 @@ class RemoteShards:
 
     def _download(self, shard: str) -> _OpenFile:
         entry = self._shards[shard]
-        self._make_room(entry.bytes)
-        return self._fetch(shard, self._cache / shard, entry.sha256)
+        with self._lock:
+            self._make_room(entry.bytes)
+            self._downloading_bytes += entry.bytes
+        try:
+            return self._fetch(shard, self._cache / shard, entry.sha256)
+        finally:
+            with self._lock:
+                self._downloading_bytes -= entry.bytes
 
     def _make_room(self, needed: int) -> None:
-        """Remove the least recently used shards of every address: first those not open here, then open ones."""
-        with self._lock:
-            cached = _sizes_and_times(self._cache.parent)
-            in_use = [self._cache / name for name in self._open]
-            unused = sorted(cached.keys() - set(in_use), key=lambda p: cached[p][1])
-            total = sum(size for size, _ in cached.values())
-            for path in (*unused, *(p for p in in_use if p in cached)):
-                if total + needed <= self._limit:
-                    return
-                path.unlink(missing_ok=True)
-                if path.parent == self._cache:
-                    self._open.pop(path.name, None)
-                total -= cached[path][0]
+        """Remove the least recently used shards of every address: first those not open here, then open ones.
+
+        Counts what other threads are downloading. The caller holds the lock.
+        """
+        cached = _sizes_and_times(self._cache.parent)
+        in_use = [self._cache / name for name in self._open]
+        unused = sorted(cached.keys() - set(in_use), key=lambda p: cached[p][1])
+        total = sum(size for size, _ in cached.values()) + self._downloading_bytes + needed
+        for path in (*unused, *(p for p in in_use if p in cached)):
+            if total <= self._limit:
+                return
+            path.unlink(missing_ok=True)
+            if path.parent == self._cache:
+                self._open.pop(path.name, None)
+            total -= cached[path][0]
 
     def _fetch(self, name: str, path: Path, sha256: str) -> _OpenFile:
         path.parent.mkdir(parents=True, exist_ok=True)
