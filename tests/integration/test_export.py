@@ -99,9 +99,9 @@ def test_one_card_for_the_same_weights_and_another_for_others(run: Path, vernier
 
 
 def test_names_from_folders_cannot_format_the_card(run: Path, vernier_here: Vernier, tmp_path: Path) -> None:
-    from vernier.report.model_card import _plain
+    from vernier.report.model_card import escape_markdown
 
-    assert _plain("<script>a|b\n`") == "\\<script\\>a\\|b\\`"
+    assert escape_markdown("<script>a|b\n`") == "\\<script\\>a\\|b\\`"
 
 
 @pytest.mark.parametrize(

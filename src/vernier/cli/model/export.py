@@ -1,7 +1,6 @@
 """`vernier export`: a run's model written to one file, with a model card."""
 
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -44,7 +43,8 @@ def export(
         card: Write the model card: recipe, data, result, limits, how the file was checked.
     """
     from vernier.engine.inference.export import export as write
-    from vernier.report.model_card import checked, write_card
+    from vernier.records.codec import encode
+    from vernier.report.model_card import describe_check, write_card
 
     exported = write(
         Path(path),
@@ -55,7 +55,7 @@ def export(
         data=data,
         normalised_input=normalised_input,
     )
-    check = asdict(exported.check) if exported.check else None
+    check = exported.check
     card_path = None
     if card:
         card_path = write_card(
@@ -63,10 +63,10 @@ def export(
         )
     if json:
         card_name = str(card_path) if card_path else None
-        print_json({"path": str(exported.path), "format": format, "card": card_name, "check": check})
+        print_json({"path": str(exported.path), "format": format, "card": card_name, "check": encode(check)})
         return EXIT_DONE
     if check is not None:
-        say(checked(check))
+        say(describe_check(check))
     if card_path is not None:
         say(f"card: {card_path}")
     sys.stdout.write(f"{exported.path}\n")

@@ -29,6 +29,7 @@ from vernier.errors import ConfigError, RunFailed
 from vernier.measure.machine.environment import installed_version
 from vernier.models import info, weights
 from vernier.records.checkpoint import CheckpointState
+from vernier.records.export import ExportCheck
 from vernier.store import CheckpointDir
 from vernier.tasks import task_of
 
@@ -49,19 +50,6 @@ Outputs = tuple[torch.Tensor, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check:
-    """The comparison of an exported network with PyTorch's on the same real images."""
-
-    against: str
-    images: int
-    data: str
-    max_difference: float
-    largest_output: float
-    same_top1: int | None
-    """Images with the same class; None where a network does not give one class per image."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Exported:
     """A file that was written, from which checkpoint, and how it was checked."""
 
@@ -71,7 +59,7 @@ class Exported:
     averaged: bool
     takes: str
     """The input of the network, in words; empty for weights alone."""
-    check: Check | None
+    check: ExportCheck | None
 
 
 def export(
@@ -266,7 +254,7 @@ def _real_images(trained: Trained, data: str | None) -> torch.Tensor:
 
 def _write_network(
     network: ExportedNetwork, images: torch.Tensor, form: Format, target: Path, metadata: dict[str, str], data: str
-) -> Check:
+) -> ExportCheck:
     """Write the network under a temporary name, compare it with PyTorch's, and only then rename it."""
     partial = target.with_name(f".{target.stem}.partial{SUFFIX[form]}")
     inputs = network.prepare_input(images)
@@ -289,7 +277,7 @@ def _as_tuple(outputs: Any) -> Outputs:
     return tuple(outputs) if isinstance(outputs, tuple | list) else (outputs,)
 
 
-def _compare(expected: Outputs, outputs: Outputs, runtime: str, data: str) -> Check:
+def _compare(expected: Outputs, outputs: Outputs, runtime: str, data: str) -> ExportCheck:
     if [e.shape for e in expected] != [o.shape for o in outputs]:
         raise RunFailed(f"{runtime} gives outputs of other shapes than PyTorch; the file was removed.")
     difference = max(float((e - o).abs().max()) for e, o in zip(expected, outputs, strict=True))
@@ -303,7 +291,7 @@ def _compare(expected: Outputs, outputs: Outputs, runtime: str, data: str) -> Ch
             f"{runtime} does not compute what PyTorch does: largest difference {difference:.3g} of outputs up to "
             f"{largest:.3g}{classes}. The file was removed; try --format torch-export or safetensors."
         )
-    return Check(
+    return ExportCheck(
         against=runtime, images=images, data=data, max_difference=difference, largest_output=largest, same_top1=same
     )
 
