@@ -142,8 +142,8 @@ def test_fake_and_fixed_data_need_no_images(vernier_here: Vernier, tmp_path: Pat
     ("given", "words"),
     [
         (["--set", "data.eval_px=64"], "one image size"),
-        (["--set", "eval.flip_tta=true"], "flip_tta works for classifiers only"),
-        (["--set", "machine.backend=dali-cpu"], "Use native for detectors"),
+        (["--set", "eval.flip_tta=true"], "eval.flip_tta = true has no effect"),
+        (["--set", "machine.backend=dali-cpu"], "Use native for a detector"),
         (["--backbone-weights", "none.pth"], "does not exist"),
         (["--set", "detect.nms_iou=0"], "must be above 0"),
         (["--set", "detect.match=near"], "not one of: above, at-least"),
@@ -178,7 +178,7 @@ def test_data_of_the_other_kind_is_named_as_such(
         "train", "shapes-quick", "--data", str(shapes), "--out", str(tmp_path / "runs"), "--backbone-weights", __file__
     )
     assert backbone.code == 2
-    assert "for detectors" in backbone.err
+    assert "it is for the backbone of a detector" in backbone.err
 
 
 def test_a_large_detector_without_a_backbone_is_warned_of(vernier_here: Vernier, boxes: Path, tmp_path: Path) -> None:

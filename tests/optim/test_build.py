@@ -60,9 +60,7 @@ def test_the_rate_of_a_group_is_its_share_of_the_schedules() -> None:
     assert {g["lr"] / g["lr_share"] for g in optimizer.param_groups} == {0.8}
 
 
-def test_settings_that_cannot_be_combined_are_refused() -> None:
-    with pytest.raises(ConfigError, match="nesterov"):
-        build_optimizer(nn.Linear(1, 1), Optim(name="lars", nesterov=True), 0.1)
+def test_a_model_without_trainable_weights_is_refused() -> None:
     frozen = nn.Linear(1, 1).requires_grad_(False)
     with pytest.raises(ConfigError, match="Nothing is left to train"):
         build_optimizer(frozen, Optim(), 0.1)

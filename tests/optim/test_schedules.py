@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vernier.config import Config, Derived, Optim, Recipe, Schedule, derive
+from vernier.config import Config, Derived, Optim, Recipe, Schedule, check_recipe, derive
 from vernier.errors import ConfigError
 from vernier.optim.schedules import learning_rate
 
@@ -72,7 +72,7 @@ def test_a_list_of_rates_changes_at_its_milestones() -> None:
     rates = [learning_rate(s, schedule, derived) for s in (0, 9, 10, 20, 79, 80, 89)]
     assert rates == pytest.approx([0.1, 0.1, 0.4, 0.8, 0.8, 0.08, 0.08])
     with pytest.raises(ConfigError, match="one share more than milestones"):
-        _derived(Schedule(kind="list", milestones=(1,), shares=(1.0,)))
+        check_recipe(Recipe(schedule=Schedule(kind="list", milestones=(1,), shares=(1.0,))), detector=False)
 
 
 def test_goyal_warmup_begins_at_the_rate_of_one_process() -> None:

@@ -19,8 +19,6 @@ def build_optimizer(model: nn.Module, optim: Optim, lr: float, *, scaled: bool =
     groups = [dict(vars(group)) for group in parameter_groups(model, optim)]
     if not groups:
         raise ConfigError("Nothing is left to train: model.freeze covers every weight. Freeze fewer layers.")
-    if optim.nesterov and optim.name != "sgd":
-        raise ConfigError(f"optim.nesterov works with optim.name = sgd, not {optim.name}. Set optim.nesterov=false.")
     match optim.name:
         case "lars":
             return Lars(groups, lr=lr, momentum=optim.momentum, trust_coefficient=optim.trust_coefficient)

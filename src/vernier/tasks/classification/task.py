@@ -72,7 +72,7 @@ class Classify:
 def training_loss(
     logits: torch.Tensor, labels: torch.Tensor, loss: Loss, mixed: MixedLabels | None = None
 ) -> torch.Tensor:
-    """Mean over the batch, and over the classes with `bce`."""
+    """Compute the mean loss over the batch, and over the classes with `bce`."""
     logits = logits.float()
     if loss.kind == "bce":
         return F.binary_cross_entropy_with_logits(logits, _binary_targets(logits, labels, loss, mixed))
@@ -83,7 +83,7 @@ def training_loss(
 
 
 def _cross_entropy(logits: torch.Tensor, labels: torch.Tensor, loss: Loss) -> torch.Tensor:
-    """Smoothing over all K classes, the true one included; over the other K - 1 it is the same with more of it."""
+    """Cross-entropy with smoothing over all K classes; over the other K - 1 it is the same with a larger mass."""
     classes, mass = logits.shape[1], loss.label_smoothing
     if loss.smoothing_over == "others" and classes > 1:
         mass = mass * classes / (classes - 1)
@@ -91,15 +91,15 @@ def _cross_entropy(logits: torch.Tensor, labels: torch.Tensor, loss: Loss) -> to
 
 
 def _binary_targets(logits: torch.Tensor, labels: torch.Tensor, loss: Loss, mixed: MixedLabels | None) -> torch.Tensor:
-    """[samples, classes] in 0..1: smoothed one-hot labels, mixed, then cut at the threshold where there is one."""
+    """Make targets [samples, classes] in 0..1: smoothed one-hot labels, mixed, then thresholded if there is a threshold."""
     classes = logits.shape[1]
     off = loss.label_smoothing / (classes if loss.smoothing_over == "all" else max(1, classes - 1))
     on = 1 - loss.label_smoothing + (off if loss.smoothing_over == "all" else 0.0)
 
-    def targets(of: torch.Tensor) -> torch.Tensor:
-        return torch.full_like(logits, off).scatter_(1, of[:, None], on)
+    def one_hot(labels: torch.Tensor) -> torch.Tensor:
+        return torch.full_like(logits, off).scatter_(1, labels[:, None], on)
 
-    wanted = targets(labels)
+    targets = one_hot(labels)
     if mixed is not None:
-        wanted = torch.lerp(targets(mixed.second), wanted, mixed.weight)
-    return wanted if loss.bce_threshold is None else (wanted > loss.bce_threshold).to(logits.dtype)
+        targets = torch.lerp(one_hot(mixed.second), targets, mixed.weight)
+    return targets if loss.bce_threshold is None else (targets > loss.bce_threshold).to(logits.dtype)

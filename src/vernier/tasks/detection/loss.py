@@ -1,6 +1,6 @@
-"""What a detector minimises: where the boxes are (smooth L1) and what is in them (cross-entropy), as SSD does.
+"""SSD's loss: smooth L1 for the boxes and cross-entropy for their classes.
 
-A whole batch at once, without shapes that depend on data, and in float32 whatever the network computed in.
+Computed for a whole batch at once, without shapes that depend on data, and in float32 whatever the network's precision.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from vernier.tasks.detection.boxes import encode, match
 
 
 def detection_loss(offsets: Tensor, logits: Tensor, targets: BoxTargets, anchors: Tensor, settings: Detect) -> Tensor:
-    """Mean over the images; an image's loss is a sum over default boxes, divided by how many learn an object.
+    """Mean over the images; an image's loss is a sum over default boxes, divided by the number of positive ones.
 
-    Box terms of those alone; class terms of those and of the background boxes that are hardest for the network, at most
-    `negatives` of them for each. An image in which none learns an object has no loss.
+    Positive boxes are those matched to an object. They have a box term and a class term; the background boxes with the
+    largest class loss, at most `negatives` per positive box, have a class term. An image without positive boxes has no
+    loss.
     """
     with torch.autocast(offsets.device.type, enabled=False):
         offsets, logits = offsets.float(), logits.float()
@@ -27,20 +28,20 @@ def detection_loss(offsets: Tensor, logits: Tensor, targets: BoxTargets, anchors
                 targets.ltrb, targets.classes, targets.valid, anchors, settings.match, settings.match_iou
             )
             positive = classes > 0
-            wanted = encode(boxes, anchors)
-        box = F.smooth_l1_loss(offsets, wanted, reduction="none").sum(-1)
+            target = encode(boxes, anchors)
+        box = F.smooth_l1_loss(offsets, target, reduction="none").sum(-1)
         category = F.cross_entropy(logits.transpose(1, 2), classes, reduction="none")
-        learned = positive | hardest(category.detach(), positive, settings.negatives)
-        total = (box * positive + category * learned).sum(1)
+        counted = positive | hardest(category.detach(), positive, settings.negatives)
+        total = (box * positive + category * counted).sum(1)
         return (total / positive.sum(1).clamp(min=1)).mean()
 
 
 def hardest(losses: Tensor, positive: Tensor, negatives: float) -> Tensor:
-    """[N, A] bool: the `negatives` x positives boxes of each image with the largest losses, positive ones left out.
+    """Choose the background boxes with the largest losses, `negatives` per positive box of the image, as [N, A] bool.
 
-    Rounded down; of equal losses the lower default box goes first.
+    Rounded down; of equal losses the lower default box comes first.
     """
-    wanted = (positive.sum(1, keepdim=True) * negatives).long()
+    count = (positive.sum(1, keepdim=True) * negatives).long()
     order = losses.masked_fill(positive, -1.0).argsort(dim=1, descending=True, stable=True)
-    chosen = torch.arange(losses.shape[1], device=losses.device) < wanted
+    chosen = torch.arange(losses.shape[1], device=losses.device) < count
     return torch.zeros_like(positive).scatter_(1, order, chosen) & ~positive

@@ -3,11 +3,11 @@
 import torch
 
 from vernier.config import Machine, Recipe
+from vernier.config.checks import check_loader
 from vernier.data.loading.box_readers import BoxEvalReader, BoxTrainReader
 from vernier.data.loading.targets import BoxTargets
 from vernier.data.sources import Source, open_boxes
 from vernier.data.sources.base import BoxSource
-from vernier.errors import ConfigError
 from vernier.models import info, ssd_spec
 from vernier.models.ssd import levels, make_anchors
 from vernier.records.predictions import ScoredClass
@@ -23,13 +23,6 @@ class Detect:
     name, metric = "detect", "AP"
 
     def __init__(self, recipe: Recipe) -> None:
-        if recipe.data.image_px != recipe.data.eval_px:
-            raise ConfigError(
-                f"data.image_px = {recipe.data.image_px} and data.eval_px = {recipe.data.eval_px}: a detector's default "
-                "boxes are made for one image size. Set both to the same value."
-            )
-        if recipe.eval.flip_tta:
-            raise ConfigError("eval.flip_tta works for classifiers only. Set it to false for a detector.")
         self._recipe = recipe
         spec = ssd_spec(recipe.model.name, recipe.model.box_sizes)
         self._anchors = make_anchors(
@@ -44,10 +37,7 @@ class Detect:
         return classes + 1
 
     def train_reader(self, source: Source, cached: Source, machine: Machine) -> CountingReader:
-        if machine.backend != "native":
-            raise ConfigError(
-                f"machine.backend = {machine.backend} works for classifiers only. Use native for detectors."
-            )
+        check_loader(machine, self._recipe, detector=True)
         return BoxTrainReader(_with_boxes(cached), self._recipe.data, self._recipe.augment, self._recipe.seed)
 
     def eval_reader(self, source: Source) -> CountingReader:
