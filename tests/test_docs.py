@@ -1,5 +1,6 @@
 """The documentation stays true: the site builds without a warning, links and anchors lead somewhere, commands exist."""
 
+import ast
 import logging
 import re
 from pathlib import Path
@@ -75,3 +76,32 @@ def test_links_of_pages_outside_the_site_resolve() -> None:
         if not (page.parent / target).exists()
     ]
     assert broken == []
+
+
+def _defined_names(path: Path) -> set[str]:
+    """Functions, classes, and methods as Class.method, that a module defines."""
+    names: set[str] = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            names |= {f"{node.name}.{item.name}" for item in node.body if isinstance(item, ast.FunctionDef)}
+    return names
+
+
+def test_every_file_and_function_of_the_architecture_page_exists() -> None:
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([\w/]+\.py)(?::([\w.]+))?`", text)
+    assert len(named) > 30
+    wrong = [
+        f"{file}:{name}"
+        for file, name in named
+        if not (path := REPO / "src" / "vernier" / file).is_file() or (name and name not in _defined_names(path))
+    ]
+    assert wrong == []
+
+
+def test_the_walks_of_the_architecture_page_are_short() -> None:
+    walks = re.split(r"^## One ", (DOCS / "architecture.md").read_text(encoding="utf-8"), flags=re.M)[1:]
+    assert len(walks) == 4
+    assert all(len(re.findall(r"^\d+\. ", walk, flags=re.M)) <= 8 for walk in walks)
