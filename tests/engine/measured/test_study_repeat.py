@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.test_training import tiny_config
+from tests.tiny_training import tiny_config
 from vernier.config import to_dict
 from vernier.engine.measured import study_repeat
 from vernier.engine.measured.study_repeat import run_repeat
