@@ -17,7 +17,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from vernier.data.preparing.pack import pack_raw, pack_shards
+from vernier.data.preparing.raw import pack_raw
+from vernier.data.preparing.shards import pack_shards
 from vernier.data.sources.folder import IMAGE_SUFFIXES, FolderSource
 from vernier.engine.measured.loading import BATCH, IMAGE_PX, PREFETCH, Clock, Contender, Measured, compare, report
 

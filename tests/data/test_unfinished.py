@@ -1,13 +1,13 @@
 """What an interrupted command leaves is refused until it is whole. A full disk here is /dev/full."""
 
-import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import Done
-from tests.data.preparing.test_prepare import _prepare, ilsvrc  # noqa: F401 (a fixture)
+from tests.data.archives import prepare_imagenet
 from vernier.data.sources import open_boxes, open_split
 from vernier.data.unfinished import MARK, mark_unfinished
 from vernier.errors import ConfigError, RunFailed
@@ -67,11 +67,11 @@ def test_the_mark_goes_when_all_is_well_and_with_bad_usage_and_stays_otherwise(t
 
 
 @pytest.mark.parametrize(
-    ("layout", "written"), [("raw", ".train.raw.writing"), ("shards", ".train-000000.tar.writing")]
+    ("layout", "written"), [("raw", f".train.raw.tmp-{os.getpid()}"), ("shards", ".train-000000.tar.writing")]
 )
 def test_a_full_disk_is_one_message_and_the_same_command_finishes(
     vernier_here: Callable[..., Done],
-    ilsvrc: list[str],  # noqa: F811
+    ilsvrc: list[str],
     tmp_path: Path,
     layout: str,
     written: str,
@@ -79,7 +79,7 @@ def test_a_full_disk_is_one_message_and_the_same_command_finishes(
     out = tmp_path / "out"
     out.mkdir()
     (out / written).symlink_to("/dev/full")
-    full = _prepare(vernier_here, ilsvrc, out, "--format", layout, "--no-restarts")
+    full = prepare_imagenet(vernier_here, ilsvrc, out, "--format", layout, "--no-restarts")
     assert full.code == 1
     assert "No space left on device" in full.err
     assert "same command" in full.err
@@ -87,30 +87,10 @@ def test_a_full_disk_is_one_message_and_the_same_command_finishes(
     refused = vernier_here("data", "verify", str(out))
     assert refused.code == 2
     assert "is incomplete" in refused.err
-    (out / written).unlink()
-    assert _prepare(vernier_here, ilsvrc, out, "--format", layout, "--no-restarts").code == 0
+    (out / written).unlink(missing_ok=True)
+    assert prepare_imagenet(vernier_here, ilsvrc, out, "--format", layout, "--no-restarts").code == 0
     assert vernier_here("data", "verify", str(out), "--json").json()["images"] == {"train": 6, "val": 2}
     assert not list(out.glob(".*"))
-
-
-def test_a_raw_split_that_was_finished_is_not_written_again(
-    vernier_here: Callable[..., Done],
-    ilsvrc: list[str],  # noqa: F811
-    tmp_path: Path,
-) -> None:
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / ".val.raw.writing").symlink_to("/dev/full")
-    assert _prepare(vernier_here, ilsvrc, out, "--format", "raw").code == 1
-    before = (out / "train.raw").stat().st_mtime_ns
-    other = _prepare(vernier_here, ilsvrc, out, "--format", "raw", "--short-side-px", "20")
-    assert (other.code, "exists already" in other.err) == (2, True)
-    (out / ".val.raw.writing").unlink()
-    again = _prepare(vernier_here, ilsvrc, out, "--format", "raw", "--json")
-    assert again.code == 0, again.err
-    assert [d["continued_after"] for d in json.loads(again.out)] == [6, 0]
-    assert (out / "train.raw").stat().st_mtime_ns == before
-    assert _prepare(vernier_here, ilsvrc, out, "--format", "raw").code == 2
 
 
 def test_a_full_disk_elsewhere_is_one_message_too(vernier_here: Callable[..., Done], shapes: Path) -> None:

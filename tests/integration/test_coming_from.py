@@ -15,8 +15,7 @@ import pytest
 import torch
 
 from tests.conftest import TINY, Done, only_run
-from tests.data.preparing.test_devkit import _devkit, _meta
-from tests.data.preparing.test_prepare import SYNSETS, _jpeg, _tar
+from tests.data.archives import SYNSETS, jpeg_bytes, meta_mat, tar_bytes, write_devkit
 from tests.documented import DOCS, Shown, commands, fences, parsed
 from vernier import cli
 from vernier import recipes as book
@@ -206,10 +205,12 @@ def _files(folder: Path) -> None:
     network = build("resnet50", num_classes=10, width=16)
     renamed = {"module." + name: tensor for name, tensor in network.state_dict().items()}
     torch.save({"epoch": 90, "arch": "resnet50", "state_dict": renamed}, folder / "checkpoint.pth.tar")
-    inner = [(f"{s}.tar", _tar([(f"{s}_{i}.JPEG", _jpeg(20 * i)) for i in range(3)])) for s in SYNSETS]
-    (folder / "ILSVRC2012_img_train.tar").write_bytes(_tar(inner))
-    (folder / "ILSVRC2012_img_val.tar").write_bytes(_tar([(f"ILSVRC2012_val_{i:08d}.JPEG", _jpeg(i)) for i in (1, 2)]))
-    _devkit(folder / "ILSVRC2012_devkit_t12.tar.gz", _meta(list(SYNSETS)), "1\n2\n")
+    inner = [(f"{s}.tar", tar_bytes([(f"{s}_{i}.JPEG", jpeg_bytes(20 * i)) for i in range(3)])) for s in SYNSETS]
+    (folder / "ILSVRC2012_img_train.tar").write_bytes(tar_bytes(inner))
+    (folder / "ILSVRC2012_img_val.tar").write_bytes(
+        tar_bytes([(f"ILSVRC2012_val_{i:08d}.JPEG", jpeg_bytes(i)) for i in (1, 2)])
+    )
+    write_devkit(folder / "ILSVRC2012_devkit_t12.tar.gz", meta_mat(list(SYNSETS)), "1\n2\n")
     _coco_zips(folder)
     (folder / "traces").mkdir()
     head = "exp,reps,cabinet,node,device,train_time,mean_iter_dur,med_iter_dur,max_iter_dur,min_iter_dur"
@@ -225,7 +226,7 @@ def _coco_zips(folder: Path) -> None:
             tree = {"images": [image], "annotations": [box], "categories": [{"id": 1, "name": "person"}]}
             notes.writestr(f"annotations/instances_{split}2017.json", json.dumps(tree))
             with zipfile.ZipFile(folder / f"{split}2017.zip", "w") as images:
-                images.writestr(f"{split}2017/000000000001.jpg", _jpeg(90))
+                images.writestr(f"{split}2017/000000000001.jpg", jpeg_bytes(90))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)

@@ -1,29 +1,29 @@
-"""`vernier data ...`: one function an action, which reads its flags, calls the code that does the work, and prints."""
+"""`vernier data ...`: one function per action, which reads its flags, calls `vernier.data`, and prints the result."""
 
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from vernier.cli.flags import JsonFlag, OptionalInt
+from vernier.cli.flags import JsonFlag, OptionalInt, optional
 from vernier.cli.output import bytes_bar, print_json, progress_bar, say
 from vernier.cores import allowed_cores
 from vernier.errors import EXIT_DONE, EXIT_FAILED, ConfigError
+from vernier.records.codec import encode
 
 if TYPE_CHECKING:
-    from vernier.data.preparing.pack import Packed
+    from vernier.data.preparing.packing import PackedSplit
     from vernier.data.sources import EncodedSource
 
-Out = Annotated[str | None, arg(metavar="DIR", help_behavior_hint="")]
+Out = Annotated[str | None, optional("DIR")]
+Data = Annotated[Positional[str], arg(metavar="NAME|PATH", help="A data set as `vernier train --data` takes it.")]
 Paths = Annotated[Positional[tuple[str, ...]], arg(metavar="SRC... OUT")]
-Layout = Literal["folders", "shards", "raw"]
-
-
-def _cores() -> int:
-    return len(allowed_cores())
+ValShare = Annotated[
+    float, arg(help="For a folder without train/ and val/: share of every class for validation, 0 to 1.")
+]
+Workers = Annotated[int | None, arg(metavar="N", help="Threads (default: one per core).", help_behavior_hint="")]
 
 
 def make(
@@ -40,31 +40,33 @@ def make(
 ) -> int:
     """Make the built-in data set: rendered shapes as JPEG files, one folder per class, with boxes.
 
+    Example: vernier data make shapes --out shapes --train 2000 --val 500 --size-px 96
+
     Args:
-        name: shapes.
-        out: Where to put it; left out: Vernier's cache.
-        kind: One object per image, or several with boxes for detection.
-        train: Training images.
-        val: Validation images.
-        size_px: Side of an image.
-        seed: Another seed, another set.
+        name: Name of the set: shapes.
+        out: Folder to write to (default: Vernier's cache, where --data shapes looks).
+        kind: classify: one object per image; detect: several objects with boxes.
+        train: Number of training images (default: 8000).
+        val: Number of validation images (default: 1000).
+        size_px: Width and height of an image in pixels (default: 64 for classify, 160 for detect).
+        seed: Random seed; another seed renders another set.
     """
     from vernier.data.shapes import files as shapes
 
-    given = {k: v for k, v in {"train": train, "val": val, "size_px": size_px}.items() if v is not None}
-    spec = shapes.ShapesSpec(kind=kind, seed=seed, **given)
+    numbers = {k: v for k, v in {"train": train, "val": val, "size_px": size_px}.items() if v is not None}
+    spec = shapes.ShapesSpec(kind=kind, seed=seed, **numbers)
     path = shapes.make(Path(out).expanduser(), spec) if out else shapes.cached(spec)
     print_json({"path": str(path)}) if json else sys.stdout.write(f"{path}\n")
     return EXIT_DONE
 
 
 def _check(val_share: float, **counts: int | None) -> None:
-    """Raises ConfigError for numbers that make no sense."""
+    """Raises ConfigError for numbers out of range."""
     for name, value in counts.items():
         if value is not None and value < 1:
-            raise ConfigError(f"--{name.replace('_', '-')} {value}: a whole number from 1 on is needed.")
+            raise ConfigError(f"--{name.replace('_', '-')} {value}: give a whole number, 1 or more.")
     if not 0 < val_share < 1:
-        raise ConfigError(f"--val-share {val_share:g}: a share between 0 and 1 is needed, such as 0.1.")
+        raise ConfigError(f"--val-share {val_share:g}: give a share between 0 and 1, such as 0.1.")
 
 
 def prepare(
@@ -72,38 +74,40 @@ def prepare(
     paths: Paths,
     /,
     *,
-    layout: Annotated[Layout, arg(name="format")] = "folders",
-    val_labels: Annotated[str | None, arg(metavar="FILE", help_behavior_hint="")] = None,
+    layout: Annotated[Literal["folders", "shards", "raw"], arg(name="format")] = "folders",
+    val_labels: Annotated[str | None, optional("FILE")] = None,
     short_side_px: int = 256,
     shard_mb: int = 512,
     restarts: bool = True,
-    val_share: float = 0.1,
-    workers: OptionalInt = None,
-    expect: Annotated[tuple[int, int, int] | None, arg(metavar="CLASSES TRAIN VAL", help_behavior_hint="")] = None,
+    val_share: ValShare = 0.1,
+    workers: Workers = None,
+    expect: Annotated[tuple[int, int, int] | None, optional("CLASSES TRAIN VAL")] = None,
     json: JsonFlag = False,
 ) -> int:
-    """Write a data set in the form it is trained from: vernier data prepare KIND SRC... OUT
+    """Write a data set in the form it is trained from.
 
-    folder and tfrecord: one SRC that --data would accept. imagenet: the tars ILSVRC2012_img_train.tar,
-    ILSVRC2012_img_val.tar and ILSVRC2012_devkit_t12.tar.gz, read in place. coco: the zips of images and annotations, unpacked side by side.
+    folder and tfrecord take one SRC that --data would accept. imagenet takes ILSVRC2012_img_train.tar,
+    ILSVRC2012_img_val.tar and ILSVRC2012_devkit_t12.tar.gz, and reads them in place. coco takes the zips of images and
+    annotations, and unpacks them side by side.
+
+    Example: vernier data prepare folder photos photos-shards --format shards
 
     Args:
-        kind: What SRC is.
-        paths: What to read, and last where to write.
-        layout: folders: as files, one folder per class; shards: tar files of which crops can be cut; raw: decoded, for
-            repeated epochs on small sets. coco is unpacked as it is.
-        val_labels: imagenet, without the devkit among SRC: a line per validation image in order of file name, its synset
-            or the synset's position; or the devkit's ILSVRC2012_validation_ground_truth.txt with meta.mat beside it.
-        short_side_px: raw: images are made smaller until their short side is this.
-        shard_mb: shards: size of a file, MiB.
-        restarts: shards: rewrite baseline JPEGs without loss so that a crop is decoded alone; needs jpegtran.
-        val_share: A folder without train/ and val/: share of every class for validation.
-        workers: Threads; left out: one a core.
-        expect: imagenet and coco: counts other than the official ones (coco has no use for CLASSES).
+        kind: Kind of SRC.
+        paths: Files or folders to read, and last the folder to write to.
+        layout: folders: image files, one folder per class; shards: tar files, for large sets and slow disks; raw: decoded
+            images, for small sets that fit into memory. coco is always unpacked as it is.
+        val_labels: imagenet without the devkit: a file with one line per validation image in order of file name, its
+            synset or the synset's position from 0; or the devkit's ILSVRC2012_validation_ground_truth.txt beside meta.mat.
+        short_side_px: raw: shrink images until their short side has this many pixels.
+        shard_mb: shards: size of one file in MiB.
+        restarts: shards: rewrite JPEGs without loss so that a crop can be decoded alone; needs jpegtran.
+        expect: imagenet and coco: the numbers of classes, training and validation images, if not the official ones (coco
+            ignores CLASSES).
     """
     _check(val_share, short_side_px=short_side_px, shard_mb=shard_mb, workers=workers)
     if len(paths) < 2:
-        raise ConfigError(f"Say what to read and where to write: vernier data prepare {kind} SRC OUT.")
+        raise ConfigError(f"Give what to read and where to write: vernier data prepare {kind} SRC OUT.")
     out = Path(paths[-1]).expanduser()
     if kind in ("imagenet", "coco"):
         sources = [Path(p).expanduser() for p in paths[:-1]]
@@ -111,71 +115,47 @@ def prepare(
             raise ConfigError(f"{', '.join(missing)} does not exist.")
     if kind == "coco":
         return _prepare_coco(sources, out, layout, expect, json)
-    from vernier.data.preparing.pack import forget_progress
-    from vernier.data.preparing.prepare import prepare_split
+    from vernier.data.preparing.packing import forget_progress
+    from vernier.data.preparing.prepare import open_encoded, prepare_split
     from vernier.data.unfinished import mark_unfinished
 
     if any(Path(p).expanduser().resolve() == out.resolve() for p in paths[:-1]):
-        raise ConfigError(f"{out} is what is read. Choose another folder to write into.")
-    opened = (
-        _imagenet(sources, val_labels, expect) if kind == "imagenet" else _opened(list(paths[:-1]), layout, val_share)
-    )
-    done = []
+        raise ConfigError(f"{out} is both SRC and OUT. Choose another folder to write to.")
+    if kind == "imagenet":
+        splits = _open_imagenet(sources, val_labels, expect)
+    elif len(paths) == 2:
+        splits = open_encoded(paths[0], layout, val_share)
+    else:
+        raise ConfigError(f"{kind} takes one SRC, {len(paths) - 1} were given: {', '.join(paths[:-1])}.")
+    packed = []
     with mark_unfinished(out, f"vernier data prepare {kind}"):
-        for split, source in opened.items():
+        for split, source in splits.items():
             with progress_bar(split) as progress:
-                packed = prepare_split(
-                    source, out, split, layout=layout, short_side_px=short_side_px, shard_mb=shard_mb, restarts=restarts,
-                    workers=workers or _cores(), progress=progress,
-                )  # fmt: skip
-            done.append(packed)
+                packed.append(
+                    prepare_split(
+                        source,
+                        out,
+                        split,
+                        layout=layout,
+                        short_side_px=short_side_px,
+                        shard_mb=shard_mb,
+                        restarts=restarts,
+                        workers=workers or len(allowed_cores()),
+                        progress=progress,
+                    )
+                )
         forget_progress(out)
-    print_json([asdict(d) for d in done]) if json else sys.stdout.write("".join(_packed_line(d) for d in done))
+    print_json(encode(packed)) if json else sys.stdout.write("".join(_packed_lines(p) for p in packed))
     return EXIT_DONE
 
 
-def _opened(sources: list[str], layout: str, val_share: float) -> dict[str, "EncodedSource"]:
-    from vernier.data.preparing.prepare import open_encoded
-    from vernier.data.sources import FolderSource
+def _open_imagenet(
+    archives: list[Path], val_labels: str | None, counts: tuple[int, int, int] | None
+) -> "dict[str, EncodedSource]":
+    from vernier.data.preparing.imagenet import OFFICIAL_COUNTS, open_imagenet
 
-    if len(sources) != 1:
-        raise ConfigError(f"One SRC to read is needed, {len(sources)} were given: {', '.join(sources)}.")
-    found = {split: open_encoded(sources[0], split, val_share) for split in ("train", "val")}
-    if layout == "folders" and isinstance(found["train"], FolderSource):
-        raise ConfigError(
-            f"{sources[0]} has folders of images already. Say what to make of it: --format shards or --format raw."
-        )
-    return {split: source for split, source in found.items() if source is not None}
-
-
-def _imagenet(
-    sources: list[Path], val_labels: str | None, expect: tuple[int, int, int] | None
-) -> dict[str, "EncodedSource"]:
-    from vernier.data.preparing.prepare import IMAGENET_CLASSES, IMAGENET_SAMPLES, imagenet_train, imagenet_val
-
-    classes, train_count, val_count = expect or (IMAGENET_CLASSES, IMAGENET_SAMPLES["train"], IMAGENET_SAMPLES["val"])
-    train = next((p for p in sources if "train" in p.name), None)
-    val = next((p for p in sources if "val" in p.name), None)
-    devkit = next((str(p) for p in sources if "devkit" in p.name), None)
-    if unknown := [str(p) for p in sources if p not in (train, val) and str(p) != devkit]:
-        raise ConfigError(f"{', '.join(unknown)}: a name with 'train', 'val' or 'devkit' in it is expected.")
-    labels = val_labels or devkit
-    if train is None:
-        raise ConfigError("The training tar (a name with 'train' in it) is needed: its synsets are the classes.")
-    if val is None and labels is not None:
-        raise ConfigError(
-            f"{labels} has the labels of the validation images, but their tar (a name with 'val') is not given."
-        )
-    if val is not None and labels is None:
-        raise ConfigError(
-            "The validation tar has no labels in it. Give ILSVRC2012_devkit_t12.tar.gz too, or --val-labels FILE, a synset a line."
-        )
     with bytes_bar("imagenet") as progress:
-        source = imagenet_train(train, classes, train_count, progress)
-    found: dict[str, EncodedSource] = {"train": source}
-    if val is not None and labels is not None:
-        found["val"] = imagenet_val(val, Path(labels).expanduser(), source.classes, val_count)
-    return found
+        return open_imagenet(archives, val_labels, counts or OFFICIAL_COUNTS, progress)
 
 
 def _prepare_coco(sources: list[Path], out: Path, layout: str, expect: tuple[int, int, int] | None, json: bool) -> int:
@@ -183,40 +163,37 @@ def _prepare_coco(sources: list[Path], out: Path, layout: str, expect: tuple[int
     from vernier.data.unfinished import mark_unfinished
 
     if layout != "folders":
-        raise ConfigError(f"--format {layout} has no place for boxes: COCO is unpacked as it is. Leave --format out.")
-    wanted = None if expect is None else {"train": expect[1], "val": expect[2]}
+        raise ConfigError(f"--format {layout} cannot hold boxes: COCO is unpacked as it is. Leave --format out.")
+    expected = None if expect is None else {"train": expect[1], "val": expect[2]}
     with mark_unfinished(out, "vernier data prepare coco"), bytes_bar("coco") as progress:
-        counts = prepare_coco(sources, out, wanted, progress)
+        counts = prepare_coco(sources, out, expected, progress)
     print_json(counts) if json else sys.stdout.write("".join(f"{k}  {v:,} images\n" for k, v in counts.items()))
     return EXIT_DONE
 
 
-def _packed_line(done: "Packed") -> str:
-    line = f"{done.split}  {done.samples:,} images, {done.bytes / 2**20:,.1f} MiB"
-    if done.source_bytes:
-        line += f" in {done.shards} shard(s) from {done.source_bytes / 2**20:,.1f} MiB; {done.restart_indexed:,} restart-indexed, "
-        line += f"{done.kept_as_they_are:,} kept as they are"
-    if done.continued_after:
-        line += f"; {done.continued_after:,} images were there already"
-    for left_out in done.left_out:
-        line += f"\n  left out: {left_out}"
+def _packed_lines(packed: "PackedSplit") -> str:
+    line = f"{packed.split}  {packed.samples:,} images, {packed.bytes / 2**20:,.1f} MiB"
+    if packed.source_bytes:
+        line += f" in {packed.shards} shard(s) from {packed.source_bytes / 2**20:,.1f} MiB; "
+        line += f"{packed.restart_indexed:,} restart-indexed, {packed.kept_as_they_are:,} unchanged"
+    if packed.continued_after:
+        line += f"; {packed.continued_after:,} images of an earlier run were kept"
+    for image in packed.left_out:
+        line += f"\n  left out: {image}"
     return line + "\n"
 
 
 def verify(
-    data: Annotated[Positional[str], arg(metavar="NAME|PATH")],
+    data: Data,
     /,
     *,
-    val_share: float = 0.1,
-    workers: OptionalInt = None,
+    val_share: ValShare = 0.1,
+    workers: Workers = None,
     json: JsonFlag = False,
 ) -> int:
     """Decode every image strictly, check the hashes of shards, and look for images that are in both splits.
 
-    Args:
-        data: What --data of `vernier train` would take, or a detection set.
-        val_share: A folder without train/ and val/: share of every class for validation.
-        workers: Threads; left out: one a core.
+    Ends with exit code 1 if an image or a shard is bad. Example: vernier data verify photos
     """
     from vernier.data.preparing.verify import open_splits
     from vernier.data.preparing.verify import verify as run
@@ -224,54 +201,55 @@ def verify(
     _check(val_share, workers=workers)
     splits, missing = open_splits(data, val_share)
     with progress_bar("verify") as progress:
-        verdict = run(splits, workers or _cores(), progress)
-    for why in missing.values():
-        say(f"note: {why}")
+        result = run(splits, workers or len(allowed_cores()), progress)
+    for reason in missing.values():
+        say(f"note: {reason}")
     if json:
-        print_json({**asdict(verdict), "sound": verdict.sound})
+        print_json(encode(result))
     else:
-        for problem in verdict.bad:
+        for problem in result.bad:
             sys.stdout.write(f"bad        {problem}\n")
-        for pair in verdict.duplicates:
+        for pair in result.duplicates:
             sys.stdout.write(f"in both    {pair}\n")
-        counts = ", ".join(f"{split} {n:,}" for split, n in verdict.images.items())
+        counts = ", ".join(f"{split} {n:,}" for split, n in result.images.items())
         sys.stdout.write(
-            f"{counts} images; {len(verdict.bad)} bad, {len(verdict.duplicates)} in both splits, "
-            f"{sum(verdict.repeated.values())} repeated within a split\n"
+            f"{counts} images; {len(result.bad)} bad, {len(result.duplicates)} in both splits, "
+            f"{sum(result.repeated.values())} repeated within a split\n"
         )
-    return EXIT_DONE if verdict.sound else EXIT_FAILED
+    return EXIT_DONE if result.sound else EXIT_FAILED
 
 
 def inspect(
-    data: Annotated[Positional[str], arg(metavar="NAME|PATH")],
+    data: Data,
     /,
     *,
-    sheet: Annotated[str | None, arg(metavar="FILE.png", help_behavior_hint="")] = None,
+    sheet: Annotated[str | None, optional("FILE.png")] = None,
     compare_backends: bool = False,
-    val_share: float = 0.1,
+    val_share: ValShare = 0.1,
     json: JsonFlag = False,
 ) -> int:
-    """Tell what is in a data set: counts, sizes, class balance; with --sheet, draw a contact sheet with boxes.
+    """Show what is in a data set: counts, image sizes, class balance.
+
+    Example: vernier data inspect photos --sheet photos.png
 
     Args:
-        data: What --data of `vernier train` would take, or a detection set.
-        sheet: Write a PNG with images spread over the training split.
-        compare_backends: Print how far the pixels of Pillow and DALI are from ours.
-        val_share: A folder without train/ and val/: share of every class for validation.
+        sheet: Also write a PNG with 40 images of the training split, with their classes and boxes.
+        compare_backends: Also decode 50 images with Pillow and DALI and print how far their pixels are from Vernier's.
     """
-    from vernier.data.preparing import verify as looking
+    from vernier.data.preparing import inspect as inspecting
+    from vernier.data.preparing.verify import open_splits
 
     _check(val_share)
-    splits, missing = looking.open_splits(data, val_share)
-    for why in missing.values():
-        say(f"note: {why}")
-    facts: dict[str, Any] = {"splits": looking.describe(splits)}
+    splits, missing = open_splits(data, val_share)
+    for reason in missing.values():
+        say(f"note: {reason}")
+    facts = {"splits": encode(inspecting.describe(splits))}
     first = next(iter(splits.values()))
     if sheet:
-        looking.contact_sheet(first, Path(sheet).expanduser())
+        inspecting.draw_contact_sheet(first, Path(sheet).expanduser())
         facts["sheet"] = sheet
     if compare_backends:
-        facts["backends"] = looking.compare_backends(first)
+        facts["backends"] = encode(inspecting.compare_backends(first))
     if json:
         print_json(facts)
         return EXIT_DONE
@@ -297,15 +275,17 @@ def get(
     /,
     *,
     out: Out = None,
-    mirror: Annotated[str, arg(metavar="URL", help_behavior_hint="")] = "",
+    mirror: Annotated[str, optional("URL")] = "",
     json: JsonFlag = False,
 ) -> int:
-    """Download a public data set, going on where an earlier attempt stopped, check it and unpack it.
+    """Download a public data set, check it and unpack it. An interrupted download resumes.
+
+    Example: vernier data get cifar10
 
     Args:
-        name: Which set.
-        out: Where to put it; left out: Vernier's cache, where --data finds it by name.
-        mirror: Another address where files of the same names are.
+        name: Name of the set.
+        out: Folder to write to (default: Vernier's cache, where --data looks for the name).
+        mirror: Download from this address instead; it must have files of the same names.
     """
     from vernier.data.preparing.fetch import get as fetch
 

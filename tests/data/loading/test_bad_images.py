@@ -1,5 +1,7 @@
 """Images that cannot be read."""
 
+import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -86,17 +88,40 @@ def test_two_processes_share_one_limit(vernier: Callable[..., Done], broken: Pat
     for name in ("train/a/07.jpg", "train/b/33.jpg"):
         (broken / name).write_bytes(b"neither is this")
     whole = [
-        "train", "--data", str(broken), *TINY, "--procs", "2", "--global-batch", "8", "--max-steps", "5", "--train-only",
-    ]  # fmt: skip
+        "train",
+        "--data",
+        str(broken),
+        *TINY,
+        *["--procs", "2", "--global-batch", "8", "--max-steps", "5", "--train-only"],
+    ]
     done = vernier(*whole, "--max-bad-images", "4", "--json", "--out", str(tmp_path / "four"))
     assert done.code == 0, done.err
     assert [Path(b["path"]).name for b in done.json()["bad_images"]] == ["03.jpg", "07.jpg", "20.jpg", "33.jpg"]
     (run,) = (tmp_path / "four").iterdir()
     first, second = (
-        {line for line in (run / name).read_text().splitlines() if "bad image" in line and '"warning"' in line}
+        {
+            Path(event["message"].removeprefix("bad image ").partition(": ")[0]).name
+            for event in map(json.loads, (run / name).read_text().splitlines())
+            if event.get("kind") == "warning" and event["message"].startswith("bad image")
+        }
         for name in ("events.jsonl", "events.rank1.jsonl")
     )
-    assert (len(first), len(second)) == (4, 1), "the first process tells of all"
+    assert first == {"03.jpg", "07.jpg", "20.jpg", "33.jpg"}, "the first process reports those of all"
+    assert second < first
     done = vernier(*whole, "--max-bad-images", "3", "--out", str(tmp_path / "three"))
     assert done.code == 1
     assert "4 bad image(s) of 40; the limit is 3" in done.err
+
+
+def test_bad_images_are_in_the_summary(
+    vernier_here: Callable[..., Done], shapes: Path, tiny: list[str], tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(shapes, copy)
+    victim = min((copy / "train").rglob("*.jpg"))
+    victim.write_bytes(b"nothing")
+    done = vernier_here("train", *tiny, "--data", str(copy), "--epochs", "1", "--max-bad-images", "1%", "--json")
+    assert done.code == 0, done.err
+    assert [Path(b["path"]).name for b in done.json()["bad_images"]] == [victim.name]
+    assert f"bad image {victim}" in done.err
+    assert vernier_here("train", *tiny, "--max-bad-images", "lots").code == 2

@@ -12,7 +12,8 @@ from vernier.config import Augment, Data
 from vernier.data.loading.loader import Loader
 from vernier.data.loading.order import EvalOrder, TrainOrder
 from vernier.data.loading.readers import EvalReader, TrainReader
-from vernier.data.preparing.pack import pack_raw, pack_shards
+from vernier.data.preparing.raw import pack_raw
+from vernier.data.preparing.shards import pack_shards
 from vernier.data.sources import EncodedSource, open_split
 from vernier.errors import RunFailed
 

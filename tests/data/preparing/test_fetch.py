@@ -5,71 +5,19 @@ import gzip
 import hashlib
 import io
 import tarfile
-import threading
 import zipfile
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
-from tests.data.preparing.test_prepare import _tar
+from tests.data.archives import tar_bytes
+from tests.data.http_server import Server
 from vernier.data.preparing import fetch
 from vernier.data.sources import open_split
 from vernier.errors import ConfigError, RunFailed
 
 CONTENT = bytes(range(256)) * 4000
-
-
-class Server:
-    """Serves files from a dictionary, honours ranges, and can hang up early."""
-
-    def __init__(self) -> None:
-        self.files: dict[str, bytes] = {}
-        self.ranges: list[str | None] = []
-        self.hang_up_after: int | None = None
-        self.knows_ranges = True
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_HEAD(self) -> None:
-                self.do_GET()
-
-            def do_GET(self) -> None:
-                content = outer.files.get(self.path.lstrip("/"))
-                asked = self.headers.get("Range")
-                outer.ranges.append(asked)
-                asked = asked if outer.knows_ranges else None
-                if content is None:
-                    self.send_error(404)
-                    return
-                first, last = 0, len(content) - 1
-                if asked:
-                    a, _, b = asked.removeprefix("bytes=").partition("-")
-                    first, last = int(a), int(b) if b else last
-                    if first >= len(content):
-                        self.send_error(416)
-                        return
-                part = content[first : last + 1]
-                self.send_response(206 if asked else 200)
-                self.send_header("Content-Length", str(len(part)))
-                self.send_header("Accept-Ranges", "bytes")
-                if asked:
-                    self.send_header("Content-Range", f"bytes {first}-{last}/{len(content)}")
-                self.end_headers()
-                if self.command == "GET":
-                    self.wfile.write(part[: outer.hang_up_after])
-
-            def log_message(self, format: str, *args: object) -> None:
-                pass
-
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._http.server_port}"
-        threading.Thread(target=self._http.serve_forever, daemon=True).start()
-
-    def close(self) -> None:
-        self._http.shutdown()
-        self._http.server_close()
 
 
 @pytest.fixture
@@ -79,10 +27,10 @@ def server() -> Iterator[Server]:
     found.close()
 
 
-def test_a_broken_download_goes_on_where_it_stopped(server: Server, tmp_path: Path) -> None:
+def test_a_broken_download_resumes_where_it_stopped(server: Server, tmp_path: Path) -> None:
     server.files["data.bin"], md5 = CONTENT, hashlib.md5(CONTENT).hexdigest()
     server.hang_up_after = 100_000
-    with pytest.raises(RunFailed, match=r"100,000 bytes are kept; the same command goes on"):
+    with pytest.raises(RunFailed, match=r"100,000 bytes are kept: run the same command to resume"):
         fetch.download(f"{server.url}/data.bin", tmp_path / "data.bin", md5=md5)
     assert not (tmp_path / "data.bin").exists()
     server.hang_up_after = None
@@ -108,7 +56,7 @@ def test_a_server_without_ranges_starts_again(server: Server, tmp_path: Path) ->
 def test_what_was_brought_another_way_must_be_right(tmp_path: Path) -> None:
     (tmp_path / "data.bin").write_bytes(CONTENT)
     url, right = "http://127.0.0.1:9/data.bin", hashlib.md5(CONTENT).hexdigest()
-    with pytest.raises(RunFailed, match="that is there has another checksum"):
+    with pytest.raises(RunFailed, match="does not have the checksum"):
         fetch.download(url, tmp_path / "data.bin", md5="0" * 32)
     assert fetch.download(url, tmp_path / "data.bin", md5=right).read_bytes() == CONTENT
 
@@ -117,7 +65,9 @@ def test_a_set_that_was_not_unpacked_to_its_end_is_refused_until_it_is(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packed = gzip.compress(
-        _tar([(f"imagenette2-320/{s}/n01440764/{i}.JPEG", CONTENT[:9000]) for s in ("train", "val") for i in (1, 2)])
+        tar_bytes(
+            [(f"imagenette2-320/{s}/n01440764/{i}.JPEG", CONTENT[:9000]) for s in ("train", "val") for i in (1, 2)]
+        )
     )
     server.files["imagenette2-320.tgz"] = packed
     broken = packed[: len(packed) * 3 // 4]
@@ -144,7 +94,7 @@ def test_a_wrong_checksum_is_refused_and_removed(server: Server, tmp_path: Path)
 
 
 def test_without_a_network_the_message_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(RunFailed, match=r"Without a network, bring data\.bin here"):
+    with pytest.raises(RunFailed, match=r"Without a network, download data\.bin elsewhere"):
         fetch.download("http://127.0.0.1:9/data.bin", tmp_path / "data.bin")
     with pytest.raises(ConfigError, match="Did you mean cifar10"):
         fetch.get("cifar", tmp_path)
@@ -156,7 +106,7 @@ def test_a_missing_file_names_the_mirror(server: Server, tmp_path: Path) -> None
 
 
 def test_cifar10_is_fetched_unpacked_and_found(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    packed = gzip.compress(_tar([("cifar-10-batches-bin/test_batch.bin", bytes(3073))]))
+    packed = gzip.compress(tar_bytes([("cifar-10-batches-bin/test_batch.bin", bytes(3073))]))
     server.files["cifar-10-binary.tar.gz"] = packed
     file = fetch.File("http://x/cifar-10-binary.tar.gz", hashlib.md5(packed).hexdigest(), unpack=True)
     monkeypatch.setitem(fetch.SETS, "cifar10", (file,))

@@ -10,7 +10,8 @@ import numpy as np
 from PIL import Image
 
 from vernier.data.decoding.decode import read_size
-from vernier.data.preparing.pack import Packed, pack_shards
+from vernier.data.preparing.packing import PackedSplit
+from vernier.data.preparing.shards import pack_shards
 from vernier.data.sources import BoxSource, EncodedSource, FolderSource, Source, open_split
 
 
@@ -34,7 +35,7 @@ def write_tar(path: Path, samples: list[tuple[str, bytes]]) -> None:
             tar.addfile(info, io.BytesIO(content))
 
 
-def pack_shapes(shapes: Path, out: Path, *, restarts: bool, shard_bytes: int = 60_000) -> list[Packed]:
+def pack_shapes(shapes: Path, out: Path, *, restarts: bool, shard_bytes: int = 60_000) -> list[PackedSplit]:
     done = []
     for split in ("train", "val"):
         source = open_split(str(shapes), split)

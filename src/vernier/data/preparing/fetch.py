@@ -1,4 +1,4 @@
-"""Fetching data sets: download with progress, resume and checksum, and unpacking that cannot leave its folder."""
+"""Downloads public data sets: with progress, resume and checksum, and unpacking that cannot leave its folder."""
 
 import hashlib
 import http.client
@@ -18,7 +18,7 @@ from vernier.errors import ConfigError, RunFailed, did_you_mean, of_the_machine
 from vernier.folders import data_home
 
 Progress = Callable[[str, int, int], None]
-"""What is being done, and how much of it in bytes."""
+"""Called with what is being done, the bytes done and the total."""
 _PIECE = 1 << 20
 _TIMEOUT_S = 60
 _SCHEMES = ("https://", "http://", "ftp://", "file://")
@@ -26,7 +26,7 @@ _SCHEMES = ("https://", "http://", "ftp://", "file://")
 
 @dataclass(frozen=True)
 class File:
-    """One file to fetch, and whether it is to be unpacked. The MD5 is the one its publisher or its common users state."""
+    """One file to download and perhaps unpack. The MD5 is the one that its publisher or its common users state."""
 
     url: str
     md5: str
@@ -39,42 +39,40 @@ class File:
 
 _FASHION = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
 _COCO = "http://images.cocodataset.org/"
+_TORONTO = "https://www.cs.toronto.edu/~kriz/"
+_FAST_AI = "https://s3.amazonaws.com/fast-ai-imageclas/"
 SETS: dict[str, tuple[File, ...]] = {
-    "cifar10": (
-        File("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530", unpack=True),
-    ),
+    "cifar10": (File(_TORONTO + "cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530", unpack=True),),
     "fashion-mnist": (
         File(_FASHION + "train-images-idx3-ubyte.gz", "8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
         File(_FASHION + "train-labels-idx1-ubyte.gz", "25c81989df183df01b3e8a0aad5dffbe"),
         File(_FASHION + "t10k-images-idx3-ubyte.gz", "bef4ecab320f06d8554ea6380940ec79"),
         File(_FASHION + "t10k-labels-idx1-ubyte.gz", "bb300cfdad3c16e7a12a480ee83cd310"),
     ),
-    "imagenette": (
-        File("https://s3.amazonaws.com/fast-ai-imageclas/imagenette2-320.tgz", "3df6f0d01a2c9592104656642f5e78a3", unpack=True),
-    ),
+    "imagenette": (File(_FAST_AI + "imagenette2-320.tgz", "3df6f0d01a2c9592104656642f5e78a3", unpack=True),),
     "coco": (
         File(_COCO + "annotations/annotations_trainval2017.zip", "f4bbac642086de4f52a3fdda2de5fa2c", unpack=True),
         File(_COCO + "zips/val2017.zip", "442b8da7639aecaf257c1dceb8ba8c80", unpack=True),
         File(_COCO + "zips/train2017.zip", "cced6f7f71b7629ddf16f17bbcfab6b2", unpack=True),
     ),
-}  # fmt: skip
+}
 
 
 def get(name: str, out: Path | None = None, *, mirror: str = "", progress: Progress | None = None) -> Path:
-    """Fetch a known set into `out` (by default Vernier's cache) and unpack it; what is there already is not fetched again.
+    """Download a known set into `out` (by default Vernier's cache) and unpack it; files that are there are not repeated.
 
-    `mirror` is a base address where files of the same names are.
+    `mirror` is a base address with files of the same names.
     """
     if name not in SETS:
-        raise ConfigError(f"There is no data set {name!r} to get. {did_you_mean(name, SETS)}")
+        raise ConfigError(f"There is no data set {name!r} to download. {did_you_mean(name, SETS)}")
     if mirror and not mirror.startswith(_SCHEMES):
-        raise ConfigError(f"--mirror {mirror} is no address; it begins with one of {', '.join(_SCHEMES)}")
+        raise ConfigError(f"--mirror {mirror} is not an address. An address begins with one of {', '.join(_SCHEMES)}")
     folder = out or data_home() / name
     folder.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as marked:
+    with ExitStack() as mark:
         unpacking = is_unfinished(folder)
         if unpacking:
-            marked.enter_context(mark_unfinished(folder, f"vernier data get {name}"))
+            mark.enter_context(mark_unfinished(folder, f"vernier data get {name}"))
         for file in SETS[name]:
             done = folder / f".{file.name}.done"
             if done.is_file():
@@ -83,7 +81,7 @@ def get(name: str, out: Path | None = None, *, mirror: str = "", progress: Progr
             path = download(url, folder / file.name, md5=file.md5, progress=progress)
             if file.unpack:
                 if not unpacking:
-                    marked.enter_context(mark_unfinished(folder, f"vernier data get {name}"))
+                    mark.enter_context(mark_unfinished(folder, f"vernier data get {name}"))
                     unpacking = True
                 unpack(path, folder, progress)
                 path.unlink()
@@ -92,7 +90,7 @@ def get(name: str, out: Path | None = None, *, mirror: str = "", progress: Progr
 
 
 def download(url: str, path: Path, *, md5: str = "", progress: Progress | None = None) -> Path:
-    """Fetch one file, going on where an earlier attempt stopped; it gets its name only when whole and its checksum agrees."""
+    """Download one file, resuming an earlier attempt. It gets its name only when it is whole and its checksum agrees."""
     if path.is_file() and (not md5 or _md5(path) == md5):
         return path
     part = path.with_name(path.name + ".part")
@@ -100,50 +98,52 @@ def download(url: str, path: Path, *, md5: str = "", progress: Progress | None =
         _fetch(url, part, progress)
     except urllib.error.HTTPError as error:
         raise RunFailed(
-            f"{url} answered {error.code} {error.reason}. Try --mirror with an address that has {path.name}."
+            f"{url} answered {error.code} {error.reason}. Give --mirror with an address that has {path.name}."
         ) from None
     except (urllib.error.URLError, OSError, http.client.HTTPException) as error:
         if isinstance(error, OSError) and of_the_machine(error):
             raise
-        why = getattr(error, "reason", error)
-        kept = (
-            f" {part.stat().st_size:,} bytes are kept; the same command goes on from there." if part.is_file() else ""
+        reason = getattr(error, "reason", error)
+        resume = (
+            f" The first {part.stat().st_size:,} bytes are kept: run the same command to resume."
+            if part.is_file()
+            else ""
         )
-        other = f" The {path.name} that is there has another checksum than {md5}." if path.is_file() else ""
+        wrong = f" The existing {path.name} does not have the checksum {md5}." if path.is_file() else ""
         raise RunFailed(
-            f"Cannot fetch {url}: {why}.{kept}{other} Without a network, bring {path.name} here another way, put it into "
-            f"{path.parent}, and give the same command again."
+            f"Cannot download {url}: {reason}.{resume}{wrong} Without a network, download {path.name} elsewhere, copy it "
+            f"into {path.parent}, and run the same command again."
         ) from None
-    if md5 and (found := _md5(part)) != md5:
+    if md5 and (actual := _md5(part)) != md5:
         part.unlink()
         raise RunFailed(
-            f"{url}: the checksum is {found}, {md5} was expected. The file was removed; try again or another --mirror."
+            f"{url}: the checksum is {actual}, {md5} was expected. The file was removed. Try again, or another --mirror."
         )
     part.replace(path)
     return path
 
 
 def _fetch(url: str, part: Path, progress: Progress | None) -> None:
-    have = part.stat().st_size if part.is_file() else 0
-    request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
+    done = part.stat().st_size if part.is_file() else 0
+    request = urllib.request.Request(url, headers={"Range": f"bytes={done}-"} if done else {})
     try:
-        answer = urllib.request.urlopen(request, timeout=_TIMEOUT_S)
+        response = urllib.request.urlopen(request, timeout=_TIMEOUT_S)
     except urllib.error.HTTPError as error:
-        if error.code == 416:  # nothing is left to fetch: the checksum decides
+        if error.code == 416:  # nothing is left to download: the checksum decides
             return
         raise
-    with answer:
-        if answer.status != 206:
-            have = 0
-        total = have + int(answer.headers.get("Content-Length") or 0)
-        with part.open("ab" if have else "wb") as f:
-            while piece := answer.read(_PIECE):
+    with response:
+        if response.status != 206:
+            done = 0
+        total = done + int(response.headers.get("Content-Length") or 0)
+        with part.open("ab" if done else "wb") as f:
+            while piece := response.read(_PIECE):
                 f.write(piece)
-                have += len(piece)
+                done += len(piece)
                 if progress:
-                    progress(f"fetching {url.rpartition('/')[2]}", have, total)
-    if have < total:
-        raise OSError(f"the connection ended after {have:,} of {total:,} bytes")
+                    progress(f"downloading {url.rpartition('/')[2]}", done, total)
+    if done < total:
+        raise OSError(f"the connection ended after {done:,} of {total:,} bytes")
 
 
 def _md5(path: Path) -> str:
@@ -152,13 +152,13 @@ def _md5(path: Path) -> str:
 
 
 def unpack(archive: Path, folder: Path, progress: Progress | None = None) -> int:
-    """Unpack a tar or zip; a member that would land outside the folder is refused. Gives the number of files."""
+    """Unpack a tar or zip; a member that would land outside the folder is refused. Returns the number of files."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
         if zipfile.is_zipfile(archive):
             return _unpack_zip(archive, folder, progress)
         if not tarfile.is_tarfile(archive):
-            raise RunFailed(f"{archive} was not unpacked: it is no zip and no tar file.")
+            raise RunFailed(f"{archive} was not unpacked: it is neither a zip nor a tar file.")
         return _unpack_tar(archive, folder, progress)
     except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error) as error:
         raise RunFailed(f"{archive} was not unpacked: {error}.") from None
@@ -176,7 +176,7 @@ def _unpack_tar(archive: Path, folder: Path, progress: Progress | None) -> int:
 
 
 def _unpack_zip(archive: Path, folder: Path, progress: Progress | None) -> int:
-    """Files only, no links; those that are there with their full size are left alone."""
+    """Files only, no links; files that are there with their full size are left alone."""
     count, home, done = 0, folder.resolve(), 0
     with zipfile.ZipFile(archive) as bundle:
         total = sum(member.file_size for member in bundle.infolist())

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.data.sources.small_sets import by_name
-from vernier.data.preparing.pack import pack_raw
+from vernier.data.preparing.raw import pack_raw
 from vernier.data.sources import RawSource, open_split
 from vernier.errors import ConfigError
 

@@ -12,9 +12,9 @@ pytest.importorskip("fsspec", reason="the extra 'remote' is not installed")
 pytest.importorskip("aiohttp", reason="the extra 'remote' is not installed")
 
 from tests.conftest import Done, only_run
-from tests.data.preparing.test_fetch import Server
+from tests.data.http_server import Server
 from vernier.data.loading.cache import decoded_bytes
-from vernier.data.preparing.pack import pack_shards
+from vernier.data.preparing.shards import pack_shards
 from vernier.data.sources import EncodedSource, open_split
 from vernier.data.sources.containers.remote import LIMIT_VARIABLE, cache_limit_bytes, open_remote
 from vernier.errors import ConfigError, RunFailed

@@ -11,7 +11,7 @@ import pytest
 from tests.data.sources.small_sets import by_name, encode_png, pack_shapes, write_tar
 from vernier.config import Augment, Data
 from vernier.data.loading.readers import TrainReader
-from vernier.data.preparing.pack import pack_shards
+from vernier.data.preparing.shards import pack_shards
 from vernier.data.sources import ShardSource, open_split
 from vernier.errors import ConfigError
 

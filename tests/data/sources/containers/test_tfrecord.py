@@ -95,7 +95,7 @@ def test_records_are_prepared_into_every_layout(vernier_here: Callable[..., Done
     write_imagenet(records_ / "validation-00000-of-00001", [2])
     if layout == "folders":
         lacking = vernier_here("data", "prepare", "tfrecord", str(records_), out)
-        assert (lacking.code, "No image in val for n00000001, n00000003" in lacking.err) == (2, True)
+        assert (lacking.code, "val has no image of n00000001, n00000003" in lacking.err) == (2, True)
         write_imagenet(records_ / "validation-00000-of-00001", [2, 1, 3])
     done = vernier_here("data", "prepare", "tfrecord", str(records_), out, "--format", layout, "--no-restarts")
     assert done.code == 0, done.err

@@ -1,7 +1,7 @@
 """Decoded images in one flat file, mapped into memory: only the crop is left to do.
 
 `train.raw` has the pixels of one image after the other; `train.raw.table` the position, size and label of each.
-Written by `data.preparing.pack`.
+Written by `data.preparing.raw`.
 """
 
 import json

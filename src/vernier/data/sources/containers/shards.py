@@ -1,7 +1,7 @@
 """Tar shards with WebDataset naming (`000001.jpg` + `000001.cls` or `.json`), read by index.
 
 Owns the manifest of a split and the source that reads its shards; the table of each shard is up to `tar_index`.
-Shards are written by `data.preparing.pack` and fetched from elsewhere by `remote`.
+Shards are written by `data.preparing.shards` and fetched from elsewhere by `remote`.
 """
 
 import bisect

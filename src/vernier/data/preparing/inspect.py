@@ -1,0 +1,209 @@
+"""Describes and draws a data set: `vernier data inspect`. Counts, sizes, class balance, a contact sheet, other decoders."""
+
+import io
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image as Pillow
+from PIL import ImageDraw
+
+from vernier.data.augment.crop_flip import resize
+from vernier.data.decoding.decode import BadImage, Image, decode_strictly, read_size
+from vernier.data.sources import ArraySource, EncodedSource, Source
+from vernier.data.sources.base import BoxSource
+from vernier.errors import ConfigError
+from vernier.records.codec import omitted
+
+_THUMB, _GAP, _CAPTION = 128, 6, 14
+_COLOURS = ((230, 60, 60), (60, 160, 230), (80, 190, 90), (235, 170, 40), (170, 90, 210), (40, 190, 190))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImagesPerClass:
+    """How many images, or boxes, a class has."""
+
+    fewest: int
+    median: float
+    most: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitFacts:
+    """Counts, sizes and class balance of one split. `vernier data inspect --json` prints it."""
+
+    images: int
+    classes: int
+    boxes: int | None = omitted()
+    boxes_cut_at_the_edge: int | None = omitted()
+    boxes_without_area_dropped: int | None = omitted()
+    images_without_boxes: int | None = omitted()
+    per_class: ImagesPerClass
+    rarest: tuple[str, ...] | None = omitted()
+    """The three rarest classes, where they are not all equally frequent."""
+    median_size: str | None = omitted()
+    smallest_side_px: int | None = omitted()
+    largest_side_px: int | None = omitted()
+    sizes_from: int | None = omitted()
+    """The number of images whose size was read."""
+
+
+def describe(splits: dict[str, Source], sample: int = 500) -> dict[str, SplitFacts]:
+    """Counts, sizes and class balance per split; sizes from `sample` images."""
+    return {split: _describe_split(source, sample) for split, source in splits.items()}
+
+
+def _describe_split(source: Source, sample: int) -> SplitFacts:
+    sizes = [s for s in (_size(source, i) for i in _spread(source, sample)) if s is not None]
+    sides = [side for size in sizes for side in size]
+    counts = _count_classes(source)
+    boxes = source if isinstance(source, BoxSource) else None
+    balanced = min(counts) == max(counts)
+    widths, heights = zip(*sizes, strict=True) if sizes else ((), ())
+    return SplitFacts(
+        images=len(source),
+        classes=len(source.classes),
+        boxes=sum(counts) if boxes else None,
+        boxes_cut_at_the_edge=boxes.cut_boxes if boxes else None,
+        boxes_without_area_dropped=boxes.dropped_boxes if boxes else None,
+        images_without_boxes=boxes.without_boxes if boxes else None,
+        per_class=ImagesPerClass(fewest=min(counts), median=float(np.median(counts)), most=max(counts)),
+        rarest=None if balanced else tuple(source.classes[i] for i in np.argsort(counts, kind="stable")[:3]),
+        median_size=f"{int(np.median(widths))} x {int(np.median(heights))}" if sizes else None,
+        smallest_side_px=min(sides) if sizes else None,
+        largest_side_px=max(sides) if sizes else None,
+        sizes_from=len(sizes) or None,
+    )
+
+
+def _spread(source: Source, count: int) -> list[int]:
+    """Up to `count` samples, evenly spread over the set."""
+    samples: list[int] = np.unique(np.linspace(0, len(source) - 1, min(count, len(source))).astype(int)).tolist()
+    return samples
+
+
+def _count_classes(source: Source) -> list[int]:
+    """Boxes per class where the source has boxes, otherwise images per class."""
+    counts: Counter[int] = Counter()
+    if isinstance(source, BoxSource):
+        for i in range(len(source)):
+            counts.update(source.boxes(i).classes.tolist())
+    else:
+        counts.update(source.all_labels().tolist())
+    return [counts.get(i, 0) for i in range(len(source.classes))]
+
+
+def _size(source: Source, index: int) -> tuple[int, int] | None:
+    try:
+        if isinstance(source, EncodedSource):
+            return read_size(source.read(index))
+        height, width = source.image(index).shape[:2]
+        return width, height
+    except (BadImage, OSError):
+        return None
+
+
+# ------------------------------------------------------------------------------------------------------- contact sheet
+
+
+def draw_contact_sheet(source: Source, path: Path, columns: int = 8, rows: int = 5) -> None:
+    """Write a PNG with images spread over the set, their classes below them, and boxes where there are any."""
+    count = min(columns * rows, len(source))
+    cell_w, cell_h = _THUMB + _GAP, _THUMB + _GAP + _CAPTION
+    sheet = Pillow.new("RGB", (columns * cell_w + _GAP, -(-count // columns) * cell_h + _GAP), (250, 250, 250))
+    draw = ImageDraw.Draw(sheet)
+    for cell, index in enumerate(np.linspace(0, len(source) - 1, count).astype(int).tolist()):
+        x, y = _GAP + cell % columns * cell_w, _GAP + cell // columns * cell_h
+        caption = _paste(sheet, draw, source, index, x, y)
+        draw.text((x, y + _THUMB + 1), caption[:20], fill=(40, 40, 40))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sheet.save(path, "PNG")
+
+
+def _paste(sheet: Pillow.Image, draw: Any, source: Source, index: int, x: int, y: int) -> str:
+    """Draw one image with its boxes at (x, y). Returns its caption."""
+    try:
+        image = source.image(index)
+    except (BadImage, OSError):
+        draw.rectangle((x, y, x + _THUMB, y + _THUMB), outline=(200, 0, 0))
+        return "unreadable"
+    scale = _THUMB / max(image.shape[:2])
+    width, height = max(1, round(image.shape[1] * scale)), max(1, round(image.shape[0] * scale))
+    small = resize(image, width, height)
+    sheet.paste(Pillow.fromarray(np.repeat(small, 3, axis=2) if small.shape[2] == 1 else small), (x, y))
+    if not isinstance(source, BoxSource):
+        return source.classes[int(source.labels[index])]
+    boxes = source.boxes(index)
+    for (left, top, right, bottom), kind in zip(boxes.ltrb.tolist(), boxes.classes.tolist(), strict=True):
+        colour = _COLOURS[kind % len(_COLOURS)]
+        edges = [x + left * scale, y + top * scale, x + right * scale - 1, y + bottom * scale - 1]
+        draw.rectangle((*edges[:2], max(edges[0], edges[2]), max(edges[1], edges[3])), outline=colour)
+    return ", ".join(dict.fromkeys(source.classes[k] for k in boxes.classes.tolist())) or "no boxes"
+
+
+# ------------------------------------------------------------------------------------------------------ other decoders
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecoderDifference:
+    """The distance between the pixels of another decoder and the native one's, in levels of 0 to 255."""
+
+    backend: str
+    images: int
+    mean_levels: float | None = omitted()
+    largest_level: int | None = omitted()
+    identical_images: int | None = omitted()
+    note: str | None = omitted()
+    """Why there is no figure."""
+
+
+def compare_backends(source: Source, sample: int = 50) -> list[DecoderDifference]:
+    """Decode some images with Pillow and DALI too and compare the pixels with the native decoder's."""
+    if isinstance(source, ArraySource) or not isinstance(source, EncodedSource):
+        raise ConfigError("Comparing decoders needs encoded images; this set is decoded already.")
+    samples = _spread(source, sample)
+    encoded, native = _read_readable(source, samples)
+    if not native:
+        raise ConfigError(
+            f"None of the {len(samples)} images that were tried can be read: vernier data verify says why."
+        )
+    differences = [_difference("pillow", native, [_decode_with_pillow(e) for e in encoded])]
+    try:
+        from vernier.data.loading.dali import decode_bytes
+
+        differences.append(_difference("dali-cpu", native, decode_bytes(encoded)))
+    except ConfigError as error:
+        differences.append(DecoderDifference(backend="dali-cpu", images=0, note=str(error)))
+    return differences
+
+
+def _read_readable(source: EncodedSource, samples: list[int]) -> tuple[list[bytes], list[Image]]:
+    """The files and the pixels of those samples that can be read."""
+    encoded: list[bytes] = []
+    pixels: list[Image] = []
+    for index in samples:
+        try:
+            content = source.read(index)
+            pixels.append(decode_strictly(content))
+        except (BadImage, OSError):
+            continue
+        encoded.append(content)
+    return encoded, pixels
+
+
+def _decode_with_pillow(encoded: bytes) -> Image:
+    with Pillow.open(io.BytesIO(encoded)) as image:
+        return np.asarray(image.convert("RGB"))
+
+
+def _difference(name: str, native: list[Image], others: list[Image]) -> DecoderDifference:
+    gaps = [np.abs(a.astype(np.int16) - b.astype(np.int16)) for a, b in zip(native, others, strict=True)]
+    return DecoderDifference(
+        backend=name,
+        images=len(gaps),
+        mean_levels=round(float(np.mean([g.mean() for g in gaps])), 4),
+        largest_level=int(max(g.max() for g in gaps)),
+        identical_images=sum(not g.any() for g in gaps),
+    )

@@ -1,0 +1,61 @@
+"""Checking a data set, through the command line."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Done
+from tests.data.archives import jpeg_bytes
+
+
+def test_verify_finds_what_is_bad_and_what_is_in_both(
+    vernier_here: Callable[..., Done], shapes: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(shapes, copy)
+    shutil.rmtree(copy / "annotations")
+    (copy / "shapes.json").unlink()
+    one, two = sorted((copy / "train").rglob("*.jpg"))[:2]
+    one.write_bytes(one.read_bytes()[:-40])
+    shutil.copy(two, copy / "val" / two.parent.name / "zz.jpg")
+    done = vernier_here("data", "verify", str(copy))
+    assert done.code == 1
+    assert str(one) in done.out
+    assert "1 bad, 1 in both splits" in done.out
+
+
+def test_verify_does_not_pass_over_a_split(vernier_here: Callable[..., Done], shapes: Path, tmp_path: Path) -> None:
+    """One that is not there is noted, one that is damaged or of other classes is a failure."""
+    out = tmp_path / "out"
+    assert (
+        vernier_here("data", "prepare", "folder", str(shapes), str(out), "--format", "shards", "--no-restarts").code
+        == 0
+    )
+    shard = out / "val-000000.tar"
+    shard.write_bytes(shard.read_bytes()[:-1])
+    damaged = vernier_here("data", "verify", str(out))
+    assert (damaged.code, str(shard) in damaged.err) == (2, True)
+    for path in out.glob("val*"):
+        path.unlink()
+    alone = vernier_here("data", "verify", str(out))
+    assert (alone.code, "has no val/" in alone.err) == (0, True)
+    classes = tmp_path / "classes"
+    for name in ("train/a", "train/b", "val/a"):
+        (classes / name).mkdir(parents=True)
+        (classes / name / "1.jpg").write_bytes(jpeg_bytes(len(name) + ord(name[-1])))
+    apart = vernier_here("data", "verify", str(classes))
+    assert (apart.code, "not in both: b" in apart.out) == (1, True)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may look into every folder")
+def test_a_folder_that_cannot_be_looked_into_is_named(
+    vernier_here: Callable[..., Done], shapes: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(shapes / "train", tmp_path / "set")
+    closed = min((tmp_path / "set").iterdir()) / "closed"
+    closed.mkdir(mode=0)
+    done = vernier_here("data", "verify", str(tmp_path / "set"))
+    assert (done.code, f"Permission denied: {closed}" in done.err) == (1, True)
