@@ -77,18 +77,19 @@ def test_the_tables_have_the_studys_columns_without_the_warm_up(tmp_path: Path) 
     assert [(g["uuid"], g["repeats"]) for g in grouped] == [("a", "2"), ("b", "1")]
 
 
-def test_a_repeat_that_was_being_written_is_not_seen(tmp_path: Path) -> None:
+def test_a_repeat_without_its_last_file_is_not_finished(tmp_path: Path) -> None:
     study = StudyDir.create(tmp_path, _meta("a"))
     study.write_repeat(_repeat("a", 0))
-    half = tmp_path / "study" / "a" / ".writing-repeat-1-77"
-    half.mkdir()
-    (half / "iterations.csv").write_text("iteration,sec")
+    unfinished = study.write_repeat(_repeat("a", 1))
+    (unfinished / "repeat.json").unlink()
     assert [r.repeat for r in study.repeats()] == [0]
-    study.tidy()
-    assert not half.exists()
+    with study.locked():
+        assert not unfinished.exists()
+        study.write_repeat(_repeat("a", 1))
+    assert [r.repeat for r in study.repeats()] == [0, 1]
 
 
-def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
+def test_impossible_repeats_and_foreign_folders_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="impossible"):
         _repeat("a", 0, (1.0, -1.0))
     with pytest.raises(ValueError, match="warm-up"):

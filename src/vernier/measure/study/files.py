@@ -7,8 +7,8 @@
                               repeat.json        which device and repeat, when, how long, what disturbed it
     all_data.csv, aggregated_data.csv            the SC22 study's columns, durations in seconds
 
-A repeat is written whole or not at all, so a killed study keeps what it finished. Times are in seconds. The types of
-the JSON files are in `records.study`; reading the tables of others is left to `report.study.tables`.
+repeat.json is written last: a repeat without it is not finished, so a killed study keeps what it finished. Times are
+in seconds. The types of the JSON files are in `records.study`; the tables of others are read by `report.study.tables`.
 """
 
 import contextlib
@@ -16,7 +16,6 @@ import csv
 import fcntl
 import io
 import math
-import os
 import re
 import shutil
 import statistics
@@ -151,12 +150,11 @@ class StudyDir:
             plain = [f"{n} ({a!r} there, {b!r} now)" for n, (a, b) in changes.items() if not isinstance(a, list)]
             names = ", ".join(plain[:3]) or ", ".join(changes)
             raise ConfigError(f"{path} already holds another study, which differs in {names}. Choose another --out.")
-        study.tidy()
         return study
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the study; the system releases the lock when the process ends, however it ends."""
+        """Lock the study to add repeats; the system releases the lock when the process ends, however it ends."""
         with (self.path / META).open("r") as f:
             try:
                 fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -164,6 +162,7 @@ class StudyDir:
                 raise ConfigError(
                     f"{self.path} is being measured by another process; wait for it or stop it first."
                 ) from None
+            self.remove_unfinished()
             yield
 
     @classmethod
@@ -186,28 +185,26 @@ class StudyDir:
     # -- repeats
 
     def write_repeat(self, repeat: Repeat) -> Path:
-        """Add a repeat, whole or not at all."""
-        final = self.path / DATA / _folder(repeat.device) / f"repeat-{repeat.repeat}"
-        if final.exists():
-            raise ConfigError(f"{final} already exists: a repeat is measured once.")
-        temporary = final.with_name(f".writing-{final.name}-{os.getpid()}")
-        temporary.mkdir(parents=True)
+        """Add a repeat; it counts as soon as its last file, repeat.json, is there."""
+        folder = self.path / DATA / _folder(repeat.device) / f"repeat-{repeat.repeat}"
+        if (folder / REPEAT).exists():
+            raise ConfigError(f"{folder} already exists: a repeat is measured once.")
+        folder.mkdir(parents=True, exist_ok=True)
         numbered: list[CsvRow] = [{"iteration": i, "seconds": s} for i, s in enumerate(repeat.seconds)]
-        (temporary / ITERATIONS).write_text(csv_text(("iteration", "seconds"), numbered))
-        for name, rows in ((KERNELS, repeat.kernels), (TELEMETRY, repeat.telemetry)):
+        for name, rows in ((ITERATIONS, numbered), (KERNELS, repeat.kernels), (TELEMETRY, repeat.telemetry)):
             if rows:
-                (temporary / name).write_text(csv_text(list(dict.fromkeys(k for r in rows for k in r)), rows))
+                write_atomically(folder / name, csv_text(list(dict.fromkeys(k for r in rows for k in r)), rows))
         info = RepeatInfo(**{f.name: getattr(repeat, f.name) for f in fields(RepeatInfo)})
-        write_json(temporary / REPEAT, encode(info))
-        temporary.rename(final)
-        return final
+        write_json(folder / REPEAT, encode(info))
+        return folder
 
     def repeats(self) -> list[Repeat]:
         """Every finished repeat, by device and number. Raises ConfigError naming a file that cannot be read."""
         return [self._read_repeat(p) for p in self._repeat_folders()]
 
     def _repeat_folders(self) -> list[Path]:
-        folders = [p for p in (self.path / DATA).glob("*/*") if _REPEAT_DIR.match(p.name)]
+        finished = (p.parent for p in (self.path / DATA).glob(f"*/*/{REPEAT}"))
+        folders = [p for p in finished if _REPEAT_DIR.match(p.name)]
         return sorted(folders, key=lambda p: (p.parent.name, int(p.name.removeprefix("repeat-"))))
 
     def _read_repeat(self, folder: Path) -> Repeat:
@@ -221,10 +218,11 @@ class StudyDir:
         except (OSError, ValueError, KeyError) as error:
             raise ConfigError(f"{folder} cannot be read: {error}. Remove it to analyse the rest.") from None
 
-    def tidy(self) -> None:
-        """Remove half-written repeats that a killed run left."""
-        for leftover in (self.path / DATA).glob("*/.writing-*"):
-            shutil.rmtree(leftover, ignore_errors=True)
+    def remove_unfinished(self) -> None:
+        """Remove repeats that a killed process did not finish."""
+        for folder in (self.path / DATA).glob("*/repeat-*"):
+            if not (folder / REPEAT).exists():
+                shutil.rmtree(folder, ignore_errors=True)
 
     # -- the study's tables
 
