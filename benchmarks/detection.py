@@ -1,11 +1,13 @@
 """The cost of detection besides the network: matching and loss in a training step, post-processing in evaluation.
 
 Training: at the given batch, matching and loss (forward and backward through them) and the network's own forward and
-backward, measured separately, alternating. Evaluation: the network's forward on all threads and `detect` on one, for outputs
-like a trained network's (a dozen objects, each covered by forty default boxes, the rest background) and for two worst
-cases: `crowded`, 17 classes above the threshold in every default box, and `collapsed`, the same with all boxes at one
-position, where nearly every candidate must be suppressed. By wall time and by CPU time of all threads, which other
-programs disturb less. Usage: python benchmarks/detection.py [--model ssd300-resnet34] [--batch 8] [--rounds 5] [--json]
+backward, measured separately, alternating. Evaluation: the network's forward on all threads and `detect` on one, for
+outputs like a trained network's (a dozen objects, each covered by forty default boxes, the rest background) and for
+two worst cases: `crowded`, 17 classes above the threshold in every default box, and `collapsed`, the same with all
+boxes at one position, where nearly every candidate must be suppressed. By wall time and by CPU time of all threads,
+which other programs disturb less.
+
+    python benchmarks/detection.py [--model ssd300-resnet34] [--batch 8] [--rounds 5] [--json]
 """
 
 import argparse
@@ -98,7 +100,7 @@ def shares(part: list[tuple[float, float]], whole: list[tuple[float, float]]) ->
 
 
 def training(model: Ssd, batch: int, rounds: int) -> dict[str, Any]:
-    """Milliseconds per step: the network's forward and backward, and everything between its outputs and their gradients."""
+    """Milliseconds per step: the network's forward and backward, and matching and loss with their own."""
     images, boxes = torch.randn(batch, 3, model.image_px, model.image_px), targets(batch, model.num_classes)
     anchors = make_anchors(model.levels)
     model, images = model.train().to(memory_format=torch.channels_last), images.to(memory_format=torch.channels_last)
@@ -193,8 +195,9 @@ def main() -> None:
 def show(result: dict[str, Any]) -> None:
     step, evaluated = result["training"], result["evaluation"]
     print(
-        f"{result['when']}  {result['model']}, {result['boxes']} boxes, {result['threads']} threads of {result['cores']} "
-        f"cores, torch {result['torch']}, load {result['load_average']}; medians (lowest to highest)\n"
+        f"{result['when']}  {result['model']}, {result['boxes']} boxes, "
+        f"{result['threads']} threads of {result['cores']} cores, torch {result['torch']}, "
+        f"load {result['load_average']}; medians (lowest to highest)\n"
         f"training, batch {result['batch']}, ms per step: network {describe(step['network_ms'])}\n"
         f"  matching and loss {describe(step['matching_and_loss_ms'])}\n"
         f"  percent of the network's time {describe(step['share_percent'])}\n"

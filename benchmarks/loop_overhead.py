@@ -2,7 +2,9 @@
 
 The same network, weights, batch and data tensor go through Vernier's loop (step, schedule, window, events on disk) and
 through the loop one would write by hand, in alternating blocks in one process. Prints the ratio of images per second
-with a 95 % interval from the paired blocks. Usage: python benchmarks/loop_overhead.py [--pairs 40] [--block 4] [--threads N]
+with a 95 % interval from the paired blocks.
+
+    python benchmarks/loop_overhead.py [--pairs 40] [--block 4] [--threads N]
 """
 
 import argparse
@@ -94,20 +96,20 @@ def compare(model: str, batch_size: int, image_px: int, pairs: int, block: int, 
         job = build_job(Path(scratch), model, batch_size, image_px, threads)
         images = torch.randint(0, 256, (batch_size, image_px, image_px, 3), dtype=torch.uint8).permute(0, 3, 1, 2)
         batch = Batch(images, torch.randint(0, 10, (batch_size,)), 0.0)
-        ours, bare = VernierLoop(job, RunDir.create(Path(scratch), "overhead"), batch), BareLoop(job, batch)
-        time_steps(ours, 3), time_steps(bare, 3)
-        wall, cpu, ours_s, bare_s = [], [], [], []
+        vernier, bare = VernierLoop(job, RunDir.create(Path(scratch), "overhead"), batch), BareLoop(job, batch)
+        time_steps(vernier, 3), time_steps(bare, 3)
+        wall, cpu, vernier_s, bare_s = [], [], [], []
         for _ in range(pairs):
-            seconds = {which: time_steps(ours if which == 0 else bare, block) for which in random.sample([0, 1], 2)}
-            ours_s.append(seconds[0][0])
+            seconds = {which: time_steps(vernier if which == 0 else bare, block) for which in random.sample([0, 1], 2)}
+            vernier_s.append(seconds[0][0])
             bare_s.append(seconds[1][0])
             wall.append(seconds[1][0] / seconds[0][0])
             cpu.append(seconds[1][1] / seconds[0][1])
         job.close()
-    rate = batch_size * block
+    vernier_rate, bare_rate = (batch_size * block / statistics.median(seconds) for seconds in (vernier_s, bare_s))
     print(
-        f"{model:16s} batch {batch_size:4d} at {image_px:3d} px: Vernier {rate / statistics.median(ours_s):8.1f} img/s, "
-        f"bare {rate / statistics.median(bare_s):8.1f} img/s; ratio {format_median(wall)}, by CPU time {format_median(cpu)}; "
+        f"{model:16s} batch {batch_size:4d} at {image_px:3d} px: Vernier {vernier_rate:8.1f} img/s, "
+        f"bare {bare_rate:8.1f} img/s; ratio {format_median(wall)}, by CPU time {format_median(cpu)}; "
         f"medians with 95 % intervals, n = {pairs} pairs of {block} steps",
         flush=True,
     )

@@ -1,10 +1,11 @@
 """The cost of telemetry and events: the same training steps with and without them, alternating in one process.
 
-Both sides run the code path of `vernier train`. One samples the sensors at 10 Hz and writes every event; the other does
-neither. Blocks of steps alternate in random order, so that other programs disturb both sides alike. Printed are the ratios of
-CPU time of all threads, which other programs disturb least, and of wall time: by `vernier.measure.statistics.comparison`, as
-`vernier compare` does it, and as the median over rounds, which a few disturbed blocks do not change. For machines that are
-too noisy for either: the CPU time of the sampling thread and of writing events, by their own clocks.
+Both sides run the code path of `vernier train`. One samples the sensors at 10 Hz and writes every event; the other
+does neither. Blocks of steps alternate in random order, so that other programs disturb both sides alike. Printed are
+the ratios of CPU time of all threads, which other programs disturb least, and of wall time: by
+`vernier.measure.statistics.comparison`, as `vernier compare` does it, and as the median over rounds, which a few
+disturbed blocks do not change. For machines that are too noisy for either: the CPU time of the sampling thread and of
+writing events, by their own clocks.
 
     python benchmarks/telemetry_cost.py [--rounds 30] [--block 20] [--threads N] [--hz 10] [--model NAME]...
 """

@@ -10,7 +10,7 @@ from vernier.records.telemetry import SensorSetup
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceInfo:
-    """One device as PyTorch or the operating system describes it. `uuid` is the same on every day and in every process."""
+    """One device as PyTorch or the operating system describes it. `uuid` identifies it for good; None: it has none."""
 
     index: int
     name: str

@@ -1,4 +1,4 @@
-"""The profile of some steps: profile.rank0.json, `vernier profile --json`, and a run's summary where steps were profiled."""
+"""The profile of some steps: profile.rank0.json, `vernier profile --json`, and `profile` in a run's summary."""
 
 from dataclasses import dataclass, field
 
@@ -53,7 +53,7 @@ class ProfilingOverhead:
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileSummary:
-    """The profiled steps of one process, first and last included. `overhead` is None with too few steps to compare with.
+    """The profiled steps of one process, first and last included. `overhead` is None with too few others to compare.
 
     Communication that overlaps the backward pass is in `communication_busy_ms` and not a phase of its own.
     """

@@ -1,4 +1,4 @@
-"""Samples of the sensors (telemetry.jsonl), and what they tell about a stretch of time: noise. Energy is in `records.run`."""
+"""Samples of the sensors (telemetry.jsonl), and the noise they show. Energy is in `records.run`."""
 
 import contextlib
 from collections.abc import Iterable
@@ -114,7 +114,7 @@ def decode_telemetry(trees: Iterable[Any]) -> list[TelemetryRecord]:
 
 @dataclass(frozen=True, kw_only=True)
 class Noise:
-    """What disturbed a stretch of time: other programs, the hypervisor, throttling, a drifting clock. None: not measured."""
+    """What disturbed a stretch of time: other programs, the hypervisor, throttling, clock drift. None: not measured."""
 
     samples: int = 0
     others_cores: float | None = None

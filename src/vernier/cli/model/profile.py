@@ -44,8 +44,8 @@ def profile(
 ) -> int:
     """Profile steps of training, or of inference: kernel table, trace, memory, and where the time goes.
 
-    Ten more steps run without the profiler, to measure its overhead. The files are in the run's traces/ folder; the trace
-    opens in chrome://tracing or ui.perfetto.dev. Example: vernier profile nvidia-resnet50-90e --steps 11:15
+    Ten more steps run without the profiler, to measure its overhead. The files are in the run's traces/ folder; the
+    trace opens in chrome://tracing or ui.perfetto.dev. Example: vernier profile nvidia-resnet50-90e --steps 11:15
 
     Args:
         recipe: A built-in recipe or a .toml file of your own.

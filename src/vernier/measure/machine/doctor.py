@@ -1,4 +1,4 @@
-"""What `vernier doctor` shows: versions, devices and what they support, threads, missing optional packages and advice."""
+"""What `vernier doctor` shows: versions, devices and what they support, threads, missing packages and advice."""
 
 import os
 import platform
@@ -32,7 +32,7 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class OptionalPart:
-    """An optional part of Vernier: what it is for, which of its packages are missing, and the command that installs it."""
+    """An optional part of Vernier: its purpose, its missing packages, and the command that installs them."""
 
     extra: str
     purpose: str = named("for")

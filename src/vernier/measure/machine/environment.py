@@ -1,4 +1,4 @@
-"""What a run happens on: host, processor, devices, versions, variables, commit. Read once; `records.environment` has the types."""
+"""Collects the environment of a run: host, processor, devices, versions, variables, commit."""
 
 import importlib.metadata
 import os

@@ -1,7 +1,7 @@
 """Loads that need no data and no recipe: a matrix product and a copy, in a given precision on a given device.
 
-They show the best a device can do, as a reference for a network's rate. Their results are read, so that no compiler may leave
-the work out.
+They show the best a device can do, as a reference for a network's rate. Their results are read, so that no compiler
+may leave the work out.
 """
 
 from collections.abc import Callable
@@ -14,11 +14,18 @@ from vernier.records.bench import MatmulSpeed
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-class MatrixLoad:
-    """One step is one product of two square matrices."""
+class _KernelLoad:
+    """What `measure.bench` expects of a load, for one device, one item per step and no phases."""
 
     devices = 1
     images = 1
+
+    def split(self, steps: int) -> dict[str, list[float]]:
+        return {}
+
+
+class MatrixLoad(_KernelLoad):
+    """One step is one product of two square matrices."""
 
     def __init__(
         self, device: torch.device, synchronize: Callable[[], None], *, size: int = 1024, precision: str = "fp32"
@@ -42,15 +49,9 @@ class MatrixLoad:
         """The sum of the product: reading it makes the work necessary."""
         return float(self._out.float().sum())
 
-    def split(self, steps: int) -> dict[str, list[float]]:
-        return {}
 
-
-class CopyLoad:
+class CopyLoad(_KernelLoad):
     """One step is a copy of so many megabytes within the device's memory."""
-
-    devices = 1
-    images = 1
 
     def __init__(self, device: torch.device, synchronize: Callable[[], None], *, megabytes: int = 256) -> None:
         self._from = torch.arange(megabytes * 2**20 // 4, dtype=torch.float32, device=device)
@@ -61,9 +62,6 @@ class CopyLoad:
         self._to.copy_(self._from)
         self._synchronize()
         return 0.0
-
-    def split(self, steps: int) -> dict[str, list[float]]:
-        return {}
 
 
 def measure_matmul(

@@ -20,9 +20,10 @@ CPU_BATCH, ACCELERATOR_BATCH = 8, 64
 def probe_training(device: Device, precision: str, seconds: float) -> TrainingProbe:
     """Time forward, backward and update; the rate is that of the median step."""
     torch_device, batch = device.torch_device(0), CPU_BATCH if device.name == "cpu" else ACCELERATOR_BATCH
-    model = build(MODEL, num_classes=1000).to(device=torch_device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    layout = torch.channels_last
+    model = build(MODEL, num_classes=1000).to(device=torch_device, memory_format=layout)  # type: ignore[call-overload]
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    images = torch.randn(batch, 3, PX, PX, device=torch_device).to(memory_format=torch.channels_last)
+    images = torch.randn(batch, 3, PX, PX, device=torch_device).to(memory_format=layout)
     labels = torch.randint(0, 1000, (batch,), device=torch_device)
     rates: list[float] = []
     began_s, step = now_s(), 0

@@ -1,7 +1,7 @@
 """Estimates what a recipe costs on a device, from one measured training speed.
 
-Speed is assumed to be proportional to multiply-accumulates: right where the network is the limit, and not data, memory or
-kernel launches. Evaluations, start-up and scaling losses are not included.
+Time is assumed to be proportional to multiply-accumulates: right where the network is the limit, and not data, memory
+or kernel launches. Evaluations, start-up and scaling losses are not included.
 """
 
 from dataclasses import dataclass

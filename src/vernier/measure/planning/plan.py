@@ -1,9 +1,9 @@
-"""Predicts the throughput of many devices from the measured speed of one, the size of the gradients and a model of the network.
+"""Predicts the throughput of many devices from the measured speed of one, the size of the gradients and the network.
 
-Synchronous data parallelism: a step computes, reduces gradients (within a host, then between hosts, by ring or tree, whichever
-is faster), hides part of that behind the backward pass, waits for the slowest device, and is never faster than its input.
-What the model leaves out (a loader that shares the host's cores, thermal limits, software) makes its predictions too high;
-`published` compares it with published tables.
+Synchronous data parallelism: a step computes, reduces gradients (within a host, then between hosts, by ring or tree,
+whichever is faster), hides part of that behind the backward pass, waits for the slowest device, and is never faster
+than its input. What the model leaves out (a loader that shares the host's cores, thermal limits, software) makes its
+predictions too high; `published` compares it with published tables.
 """
 
 import math
@@ -14,7 +14,7 @@ from vernier.records.codec import omitted
 
 @dataclass(frozen=True, kw_only=True)
 class Network:
-    """Bandwidth and latency between devices. Bandwidths are per direction; a host's is that of all its adapters together."""
+    """Bandwidth and latency between devices. Bandwidths are per direction; a host's is that of all its adapters."""
 
     name: str
     per_host: int = 8
@@ -66,16 +66,13 @@ class Workload:
 
 @dataclass(frozen=True, kw_only=True)
 class Prediction:
-    """The prediction for a number of devices. Efficiency is relative to as many single devices at the same batch per device."""
+    """The speed of so many devices. Efficiency is relative to as many single devices at the same batch per device."""
 
     devices: int
-    device_batch: int
     images_per_s_total: float
     efficiency: float
-    compute_ms: float
     reduce_ms: float
     exposed_ms: float
-    waiting_ms: float
     limit: str
     """What prolongs the step most: compute, network, slowest or input."""
 
@@ -121,13 +118,10 @@ def predict(work: Workload, devices: int, device_batch: int, network: Network) -
     total = devices * device_batch / max(step_s, loading_s)
     return Prediction(
         devices=devices,
-        device_batch=device_batch,
         images_per_s_total=total,
         efficiency=total / (devices * device_batch / alone_s),
-        compute_ms=1e3 * alone_s,
         reduce_ms=1e3 * reduce_s,
         exposed_ms=1e3 * exposed_s,
-        waiting_ms=1e3 * waiting_s,
         limit=limit,
     )
 

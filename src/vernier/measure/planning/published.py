@@ -1,4 +1,4 @@
-"""PublishedSpeed scaling tables, and what the model of `plan` predicts for them: the check behind `vernier plan --check`."""
+"""Published scaling tables and what the model of `plan` predicts for them, for `vernier plan --check`."""
 
 from dataclasses import dataclass, replace
 
@@ -6,21 +6,21 @@ from vernier.measure.planning.plan import NETWORKS, Workload, predict
 from vernier.records.codec import named
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class PublishedSpeed:
-    """A published speed of `devices` devices, and that of `base`, at a batch per device."""
+    """Images per second of `devices` devices, and of a smaller number, the base, from which they are predicted."""
 
     what: str
     network: str
     gradient_bytes: int
-    base: int = 1
-    base_images_per_s: float
-    base_batch: int | None = None
-    """Batch per device of the base where it differs."""
-    devices: int
     device_batch: int
+    base_images_per_s: float
+    devices: int
     images_per_s: float
     source: str
+    base: int = 1
+    base_batch: int | None = None
+    """Batch per device of the base where it is not `device_batch`."""
 
 
 _DLE = "NVIDIA DeepLearningExamples"
@@ -29,60 +29,46 @@ _MLPERF = "MLPerf Training 4.0 logs"
 _RN50, _RX101, _SSD = 25_557_032, 44_177_704, 23_000_000
 
 
-def _row(
-    what: str,
-    network: str,
-    bytes_each: int,
-    parameters: int,
-    batch: int,
-    base: float,
-    devices: int,
-    total: float,
-    source: str,
-) -> PublishedSpeed:
-    return PublishedSpeed(
-        what=what,
-        network=network,
-        gradient_bytes=bytes_each * parameters,
-        device_batch=batch,
-        base_images_per_s=base,
-        devices=devices,
-        images_per_s=total,
-        source=source,
-    )
-
-
-def _h100(what: str, devices: int, batch: int, total: float) -> PublishedSpeed:
-    """From the speed of one host of eight, at batch 408 per device."""
-    row = _row(what, "dgx-h100", 2, _RN50, batch, 57_100, devices, total, _MLPERF)
-    return replace(row, base=8, base_batch=408)
-
-
 PUBLISHED = (
-    _row("ResNet-50 V100 fp16, 2019", "dgx-1", 2, _RN50, 256, 747.3, 4, 2886.9, _DLE),
-    _row("ResNet-50 V100 fp16, 2019", "dgx-1", 2, _RN50, 256, 747.3, 8, 5815.8, _DLE),
-    _row("ResNet-50 V100 fp32, 2019", "dgx-1", 4, _RN50, 128, 363.1, 8, 2857.9, _DLE),
-    _row("ResNet-50 V100 fp16, DGX-2, 2019", "dgx-2", 2, _RN50, 256, 747.3, 16, 12086.1, _DLE),
-    _row("ResNet-50 V100 AMP, 21.03", "dgx-1", 2, _RN50, 256, 1200, 8, 8322, _DLE),
-    _row("ResNet-50 V100 fp32, 21.03", "dgx-1", 4, _RN50, 112, 367, 8, 2855, _DLE),
-    _row("ResNet-50 A100 TF32, 21.03", "dgx-a100", 4, _RN50, 256, 938, 8, 7248, _DLE),
-    _row("ResNet-50 A100 AMP, 21.03", "dgx-a100", 2, _RN50, 256, 2470, 8, 16621, _DLE),
-    _row("ResNeXt-101 A100 TF32", "dgx-a100", 4, _RX101, 128, 456, 8, 3471, _DLE),
-    _row("ResNeXt-101 A100 AMP", "dgx-a100", 2, _RX101, 128, 1211, 8, 7925, _DLE),
-    _row("SSD300-RN50 A100 TF32", "dgx-a100", 4, _SSD, 128, 377.18, 8, 2967.23, _DLE),
-    _row("SSD300-RN50 A100 AMP", "dgx-a100", 2, _SSD, 128, 724.41, 8, 5733.98, _DLE),
-    _row("ResNet-50 Gaudi bf16, PyTorch 0.13", "hls-1", 4, _RN50, 256, 679, 8, 4808, "Habana Model-References 0.13"),
-    _row("ResNet-50 Gaudi bf16, Keras", "hls-1", 4, _RN50, 256, 1700, 8, 12580, _HABANA),
-    _row("ResNet-50 Gaudi bf16, Keras", "hls-1", 4, _RN50, 256, 1700, 16, 23400, _HABANA),
-    _row("ResNet-50 Gaudi bf16, Keras", "hls-1", 4, _RN50, 256, 1700, 32, 46400, _HABANA),
-    _row("ResNeXt-101 Gaudi bf16", "hls-1", 4, _RX101, 128, 650, 8, 4656, _HABANA),
-    _h100("ResNet-50 H100, batch 51 per device assumed", 64, 51, 57_100 * 8 * 0.685),
-    _h100("ResNet-50 H100, batch 16 per device", 3584, 16, 10.10e6),
+    PublishedSpeed("ResNet-50 V100 fp16, 2019", "dgx-1", 2 * _RN50, 256, 747.3, 4, 2886.9, _DLE),
+    PublishedSpeed("ResNet-50 V100 fp16, 2019", "dgx-1", 2 * _RN50, 256, 747.3, 8, 5815.8, _DLE),
+    PublishedSpeed("ResNet-50 V100 fp32, 2019", "dgx-1", 4 * _RN50, 128, 363.1, 8, 2857.9, _DLE),
+    PublishedSpeed("ResNet-50 V100 fp16, DGX-2, 2019", "dgx-2", 2 * _RN50, 256, 747.3, 16, 12086.1, _DLE),
+    PublishedSpeed("ResNet-50 V100 AMP, 21.03", "dgx-1", 2 * _RN50, 256, 1200, 8, 8322, _DLE),
+    PublishedSpeed("ResNet-50 V100 fp32, 21.03", "dgx-1", 4 * _RN50, 112, 367, 8, 2855, _DLE),
+    PublishedSpeed("ResNet-50 A100 TF32, 21.03", "dgx-a100", 4 * _RN50, 256, 938, 8, 7248, _DLE),
+    PublishedSpeed("ResNet-50 A100 AMP, 21.03", "dgx-a100", 2 * _RN50, 256, 2470, 8, 16621, _DLE),
+    PublishedSpeed("ResNeXt-101 A100 TF32", "dgx-a100", 4 * _RX101, 128, 456, 8, 3471, _DLE),
+    PublishedSpeed("ResNeXt-101 A100 AMP", "dgx-a100", 2 * _RX101, 128, 1211, 8, 7925, _DLE),
+    PublishedSpeed("SSD300-RN50 A100 TF32", "dgx-a100", 4 * _SSD, 128, 377.18, 8, 2967.23, _DLE),
+    PublishedSpeed("SSD300-RN50 A100 AMP", "dgx-a100", 2 * _SSD, 128, 724.41, 8, 5733.98, _DLE),
+    PublishedSpeed(
+        "ResNet-50 Gaudi bf16, PyTorch 0.13", "hls-1", 4 * _RN50, 256, 679, 8, 4808, "Habana Model-References 0.13"
+    ),
+    PublishedSpeed("ResNet-50 Gaudi bf16, Keras", "hls-1", 4 * _RN50, 256, 1700, 8, 12580, _HABANA),
+    PublishedSpeed("ResNet-50 Gaudi bf16, Keras", "hls-1", 4 * _RN50, 256, 1700, 16, 23400, _HABANA),
+    PublishedSpeed("ResNet-50 Gaudi bf16, Keras", "hls-1", 4 * _RN50, 256, 1700, 32, 46400, _HABANA),
+    PublishedSpeed("ResNeXt-101 Gaudi bf16", "hls-1", 4 * _RX101, 128, 650, 8, 4656, _HABANA),
+    PublishedSpeed(
+        "ResNet-50 H100, batch 51 per device assumed",
+        "dgx-h100",
+        2 * _RN50,
+        51,
+        57_100,
+        64,
+        57_100 * 8 * 0.685,
+        _MLPERF,
+        8,
+        408,
+    ),
+    PublishedSpeed(
+        "ResNet-50 H100, batch 16 per device", "dgx-h100", 2 * _RN50, 16, 57_100, 3584, 10.10e6, _MLPERF, 8, 408
+    ),
 )
 
 
 def predict_published(row: PublishedSpeed) -> tuple[float, float]:
-    """Predicted images per second, and their error against the published ones in percent. Nothing is fitted to the row."""
+    """Predicted images per second, and their error in percent of the published ones. Nothing is fitted to the row."""
     each = row.base_images_per_s / row.base
     work = Workload(
         images_per_s=each, measured_batch=row.base_batch or row.device_batch, gradient_bytes=row.gradient_bytes

@@ -46,7 +46,7 @@ def image_gmac(recipe: Recipe) -> float:
 
 
 def workload_of(recipe: Recipe, run_or_rate: str, batch: int) -> tuple[Workload, str]:
-    """What one device does per step of a recipe, and the basis of that in words.
+    """What one device does per step of a recipe, and the basis of its speed in words.
 
     `run_or_rate` is a run directory or images per second; `batch` is the batch per device of the latter. The speed of
     another model or image size is scaled by multiply-accumulates.
@@ -70,7 +70,7 @@ def workload_of(recipe: Recipe, run_or_rate: str, batch: int) -> tuple[Workload,
 
 
 def speed_of(run_or_rate: str) -> tuple[Speed, str]:
-    """The speed of a device, and the basis of that in words. A number is images per second of ResNet-50 at 224 pixels."""
+    """The speed of a device, and its basis in words. A number is images per second of ResNet-50 at 224 pixels."""
     try:
         rate = float(run_or_rate)
     except ValueError:

@@ -1,7 +1,7 @@
 """Profiles a range of steps with torch's profiler and writes kernels, memory, trace and step times to a folder.
 
-Steps are numbered as the run numbers them, from 1, and both ends of a range are in it; after a resume too. What profiling itself
-cost is measured against the steps around the range and reported with the figures.
+Steps are numbered as the run numbers them, from 1, and both ends of a range are in it; after a resume too. What
+profiling itself cost is measured against the steps around the range and reported with the figures.
 """
 
 import gzip
@@ -38,10 +38,10 @@ TraceEvent = dict[str, Any]
 
 
 class StepProfiler:
-    """Profiles the steps of a range, given where each step begins and ends, and writes files about them to a folder.
+    """Profiles the steps of a range and writes files about them to a folder. Call `begin` and `end` around every step.
 
-    While it is attached the device is synchronised after every step, so that durations are true. Wrap the parts of a step
-    in `phase`.
+    While it is attached the device is synchronised after every step, so that durations are true. Wrap the parts of a
+    step in `phase`.
     """
 
     def __init__(self, steps: StepRange, folder: Path, synchronize: Callable[[], None], rank: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""Energy of devices over stretches of time, from their samples: an energy counter where there is one, else power over time."""
+"""Energy of devices over stretches of time: from their energy counters, or from power where there is no counter."""
 
 import bisect
 import itertools
@@ -37,7 +37,7 @@ def measure_energy(samples: Sequence[Sample], spans: Sequence[Span]) -> Energy |
 
 
 def _total(points: list[tuple[float, float]], spans: Sequence[Span], method: str) -> Energy | None:
-    """The growth of a counter over the spans, linear between samples; None where samples cover less than 90 % of them."""
+    """The growth of a counter over the spans, linear between samples; None if samples cover less than 90 % of them."""
     first, last = points[0][0], points[-1][0]
     inside = [(max(a, first), min(b, last)) for a, b in spans]
     inside = [(a, b) for a, b in inside if b > a]
@@ -55,7 +55,7 @@ def _interpolate(points: list[tuple[float, float]], t: float) -> float:
 
 
 def select_devices(records: Sequence[TelemetryRecord], uuids: Sequence[str | None]) -> list[TelemetryRecord]:
-    """Drop samples of accelerators that a run does not use: a host may have more. Keeps all if no UUID is recognised."""
+    """Drop samples of accelerators that a run does not use. Keeps all if none of the UUIDs is recognised."""
     used = tuple(u.removeprefix("GPU-") for u in uuids if u)
     listed = {
         (d.kind, d.index): d.uuid

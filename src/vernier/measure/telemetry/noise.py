@@ -1,4 +1,4 @@
-"""What disturbed a measurement, from the samples of its time: other programs, the hypervisor, throttling, clock drift."""
+"""What disturbed a measurement: other programs, the hypervisor, throttling, clock drift; from the sensors' samples."""
 
 from collections.abc import Iterable, Sequence
 
