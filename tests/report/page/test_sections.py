@@ -3,10 +3,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from tests.report.bench_results import bench_run, step_row, write_bench
 from tests.report.page.conftest import STEP, detector, emit
 from tests.report.run_dirs import step_times, write_run
-from vernier.records.bench import BenchResult
 from vernier.records.run import BadImageNote, RunSummary, TrainingSpeed
 from vernier.report.page.build import Page
 from vernier.report.page.collect import collect
@@ -56,30 +54,6 @@ def test_warnings_name_the_loader_bad_images_noise_and_a_crash(tmp_path: Path) -
     text = " | ".join(messages(troubled))
     for words in ("this run crashed", "loader-bound: 40 %", "noisy: throttled: heat", "1 bad image", "first warning"):
         assert words in text
-
-
-def test_a_benchmark_shows_rates_latency_phases_and_what_did_not_fit(tmp_path: Path, page_of: PageOf) -> None:
-    page = page_of(bench_run(tmp_path))
-    assert {"bench-throughput-0", "latency-0", "phases-0"} <= set(page.figures)
-    curve = page.figures["latency-0"].rows
-    assert [r[1] for r in curve] == [10.0, 20.0, 30.0]
-    assert curve[-1][2] == 100.0
-    words = text_of(str(page.sections[1].html))
-    assert "out-of-memory" in words
-    assert "too large" in words
-    assert "other programs used 1.00 cores" in words
-
-
-def test_scaling_is_drawn_against_ideal(tmp_path: Path, page_of: PageOf) -> None:
-    rows = tuple(
-        step_row(8, 100.0 * n * e, arm=f"procs={n}", procs=n, scaling="weak", efficiency=e, speedup=n * e)
-        for n, e in ((1, 1.0), (2, 0.9))
-    )
-    figures = page_of(write_bench(tmp_path, BenchResult(rows=rows))).figures
-    assert [r[:3] for r in figures["scaling-0"].rows] == [
-        [1, "measured", 100.0], [2, "measured", 180.0], [1, "ideal", 100.0], [2, "ideal", 200.0],
-    ]  # fmt: skip
-    assert [r[1] for r in figures["efficiency-0"].rows] == [100.0, 90.0]
 
 
 def test_a_detector_shows_twelve_figures_classes_and_boxes(tmp_path: Path, page_of: PageOf) -> None:

@@ -1,42 +1,36 @@
-"""Benchmarks: throughput by batch and precision, latency, scaling against ideal, phases of a step, and the whole table."""
+"""Benchmarks: throughput by batch and precision, latency, scaling against ideal, phases of a step, and all arms as a table.
 
-from typing import Any
+The figures are those of bench.json; the tables of the terminal are in `measure.bench.table`.
+"""
+
+from collections.abc import Callable, Sequence
 
 from markupsafe import Markup
 
-from vernier.measure.bench.table import ARM_COLUMNS
-from vernier.records.codec import encode
+from vernier.measure.bench.table import ARM_COLUMNS, shared_labels, varying_labels
+from vernier.records.bench import BenchResult, BenchRow, FailedRow, ServingResult, StepResult, StepRow
 from vernier.report.page.collect import Subject
-from vernier.report.page.figures import PHASE_COLOURS, Bars, Figure, Lines, Section, Stack, grid
+from vernier.report.page.figures import PHASE_COLOURS, Bars, Figure, Lines, Row, Section, Stack, grid
 from vernier.report.page.html import Cell, Column, joined, section, table, tag
 
 CURVE_POINTS = 200
+_PLAIN_LABELS = ("precision", "mode", "scenario", "side")
+"""Labels whose values need no name in front."""
 
 
 def benchmarks(subjects: list[Subject]) -> Section | None:
-    runs = [s for s in subjects if s.bench]
-    if not runs:
+    """The section; None where no subject is a benchmark."""
+    results = [(s.name, s.bench) for s in subjects if s.bench]
+    if not results:
         return None
     figures: list[Figure] = []
     parts: list[Markup] = []
-    for number, s in enumerate(runs):
-        rows = _rows(s)
-        made = [
-            f
-            for f in (
-                _throughput(rows, number),
-                _scaling(rows, number),
-                _efficiency(rows, number),
-                _latency(s, number),
-                _phases(rows, number),
-            )
-            if f
-        ]
-        figures += made
-        head = tag("h3", s.name, style="margin-bottom:10px") if len(runs) > 1 else None
-        parts.append(
-            tag("div", head, grid(made), _table(s, number), _compared(s), cls="stack", style="margin-bottom:26px")
-        )
+    for number, (name, result) in enumerate(results):
+        own = _figures(result, number)
+        figures += own
+        head = tag("h3", name, style="margin-bottom:10px") if len(results) > 1 else None
+        cards = (head, grid(own), _table(result.rows, number), _comparisons(result))
+        parts.append(tag("div", *cards, cls="stack", style="margin-bottom:26px"))
     lead = "Throughput is images over wall time, data loading included; whiskers are 95 % intervals."
     return Section(
         name="benchmarks",
@@ -46,211 +40,221 @@ def benchmarks(subjects: list[Subject]) -> Section | None:
     )
 
 
-def _rows(s: Subject) -> list[dict[str, Any]]:
-    return [r for r in encode(s.bench).get("rows", []) if r.get("status") == "ok"]
-
-
-def _told(row: dict[str, Any], rows: list[dict[str, Any]], apart_from: tuple[str, ...]) -> str:
-    """The labels of an arm in which the arms differ."""
-    differing = [k for k in ARM_COLUMNS if k not in apart_from and len({str(r.get(k)) for r in rows}) > 1]
-    return ", ".join(
-        f"{row[k]}" if k in ("precision", "mode", "scenario", "side") else f"{k} {row[k]}"
-        for k in differing
-        if row.get(k) is not None
+def _figures(result: BenchResult, number: int) -> list[Figure]:
+    rows = [r for r in result.rows if isinstance(r, StepRow)]
+    scaling = sorted(
+        (r for r in rows if r.efficiency is not None), key=lambda r: (r.procs, r.threads or 0, bool(r.exchange))
     )
+    figures = (
+        _throughput([r for r in rows if r.efficiency is None], number),
+        _scaling(scaling, number),
+        _efficiency(scaling, number),
+        _latency(result, number),
+        _phases(rows, number),
+    )
+    return [f for f in figures if f]
 
 
-def _throughput(every: list[dict[str, Any]], number: int) -> Figure | None:
-    rows = [r for r in every if r.get("images_per_s_total") and "efficiency" not in r]
+def _label(row: BenchRow, rows: Sequence[BenchRow], *, without: Sequence[str] = ()) -> str:
+    """The labels of an arm in which the arms differ, as one text."""
+    names = [n for n in varying_labels(rows) if n not in without and getattr(row, n) is not None]
+    return ", ".join(f"{getattr(row, n)}" if n in _PLAIN_LABELS else f"{n} {getattr(row, n)}" for n in names)
+
+
+def _throughput(rows: list[StepRow], number: int) -> Figure | None:
     if not rows:
         return None
-    batches = sorted({r["batch"] for r in rows if isinstance(r.get("batch"), int)})
+    batches = sorted({r.batch for r in rows})
+    curve = len(batches) > 2
     data = [
         [
-            r.get("batch"),
-            _told(r, rows, ("batch",)) or str(r.get("precision") or ""),
-            r["images_per_s_total"]["value"],
-            r["images_per_s_total"].get("low"),
-            r["images_per_s_total"].get("high"),
-            r["rounds"],
+            r.batch if curve else f"batch {r.batch}",
+            _label(r, rows, without=("batch",)) or r.precision,
+            r.images_per_s_total.value,
+            r.images_per_s_total.low,
+            r.images_per_s_total.high,
+            r.rounds,
         ]
-        for r in sorted(rows, key=lambda r: (str(r.get("precision")), r.get("batch") or 0))
+        for r in sorted(rows, key=lambda r: (r.precision, r.batch))
     ]
-    columns = ["batch", "arm", "img/s", "low", "high", "processes"]
-    if len(batches) > 2:
-        chart: Lines | Bars = Lines(
-            x="batch", y="img/s", by="arm", low="low", high="high", marks=True, zero=True, log_x=batches[0] > 0
-        )
-    else:
-        data = [[f"batch {r[0]}" if r[0] is not None else str(r[1]), *r[1:]] for r in data]
-        chart = Bars(
-            category="batch", value="img/s", by="arm", low="low", high="high", x_title="images a second, all devices"
-        )
+    chart: Lines | Bars = Bars(
+        category="batch", value="img/s", by="arm", low="low", high="high", x_title="images per second, all devices"
+    )
+    if curve:
+        chart = Lines(x="batch", y="img/s", by="arm", low="low", high="high", marks=True, zero=True, log_x=True)
     return Figure(
-        name=f"bench-throughput-{number}", title="Throughput by batch", chart=chart, columns=columns, rows=data
+        name=f"bench-throughput-{number}",
+        title="Throughput by batch",
+        chart=chart,
+        columns=["batch", "arm", "img/s", "low", "high", "processes"],
+        rows=data,
     )
 
 
-def _scaling(every: list[dict[str, Any]], number: int) -> Figure | None:
-    sized = _by_size(every)
-    rows = [r for r in sized if r.get("threads") == sized[0].get("threads")]
-    if len({r["procs"] for r in rows}) < 2:
+def _scaling(sized: list[StepRow], number: int) -> Figure | None:
+    """Rates over the number of processes, beside the ideal; `sized` begins with the fewest processes."""
+    rows = [r for r in sized if r.threads == sized[0].threads]
+    if len({r.procs for r in rows}) < 2:
         return None
     base = rows[0]
-    rate = base["images_per_s_total"]["value"] / base["procs"]
-    data: list[list[Any]] = [
-        [
-            r["procs"], "without exchange" if "exchange" in r else "measured",
-            *(r["images_per_s_total"].get(k) for k in ("value", "low", "high")),
-        ]
-        for r in sorted(rows, key=lambda r: "exchange" in r)
-    ]  # fmt: skip
-    data += [[r["procs"], "ideal", rate * r["procs"], None, None] for r in rows if "exchange" not in r]
-    chart = Lines(x="processes", y="img/s", by="which", dash="which", low="low", high="high", marks=True, zero=True)
+    rate = base.images_per_s_total.value / base.procs
+    data: list[Row] = []
+    for row in sorted(rows, key=lambda r: bool(r.exchange)):
+        total = row.images_per_s_total
+        which = "without exchange" if row.exchange else "measured"
+        data.append([row.procs, which, total.value, total.low, total.high])
+    data += [[r.procs, "ideal", rate * r.procs, None, None] for r in rows if not r.exchange]
     return Figure(
         name=f"scaling-{number}",
-        title=f"{str(base['scaling']).capitalize()} scaling",
-        chart=chart,
+        title=f"{str(base.scaling).capitalize()} scaling",
+        chart=Lines(x="processes", y="img/s", by="which", dash="which", low="low", high="high", marks=True, zero=True),
         columns=["processes", "which", "img/s", "low", "high"],
         rows=data,
     )
 
 
-def _by_size(every: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The arms of a scaling benchmark; the one with the fewest processes is first."""
-    return sorted(
-        (r for r in every if "efficiency" in r), key=lambda r: (int(r["procs"]), r.get("threads") or 0, "exchange" in r)
-    )
+def _describe_size(row: StepRow) -> str:
+    processes = "1 process" if row.procs == 1 else f"{row.procs} processes"
+    threads = f" x {row.threads} thread{'s' if row.threads != 1 else ''}" if row.threads else ""
+    return processes + threads + (", no exchange" if row.exchange else "")
 
 
-def _size(row: dict[str, Any]) -> str:
-    processes = "1 process" if row["procs"] == 1 else f"{row['procs']} processes"
-    threads = f" x {row['threads']} thread{'s' if row['threads'] != 1 else ''}" if row.get("threads") else ""
-    return processes + threads + (", no exchange" if "exchange" in row else "")
-
-
-def _efficiency(every: list[dict[str, Any]], number: int) -> Figure | None:
-    rows = _by_size(every)
-    if len(rows) < 2:
+def _efficiency(sized: list[StepRow], number: int) -> Figure | None:
+    if len(sized) < 2:
         return None
-    data = [[_size(r), 100 * r["efficiency"], r["speedup"]] for r in rows]
-    chart = Bars(
-        category="size", value="efficiency %", max=max(100.0, *(d[1] for d in data)), unit=" %", x_title="% of ideal"
-    )
+    shares = [100 * (r.efficiency or 0.0) for r in sized]
     return Figure(
         name=f"efficiency-{number}",
         title="Efficiency against ideal",
-        chart=chart,
+        chart=Bars(category="size", value="efficiency %", max=max(100.0, *shares), unit=" %", x_title="% of ideal"),
         columns=["size", "efficiency %", "speed-up"],
-        rows=data,
+        rows=[[_describe_size(r), share, r.speedup] for r, share in zip(sized, shares, strict=True)],
     )
 
 
-def _latency(s: Subject, number: int) -> Figure | None:
-    """How large a share of the queries was answered within a time: every query counts, no bins."""
-    rows = _rows(s)
-    arms = {r["arm"]: _told(r, rows, ()) or r["arm"] for r in rows if r.get("latency_s")}
-    samples: dict[str, list[float]] = {}
-    for one in encode(s.bench).get("rounds", []):
-        raw = (one.get("result") or {}).get("raw") or {}
-        if one.get("arm") in arms:
-            samples.setdefault(one["arm"], []).extend(raw.get("latency_s") or raw.get("step_s") or [])
-    data: list[list[Any]] = []
-    for arm, values in samples.items():
+def _latency(result: BenchResult, number: int) -> Figure | None:
+    """The share of queries answered within a time; every query counts, there are no bins."""
+    rows = result.measured
+    labels = {r.arm: _label(r, rows) or r.arm for r in rows if r.latency_s}
+    latency_s: dict[str, list[float]] = {}
+    for one in result.rounds:
+        if one.arm in labels and isinstance(one.result, ServingResult):
+            latency_s.setdefault(one.arm, []).extend(one.result.raw.latency_s)
+        elif one.arm in labels and isinstance(one.result, StepResult):
+            latency_s.setdefault(one.arm, []).extend(one.result.raw.step_s)
+    data: list[Row] = []
+    for arm, values in latency_s.items():
         ordered = sorted(values)
-        step = max(1, len(ordered) // CURVE_POINTS)
-        places = sorted({*range(0, len(ordered), step), len(ordered) - 1}) if ordered else []
-        data += [[arms[arm], 1000 * ordered[i], 100 * (i + 1) / len(ordered)] for i in places]
+        last = len(ordered) - 1
+        points = sorted({*range(0, last, max(1, len(ordered) // CURVE_POINTS)), last}) if ordered else []
+        data += [[labels[arm], 1000 * ordered[i], 100 * (i + 1) / len(ordered)] for i in points]
     if not data:
         return None
-    chart = Lines(x="ms", y="% answered", by="arm", zero=True, unit=" %", x_title="within ms")
     return Figure(
         name=f"latency-{number}",
         title="Latency",
-        chart=chart,
+        chart=Lines(x="ms", y="% answered", by="arm", zero=True, unit=" %", x_title="within ms"),
         columns=["arm", "ms", "% answered"],
         rows=data,
         caption="share of all queries that were answered within a time",
     )
 
 
-def _phases(rows: list[dict[str, Any]], number: int) -> Figure | None:
-    known = [r for r in rows if r.get("phases")]
-    data = [
-        [_told(r, known, ()) or r["arm"], phase, 1000 * s] for r in known for phase, s in r["phases"]["seconds"].items()
+def _phases(rows: list[StepRow], number: int) -> Figure | None:
+    split = [r for r in rows if r.phases]
+    data: list[Row] = [
+        [_label(r, split) or r.arm, phase, 1000 * seconds]
+        for r in split
+        if r.phases
+        for phase, seconds in r.phases.seconds.items()
     ]
     if not data:
         return None
-    chart = Stack(category="arm", part="phase", value="ms a step", unit="ms", part_colours=PHASE_COLOURS)
     return Figure(
         name=f"phases-{number}",
-        title="What a step consists of",
-        chart=chart,
-        columns=["arm", "phase", "ms a step"],
+        title="Phases of a step",
+        chart=Stack(category="arm", part="phase", value="ms per step", unit="ms", part_colours=PHASE_COLOURS),
+        columns=["arm", "phase", "ms per step"],
         rows=data,
-        caption="measured apart, synchronised at every phase",
+        caption="measured in further steps, synchronised at every phase",
     )
 
 
-def _table(s: Subject, number: int) -> Markup:
-    every = encode(s.bench).get("rows", [])
-    shared = [
-        k
-        for k in ARM_COLUMNS
-        if k != "batch" and len(every) > 1 and len({str(r.get(k)) for r in every}) == 1 and every[0].get(k) is not None
-    ]
-    labels = [k for k in ARM_COLUMNS if k not in shared and any(r.get(k) is not None for r in every)]
-    columns: list[tuple[Column, Any]] = [(Column(k), lambda r, k=k: r.get(k)) for k in labels]
-    columns += [
-        (Column("status"), lambda r: r["status"]),
-        (Column("img/s", 1), lambda r: (r.get("images_per_s_total") or {}).get("value")),
-        (Column("low", 1), lambda r: (r.get("images_per_s_total") or {}).get("low")),
-        (Column("high", 1), lambda r: (r.get("images_per_s_total") or {}).get("high")),
-        (Column("per device", 1), lambda r: (r.get("images_per_s_per_device") or {}).get("value")),
-        (Column("data wait", meter=True), lambda r: r.get("data_wait_share")),
-        (Column("verdict"), lambda r: r.get("verdict")),
-        (Column("step ms p50", 2), lambda r: _ms(r, "median")),
-        (Column("p95", 2), lambda r: _ms(r, "p95")),
-        (Column("p99", 2), lambda r: _ms(r, "p99")),
-        (Column("latency ms p50", 2), lambda r: _wait(r, "p50")),
-        (Column("latency ms p99", 2), lambda r: _wait(r, "p99")),
-        (Column("memory MiB", 0), lambda r: r["peak_memory_bytes"] / 2**20 if r.get("peak_memory_bytes") else None),
-        (Column("GFLOP/s", 1), lambda r: (r.get("flops") or {}).get("gflop_per_s_per_device")),
-        (Column("J/img", 3), lambda r: r.get("joules_per_image")),
-        (Column("efficiency", meter=True), lambda r: r.get("efficiency")),
-        (Column("speed-up", 2), lambda r: r.get("speedup")),
-        (Column("of that without exchange", meter=True), lambda r: r.get("of_apart")),
-    ]
-    cells: list[list[Cell]] = [[read(r) for _, read in columns] for r in every]
-    idle = {"status"} if all(r["status"] == "ok" for r in every) else set()
-    idle |= {"per device"} if all(r.get("devices", 1) == 1 for r in every) else set()
-    used = [i for i in range(len(columns)) if any(c[i] is not None for c in cells) and columns[i][0].name not in idle]
-    notes = [f"All arms: {', '.join(f'{k} {every[0][k]}' for k in shared)}."] if shared else []
-    notes += [f"{r['arm']}: {r.get('why')}" for r in every if r["status"] != "ok"]
-    notes += [f"{r['arm']}: noisy, {'; '.join(r['noise'])}" for r in every if r.get("noise")]
-    notes += [
-        f"95 % intervals: {b}."
-        for b in dict.fromkeys(str(r["images_per_s_total"]["basis"]) for r in every if r.get("images_per_s_total"))
-    ]
-    shown = table(f"bench-{number}", [columns[i][0] for i in used], [[c[i] for i in used] for c in cells], "All arms")
+# ---------------------------------------------------------------------------------------------------------------- table
+
+
+def _table(rows: Sequence[BenchRow], number: int) -> Markup:
+    shared = shared_labels(rows) if len(rows) > 1 else {}
+    labels = [k for k in ARM_COLUMNS if k not in shared and any(getattr(r, k) is not None for r in rows)]
+    hidden = {"status"} if not any(isinstance(r, FailedRow) for r in rows) else set()
+    if all(not isinstance(r, StepRow) or r.devices == 1 for r in rows):
+        hidden.add("per device")
+    columns: list[Column] = []
+    values: list[list[Cell]] = []
+    for column, value_of in [*((Column(k), _label_value(k)) for k in labels), *_COLUMNS]:
+        cells = [value_of(r) for r in rows]
+        if column.name not in hidden and any(cell is not None for cell in cells):
+            columns.append(column)
+            values.append(cells)
+    notes = [f"All arms: {', '.join(f'{k} {value}' for k, value in shared.items())}."] if shared else []
+    notes += [f"{r.arm}: {r.why}" for r in rows if isinstance(r, FailedRow)]
+    notes += [f"{r.arm}: noisy, {'; '.join(r.noise)}" for r in rows if not isinstance(r, FailedRow) and r.noise]
+    bases = dict.fromkeys(r.images_per_s_total.basis for r in rows if isinstance(r, StepRow))
+    notes += [f"95 % intervals: {basis}." for basis in bases]
+    shown = table(f"bench-{number}", columns, list(zip(*values, strict=True)), "All arms")
     return tag("div", shown, tag("ul", *(tag("li", n) for n in notes), cls="notes") if notes else None, cls="card")
 
 
-def _ms(row: dict[str, Any], which: str) -> float | None:
-    value = (row.get("step_s") or {}).get(which)
-    return None if value is None else 1000 * value
+def _label_value(name: str) -> Callable[[BenchRow], Cell]:
+    return lambda row: getattr(row, name)
 
 
-def _wait(row: dict[str, Any], which: str) -> float | None:
-    found = ((row.get("latency_s") or {}).get("percentiles") or {}).get(which)
-    return None if not found else 1000 * found["value"]
+def _of_steps(value: Callable[[StepRow], Cell]) -> Callable[[BenchRow], Cell]:
+    """A cell that only arms measured by steps have."""
+    return lambda row: value(row) if isinstance(row, StepRow) else None
 
 
-def _compared(s: Subject) -> Markup | None:
-    found = encode(s.bench).get("compared") or []
-    rows: list[list[Cell]] = [
-        [c["arm"], c["against"], c["ratio"], c["low"], c["high"], c["verdict"], c["basis"]] for c in found
-    ]
+def _latency_ms(percentile: str) -> Callable[[BenchRow], Cell]:
+    def cell(row: BenchRow) -> Cell:
+        latency = None if isinstance(row, FailedRow) else row.latency_s
+        estimate = latency.percentiles.get(percentile) if latency else None
+        return _ms(estimate.value) if estimate else None
+
+    return cell
+
+
+def _memory_mib(row: BenchRow) -> Cell:
+    return None if isinstance(row, FailedRow) or not row.peak_memory_bytes else row.peak_memory_bytes / 2**20
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else 1000 * seconds
+
+
+_COLUMNS: list[tuple[Column, Callable[[BenchRow], Cell]]] = [
+    (Column("status"), lambda r: r.status),
+    (Column("img/s", 1), _of_steps(lambda r: r.images_per_s_total.value)),
+    (Column("low", 1), _of_steps(lambda r: r.images_per_s_total.low)),
+    (Column("high", 1), _of_steps(lambda r: r.images_per_s_total.high)),
+    (Column("per device", 1), _of_steps(lambda r: r.images_per_s_per_device.value)),
+    (Column("data wait", meter=True), _of_steps(lambda r: r.data_wait_share)),
+    (Column("verdict"), _of_steps(lambda r: r.verdict)),
+    (Column("step ms p50", 2), _of_steps(lambda r: _ms(r.step_s.median))),
+    (Column("p95", 2), _of_steps(lambda r: _ms(r.step_s.p95))),
+    (Column("p99", 2), _of_steps(lambda r: _ms(r.step_s.p99))),
+    (Column("latency ms p50", 2), _latency_ms("p50")),
+    (Column("latency ms p99", 2), _latency_ms("p99")),
+    (Column("memory MiB", 0), _memory_mib),
+    (Column("GFLOP/s", 1), _of_steps(lambda r: r.flops.gflop_per_s_per_device if r.flops else None)),
+    (Column("J/img", 3), _of_steps(lambda r: r.joules_per_image)),
+    (Column("efficiency", meter=True), _of_steps(lambda r: r.efficiency)),
+    (Column("speed-up", 2), _of_steps(lambda r: r.speedup)),
+    (Column("of that without exchange", meter=True), _of_steps(lambda r: r.of_apart)),
+]
+
+
+def _comparisons(result: BenchResult) -> Markup | None:
+    rows: list[list[Cell]] = [[c.arm, c.against, c.ratio, c.low, c.high, c.verdict, c.basis] for c in result.compared]
     columns = [
         Column("arm", wrap=True),
         Column("against", wrap=True),
