@@ -49,7 +49,9 @@ def analyze(
     """Find slow devices: how much devices differ, which ones are slow, and whether it is the device or noise.
 
     Reads study directories, the SC22 study's CSVs, nvprof traces, DLLogger lines, raport.json, MLPerf logs, and any
-    other CSV with --columns. Example: vernier study analyze fleet.csv --columns perf=time_ms,device=serial
+    other CSV with --columns.
+
+    Example: vernier study analyze fleet.csv --columns perf=time_ms,device=serial
 
     Args:
         sources: Files or directories to read; several are analysed together.

@@ -43,12 +43,13 @@ def run(
 
     One command per machine: `vernier study merge` joins several machines, `vernier study analyze` says which devices
     are slow. Each repeat runs in a process of its own, pinned to its device, after the device has cooled down. To
-    resume an interrupted study, run the same command with the same --out. Example: vernier study run --workload sgemm
-    --repeats 3
+    resume an interrupted study, run the same command with the same --out.
+
+    Example: vernier study run --workload sgemm --repeats 3
 
     Args:
-        workload: resnet50: training steps on a fixed batch; shapes: training steps of the built-in recipe;
-            sgemm: matrix products; bandwidth: copies in memory.
+        workload: Training steps on a fixed batch (resnet50) or of the built-in recipe (shapes), matrix products
+            (sgemm), or copies in memory (bandwidth).
         iterations: Iterations per repeat; each is timed.
         repeats: Repeats per device.
         batch: Images per iteration, for resnet50 and shapes.

@@ -174,7 +174,7 @@ def _unusual(baseline: Baseline, values: dict[str, float], alpha: float) -> tupl
     for sensor, value in values.items():
         p = p_above(baseline.sensors[sensor], value)
         if min(p, 1 - p) < alpha / 2:
-            remarks.append(f"{sensor} {value:g}; the fleet has {baseline.sensors[sensor].centre:g}")
+            remarks.append(f"{sensor} {value:g} where the fleet has {baseline.sensors[sensor].centre:g}")
     return tuple(remarks)
 
 
