@@ -13,7 +13,7 @@ DETECTOR, CLASSIFIER = "ssd-shapes-quick", "shapes-quick"
 
 
 def _check(recipe: str, *settings: str) -> None:
-    config = Config(recipe=recipes.named(recipe))
+    config = Config(recipe=recipes.get(recipe))
     for setting in settings:
         config = override_from_text(config, setting)
     check_config(config, detector=info(config.recipe.model.name).ssd is not None)
@@ -84,6 +84,6 @@ def test_layer_wise_rates_are_for_detectors_too() -> None:
 
 
 def test_making_a_task_checks_its_recipe() -> None:
-    recipe = override_from_text(Config(recipe=recipes.named(DETECTOR)), "loss.label_smoothing=0.1").recipe
+    recipe = override_from_text(Config(recipe=recipes.get(DETECTOR)), "loss.label_smoothing=0.1").recipe
     with pytest.raises(ConfigError, match="has no effect"):
         task_of(recipe)

@@ -15,7 +15,7 @@ from vernier.errors import ConfigError
 
 def _old_tree(recipe: str = "ssd-shapes-quick") -> dict[str, Any]:
     """A configuration as schema 1 wrote it: old names, and a setting that had no effect."""
-    tree = to_dict(Config(recipe=recipes.named(recipe)))
+    tree = to_dict(Config(recipe=recipes.get(recipe)))
     for old, new in RENAMED_SETTINGS.items():
         *groups, name = old.split(".")
         group = tree
@@ -60,11 +60,11 @@ def test_configurations_inside_other_files_are_migrated_too(kind: str, path: lis
     out: Any = migrated(kind, tree, "x.json")
     for part in path:
         out = out[part]
-    assert config_from_tree(out) == Config(recipe=recipes.named("ssd-shapes-quick"))
+    assert config_from_tree(out) == Config(recipe=recipes.get("ssd-shapes-quick"))
 
 
 def test_every_renamed_setting_leads_to_one_that_exists_and_still_works_by_its_old_name() -> None:
-    base = Config(recipe=recipes.named("ssd-shapes-quick"))
+    base = Config(recipe=recipes.get("ssd-shapes-quick"))
     for old, new in RENAMED_SETTINGS.items():
         value: Any = base
         for part in new.split("."):

@@ -23,7 +23,7 @@ from vernier.errors import ConfigError
 
 @pytest.mark.parametrize("name", recipes.BUILT_IN)
 def test_a_recipe_survives_toml_and_json(name: str, tmp_path: Path) -> None:
-    recipe = recipes.named(name)
+    recipe = recipes.get(name)
     mine = tmp_path / "mine.toml"
     mine.write_text(to_toml(recipe))
     assert load_file(mine, Config()).recipe == recipe

@@ -17,7 +17,7 @@ FOLDER = Path(__file__).parent / "golden"
 
 def curve(name: str) -> dict[str, Any]:
     """The rate at the first and last step of the first epochs, around every boundary, half-way and at the end."""
-    recipe = recipes.named(name)
+    recipe = recipes.get(name)
     derived = derive(Config(recipe=recipe), train_samples=recipes.train_images(recipe))
     schedule, per = recipe.schedule, derived.steps_per_epoch
     warmup = round(schedule.warmup_epochs)

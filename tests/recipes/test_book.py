@@ -17,7 +17,7 @@ from vernier.data.shapes.files import ShapesSpec, make
 from vernier.models import names
 from vernier.recipes.__main__ import page
 
-PUBLISHED = [name for name in recipes.BUILT_IN if recipes.named(name).data.source == ""]
+PUBLISHED = [name for name in recipes.BUILT_IN if recipes.get(name).data.source == ""]
 
 
 @pytest.mark.parametrize("name", recipes.BUILT_IN)
@@ -34,7 +34,7 @@ def test_no_curve_is_left_over() -> None:
 
 @pytest.mark.parametrize("name", recipes.BUILT_IN)
 def test_a_docstring_gives_source_cost_and_the_command(name: str) -> None:
-    text, recipe = recipes.notes(name), recipes.named(name)
+    text, recipe = recipes.notes(name), recipes.get(name)
     assert "Source: " in text
     assert f"vernier train {name}" in text or name == recipes.DEFAULT
     assert recipe.source
@@ -67,7 +67,7 @@ def test_a_docstring_gives_source_cost_and_the_command(name: str) -> None:
     ],
 )
 def test_peak_rates_and_steps_on_imagenet(name: str, lr: float, steps: int) -> None:
-    derived = derive(Config(recipe=recipes.named(name)), train_samples=recipes.IMAGENET_TRAIN)
+    derived = derive(Config(recipe=recipes.get(name)), train_samples=recipes.IMAGENET_TRAIN)
     assert derived.lr == pytest.approx(lr)
     assert derived.steps_per_epoch == steps
 
@@ -84,16 +84,16 @@ def test_peak_rates_and_steps_on_imagenet(name: str, lr: float, steps: int) -> N
     ],
 )
 def test_peak_rates_and_steps_of_detectors_on_coco(name: str, lr: float, steps: int) -> None:
-    derived = derive(Config(recipe=recipes.named(name)), train_samples=recipes.COCO_TRAIN)
+    derived = derive(Config(recipe=recipes.get(name)), train_samples=recipes.COCO_TRAIN)
     assert derived.lr == pytest.approx(lr)
     assert derived.steps_per_epoch == steps
 
 
 def test_the_two_lineages_of_ssd_differ_where_they_should() -> None:
-    torch_like, tf_like = recipes.named("mlperf-ssd"), recipes.named("habana-ssd-1")
+    torch_like, tf_like = recipes.get("mlperf-ssd"), recipes.get("habana-ssd-1")
     assert (torch_like.augment.crop, torch_like.augment.jitter, torch_like.detect.match) == ("ssd", "mlperf", "above")
     assert (tf_like.augment.crop, tf_like.augment.jitter, tf_like.detect.match) == ("ssd-tf", "tf", "at-least")
-    assert recipes.named("nvidia-ssd300-r50").optim.decay_rule == "norm-and-bias"
+    assert recipes.get("nvidia-ssd300-r50").optim.decay_rule == "norm-and-bias"
     assert _rates("nvidia-ssd-dgx1", 0, 40) == pytest.approx([0.0, 0.0876])
 
 
@@ -113,7 +113,7 @@ def test_rates_that_others_published() -> None:
 
 
 def test_torchvisions_average_is_stretched_over_its_steps() -> None:
-    ema = recipes.named("torchvision-resnet50-v2").ema
+    ema = recipes.get("torchvision-resnet50-v2").ema
     assert ema.decay == pytest.approx(1 - 2e-5 * 1024 * 32 / 600)
     assert (ema.every_steps, ema.copy_epochs, ema.warmup) == (32, 5, False)
 
@@ -121,7 +121,7 @@ def test_torchvisions_average_is_stretched_over_its_steps() -> None:
 def test_the_tensorflow_recipe_subtracts_the_mean_only() -> None:
     from vernier.data.augment.normalize import Normalizer
 
-    recipe = recipes.named("habana-tf-resnext101-90e")
+    recipe = recipes.get("habana-tf-resnext101-90e")
     grey = torch.full((1, 3, 1, 1), 200, dtype=torch.uint8)
     scaled = Normalizer(recipe.data, torch.device("cpu"))(grey).flatten()
     torch.testing.assert_close(scaled, torch.tensor([200 - 123.68, 200 - 116.78, 200 - 103.94]))
@@ -130,7 +130,7 @@ def test_the_tensorflow_recipe_subtracts_the_mean_only() -> None:
 @pytest.mark.parametrize("name", recipes.BUILT_IN)
 def test_shown_it_loads_back_equal(name: str, vernier_here: Callable[..., Done]) -> None:
     shown = vernier_here("recipes", "show", name).out
-    assert from_dict(Recipe, tomllib.loads(shown)) == recipes.named(name)
+    assert from_dict(Recipe, tomllib.loads(shown)) == recipes.get(name)
     assert shown.startswith("# ")
 
 
@@ -152,7 +152,7 @@ def test_it_runs(name: str, smoke_home: Path, vernier_here: Callable[..., Done],
     assert done.code == 0, done.err
     result = done.json()
     assert result["step"] == 2
-    recipe = recipes.named(name)
+    recipe = recipes.get(name)
     if recipe.eval.every_epochs > 0:
         assert result["result"]["samples"] == 8
         assert result["result"]["flip_tta"] == recipe.eval.flip_tta

@@ -1,8 +1,8 @@
 """Intel Gaudi through habana_frameworks. Untested: see docs/devices.md.
 
 Importing habana_frameworks registers the device with PyTorch, so it is imported only where the package is installed.
-Lazy mode (PT_HPU_LAZY_MODE=1) collects operations until `mark_step`; otherwise operations run at once, and --mode compile
-uses Gaudi's own compiler.
+Lazy mode (PT_HPU_LAZY_MODE=1) collects operations until `mark_step`; otherwise operations run at once, and --mode
+compile uses Gaudi's own compiler.
 """
 
 import importlib

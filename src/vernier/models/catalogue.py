@@ -1,7 +1,7 @@
 """The catalogue of networks: their names, what they cost, and `build`, the one way to build them.
 
-Importing this module does not import torch, so that commands can list the catalogue quickly; `build` does. The networks are
-in `resnet` and `ssd`, their cost is measured in `cost`, weights files of others are read in `weights`.
+Importing this module does not import torch, so that commands can list the catalogue quickly; `build` does. The networks
+are in `resnet` and `ssd`, their cost is measured in `cost`, weights files of others are read in `weights`.
 """
 
 from __future__ import annotations

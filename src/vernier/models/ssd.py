@@ -1,9 +1,9 @@
 """SSD, the single-shot detector: a residual backbone, ever coarser levels after it, and two convolutions on each level.
 
-Owns the network, which levels it has at an image size, and the default boxes (anchors) that go with them. Boxes, matching
-and the loss are the task's. Names and head channels are those of MLPerf's and NVIDIA's networks (`loc`, `conf`; a head's
-channel is coordinate or class first, default box second), except `backbone.`, below which are our ResNet's names, and
-`extras`, which they call `additional_blocks`.
+Owns the network, which levels it has at an image size, and the default boxes (anchors) that go with them. Boxes,
+matching and the loss are the task's. Names and head channels are those of MLPerf's and NVIDIA's networks (`loc`,
+`conf`; a head's channel is coordinate or class first, default box second), except `backbone.`, below which are our
+ResNet's names, and `extras`, which they call `additional_blocks`.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Level:
     grid: int
     """Cells per side."""
     cells: float
-    """The same as a length: a cell is 1 / cells of the image. Not whole where the image is no multiple of the stride."""
+    """The grid as a length: a cell is 1 / cells of the image. Fractional if the stride does not divide the image."""
     halves: bool
-    """Made from the level before by a stride of 2; otherwise by a 3x3 without padding. The first level: by the backbone."""
+    """Made from the previous level with stride 2; otherwise by a 3x3 without padding. Unused for the first level."""
     size: float
     """Side of the default box, as a share of the image."""
     next_size: float

@@ -1,7 +1,7 @@
 """Tells v1 weights from v1.5, which have the same names and shapes: by the file's metadata, or by photographs.
 
-The two place the stride of a bottleneck in another convolution. Loading one as the other gives a network that works badly
-and raises no error. Files and fitting are in `weights`.
+The two place the stride of a bottleneck in another convolution. Loading one as the other gives a network that works
+badly and raises no error. Files and fitting are in `weights`.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class StrideCheck:
     position: float
     """Where the stored statistics lie between those of v1 (0) and v1.5 (1) on the photographs."""
     strangeness: float
-    """Distance of the nearer variant from the stored statistics, in nats per channel: large for images unlike the training
-    data, or scaled differently, which decide nothing."""
+    """Distance of the nearer variant from the stored statistics, in nats per channel: large for images unlike the
+    training data, or scaled differently, which decide nothing."""
 
 
 def stride_variant(state: Mapping[str, Tensor], images: Tensor) -> StrideCheck:
@@ -120,7 +120,7 @@ def _relative(x: Tensor, norm: nn.BatchNorm2d) -> Tensor:
 
 
 def check_stride(state: State, model: nn.Module, images: Tensor | None, metadata: Mapping[str, str]) -> list[str]:
-    """Compare weights with the model's variant and give notes for the report. Raises ConfigError if they contradict it."""
+    """Check weights against the model's variant; give notes for the report. Raises ConfigError if they differ."""
     if not isinstance(model, Trunk | Ssd) or model.arch.block != "bottleneck" or model.arch.groups > 1:
         return []
     own = "v1.5" if model.arch.stride_in == "3x3" else "v1"

@@ -1,8 +1,8 @@
 """Weights files: reading and writing them, and fitting weights to a network.
 
 Reads safetensors and torch files; code in a file is never run (always torch's `weights_only` unpickler). `adapt` fits
-weights of any origin to one network, or says in one error why they do not fit. Names of layers in other code bases are in
-`naming`, telling v1 from v1.5 is in `stride_check`; run checkpoints belong to `engine.training`.
+weights of any origin to one network, or says in one error why they do not fit. Names of layers in other code bases are
+in `naming`, telling v1 from v1.5 is in `stride_check`; run checkpoints belong to `engine.training`.
 """
 
 from __future__ import annotations
@@ -230,8 +230,8 @@ def _check_classes(loaded: State, own: State, model: nn.Module) -> None:
         return
     classes, label = len(head) // shapes, "classes, the background among them," if detector else "classes"
     raise ConfigError(
-        f"The weights have {classes} {label} and the model has {len(own_head) // shapes}. Give --reset-head to keep the "
-        f"rest and start a new classifier, or set model.num_classes to {classes}."
+        f"The weights have {classes} {label} and the model has {len(own_head) // shapes}. Give --reset-head to keep "
+        f"the rest and start a new classifier, or set model.num_classes to {classes}."
     )
 
 

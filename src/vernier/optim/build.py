@@ -13,8 +13,8 @@ from vernier.optim.lars import Lars
 def build_optimizer(model: nn.Module, optim: Optim, lr: float, *, scaled: bool = False) -> torch.optim.Optimizer:
     """Create SGD (PyTorch's form, fused), LARS or LAMB, with the recipe's weight decay and layer-wise rates.
 
-    `lr` holds until the first `set_lr`; a training step calls that before it updates. With loss scaling SGD is not fused:
-    the fused kernel advances the momentum even in steps that the scaler skips.
+    `lr` holds until the first `set_lr`; a training step calls that before it updates. With loss scaling SGD is not
+    fused: the fused kernel advances the momentum even in steps that the scaler skips.
     """
     groups = [dict(vars(group)) for group in parameter_groups(model, optim)]
     if not groups:

@@ -8,7 +8,7 @@ from vernier.torch_private import foreach_lerp_
 
 
 class WeightAverage:
-    """The average of a model's weights. `tensors` is a full state dict: floating-point tensors averaged, others copied."""
+    """The average of a model's weights. `tensors` is a full state dict: floating-point ones averaged, others copied."""
 
     def __init__(self, model: nn.Module, ema: Ema, steps_per_epoch: int = 1) -> None:
         self._ema, self._steps_per_epoch = ema, steps_per_epoch
@@ -19,7 +19,8 @@ class WeightAverage:
         self._counters = [k for k, v in self._live.items() if not v.is_floating_point()]
 
     def update(self, step: int) -> None:
-        """Update after optimiser step number `step`, counted from 1; depends on nothing but it and the two sets of weights."""
+        """Update after optimiser step number `step`, counted from 1; depends on nothing but it and the two sets of
+        weights."""
         epoch, within = divmod(step - 1, self._steps_per_epoch)
         if within % self._ema.every_steps:
             return

@@ -1,4 +1,5 @@
-"""Parameter groups: which parameters get weight decay, and which learn slower. Published systems differ, so both are settings."""
+"""Parameter groups: which parameters get weight decay, and which learn slower. Published systems differ, so both are
+settings."""
 
 import re
 from collections.abc import Callable

@@ -9,8 +9,8 @@ import torch
 class Lamb(torch.optim.Optimizer):
     """Adam whose step is scaled to the norm of the weights, per tensor.
 
-    m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; u = (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps) + weight_decay w;
-    w -= lr |w| / |u| u, with the ratio 1 where a norm is zero, and for tensors without decay (norms and biases).
+    m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; u = (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps) + weight_decay
+    w; w -= lr |w| / |u| u, with the ratio 1 where a norm is zero, and for tensors without decay (norms and biases).
     """
 
     def __init__(self, params: Iterable[Any], *, lr: float, beta1: float, beta2: float, eps: float) -> None:

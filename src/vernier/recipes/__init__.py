@@ -1,19 +1,20 @@
-"""The built-in recipes: functions that return a Recipe, whose docstring says where it comes from and what it reaches.
+"""The built-in recipes: functions that return a Recipe, whose docstring gives its source, expected result and cost.
 
-One file a source. A recipe says nothing of hardware or precision; where a result was published for one, that is in its
-`published`. `python -m vernier.recipes` prints the documentation's page about them.
+One file per source. A recipe does not fix hardware or precision; where a published result depends on them, its
+`published` says so. May import `config`, `models`, `records` and `errors`. `python -m vernier.recipes` prints
+docs/recipes.md.
 """
 
 import inspect
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from vernier.config import Config, Recipe, load_file
 from vernier.errors import ConfigError, did_you_mean
 from vernier.models import info
 from vernier.recipes import detection, embedded, habana, modern, nvidia, study
+from vernier.records.codec import omitted
 
 DEFAULT = "shapes-quick"
 
@@ -28,8 +29,8 @@ SOURCES: dict[str, tuple[Callable[[], Recipe], ...]] = {
 BUILT_IN: dict[str, Callable[[], Recipe]] = {make().name: make for group in SOURCES.values() for make in group}
 
 
-def named(name: str) -> Recipe:
-    """A built-in recipe."""
+def get(name: str) -> Recipe:
+    """Give a built-in recipe. Raises ConfigError with similar names if there is none."""
     if name not in BUILT_IN:
         raise ConfigError(
             f"There is no recipe {name!r}. {did_you_mean(name, BUILT_IN)} A file of your own ends in .toml."
@@ -38,20 +39,20 @@ def named(name: str) -> Recipe:
 
 
 def notes(name: str) -> str:
-    """Its docstring: source, expected result, cost, command."""
+    """Give the docstring of a recipe: source, expected result, cost, command."""
     return inspect.getdoc(BUILT_IN[name]) or ""
 
 
 def load(name_or_file: str) -> Config:
-    """A built-in recipe by name, or a .toml / .json file."""
+    """Load a built-in recipe by name, or a .toml or .json file."""
     if name_or_file.endswith((".toml", ".json")):
         return load_file(Path(name_or_file), Config())
-    return Config(recipe=named(name_or_file))
+    return Config(recipe=get(name_or_file))
 
 
 def reference(recipe: Recipe) -> Recipe | None:
-    """The built-in recipe of the same name, to hold a changed one against."""
-    return named(recipe.name) if recipe.name in BUILT_IN else None
+    """Give the built-in recipe of the same name, to compare a changed one with."""
+    return get(recipe.name) if recipe.name in BUILT_IN else None
 
 
 IMAGENET_TRAIN, COCO_TRAIN = 1_281_167, 117_266
@@ -60,29 +61,42 @@ _TRAIN_BOXED = {"shapes": 4_000, "bccd": 205}
 
 
 def train_images(recipe: Recipe) -> int:
-    """How many images the recipe was written for: ImageNet's or COCO's with boxes, unless it names a set of its own."""
+    """Number of training images the recipe was written for: ImageNet's or COCO's, unless it names another set."""
     if info(recipe.model.name).ssd is not None:
         return _TRAIN_BOXED.get(recipe.data.source, COCO_TRAIN)
     return _TRAIN_IMAGES.get(recipe.data.source, IMAGENET_TRAIN)
 
 
-def table() -> list[dict[str, Any]]:
-    """One row a recipe: what `vernier recipes` lists."""
+@dataclass(frozen=True, kw_only=True)
+class RecipeRow:
+    """One row of `vernier recipes`."""
+
+    name: str
+    model: str
+    epochs: float
+    global_batch: int
+    published: str
+    source: str
+    estimated_device_hours: float | None = omitted()
+
+
+def table() -> list[RecipeRow]:
+    """List the built-in recipes, one row each."""
     return [
-        {
-            "name": r.name,
-            "model": r.model.name,
-            "epochs": r.schedule.epochs,
-            "global_batch": r.global_batch,
-            "published": published_text(r),
-            "source": r.source,
-        }
-        for r in (named(name) for name in BUILT_IN)
+        RecipeRow(
+            name=r.name,
+            model=r.model.name,
+            epochs=r.schedule.epochs,
+            global_batch=r.global_batch,
+            published=published_text(r),
+            source=r.source,
+        )
+        for r in (get(name) for name in BUILT_IN)
     ]
 
 
 def published_text(recipe: Recipe) -> str:
-    """The published results in short: mean, deviation and arithmetic of each."""
+    """Write the first two published results in short: mean, deviation and precision."""
     return "; ".join(
         f"{p.mean:g}"
         + (f" +- {p.sd:g}" if p.sd is not None else "")
@@ -93,9 +107,9 @@ def published_text(recipe: Recipe) -> str:
 
 
 def smoke(config: Config) -> Config:
-    """The same recipe made small enough to try anywhere: two steps of eight rendered images, one evaluation.
+    """Shrink a recipe so that it can be tried anywhere: two steps of eight rendered images, one evaluation.
 
-    Everything that can go wrong with a recipe's settings goes wrong here; what it learns means nothing.
+    It finds mistakes in a recipe's settings; what it learns means nothing.
     """
     recipe = config.recipe
     data = replace(recipe.data, source="shapes", image_px=96, eval_px=96)

@@ -1,9 +1,12 @@
-"""SSD detectors: MLPerf's reference and what Habana, Google and NVIDIA made of it, and NVIDIA's SSD300 on ResNet-50.
+"""SSD detectors: MLPerf's reference, the variants of Habana, Google and NVIDIA, and NVIDIA's SSD300 on ResNet-50.
 
 All have one network of 300 pixels and 8,732 default boxes, momentum 0.9, rates per 32 images, and COCO 2017's 117,266
 training images that have boxes. The TensorFlow lineage (Habana, Google) differs from the PyTorch one in its crops, its
-jitter, and in that an overlap of exactly 0.5 matches; both decay every weight, which NVIDIA's ResNet-50 variant does not.
+jitter, and in that an overlap of exactly 0.5 matches; both decay every weight, which NVIDIA's ResNet-50 variant does
+not.
 """
+
+from typing import Literal
 
 from vernier.config import Augment, Data, Detect, Eval, Model, Optim, Published, Recipe, Schedule
 
@@ -13,13 +16,26 @@ _IMAGES = 117_266
 
 
 def _ssd(
-    name: str, about: str, source: str, *, model: str = "ssd300-resnet34", batch: int, lr: float, epochs: float,
-    warmup_epochs: float, milestones: tuple[float, ...], weight_decay: float = 5e-4, decay_rule: str = "all",
-    tensorflow: bool = False, batch_norm_images: int | None = None, trials: int = 1,
-    target_ap: float | None = 0.23, eval_at: Eval | None = None,
+    name: str,
+    about: str,
+    source: str,
+    *,
+    model: str = "ssd300-resnet34",
+    batch: int,
+    lr: float,
+    epochs: float,
+    warmup_epochs: float,
+    milestones: tuple[float, ...],
+    weight_decay: float = 5e-4,
+    decay_rule: Literal["all", "norm-and-bias"] = "all",
+    tensorflow: bool = False,
+    batch_norm_images: int | None = None,
+    trials: int = 1,
+    target_ap: float | None = 0.23,
+    eval_at: Eval | None = None,
     published: tuple[Published, ...] = (),
-) -> Recipe:  # fmt: skip
-    """SGD with a linear warm-up from nothing and two drops by ten."""
+) -> Recipe:
+    """SGD with a linear warm-up from zero and two drops by ten."""
     augment = (
         Augment(crop="ssd-tf", jitter="tf") if tensorflow else Augment(crop="ssd", jitter="mlperf", crop_trials=trials)
     )
@@ -32,7 +48,7 @@ def _ssd(
         data=Data(image_px=300, eval_px=300),
         augment=augment,
         detect=Detect(match="at-least" if tensorflow else "above"),
-        optim=Optim(lr=lr, lr_batch=32, momentum=0.9, weight_decay=weight_decay, decay_rule=decay_rule),  # type: ignore[arg-type]
+        optim=Optim(lr=lr, lr_batch=32, momentum=0.9, weight_decay=weight_decay, decay_rule=decay_rule),
         schedule=Schedule(kind="step", epochs=epochs, warmup_epochs=warmup_epochs, milestones=milestones, gamma=0.1),
         eval=eval_at or Eval(every_epochs=5.0, target_ap=target_ap),
         published=published,
@@ -40,10 +56,16 @@ def _ssd(
 
 
 def _ap(
-    mean: float, *, sd: float | None = None, n: int | None = None, precision: str = "", note: str, source: str,
+    mean: float,
+    *,
+    sd: float | None = None,
+    n: int | None = None,
+    precision: Literal["", "mixed"] = "",
+    note: str,
+    source: str,
     samples: int = 5000,
-) -> Published:  # fmt: skip
-    return Published(mean=mean, sd=sd, n=n, metric="AP", precision=precision, note=note, source=source, samples=samples)  # type: ignore[arg-type]
+) -> Published:
+    return Published(mean=mean, sd=sd, n=n, metric="AP", precision=precision, note=note, source=source, samples=samples)
 
 
 def mlperf_ssd() -> Recipe:
@@ -56,24 +78,36 @@ def mlperf_ssd() -> Recipe:
     Command: vernier train mlperf-ssd --data COCO --backbone-weights resnet34.pth
     """
     return _ssd(
-        "mlperf-ssd", "SSD300-R34, the reference at 32 images", "mlcommons/training single_stage_detector, v0.7",
-        batch=32, lr=2.5e-3, epochs=70.0, warmup_epochs=0.0, milestones=(40.0, 50.0),
-    )  # fmt: skip
+        "mlperf-ssd",
+        "SSD300-R34, the reference at 32 images",
+        "mlcommons/training single_stage_detector, v0.7",
+        batch=32,
+        lr=2.5e-3,
+        epochs=70.0,
+        warmup_epochs=0.0,
+        milestones=(40.0, 50.0),
+    )
 
 
 def mlperf_ssd_1024() -> Recipe:
     """SSD300 on ResNet-34 as MLPerf's PyTorch reference at 1,024 images, warmed up over 300 steps, until AP 0.23.
 
-    Source: mlcommons/training, single_stage_detector (v0.7): --lr 2.5e-3 --warmup 2.619685 (epochs), drops at 40 and 50.
-    0.23 is the quality target, no measured result. The reference averages the running statistics of batch norms over
-    processes before it evaluates.
+    Source: mlcommons/training, single_stage_detector (v0.7): --lr 2.5e-3 --warmup 2.619685 (epochs), drops at 40 and
+    50. 0.23 is the quality target, no measured result. The reference averages the running statistics of batch norms
+    over processes before it evaluates.
     Hardware and cost: eight accelerators.
     Command: vernier train mlperf-ssd-1024 --data COCO --backbone-weights resnet34.pth
     """
     return _ssd(
-        "mlperf-ssd-1024", "SSD300-R34, the reference at 1,024 images", "mlcommons/training single_stage_detector, v0.7",
-        batch=1024, lr=2.5e-3, epochs=70.0, warmup_epochs=2.619685, milestones=(40.0, 50.0),
-    )  # fmt: skip
+        "mlperf-ssd-1024",
+        "SSD300-R34, the reference at 1,024 images",
+        "mlcommons/training single_stage_detector, v0.7",
+        batch=1024,
+        lr=2.5e-3,
+        epochs=70.0,
+        warmup_epochs=2.619685,
+        milestones=(40.0, 50.0),
+    )
 
 
 def habana_ssd_1() -> Recipe:
@@ -87,63 +121,97 @@ def habana_ssd_1() -> Recipe:
     """
     published = _ap(0.2297, precision="mixed", note="1 Gaudi, bf16", source="Habana, TensorFlow 1.0 page")
     return _ssd(
-        "habana-ssd-1", "SSD300-R34, TensorFlow lineage, 50 epochs at 128", _HABANA, batch=128, lr=3e-3, epochs=50.0,
-        warmup_epochs=5.0, milestones=(40.0, 50.0), tensorflow=True, published=(published,),
+        "habana-ssd-1",
+        "SSD300-R34, TensorFlow lineage, 50 epochs at 128",
+        _HABANA,
+        batch=128,
+        lr=3e-3,
+        epochs=50.0,
+        warmup_epochs=5.0,
+        milestones=(40.0, 50.0),
+        tensorflow=True,
+        published=(published,),
         eval_at=Eval(every_epochs=5.0),
-    )  # fmt: skip
+    )
 
 
 def habana_ssd_8() -> Recipe:
     """SSD300 on ResNet-34 on eight Gaudi, batch 1,024, 64 epochs; no AP is published for it.
 
-    Source: HabanaAI/Model-References, TensorFlow/computer_vision/SSD_ResNet34 at 1.5.0, the 8-card example: the rates of
-    habana-ssd-1 over 64 epochs; `--distributed_bn` there is batch norm over all cards, here
-    --set model.batch_norm_images=0.
+    Source: HabanaAI/Model-References, TensorFlow/computer_vision/SSD_ResNet34 at 1.5.0, the 8-card example: the rates
+    of habana-ssd-1 over 64 epochs; `--distributed_bn` there is batch norm over all cards, here --set
+    model.batch_norm_images=0.
     Hardware and cost: eight Gaudi, bf16: 35 minutes.
     Command: vernier train habana-ssd-8 --data COCO --backbone-weights resnet34.pth
     """
     return _ssd(
-        "habana-ssd-8", "SSD300-R34, TensorFlow lineage, 64 epochs at 1,024", _HABANA, batch=1024, lr=3e-3, epochs=64.0,
-        warmup_epochs=5.0, milestones=(40.0, 50.0), tensorflow=True, eval_at=Eval(every_epochs=5.0),
-    )  # fmt: skip
+        "habana-ssd-8",
+        "SSD300-R34, TensorFlow lineage, 64 epochs at 1,024",
+        _HABANA,
+        batch=1024,
+        lr=3e-3,
+        epochs=64.0,
+        warmup_epochs=5.0,
+        milestones=(40.0, 50.0),
+        tensorflow=True,
+        eval_at=Eval(every_epochs=5.0),
+    )
 
 
 def google_ssd_tpu32() -> Recipe:
     """SSD300 on ResNet-34 on a TPU v3-32, batch 1,024, 64 epochs at most: AP 0.233 (0.232 to 0.234 in its logs).
 
-    Source: MLPerf training v0.6, Google's submission: 3e-3 per 32 images, drops at 42.6 and 53.3, five epochs of warm-up;
-    batch norm over 64 images (two cores): model.batch_norm_images, for which --procs has to divide the batch into parts that fit.
+    Source: MLPerf training v0.6, Google's submission: 3e-3 per 32 images, drops at 42.6 and 53.3, five epochs of
+    warm-up; batch norm over 64 images (two cores): model.batch_norm_images, for which --procs has to divide the batch
+    into parts that fit.
     Hardware and cost: TPU v3-32, 743 to 763 s.
     Command: vernier train google-ssd-tpu32 --data COCO --backbone-weights resnet34.pth
     """
     published = _ap(0.233, note="TPU v3-32, 0.232 to 0.234", source=_LOGS)
     return _ssd(
-        "google-ssd-tpu32", "SSD300-R34, Google's MLPerf v0.6 on a TPU v3-32", "MLPerf training v0.6, Google", batch=1024,
-        lr=3e-3, epochs=64.0, warmup_epochs=5.0, milestones=(42.6, 53.3), tensorflow=True, batch_norm_images=64, published=(published,),
-    )  # fmt: skip
+        "google-ssd-tpu32",
+        "SSD300-R34, Google's MLPerf v0.6 on a TPU v3-32",
+        "MLPerf training v0.6, Google",
+        batch=1024,
+        lr=3e-3,
+        epochs=64.0,
+        warmup_epochs=5.0,
+        milestones=(42.6, 53.3),
+        tensorflow=True,
+        batch_norm_images=64,
+        published=(published,),
+    )
 
 
 def nvidia_ssd_dgx1() -> Recipe:
     """SSD300 on ResNet-34 on a DGX-1, batch 960, 80 epochs at most: AP 0.2315 (0.230 to 0.233 in its logs).
 
     Source: MLPerf training v0.6, NVIDIA's submission: 2.92e-3 per 32 images, drops where the reference's 160,000th and
-    200,000th step of 32 images fall (epochs 43.66 and 54.58), 650 steps of warm-up, decay 1.6e-4; evaluated after epochs
-    32, 43, 49, 54, 60 and 65.
+    200,000th step of 32 images fall (epochs 43.66 and 54.58), 650 steps of warm-up, decay 1.6e-4; evaluated after
+    epochs 32, 43, 49, 54, 60 and 65.
     Hardware and cost: eight V100, 1,338 to 1,348 s.
     Command: vernier train nvidia-ssd-dgx1 --data COCO --backbone-weights resnet34.pth
     """
     published = _ap(0.2315, precision="mixed", note="DGX-1, 0.230 to 0.233", source=_LOGS)
     return _ssd(
-        "nvidia-ssd-dgx1", "SSD300-R34, NVIDIA's MLPerf v0.6 on a DGX-1", "MLPerf training v0.6, NVIDIA", batch=960,
-        lr=2.92e-3, epochs=80.0, warmup_epochs=650 * 960 / _IMAGES, weight_decay=1.6e-4,
-        milestones=(160_000 * 32 / _IMAGES, 200_000 * 32 / _IMAGES), published=(published,),
+        "nvidia-ssd-dgx1",
+        "SSD300-R34, NVIDIA's MLPerf v0.6 on a DGX-1",
+        "MLPerf training v0.6, NVIDIA",
+        batch=960,
+        lr=2.92e-3,
+        epochs=80.0,
+        warmup_epochs=650 * 960 / _IMAGES,
+        weight_decay=1.6e-4,
+        milestones=(160_000 * 32 / _IMAGES, 200_000 * 32 / _IMAGES),
+        published=(published,),
         eval_at=Eval(at_epochs=(32.0, 43.0, 49.0, 54.0, 60.0, 65.0), target_ap=0.23),
-    )  # fmt: skip
+    )
 
 
 def nvidia_ssd300_r50() -> Recipe:
-    """SSD300 on ResNet-50, 65 epochs: AP 0.26795 +- 0.00136 over 15 seeds in mixed precision. Another network, not MLPerf's.
+    """SSD300 on ResNet-50, 65 epochs: AP 0.26795 +- 0.00136 over 15 seeds in mixed precision.
 
+    Not MLPerf's network.
     Source: NVIDIA/DeepLearningExamples, PyTorch/Detection/SSD v1.1: 2.6e-3 per 32 images, drops at 43 and 54, 300 steps
     of warm-up (here at eight devices of 64 images), decay 5e-4 but not on batch norms and biases.
     Hardware and cost: eight A100 at 128 images each train 5,734 img/s in mixed precision.
@@ -153,12 +221,27 @@ def nvidia_ssd300_r50() -> Recipe:
         0.26795, sd=0.00136, n=15, precision="mixed", note="15 seeds", source="DeepLearningExamples SSD v1.1"
     )
     return _ssd(
-        "nvidia-ssd300-r50", "SSD300-R50, 65 epochs at 512", "NVIDIA/DeepLearningExamples PyTorch/Detection/SSD v1.1",
-        model="ssd300-resnet50", batch=512, lr=2.6e-3, epochs=65.0, warmup_epochs=300 * 512 / _IMAGES,
-        milestones=(43.0, 54.0), decay_rule="norm-and-bias", published=(published,), eval_at=Eval(every_epochs=5.0),
-    )  # fmt: skip
+        "nvidia-ssd300-r50",
+        "SSD300-R50, 65 epochs at 512",
+        "NVIDIA/DeepLearningExamples PyTorch/Detection/SSD v1.1",
+        model="ssd300-resnet50",
+        batch=512,
+        lr=2.6e-3,
+        epochs=65.0,
+        warmup_epochs=300 * 512 / _IMAGES,
+        milestones=(43.0, 54.0),
+        decay_rule="norm-and-bias",
+        published=(published,),
+        eval_at=Eval(every_epochs=5.0),
+    )
 
 
 RECIPES = (
-    mlperf_ssd, mlperf_ssd_1024, habana_ssd_1, habana_ssd_8, google_ssd_tpu32, nvidia_ssd_dgx1, nvidia_ssd300_r50
-)  # fmt: skip
+    mlperf_ssd,
+    mlperf_ssd_1024,
+    habana_ssd_1,
+    habana_ssd_8,
+    google_ssd_tpu32,
+    nvidia_ssd_dgx1,
+    nvidia_ssd300_r50,
+)

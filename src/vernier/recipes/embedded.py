@@ -1,4 +1,4 @@
-"""Recipes for data that is small enough for two CPU cores: the embedded default and the classic little sets."""
+"""Recipes for data that is small enough for two CPU cores: the default on rendered shapes, and small public sets."""
 
 from vernier.config import Augment, Data, Ema, Eval, Loss, Model, Optim, Published, Recipe, Schedule
 
@@ -6,7 +6,7 @@ from vernier.config import Augment, Data, Ema, Eval, Loss, Model, Optim, Publish
 def shapes_quick() -> Recipe:
     """The embedded default: ten rendered shapes, about a minute on two cores.
 
-    Source: Vernier's own data, made on the spot.
+    Source: Vernier's own data, rendered when needed.
     Command: vernier train
     """
     return Recipe(
@@ -28,7 +28,7 @@ def fashion_mnist() -> Recipe:
     """Fashion-MNIST from scratch, in under ten minutes on two cores.
 
     Source: Vernier's own search. Short runs underfit, so flips are the only augmentation, and maps of 28 x 28 are
-    pooled at once: the same arithmetic spent on wider maps of 14 x 14 learns more than one point better.
+    pooled at once: the same compute spent on wider maps of 14 x 14 gives more than one point more.
     Needs the four IDX files as published.
     Command: vernier train fashion-mnist --data PATH
     """
@@ -80,9 +80,9 @@ def cifar10() -> Recipe:
 
 
 def ssd_shapes_quick() -> Recipe:
-    """The embedded detector: ten rendered shapes, one to five an image, a few minutes on two cores.
+    """The embedded detector: ten rendered shapes, one to five per image, a few minutes on two cores.
 
-    Source: Vernier's own data, made on the spot.
+    Source: Vernier's own data, rendered when needed.
     Command: vernier train ssd-shapes-quick
     """
     return Recipe(

@@ -1,7 +1,7 @@
 """Habana's Model-References: ResNet-50 and ResNeXt-101 in PyTorch, ResNeXt-101 in TensorFlow.
 
 The PyTorch ones are torchvision's network (v1.5, fan-out, every weight decayed) with rates given as a list by epoch, or
-LARS with MLPerf's polynomial. The TensorFlow one is an Estimator with its own ideas: the cosine counts from the first
+LARS with MLPerf's polynomial. The TensorFlow one, an Estimator, differs: the cosine counts from the first
 step, crops go down to 5 % of the area, only the mean is subtracted, there are 1,001 outputs, weights start from
 TensorFlow's variance scaling, and decay spares batch norms only (an L2 term, the same as decay for SGD). Its SAME
 padding, which is asymmetric where the stride is 2, is the one thing not reproduced here.
@@ -15,11 +15,17 @@ _PAGE = "Habana, SynapseAI 1.0.0 performance page"
 _DROPS = (30.0, 60.0, 80.0)
 
 
-def _listed(
-    name: str, model: str, *, batch: int, epochs: int, rates: tuple[float, ...], milestones: tuple[float, ...],
+def _rate_list(
+    name: str,
+    model: str,
+    *,
+    batch: int,
+    epochs: int,
+    rates: tuple[float, ...],
+    milestones: tuple[float, ...],
     published: tuple[Published, ...] = (),
-) -> Recipe:  # fmt: skip
-    """Plain SGD, its rate read from a list that changes at whole epochs."""
+) -> Recipe:
+    """Plain SGD with a list of rates that change at whole epochs."""
     peak = max(rates)
     return Recipe(
         name=name,
@@ -38,58 +44,75 @@ def _listed(
 def resnet50_sgd_1() -> Recipe:
     """ResNet-50, 90 epochs on one card, batch 256: 75.85 % (bf16), one run.
 
-    Source: HabanaAI/Model-References, torchvision/README at 1.13.0: --lr 0.1, 0.01, 0.001, 0.0001 from epochs 30, 60, 80;
-    the result is the 0.13.0 README's. (0.14 notes 75.7 % instead of 76 %.)
+    Source: HabanaAI/Model-References, torchvision/README at 1.13.0: --lr 0.1, 0.01, 0.001, 0.0001 from epochs 30, 60,
+    80; the result is the 0.13.0 README's. (0.14 notes 75.7 % instead of 76 %.)
     Hardware and cost: one Gaudi at 679 img/s in bf16: about 47 hours.
     Command: vernier train habana-resnet50-sgd-1 --data IMAGENET
     """
     published = Published(mean=75.85, precision="mixed", note="1 Gaudi, bf16", source="Model-References 0.13.0 README")
-    return _listed(
-        "habana-resnet50-sgd-1", "resnet50", batch=256, epochs=90, rates=(0.1, 0.01, 0.001, 0.0001), milestones=_DROPS,
+    return _rate_list(
+        "habana-resnet50-sgd-1",
+        "resnet50",
+        batch=256,
+        epochs=90,
+        rates=(0.1, 0.01, 0.001, 0.0001),
+        milestones=_DROPS,
         published=(published,),
-    )  # fmt: skip
+    )
 
 
 def resnet50_sgd_8() -> Recipe:
-    """ResNet-50, 90 epochs on eight cards, batch 2048, the rate climbing from 0.1 to 0.8 over four epochs; no PyTorch result.
+    """ResNet-50, 90 epochs on eight cards, batch 2048, the rate rising from 0.1 to 0.8 over four epochs; no result.
 
     Source: HabanaAI/Model-References, torchvision/README at 1.13.0: --custom-lr-values 0.275 0.45 0.625 0.8 0.08 0.008
     0.0008 --custom-lr-milestones 1 2 3 4 30 60 80, after the default 0.1. habana-resnet50-sgd-8-1024 is its fp32 form.
     Hardware and cost: eight Gaudi at 601 img/s each: about 6.7 hours.
     Command: vernier train habana-resnet50-sgd-8 --data IMAGENET
     """
-    return _listed(
-        "habana-resnet50-sgd-8", "resnet50", batch=8 * 256, epochs=90,
-        rates=(0.1, 0.275, 0.45, 0.625, 0.8, 0.08, 0.008, 0.0008), milestones=(1.0, 2.0, 3.0, 4.0, *_DROPS),
-    )  # fmt: skip
+    return _rate_list(
+        "habana-resnet50-sgd-8",
+        "resnet50",
+        batch=8 * 256,
+        epochs=90,
+        rates=(0.1, 0.275, 0.45, 0.625, 0.8, 0.08, 0.008, 0.0008),
+        milestones=(1.0, 2.0, 3.0, 4.0, *_DROPS),
+    )
 
 
 def resnet50_sgd_8_1024() -> Recipe:
-    """ResNet-50, 90 epochs on eight cards, batch 1024, the rate climbing from 0.1 to 0.4 over four epochs; no result.
+    """ResNet-50, 90 epochs on eight cards, batch 1024, the rate rising from 0.1 to 0.4 over four epochs; no result.
 
-    Source: HabanaAI/Model-References, torchvision/README, the fp32 command: --custom-lr-values 0.175 0.25 0.325 0.4 0.04
-    0.004 0.0004 --custom-lr-milestones 1 2 3 4 30 60 80, after the default 0.1.
+    Source: HabanaAI/Model-References, torchvision/README, the fp32 command: --custom-lr-values 0.175 0.25 0.325 0.4
+    0.04 0.004 0.0004 --custom-lr-milestones 1 2 3 4 30 60 80, after the default 0.1.
     Hardware and cost: eight Gaudi; one does 304 img/s in fp32.
     Command: vernier train habana-resnet50-sgd-8-1024 --data IMAGENET
     """
-    return _listed(
-        "habana-resnet50-sgd-8-1024", "resnet50", batch=8 * 128, epochs=90,
-        rates=(0.1, 0.175, 0.25, 0.325, 0.4, 0.04, 0.004, 0.0004), milestones=(1.0, 2.0, 3.0, 4.0, *_DROPS),
-    )  # fmt: skip
+    return _rate_list(
+        "habana-resnet50-sgd-8-1024",
+        "resnet50",
+        batch=8 * 128,
+        epochs=90,
+        rates=(0.1, 0.175, 0.25, 0.325, 0.4, 0.04, 0.004, 0.0004),
+        milestones=(1.0, 2.0, 3.0, 4.0, *_DROPS),
+    )
 
 
 def resnet50_sgd_16() -> Recipe:
-    """ResNet-50, 90 epochs on sixteen cards, batch 4096, the rate climbing from 0.1 to 1.6 over four epochs; no result.
+    """ResNet-50, 90 epochs on sixteen cards, batch 4096, the rate rising from 0.1 to 1.6 over four epochs; no result.
 
     Source: HabanaAI/Model-References, torchvision/README at 1.13.0: --custom-lr-values 0.475 0.85 1.225 1.6 0.16 0.016
     0.0016 --custom-lr-milestones 1 2 3 4 30 60 80, after the default 0.1.
     Hardware and cost: two servers of eight Gaudi; throughput not published for PyTorch.
     Command: vernier train habana-resnet50-sgd-16 --data IMAGENET
     """
-    return _listed(
-        "habana-resnet50-sgd-16", "resnet50", batch=16 * 256, epochs=90,
-        rates=(0.1, 0.475, 0.85, 1.225, 1.6, 0.16, 0.016, 0.0016), milestones=(1.0, 2.0, 3.0, 4.0, *_DROPS),
-    )  # fmt: skip
+    return _rate_list(
+        "habana-resnet50-sgd-16",
+        "resnet50",
+        batch=16 * 256,
+        epochs=90,
+        rates=(0.1, 0.475, 0.85, 1.225, 1.6, 0.16, 0.016, 0.0016),
+        milestones=(1.0, 2.0, 3.0, 4.0, *_DROPS),
+    )
 
 
 def resnext101_100e() -> Recipe:
@@ -99,14 +122,18 @@ def resnext101_100e() -> Recipe:
     Hardware and cost: one Gaudi; throughput not published for PyTorch.
     Command: vernier train habana-resnext101-100e --data IMAGENET
     """
-    return _listed(
-        "habana-resnext101-100e", "resnext101-32x4d", batch=128, epochs=100, rates=(0.1, 0.01, 0.001, 0.0001),
+    return _rate_list(
+        "habana-resnext101-100e",
+        "resnext101-32x4d",
+        batch=128,
+        epochs=100,
+        rates=(0.1, 0.01, 0.001, 0.0001),
         milestones=_DROPS,
-    )  # fmt: skip
+    )
 
 
 def _lars(name: str, *, cards: int, lr: float, epochs: int, warmup: int, decay: float, evaluate: Eval) -> Recipe:
-    """LARS: the rate per step, warmed up from nothing, then a square polynomial that aims one epoch past the end."""
+    """LARS: the rate per step, warmed up from zero, then a square polynomial that aims one epoch past the end."""
     return Recipe(
         name=name,
         about=f"resnet50, {epochs} epochs at {cards * 256}, LARS",
@@ -121,21 +148,27 @@ def _lars(name: str, *, cards: int, lr: float, epochs: int, warmup: int, decay: 
             kind="mlperf", epochs=epochs, warmup_epochs=warmup, decay_epochs=epochs + 1, end_lr=1e-4, power=2.0
         ),
         eval=evaluate,
-    )  # fmt: skip
+    )
 
 
 def resnet50_lars() -> Recipe:
     """ResNet-50 with LARS, 35 epochs, batch 2048: MLPerf's target of 75.9 %, at which it stops.
 
-    Source: HabanaAI/Model-References, torchvision/README and model/optimizer.py; MLPerf Training, Gaudi2, batch_256.cfg:
-    base rate 9, end 1e-4, warm-up 3, decay epochs 36, decay 5e-5, smoothing 0.1, evaluated at epochs 3, 7, 11, ...
+    Source: HabanaAI/Model-References, torchvision/README and model/optimizer.py; MLPerf Training, Gaudi2,
+    batch_256.cfg: base rate 9, end 1e-4, warm-up 3, decay epochs 36, decay 5e-5, smoothing 0.1, evaluated at epochs 3,
+    7, 11, ...
     Hardware and cost: 8 Gaudi2, 16.4 minutes (MLPerf Training 3.1, PyTorch).
     Command: vernier train habana-resnet50-lars --data IMAGENET
     """
     return _lars(
-        "habana-resnet50-lars", cards=8, lr=9.0, epochs=35, warmup=3, decay=5e-5,
+        "habana-resnet50-lars",
+        cards=8,
+        lr=9.0,
+        epochs=35,
+        warmup=3,
+        decay=5e-5,
         evaluate=Eval(every_epochs=4.0, offset_epochs=3.0, target_top1=75.9),
-    )  # fmt: skip
+    )
 
 
 def resnet50_lars_16() -> Recipe:
@@ -187,8 +220,8 @@ def tf_resnext101_90e() -> Recipe:
 def tf_resnext101_250e() -> Recipe:
     """ResNeXt-101 32x4d as in TensorFlow, 250 epochs on eight cards, batch 1024; no result published.
 
-    Source: HabanaAI/Model-References, TensorFlow ResNeXt at 1.5.0. The README promises MixUp for 250 epochs; the code has
-    none, and neither does this (--set augment.mixup=0.2 adds it).
+    Source: HabanaAI/Model-References, TensorFlow ResNeXt at 1.5.0. The README promises MixUp for 250 epochs; the code
+    has none, and neither does this (--set augment.mixup=0.2 adds it).
     Hardware and cost: eight Gaudi at 4,656 img/s: about 19 hours.
     Command: vernier train habana-tf-resnext101-250e --data IMAGENET
     """
@@ -206,6 +239,14 @@ def tf_resnext101_90e_64() -> Recipe:
 
 
 RECIPES = (
-    resnet50_sgd_1, resnet50_sgd_8, resnet50_sgd_8_1024, resnet50_sgd_16, resnet50_lars, resnet50_lars_16, resnext101_100e,
-    tf_resnext101_90e, tf_resnext101_250e, tf_resnext101_90e_64,
-)  # fmt: skip
+    resnet50_sgd_1,
+    resnet50_sgd_8,
+    resnet50_sgd_8_1024,
+    resnet50_sgd_16,
+    resnet50_lars,
+    resnet50_lars_16,
+    resnext101_100e,
+    tf_resnext101_90e,
+    tf_resnext101_250e,
+    tf_resnext101_90e_64,
+)

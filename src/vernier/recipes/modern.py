@@ -1,4 +1,4 @@
-"""What one would train a ResNet-50 with today: torchvision's two recipes, FFCV's fast ones, ResNet Strikes Back."""
+"""Modern recipes for ResNet-50: torchvision's two, FFCV's fast ones, ResNet Strikes Back."""
 
 from vernier.config import Augment, Data, Ema, Eval, Loss, Model, Optim, Published, Recipe, Schedule
 
@@ -33,8 +33,8 @@ def torchvision_v2() -> Recipe:
     Source: pytorch/vision, weights IMAGENET1K_V2 and "How to Train State-Of-The-Art Models Using TorchVision's Latest
     Primitives": lr 0.5, cosine after 5 epochs' warm-up from 1 %, TrivialAugmentWide, erasing 0.1, decay 2e-5 but not on
     norms, smoothing 0.1, MixUp 0.2 or CutMix 1.0, four draws of each image, averaged weights, short side 232.
-    The average: every 32 steps, decay 0.99998 stretched by batch x 32 / epochs, copies during the warm-up. Erased pixels
-    become the mean colour of 8 bits, which a normalised zero is to within half a level.
+    The average: every 32 steps, decay 0.99998 stretched by batch x 32 / epochs, copies during the warm-up. Erased
+    pixels become the mean colour of 8 bits, which a normalised zero is to within half a level.
     Hardware and cost: 8 V100, 128 images each; time not published.
     Command: vernier train torchvision-resnet50-v2 --data IMAGENET
     """
@@ -50,15 +50,13 @@ def torchvision_v2() -> Recipe:
         loss=Loss(label_smoothing=0.1),
         optim=Optim(lr=0.5, lr_batch=1024, momentum=0.9, weight_decay=2e-5, decay_rule="norm-only"),
         schedule=Schedule(kind="cosine", epochs=epochs, warmup_epochs=warmup, warmup_start=0.01, unit="epoch"),
-        ema=Ema(
-            decay=1 - (1 - 0.99998) * batch * every / epochs, warmup=False, every_steps=every, copy_epochs=warmup
-        ),
+        ema=Ema(decay=1 - (1 - 0.99998) * batch * every / epochs, warmup=False, every_steps=every, copy_epochs=warmup),
         published=(Published(mean=80.858, n=1, note="8 V100", source=_TORCHVISION),),
-    )  # fmt: skip
+    )
 
 
 def _ffcv(epochs: int, ramp: tuple[float, float], top1: float) -> Recipe:
-    """A straight line up over 2 epochs and down to zero; images grow from 160 to 192 pixels, evaluated at 256 with flips."""
+    """Linear warm-up over 2 epochs, then linearly to zero; images grow from 160 to 192 pixels, evaluated at 256."""
     return Recipe(
         name=f"ffcv-resnet50-{epochs}e",
         about=f"resnet50 with blur pooling, {epochs} epochs at 4096, 160 to 192 px",
@@ -71,17 +69,16 @@ def _ffcv(epochs: int, ramp: tuple[float, float], top1: float) -> Recipe:
         optim=Optim(lr=1.7, lr_batch=4096, momentum=0.9, weight_decay=1e-4, decay_rule="nvidia-name"),
         schedule=Schedule(kind="linear", epochs=epochs, warmup_epochs=2.0, warmup_start=1e-4),
         eval=Eval(flip_tta=True),
-        published=(
-            Published(mean=top1, precision="mixed", note="8 A100, flip test-time augmentation", source=_FFCV),
-        ),
-    )  # fmt: skip
+        published=(Published(mean=top1, precision="mixed", note="8 A100, flip test-time augmentation", source=_FFCV),),
+    )
 
 
 def ffcv_16e() -> Recipe:
     """FFCV's ResNet-50, 16 epochs: 73.8 % with flip test-time augmentation, one run.
 
-    Source: libffcv/ffcv-imagenet at 5bab20e, rn50_16_epochs.yaml and train_imagenet.py (512 images a process). The YAML
-    evaluates at 256 pixels, the README says 224. Its images were stored at 500 pixels first, which is not done here.
+    Source: libffcv/ffcv-imagenet at 5bab20e, rn50_16_epochs.yaml and train_imagenet.py (512 images per process). The
+    YAML evaluates at 256 pixels, the README says 224. Its images were stored at 500 pixels first, which is not done
+    here.
     Hardware and cost: 8 A100 (p4d.24xlarge), 14.9 minutes.
     Command: vernier train ffcv-resnet50-16e --data IMAGENET
     """
@@ -154,29 +151,39 @@ def _rsb(
         ),
         loss=Loss(kind="bce"),
         optim=Optim(
-            name="lamb", lr=lr, momentum=0.9, beta2=0.999, eps=1e-6, clip_norm=1.0, weight_decay=0.02,
+            name="lamb",
+            lr=lr,
+            momentum=0.9,
+            beta2=0.999,
+            eps=1e-6,
+            clip_norm=1.0,
+            weight_decay=0.02,
             decay_rule="norm-and-bias",
         ),
         schedule=Schedule(
-            kind="cosine", epochs=epochs, warmup_epochs=5.0, warmup_start=1e-4, unit="epoch", origin="start",
+            kind="cosine",
+            epochs=epochs,
+            warmup_epochs=5.0,
+            warmup_start=1e-4,
+            unit="epoch",
+            origin="start",
             end_lr=1e-6,
         ),
         published=(Published(mean=top1, precision="mixed", note="at 224 px", source=_RSB),),
-    )  # fmt: skip
+    )
 
 
 def rsb_a2() -> Recipe:
-    """ResNet Strikes Back, procedure A2: ResNet-50, 300 epochs, batch 2048: 79.8 % at 224 pixels; no spread carried here.
+    """ResNet Strikes Back, procedure A2: ResNet-50, 300 epochs, batch 2048: 79.8 % at 224 pixels.
 
+    The spread is not given here.
     Source: arXiv 2110.00476, table 2; what it leaves open is taken from open-mmlab/mmpretrain's configuration
-    resnet50_8xb256-rsb-a2-300e_in1k (warm-up from 1e-4 of the rate, final rate 1e-6, bicubic). LAMB clips gradients to a
-    norm of 1 and zero-gamma is on, as in timm. Targets stay soft; loss.bce_threshold=0.2 makes them yes or no.
+    resnet50_8xb256-rsb-a2-300e_in1k (warm-up from 1e-4 of the rate, final rate 1e-6, bicubic). LAMB clips gradients to
+    a norm of 1 and zero-gamma is on, as in timm. Targets stay soft; loss.bce_threshold=0.2 makes them yes or no.
     Hardware and cost: 4 V100 32 GB; half of A1's 600 epochs, which take 4.6 days.
     Command: vernier train rsb-resnet50-a2 --data IMAGENET
     """
-    return _rsb(
-        "rsb-resnet50-a2", epochs=300, px=224, lr=5e-3, drop_path=0.05, repeats=3, magnitude=7.0, top1=79.8
-    )  # fmt: skip
+    return _rsb("rsb-resnet50-a2", epochs=300, px=224, lr=5e-3, drop_path=0.05, repeats=3, magnitude=7.0, top1=79.8)
 
 
 def rsb_a3() -> Recipe:
@@ -184,14 +191,21 @@ def rsb_a3() -> Recipe:
 
     Source: arXiv 2110.00476, table 2; open-mmlab/mmpretrain's resnet50_8xb256-rsb-a3-100e_in1k for what it leaves open,
     as for rsb-resnet50-a2.
-    Hardware and cost: 4 V100; the cheapest of the three procedures, time not carried here.
+    Hardware and cost: 4 V100; the cheapest of the three procedures, time not given here.
     Command: vernier train rsb-resnet50-a3 --data IMAGENET
     """
-    return _rsb(
-        "rsb-resnet50-a3", epochs=100, px=160, lr=8e-3, drop_path=0.0, repeats=1, magnitude=6.0, top1=78.1
-    )  # fmt: skip
+    return _rsb("rsb-resnet50-a3", epochs=100, px=160, lr=8e-3, drop_path=0.0, repeats=1, magnitude=6.0, top1=78.1)
 
 
 RECIPES = (
-    torchvision_v1, torchvision_v2, ffcv_16e, ffcv_24e, ffcv_32e, ffcv_40e, ffcv_56e, ffcv_88e, rsb_a2, rsb_a3,
-)  # fmt: skip
+    torchvision_v1,
+    torchvision_v2,
+    ffcv_16e,
+    ffcv_24e,
+    ffcv_32e,
+    ffcv_40e,
+    ffcv_56e,
+    ffcv_88e,
+    rsb_a2,
+    rsb_a3,
+)

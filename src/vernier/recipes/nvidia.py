@@ -1,10 +1,12 @@
 """NVIDIA's Deep Learning Examples for PyTorch: ResNet-50 v1.5, ResNeXt-101 32x4d, SE-ResNeXt-101 32x4d.
 
-Two revisions matter: the RN50v1.5 folder of May 2019, and its successor ConvNets (results of the 20.12 container). They
-agree at a total batch of 2048. The warm-up depends on the machine, that is on the total batch, and not on the length of
-the training, whatever the READMEs say. Decay spares what has "bn" in its name: projection norms are called downsample.1
-and are decayed. No zero-gamma.
+`+-` is the standard deviation over n runs, where their number is known. Two revisions matter: the RN50v1.5 folder of
+May 2019, and its successor ConvNets (results of the 20.12 container). They agree at a total batch of 2048. The warm-up
+depends on the machine, that is on the total batch, and not on the length of the training, whatever the READMEs say.
+Decay spares what has "bn" in its name: projection norms are called downsample.1 and are decayed. No zero-gamma.
 """
+
+from typing import Literal
 
 from vernier.config import Augment, Loss, Model, Optim, Published, Recipe, Schedule
 
@@ -15,7 +17,7 @@ _HEAD = "NVIDIA DLE ConvNets, 729963d"
 def _base(
     name: str, model: str, *, epochs: int, batch: int, decay: float, source: str, published: tuple[Published, ...]
 ) -> Recipe:
-    """SGD 0.875, rate 0.256 / 256 * batch, warm-up by whole epochs, cosine after it, smoothing 0.1; MixUp for 250 epochs."""
+    """SGD 0.875, rate 0.256 / 256 * batch, warm-up by epochs, then cosine, smoothing 0.1; MixUp for 250 epochs."""
     return Recipe(
         name=name,
         about=f"{model}, {epochs} epochs at {batch}",
@@ -36,11 +38,12 @@ def _base(
     )
 
 
-def _pair(mixed: tuple[float, float], full: tuple[float, float], note: str, source: str, kind: str) -> list[Published]:
-    precision = "tf32" if kind == "tf32" else "fp32"
+def _pair(
+    mixed: tuple[float, float], full: tuple[float, float], note: str, source: str, kind: Literal["fp32", "tf32"]
+) -> list[Published]:
     return [
         Published(mean=mixed[0], sd=mixed[1], precision="mixed", note=note, source=source),
-        Published(mean=full[0], sd=full[1], precision=precision, note=note, source=source),  # type: ignore[arg-type]
+        Published(mean=full[0], sd=full[1], precision=kind, note=note, source=source),
     ]
 
 
@@ -51,7 +54,7 @@ def _resnet50(name: str, epochs: int, batch: int, *published: Published) -> Reci
 
 
 def resnet50_50e() -> Recipe:
-    """ResNet-50 v1.5, 50 epochs, batch 2048: 76.25 +- 0.04 % (fp16), 76.26 +- 0.07 % (fp32); runs not said.
+    """ResNet-50 v1.5, 50 epochs, batch 2048: 76.25 +- 0.04 % (fp16), 76.26 +- 0.07 % (fp32); n unknown.
 
     Source: NVIDIA/DeepLearningExamples, RN50v1.5, May 2019, README and resnet50v1.5/training scripts.
     Hardware and cost: DGX-1, 8 V100 16 GB at 5,816 img/s in fp16: about 3.1 hours of steps.
@@ -63,24 +66,27 @@ def resnet50_50e() -> Recipe:
 
 
 def resnet50_90e() -> Recipe:
-    """ResNet-50 v1.5, 90 epochs, batch 2048: 77.23 +- 0.04 % (fp16), 77.08 +- 0.07 % (fp32); runs not said.
+    """ResNet-50 v1.5, 90 epochs, batch 2048: 77.23 +- 0.04 % (fp16), 77.08 +- 0.07 % (fp32); n unknown.
 
     Later, 20.12 container, the same hyper-parameters: DGX A100 77.12 +- 0.11 % (AMP), 76.95 +- 0.18 % (TF32); DGX-1
     76.88 +- 0.16 % (AMP).
     Source: NVIDIA/DeepLearningExamples, RN50v1.5, May 2019; ConvNets at 729963d.
-    Hardware and cost: 8 V100 16 GB at 5,816 img/s (2019), "about 8 hours"; 8 A100 80 GB at 16,621 img/s, "about 3 hours".
+    Hardware and cost: 8 V100 16 GB at 5,816 img/s (2019), "about 8 hours"; 8 A100 80 GB at 16,621 img/s, "about 3
+    hours".
     Command: vernier train nvidia-resnet50-90e --data IMAGENET
     """
     return _resnet50(
-        "nvidia-resnet50-90e", 90, 2048,
+        "nvidia-resnet50-90e",
+        90,
+        2048,
         *_pair((77.23, 0.04), (77.08, 0.07), "DGX-1V, 2019", _SEED, "fp32"),
         *_pair((77.12, 0.11), (76.95, 0.18), "DGX A100, 20.12", _HEAD, "tf32"),
         Published(mean=76.88, sd=0.16, precision="mixed", note="DGX-1, 20.12", source=_HEAD),
-    )  # fmt: skip
+    )
 
 
 def resnet50_250e() -> Recipe:
-    """ResNet-50 v1.5, 250 epochs with MixUp 0.2, batch 2048: 78.42 +- 0.04 % (fp16), 78.30 +- 0.16 % (fp32); runs not said.
+    """ResNet-50 v1.5, 250 epochs with MixUp 0.2, batch 2048: 78.42 +- 0.04 % (fp16), 78.30 +- 0.16 % (fp32); n unknown.
 
     Later, 20.12 container, the same hyper-parameters: DGX A100 78.43 +- 0.11 % (AMP), 78.38 +- 0.17 % (TF32); DGX-1
     78.25 +- 0.12 % (AMP).
@@ -89,11 +95,13 @@ def resnet50_250e() -> Recipe:
     Command: vernier train nvidia-resnet50-250e --data IMAGENET
     """
     return _resnet50(
-        "nvidia-resnet50-250e", 250, 2048,
+        "nvidia-resnet50-250e",
+        250,
+        2048,
         *_pair((78.42, 0.04), (78.30, 0.16), "DGX-1V, 2019", _SEED, "fp32"),
         *_pair((78.43, 0.11), (78.38, 0.17), "DGX A100, 20.12", _HEAD, "tf32"),
         Published(mean=78.25, sd=0.12, precision="mixed", note="DGX-1, 20.12", source=_HEAD),
-    )  # fmt: skip
+    )
 
 
 def _dgx2(mixed: tuple[float, float], full: tuple[float, float]) -> list[Published]:
@@ -121,8 +129,9 @@ def resnet50_90e_4096() -> Recipe:
 
 
 def resnet50_250e_4096() -> Recipe:
-    """ResNet-50 v1.5, 250 epochs with MixUp, batch 4096, 16 warm-up epochs: 78.59 +- 0.13 % (fp16), 78.46 +- 0.03 % (fp32).
+    """ResNet-50 v1.5, 250 epochs with MixUp, batch 4096: 78.59 +- 0.13 % (fp16), 78.46 +- 0.03 % (fp32).
 
+    With 16 warm-up epochs.
     Source: NVIDIA/DeepLearningExamples, RN50v1.5, May 2019, DGX-2 scripts.
     Hardware and cost: DGX-2, 16 V100 at 12,086 img/s in fp16: about 7.4 hours of steps.
     Command: vernier train nvidia-resnet50-250e-4096 --data IMAGENET
@@ -136,7 +145,7 @@ def _resnet50_896(name: str, epochs: int, mean: float) -> Recipe:
 
 
 def resnet50_90e_896() -> Recipe:
-    """ResNet-50 v1.5, 90 epochs, batch 896 with twice the decay: 77.01 +- 0.16 % (fp32); runs not said.
+    """ResNet-50 v1.5, 90 epochs, batch 896 with twice the decay: 77.01 +- 0.16 % (fp32); n unknown.
 
     Source: NVIDIA/DeepLearningExamples, ConvNets at 729963d, the fp32 settings of the DGX-1.
     Hardware and cost: 8 V100 16 GB at 2,855 img/s: about 11.2 hours of steps.
@@ -146,7 +155,7 @@ def resnet50_90e_896() -> Recipe:
 
 
 def resnet50_250e_896() -> Recipe:
-    """ResNet-50 v1.5, 250 epochs with MixUp, batch 896 with twice the decay: 78.30 +- 0.16 % (fp32); runs not said.
+    """ResNet-50 v1.5, 250 epochs with MixUp, batch 896 with twice the decay: 78.30 +- 0.16 % (fp32); n unknown.
 
     Source: NVIDIA/DeepLearningExamples, ConvNets at 729963d, the fp32 settings of the DGX-1.
     Hardware and cost: 8 V100 16 GB at 2,855 img/s: about 31 hours of steps.
@@ -160,7 +169,7 @@ def _resnext(name: str, model: str, epochs: int, batch: int, *published: Publish
 
 
 def resnext101_90e() -> Recipe:
-    """ResNeXt-101 32x4d, 90 epochs, batch 1024: 79.47 +- 0.03 % (AMP), 79.38 +- 0.07 % (TF32); runs not said.
+    """ResNeXt-101 32x4d, 90 epochs, batch 1024: 79.47 +- 0.03 % (AMP), 79.38 +- 0.07 % (TF32); n unknown.
 
     DGX-1: 79.49 +- 0.05 % (AMP), 79.40 +- 0.10 % (fp32).
     Source: NVIDIA/DeepLearningExamples, ConvNets at 729963d, resnext101-32x4d/README.
@@ -168,14 +177,17 @@ def resnext101_90e() -> Recipe:
     Command: vernier train nvidia-resnext101-90e --data IMAGENET
     """
     return _resnext(
-        "nvidia-resnext101-90e", "resnext101-32x4d", 90, 1024,
+        "nvidia-resnext101-90e",
+        "resnext101-32x4d",
+        90,
+        1024,
         *_pair((79.47, 0.03), (79.38, 0.07), "DGX A100, 20.12", _HEAD, "tf32"),
         *_pair((79.49, 0.05), (79.40, 0.10), "DGX-1, 20.12", _HEAD, "fp32"),
-    )  # fmt: skip
+    )
 
 
 def resnext101_250e() -> Recipe:
-    """ResNeXt-101 32x4d, 250 epochs with MixUp, batch 1024: 80.19 +- 0.08 % (AMP), 80.27 +- 0.10 % (TF32); runs not said.
+    """ResNeXt-101 32x4d, 250 epochs with MixUp, batch 1024: 80.19 +- 0.08 % (AMP), 80.27 +- 0.10 % (TF32); n unknown.
 
     DGX-1: 80.26 +- 0.11 % (AMP), 80.06 +- 0.06 % (fp32).
     Source: NVIDIA/DeepLearningExamples, ConvNets at 729963d, resnext101-32x4d/README.
@@ -183,14 +195,17 @@ def resnext101_250e() -> Recipe:
     Command: vernier train nvidia-resnext101-250e --data IMAGENET
     """
     return _resnext(
-        "nvidia-resnext101-250e", "resnext101-32x4d", 250, 1024,
+        "nvidia-resnext101-250e",
+        "resnext101-32x4d",
+        250,
+        1024,
         *_pair((80.19, 0.08), (80.27, 0.10), "DGX A100, 20.12", _HEAD, "tf32"),
         *_pair((80.26, 0.11), (80.06, 0.06), "DGX-1, 20.12", _HEAD, "fp32"),
-    )  # fmt: skip
+    )
 
 
 def se_resnext101_90e() -> Recipe:
-    """SE-ResNeXt-101 32x4d, 90 epochs, batch 1024: 80.03 +- 0.11 % (AMP), 79.92 +- 0.07 % (TF32); runs not said.
+    """SE-ResNeXt-101 32x4d, 90 epochs, batch 1024: 80.03 +- 0.11 % (AMP), 79.92 +- 0.07 % (TF32); n unknown.
 
     DGX-1 fp32: 79.93 +- 0.10 %.
     Source: NVIDIA/DeepLearningExamples, ConvNets, se-resnext101-32x4d/README at 0107cf2.
@@ -198,14 +213,17 @@ def se_resnext101_90e() -> Recipe:
     Command: vernier train nvidia-se-resnext101-90e --data IMAGENET
     """
     return _resnext(
-        "nvidia-se-resnext101-90e", "se-resnext101-32x4d", 90, 1024,
+        "nvidia-se-resnext101-90e",
+        "se-resnext101-32x4d",
+        90,
+        1024,
         *_pair((80.03, 0.11), (79.92, 0.07), "DGX A100, 20.12", _HEAD, "tf32"),
         Published(mean=79.93, sd=0.10, precision="fp32", note="DGX-1, 20.12", source=_HEAD),
-    )  # fmt: skip
+    )
 
 
 def se_resnext101_250e() -> Recipe:
-    """SE-ResNeXt-101 32x4d, 250 epochs with MixUp, batch 1024: 80.90 +- 0.08 % (AMP), 80.98 +- 0.07 % (TF32); runs not said.
+    """SE-ResNeXt-101 32x4d, 250 epochs, MixUp, batch 1024: 80.90 +- 0.08 % (AMP), 80.98 +- 0.07 % (TF32); n unknown.
 
     DGX-1 fp32: 80.97 +- 0.09 %.
     Source: NVIDIA/DeepLearningExamples, ConvNets, se-resnext101-32x4d/README at 0107cf2.
@@ -213,40 +231,60 @@ def se_resnext101_250e() -> Recipe:
     Command: vernier train nvidia-se-resnext101-250e --data IMAGENET
     """
     return _resnext(
-        "nvidia-se-resnext101-250e", "se-resnext101-32x4d", 250, 1024,
+        "nvidia-se-resnext101-250e",
+        "se-resnext101-32x4d",
+        250,
+        1024,
         *_pair((80.90, 0.08), (80.98, 0.07), "DGX A100, 20.12", _HEAD, "tf32"),
         Published(mean=80.97, sd=0.09, precision="fp32", note="DGX-1, 20.12", source=_HEAD),
-    )  # fmt: skip
+    )
 
 
 def se_resnext101_90e_896() -> Recipe:
-    """SE-ResNeXt-101 32x4d, 90 epochs, batch 896: 80.04 +- 0.07 % (AMP); runs not said.
+    """SE-ResNeXt-101 32x4d, 90 epochs, batch 896: 80.04 +- 0.07 % (AMP); n unknown.
 
     Source: NVIDIA/DeepLearningExamples, ConvNets, se-resnext101-32x4d/README at 0107cf2, the AMP settings of the DGX-1.
     Hardware and cost: 8 V100 16 GB at 2,971 img/s (AMP), "about 12 hours".
     Command: vernier train nvidia-se-resnext101-90e-896 --data IMAGENET
     """
     return _resnext(
-        "nvidia-se-resnext101-90e-896", "se-resnext101-32x4d", 90, 896,
+        "nvidia-se-resnext101-90e-896",
+        "se-resnext101-32x4d",
+        90,
+        896,
         Published(mean=80.04, sd=0.07, precision="mixed", note="DGX-1, 20.12", source=_HEAD),
-    )  # fmt: skip
+    )
 
 
 def se_resnext101_250e_896() -> Recipe:
-    """SE-ResNeXt-101 32x4d, 250 epochs with MixUp, batch 896: 80.92 +- 0.09 % (AMP); runs not said.
+    """SE-ResNeXt-101 32x4d, 250 epochs with MixUp, batch 896: 80.92 +- 0.09 % (AMP); n unknown.
 
     Source: NVIDIA/DeepLearningExamples, ConvNets, se-resnext101-32x4d/README at 0107cf2, the AMP settings of the DGX-1.
     Hardware and cost: 8 V100 16 GB at 2,971 img/s (AMP): about 30 hours of steps.
     Command: vernier train nvidia-se-resnext101-250e-896 --data IMAGENET
     """
     return _resnext(
-        "nvidia-se-resnext101-250e-896", "se-resnext101-32x4d", 250, 896,
+        "nvidia-se-resnext101-250e-896",
+        "se-resnext101-32x4d",
+        250,
+        896,
         Published(mean=80.92, sd=0.09, precision="mixed", note="DGX-1, 20.12", source=_HEAD),
-    )  # fmt: skip
+    )
 
 
 RECIPES = (
-    resnet50_50e, resnet50_90e, resnet50_250e, resnet50_50e_4096, resnet50_90e_4096, resnet50_250e_4096,
-    resnet50_90e_896, resnet50_250e_896, resnext101_90e, resnext101_250e, se_resnext101_90e, se_resnext101_250e,
-    se_resnext101_90e_896, se_resnext101_250e_896,
-)  # fmt: skip
+    resnet50_50e,
+    resnet50_90e,
+    resnet50_250e,
+    resnet50_50e_4096,
+    resnet50_90e_4096,
+    resnet50_250e_4096,
+    resnet50_90e_896,
+    resnet50_250e_896,
+    resnext101_90e,
+    resnext101_250e,
+    se_resnext101_90e,
+    se_resnext101_250e,
+    se_resnext101_90e_896,
+    se_resnext101_250e_896,
+)

@@ -1,7 +1,8 @@
 """Tasks: what a label means. Loss, prediction and metric of classification and detection.
 
-`base` is the contract the engine uses; `classification` and `detection` fulfil it. May import `config`, `data`, `models`
-and `records`. The training loop and evaluation are in `engine`, the networks in `models`, augmentation in `data.augment`.
+`base` is the contract the engine uses; `classification` and `detection` fulfil it. May import `config`, `data`,
+`models` and `records`. The training loop and evaluation are in `engine`, the networks in `models`, augmentation in
+`data.augment`.
 """
 
 from vernier.config import Recipe, check_recipe

@@ -69,7 +69,7 @@ class Task(Protocol):
         ...
 
     def train_reader(self, source: Source, cached: Source, machine: Machine) -> CountingReader:
-        """Create the reader of training batches; `cached` is the source with its decoded images in memory if they fit."""
+        """Create the reader of training batches; `cached` is the source with decoded images in memory, if they fit."""
         ...
 
     def eval_reader(self, source: Source) -> CountingReader:
@@ -85,7 +85,7 @@ class Task(Protocol):
         ...
 
     def name_predictions(self, predicted: Any, targets: Any, classes: tuple[str, ...]) -> list[list[ScoredClass]]:
-        """Give the predictions of each image with class names, best first; boxes are in pixels of the original image."""
+        """Give the predictions per image with class names, best first; boxes in pixels of the original image."""
         ...
 
     def score(self, source: Source) -> Score:

@@ -31,7 +31,7 @@ def prepared(shapes: Path) -> Any:
 
 
 def test_changes_to_the_annotations_are_noted_before_training(real_data: Callable[[str], Path]) -> None:
-    recipe = recipes.named("ssd-shapes-quick")
+    recipe = recipes.get("ssd-shapes-quick")
     recipe = replace(recipe, data=replace(recipe.data, source=str(real_data("bccd"))))
     job = prepare(Config(recipe=recipe))
     job.close()

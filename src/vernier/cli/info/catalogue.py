@@ -1,6 +1,7 @@
 """`vernier recipes` and `vernier models`: list the built-in recipes and networks."""
 
 import sys
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
@@ -29,11 +30,12 @@ def recipes(
     """
     from vernier import recipes as book
     from vernier.config import to_dict
+    from vernier.records.codec import encode
 
     if action == "show":
         if name is None:
             raise ConfigError("Which recipe? vernier recipes show NAME; vernier recipes lists them.")
-        chosen = book.named(name)
+        chosen = book.get(name)
         if json:
             print_json({"notes": book.notes(name), "recipe": to_dict(chosen)})
         else:
@@ -47,14 +49,14 @@ def recipes(
         from vernier.measure.planning.workload import speed_of
 
         speed, basis = speed_of(device_hours)
-        built_in = [book.named(n) for n in book.BUILT_IN]
+        built_in = [book.get(n) for n in book.BUILT_IN]
         hours = [round(estimate(recipe, book.train_images(recipe), speed), 2) for recipe in built_in]
-        rows = [{**row, "estimated_device_hours": h} for row, h in zip(rows, hours, strict=True)]
+        rows = [replace(row, estimated_device_hours=h) for row, h in zip(rows, hours, strict=True)]
         say(
-            f"Device hours are an ESTIMATE: {basis}, scaled by multiply-accumulates; training steps only, no evaluation, "
-            "no scaling losses."
+            f"Device hours are an ESTIMATE: {basis}, scaled by multiply-accumulates; training steps only, no "
+            "evaluation, no scaling losses."
         )
-    print_rows(rows, json)
+    print_rows(encode(rows), json)
     return EXIT_DONE
 
 

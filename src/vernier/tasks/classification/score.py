@@ -33,7 +33,7 @@ class _Miss:
 
 @dataclass
 class ClassificationScore:
-    """Counts over evaluated samples. Batch losses are kept and summed exactly, so the order of batches does not matter."""
+    """Counts over evaluated samples. Batch losses are summed exactly, so the order of batches does not matter."""
 
     source: Source | None = None
     samples: int = 0

@@ -91,7 +91,8 @@ def _cross_entropy(logits: torch.Tensor, labels: torch.Tensor, loss: Loss) -> to
 
 
 def _binary_targets(logits: torch.Tensor, labels: torch.Tensor, loss: Loss, mixed: MixedLabels | None) -> torch.Tensor:
-    """Make targets [samples, classes] in 0..1: smoothed one-hot labels, mixed, then thresholded if there is a threshold."""
+    """Make targets [samples, classes] in 0..1: smoothed one-hot labels, mixed, then thresholded if there is a
+    threshold."""
     classes = logits.shape[1]
     off = loss.label_smoothing / (classes if loss.smoothing_over == "all" else max(1, classes - 1))
     on = 1 - loss.label_smoothing + (off if loss.smoothing_over == "all" else 0.0)

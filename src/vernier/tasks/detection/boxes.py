@@ -1,4 +1,5 @@
-"""Arithmetic of boxes: overlap, the offsets SSD predicts, matching of default boxes to objects, non-maximum suppression.
+"""Arithmetic of boxes: overlap, the offsets SSD predicts, matching of default boxes to objects, non-maximum
+suppression.
 
 Pure torch on whole batches, on any device; no loop over images, classes or boxes. Boxes are `ltrb` (left, top, right,
 bottom); default boxes (`anchors`) are centre x, centre y, width, height. All are shares of the image, 0 to 1.
@@ -76,8 +77,8 @@ def match(
 
     Every object of [N, M] is first matched to the default box it overlaps most (of equals the first); if two objects
     choose the same one, the later gets it. Every other default box is matched to the object it overlaps most (of equals
-    the first), if the overlap is `above` the threshold, or `at-least` it. A background box has itself as its box target.
-    Objects without area are ignored.
+    the first), if the overlap is `above` the threshold, or `at-least` it. A background box has itself as its box
+    target. Objects without area are ignored.
     """
     corners = to_corners(anchors)
     real = valid & (area(ltrb) > 0)

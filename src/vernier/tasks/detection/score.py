@@ -1,4 +1,5 @@
-"""Score of a detector: collects detections by sample and hands them to COCO's evaluator; shows some of them as examples."""
+"""Score of a detector: collects detections by sample and hands them to COCO's evaluator; shows some of them as
+examples."""
 
 import contextlib
 from collections.abc import Iterable, Mapping
