@@ -98,12 +98,6 @@ def test_one_card_for_the_same_weights_and_another_for_others(run: Path, vernier
     assert bare["card"] is None
 
 
-def test_names_from_folders_cannot_format_the_card(run: Path, vernier_here: Vernier, tmp_path: Path) -> None:
-    from vernier.report.model_card import escape_markdown
-
-    assert escape_markdown("<script>a|b\n`") == "\\<script\\>a\\|b\\`"
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

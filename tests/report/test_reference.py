@@ -67,4 +67,4 @@ def test_benchmarks_and_studies_are_documented(vernier_here: Callable[..., Done]
     study = tmp_path / "study"
     done = vernier_here("study", "run", "--workload", "sgemm", "--virtual", "2", *quick, "--out", str(study))
     assert done.code == 0, done.err
-    assert json.loads((study / "study.json").read_text()).keys() - documented("Study directories") == set()
+    assert json.loads((study / "study.json").read_text()).keys() - EVERYWHERE - documented("Study directories") == set()

@@ -1,5 +1,6 @@
 """What pages are made of in these tests: a real small training run, made once, and others written through the store."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -32,6 +33,11 @@ def trained(shapes: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def page_of() -> Callable[..., Page]:
     return lambda *paths: build(collect([Path(p) for p in paths]))
+
+
+def text_of(html: str) -> str:
+    """The text of some HTML, without its tags."""
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html))
 
 
 STEP = StepEvent(

@@ -1,9 +1,5 @@
 import http.client
 import json
-import os
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -77,23 +73,3 @@ def test_that_a_run_crashed_is_news_though_no_file_changes(run: RunDir) -> None:
     assert "running" in going.top
     assert "crashed" in stopped.top
     assert tag != other
-
-
-def test_the_command_serves_until_it_is_interrupted(run: RunDir) -> None:
-    command = [sys.executable, "-m", "vernier", "report", "--watch", str(run.path)]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}
-    ) as process:
-        try:
-            assert process.stdout is not None
-            url = process.stdout.readline().strip()
-            port = int(url.rsplit(":", 1)[1].strip("/"))
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-            connection.request("GET", "/")
-            assert connection.getresponse().status == 200
-            process.send_signal(signal.SIGINT)
-            _, errors = process.communicate(timeout=30)
-            assert process.returncode == 0
-            assert "live view ended" in errors
-        finally:
-            process.kill()  # leaving the block waits for it, however long

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.report.page.test_sections import text_of
+from tests.report.page.conftest import text_of
 from vernier.report.page.build import Page
 
 GOLDEN = Path(__file__).resolve().parents[3] / "golden" / "0.1"

@@ -1,0 +1,26 @@
+"""The common form of logs."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.report.logs.conftest import TIMES
+from vernier.errors import ConfigError
+from vernier.report.logs.model import RunLog, StepRecord, is_number
+
+
+def test_the_trace_leaves_out_the_warm_up_and_counts_samples(run: RunLog) -> None:
+    assert not run.steps[0].steady
+    assert len(run.trace().step_s) == len(run.steady_steps) == 299
+    assert run.trace().samples_per_s == pytest.approx(32 * 299 / sum(TIMES[1:]))
+
+
+def test_a_log_without_samples_cannot_be_compared() -> None:
+    steps = (StepRecord(epoch=0, step=0, seconds=0.1),)
+    with pytest.raises(ConfigError, match="number of samples per step"):
+        RunLog(format="raport", path=Path("x"), steps=steps).trace()
+
+
+def test_only_finite_numbers_count_as_numbers() -> None:
+    assert is_number(1)
+    assert not any(is_number(v) for v in (True, float("nan"), float("inf"), "1", None))

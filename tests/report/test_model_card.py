@@ -1,0 +1,68 @@
+"""The model card of an exported file."""
+
+from pathlib import Path
+
+import pytest
+
+from vernier.errors import RunFailed
+from vernier.records.export import ExportCheck
+from vernier.report.model_card import describe_check, escape_markdown, write_card
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "0.1"
+CHECK = ExportCheck(
+    against="onnxruntime 1.23", images=64, data="shapes", max_difference=1e-6, largest_output=5.0, same_top1=64
+)
+
+
+def _checkpoint(run: str) -> Path:
+    return sorted((GOLDEN / run / "checkpoints").glob("step-*"))[-1]
+
+
+def _exported(folder: Path, name: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    file = folder / name
+    file.write_bytes(b"weights")
+    return file
+
+
+def test_the_card_of_a_run_of_an_older_version(tmp_path: Path) -> None:
+    file = _exported(tmp_path, "model.onnx")
+    card = write_card(file, _checkpoint("classifier"), averaged=True, takes="uint8 [N, 3, 32, 32]", check=CHECK)
+    text = card.read_text()
+    for section in ("Model", "Result", "Recipe", "Data", "Trained on", "Limits", "Files"):
+        assert f"\n## {section}\n" in text
+    assert "top-1 10.00 %" in text
+    assert "20 validation images" in text
+    assert "Checked with onnxruntime 1.23 against PyTorch on 64 validation images" in text
+
+
+def test_other_weights_get_a_card_of_their_own(tmp_path: Path) -> None:
+    first = write_card(
+        _exported(tmp_path, "a.safetensors"), _checkpoint("classifier"), averaged=True, takes="", check=None
+    )
+    same = write_card(_exported(tmp_path, "b.pth"), _checkpoint("classifier"), averaged=True, takes="", check=None)
+    other = write_card(
+        _exported(tmp_path, "c.safetensors"), _checkpoint("detector"), averaged=False, takes="", check=None
+    )
+    assert same == first
+    assert "`b.pth`" in first.read_text()
+    assert other.name == "c.safetensors.model_card.md"
+
+
+def test_names_from_folders_cannot_format_the_card() -> None:
+    assert escape_markdown("<script>a|b\n`") == "\\<script\\>a\\|b\\`"
+
+
+def test_a_check_is_described_in_a_sentence() -> None:
+    assert "the same class for 64 of 64, largest difference 1e-06 of outputs up to 5" in describe_check(CHECK)
+
+
+def test_a_card_that_cannot_be_written_says_that_the_export_is_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, text: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("vernier.report.model_card.write_atomically", refuse)
+    with pytest.raises(RunFailed, match="The exported file is complete"):
+        write_card(_exported(tmp_path, "a.onnx"), _checkpoint("classifier"), averaged=True, takes="", check=None)

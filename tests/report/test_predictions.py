@@ -1,0 +1,59 @@
+"""Predictions for a person (lines) and for a program (predictions.json)."""
+
+import json
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from vernier.errors import ConfigError
+from vernier.records.predictions import ScoredClass
+from vernier.report.predictions import SHOWN_LINES, PredictionWriter
+
+CLASSES = [ScoredClass(class_name="cat", score=0.9), ScoredClass(class_name="dog", score=0.1)]
+OBJECTS = [ScoredClass(class_name="cat", score=score, box=(2.0, 3.0, 20.0, 25.0)) for score in (0.9, 0.2)]
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    path = tmp_path / "photo.png"
+    Image.new("RGB", (32, 32), (200, 30, 30)).save(path)
+    return path
+
+
+def test_objects_are_drawn_and_those_with_low_scores_are_only_in_the_file(image: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    writer = PredictionWriter(("cat", "dog"), "run", out, min_score=0.5)
+    writer.add(image, OBJECTS, None)
+    writer.add(image, OBJECTS, None)  # another folder may have the same name
+    writer.close()
+    document = json.loads((out / "predictions.json").read_text())
+    assert document["images"][0]["found"] == [
+        {"class": "cat", "score": 0.9, "box": [2.0, 3.0, 20.0, 25.0]},
+        {"class": "cat", "score": 0.2, "box": [2.0, 3.0, 20.0, 25.0]},
+    ]
+    assert [Path(i["picture"]).name for i in document["images"]] == ["photo.png", "photo-2.png"]
+    assert (out / "photo-2.png").read_bytes() != image.read_bytes()
+    assert writer.lines()[0] == f"{image}: 1 objects  cat 0.90"
+
+
+def test_classes_are_on_one_sheet(image: Path, tmp_path: Path) -> None:
+    writer = PredictionWriter(("cat", "dog"), "run", tmp_path / "out", min_score=0.5)
+    writer.add(image, CLASSES, None)
+    writer.close()
+    assert (tmp_path / "out" / "sheet.png").is_file()
+    assert writer.lines()[0] == f"{image}: cat 90.0 %  dog 10.0 %"
+
+
+def test_images_that_cannot_be_read_are_counted_and_long_lists_are_cut(tmp_path: Path) -> None:
+    writer = PredictionWriter(("cat",), "run", None, min_score=0.5)
+    for number in range(SHOWN_LINES + 5):
+        writer.add(tmp_path / f"{number}.jpg", [], "truncated" if number == 0 else None)
+    assert writer.failed == 1
+    assert writer.lines()[0].endswith("cannot be read: truncated")
+    assert "... and 5 more images" in writer.lines()
+
+
+def test_a_file_in_place_of_the_folder_is_refused(image: Path) -> None:
+    with pytest.raises(ConfigError, match="is a file"):
+        PredictionWriter(("cat",), "run", image, min_score=0.5)
