@@ -55,12 +55,17 @@ def test_the_cache_stays_below_its_limit(served: tuple[Server, Path], tmp_path: 
         assert sum(p.stat().st_size for p in cache.glob("*/*.tar")) <= limit
 
 
-def test_two_threads_that_download_stay_below_the_limit_together(served: tuple[Server, Path], tmp_path: Path) -> None:
-    server, _ = served
-    cache, limit = tmp_path / "cache", 150_000
+def test_two_threads_read_the_right_bytes_and_stay_below_the_limit_together(
+    served: tuple[Server, Path], tmp_path: Path
+) -> None:
+    server, folder = served
+    local, cache, limit = open_split(str(folder), "train"), tmp_path / "cache", 150_000
+    assert isinstance(local, EncodedSource)
     remote = open_remote(f"{server.url}/set", "train", cache=cache, limit_bytes=limit)
+    samples = [i for start in range(20) for i in range(start, 160, 20)]
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(remote.read, [i for start in range(20) for i in range(start, 160, 20)]))
+        contents = list(pool.map(remote.read, samples))
+    assert contents == [local.read(i) for i in samples]
     assert sum(p.stat().st_size for p in cache.glob("*/*.tar")) <= limit
 
 

@@ -107,7 +107,8 @@ class RemoteShards:
         if self._shards[shard].bytes > self._limit:
             url = f"{self._root}/{shard}"
             return bytes(self._retry(lambda: self._files.cat_file(url, start=start, end=start + length), shard))
-        return os.pread(self._open_local(shard).handle, length, start)
+        file = self._open_local(shard)  # the name keeps it open while it is read, even if another thread evicts it
+        return os.pread(file.handle, length, start)
 
     def table(self, shard: str) -> Columns:
         path = self._cache / f"{shard}.table"
