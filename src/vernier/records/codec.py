@@ -55,17 +55,19 @@ def decode(cls: type[T], tree: Any, where: str = "") -> T:
         raise DamagedRecord(f"{where or cls.__name__} is {_brief(tree)}, not an object")
     values: dict[str, Any] = {}
     rest: str | None = None
-    for name, hint, field in _fields(cls):
-        key = field.metadata.get("key", name)
-        if field.metadata.get("flatten"):
+    for name, key, hint, field in _fields(cls):
+        if key is None:
             rest = name
         elif key in tree:
-            values[name] = _convert(tree[key], hint, f"{where}.{key}" if where else key)
+            value = tree[key]
+            if type(value) not in _PLAIN.get(hint, ()):  # most values are as they should be; telemetry has millions
+                value = _convert(value, hint, f"{where}.{key}" if where else key)
+            values[name] = value
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise DamagedRecord(f"{where or cls.__name__} has no {key!r}")
     if rest is not None:
-        known = {name for name, _, _ in _fields(cls)} | {"schema", "kind"}
-        hint = get_args(next(h for n, h, _ in _fields(cls) if n == rest))[1]
+        known = {name for name, *_ in _fields(cls)} | {"schema", "kind"}
+        hint = get_args(next(hint for name, _, hint, _ in _fields(cls) if name == rest))[1]
         values[rest] = {k: v for k, v in tree.items() if k not in known and _fits(v, hint)}
     try:
         return cls(**values)
@@ -73,15 +75,23 @@ def decode(cls: type[T], tree: Any, where: str = "") -> T:
         raise DamagedRecord(f"{where or cls.__name__}: {error}") from None
 
 
-_Fields = tuple[tuple[str, Any, dataclasses.Field[Any]], ...]
+_PLAIN: dict[Any, tuple[type, ...]] = {
+    hint: (kind,) for kind in (float, int, str, bool) for hint in (kind, kind | None)
+}
+"""Types of fields, and the type of the JSON values that they take without conversion."""
+_Fields = tuple[tuple[str, str | None, Any, dataclasses.Field[Any]], ...]
 _FIELDS: dict[Any, _Fields] = {}
 
 
 def _fields(cls: Any) -> _Fields:
-    """Name, type and field of everything that `cls` is made from; looked up once per class."""
+    """Name, JSON key (None: flattened), type and field of all that `cls` is made from; looked up once per class."""
     if cls not in _FIELDS:
         hints = get_type_hints(cls)
-        _FIELDS[cls] = tuple((f.name, hints[f.name], f) for f in dataclasses.fields(cls) if f.init)
+        _FIELDS[cls] = tuple(
+            (f.name, None if f.metadata.get("flatten") else f.metadata.get("key", f.name), hints[f.name], f)
+            for f in dataclasses.fields(cls)
+            if f.init
+        )
     return _FIELDS[cls]
 
 
