@@ -1,112 +1,192 @@
-"""The loader beside PyTorch's DataLoader over Pillow and beside DALI, on one folder of images.
+"""Vernier's loader beside PyTorch's DataLoader over Pillow and beside DALI, on one folder of images.
 
-The images are laid out as a folder, as restart-indexed shards and decoded, in a temporary place; then all contenders take
-turns: beside others (peers), two workers beside one and beside two programs (scaling), threads beside processes (threads).
-Usage: python benchmarks/loader.py [IMAGES] [--workers 1] [--rounds 15] [--images 500] [--only peers] [--json]
+The images are written as a folder, as restart-indexed shards and decoded, into a temporary folder. Then the loaders
+take turns: with those of others (peers), two workers with one and with two separate programs (scaling), and threads
+with processes (threads). Usage: python benchmarks/loader.py [IMAGES] [--workers 1] [--rounds 15] [--images 500]
+[--only peers] [--json]
 
-Ratios are of time as it passed, with the same by a clock that others on the machine do not disturb: processor time, or time
-without that for which a loader thread had no core.
+Ratios are of wall time, and again by a clock that other programs do not disturb: processor time, or wall time without
+the time that a loader thread had no core.
 
-IMAGES is any folder with pictures below it; without it, the photographs that the tests use, where they are.
+IMAGES is any folder with images below it (default: the photographs of the tests).
 """
 
 import argparse
 import json
+import multiprocessing
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from vernier.cores import allowed_cores
 from vernier.data.preparing.raw import pack_raw
 from vernier.data.preparing.shards import pack_shards
 from vernier.data.sources.folder import IMAGE_SUFFIXES, FolderSource
-from vernier.engine.measured.loading import BATCH, IMAGE_PX, PREFETCH, Clock, Contender, Measured, compare, report
+from vernier.engine.measured.loading import (
+    BATCH,
+    IMAGE_PX,
+    PREFETCH,
+    Clock,
+    LoaderReport,
+    LoaderSpec,
+    measure_loaders,
+    native_batches,
+    native_reader,
+    summarize_loaders,
+)
+from vernier.engine.measured.peer_loaders import dali_batches, pillow_batches
+from vernier.records.codec import encode
 
 TARGETS = {
-    ("folder", "pillow"): 1.35, ("shards", "pillow"): 2.2, ("shards", "dali"): 2.0, ("raw", "pillow"): 20.0, ("x2", "x1"): 1.9,
-}  # fmt: skip
+    ("folder", "pillow"): 1.35,
+    ("shards", "pillow"): 2.2,
+    ("shards", "dali"): 2.0,
+    ("raw", "pillow"): 20.0,
+    ("x2", "x1"): 1.9,
+}
+ROUND_FACTORS = {"folder": 1, "shards": 1, "raw": 10}
+Plan = tuple[list[LoaderSpec], list[tuple[str, str]]]
+"""Loaders, and which of them to compare."""
 
 
-LENGTHENED = {"folder": 1, "shards": 1, "raw": 10}
+# ------------------------------------------------------------------------------------------- Vernier's reader elsewhere
 
 
-def lay_out(images: Path, scratch: Path, workers: int) -> dict[str, str]:
-    """The same images three times."""
-    found = sorted(p for p in images.rglob("*") if p.suffix.lower() in IMAGE_SUFFIXES)
-    if not found:
+class ReaderInWorkers:
+    """Vernier's reader as a DataLoader's data set: each worker process makes whole batches, sent in shared memory."""
+
+    def __init__(self, spec: LoaderSpec) -> None:
+        self._spec = spec
+        self._opened: Any = None
+
+    def __len__(self) -> int:
+        return 1 << 30
+
+    def __getitem__(self, step: int) -> Any:
+        import torch
+
+        if self._opened is None:
+            self._opened = native_reader(self._spec)
+        reader, order = self._opened
+        epoch, at = divmod(step, order.steps_per_epoch)
+        out = torch.empty((order.global_batch, *reader.shape), dtype=torch.uint8)
+        reader.fill(epoch, order.indices(epoch, at, 0), out.numpy())
+        return out
+
+
+def worker_process_batches(spec: LoaderSpec) -> Iterator[int]:
+    """Vernier's reader in the worker processes of PyTorch's DataLoader."""
+    from torch.utils.data import DataLoader
+
+    loader: Any = DataLoader(
+        ReaderInWorkers(spec),  # type: ignore[arg-type]
+        batch_size=None,
+        shuffle=False,
+        num_workers=spec.workers,
+        prefetch_factor=PREFETCH,
+    )
+    for images in loader:
+        yield len(images)
+
+
+def separate_program_batches(spec: LoaderSpec) -> Iterator[int]:
+    """As many programs as workers, each with one worker and its own batches, which are thrown away: the most that the
+    cores can give."""
+    context = multiprocessing.get_context("spawn")
+    sizes: Any = context.Queue(PREFETCH)
+    alone = replace(spec, batches=native_batches, workers=1)
+    for _ in range(spec.workers):
+        context.Process(target=_send_sizes, args=(alone, sizes), daemon=True).start()
+    while True:
+        yield sizes.get()
+
+
+def _send_sizes(spec: LoaderSpec, sizes: Any) -> None:
+    import torch
+
+    torch.set_num_threads(1)
+    for images in native_batches(spec):
+        sizes.put(images)
+
+
+# ----------------------------------------------------------------------------------------------------------- comparisons
+
+
+def write_layouts(images: Path, scratch: Path, workers: int) -> dict[str, str]:
+    """The same images as a folder, as shards and decoded; the path of each."""
+    files = sorted(p for p in images.rglob("*") if p.suffix.lower() in IMAGE_SUFFIXES)
+    if not files:
         sys.exit(f"No images below {images}.")
     folder = scratch / "folder" / "train" / "all"
     folder.mkdir(parents=True)
-    for number, path in enumerate(found):
+    for number, path in enumerate(files):
         (folder / f"{number:06d}{path.suffix.lower()}").write_bytes(path.read_bytes())
     source = FolderSource(scratch / "folder" / "train")
     shards = pack_shards(source, scratch / "shards", "train", shard_bytes=1 << 28, restarts=True, workers=workers)
     raw = pack_raw(source, scratch / "raw", "train", short_side_px=256, workers=workers)
     print(
-        f"{len(found)} images, {shards.source_bytes / 2**20:.1f} MiB; shards {shards.bytes / 2**20:.1f} MiB "
+        f"{len(files)} images, {shards.source_bytes / 2**20:.1f} MiB; shards {shards.bytes / 2**20:.1f} MiB "
         f"({shards.restart_indexed} restart-indexed); raw at short side 256 {raw.bytes / 2**20:.1f} MiB",
         file=sys.stderr,
     )
     return {name: str(scratch / name) for name in ("folder", "shards", "raw")}
 
 
-def contenders(places: dict[str, str], workers: int, dali: bool) -> tuple[list[Contender], list[tuple[str, str]]]:
-    named = [
-        Contender(name=name, kind="native", path=path, workers=workers, lengthened=LENGTHENED[name])
-        for name, path in places.items()
-    ]
-    named.append(Contender(name="pillow", kind="pillow", path=places["folder"], workers=workers))
-    pairs = [(name, "pillow") for name in places]
+def _native(name: str, path: str, layout: str, workers: int) -> LoaderSpec:
+    factor = ROUND_FACTORS[layout]
+    return LoaderSpec(name=name, batches=native_batches, path=path, workers=workers, round_factor=factor)
+
+
+def plan_peers(layouts: dict[str, str], workers: int, dali: bool) -> Plan:
+    """Every layout beside the loaders of others, which read the folder."""
+    specs = [_native(name, path, name, workers) for name, path in layouts.items()]
+    specs.append(LoaderSpec(name="pillow", batches=pillow_batches, path=layouts["folder"], workers=workers))
+    pairs = [(name, "pillow") for name in layouts]
     if dali:
-        named.append(Contender(name="dali", kind="dali", path=places["folder"], workers=workers))
+        specs.append(LoaderSpec(name="dali", batches=dali_batches, path=layouts["folder"], workers=workers))
         pairs += [("folder", "dali"), ("shards", "dali")]
-    return named, pairs
+    return specs, pairs
 
 
-def scaling(places: dict[str, str]) -> tuple[list[Contender], list[tuple[str, str]]]:
-    """Two workers beside one, and beside two programs that share nothing, which is all that the cores have to give."""
-    named = [
-        Contender(name=f"{name} {called}", kind=kind, path=path, workers=workers, lengthened=LENGTHENED[name])
-        for name, path in places.items()
-        for called, kind, workers in (("x1", "native", 1), ("x2", "native", 2), ("apart", "apart", 2))
-    ]
+def plan_scaling(layouts: dict[str, str]) -> Plan:
+    """Two workers beside one, and beside two programs that share nothing."""
+    specs = []
+    for name, path in layouts.items():
+        one, two = (_native(f"{name} x{workers}", path, name, workers) for workers in (1, 2))
+        specs += [one, two, replace(two, name=f"{name} apart", batches=separate_program_batches)]
     pairs = (("x2", "x1"), ("apart", "x1"), ("x2", "apart"))
-    return named, [(f"{name} {a}", f"{name} {b}") for name in places for a, b in pairs]
+    return specs, [(f"{name} {a}", f"{name} {b}") for name in layouts for a, b in pairs]
 
 
-def threads_or_processes(places: dict[str, str]) -> tuple[list[Contender], list[tuple[str, str]]]:
+def plan_threads(layouts: dict[str, str]) -> Plan:
     """The same reader in the loader's threads, and in the worker processes of PyTorch's DataLoader."""
-    named = [
-        Contender(
-            name=f"{name} {kind} x{workers}", kind="native" if kind == "threads" else "processes", path=path,
-            workers=workers, lengthened=LENGTHENED[name],
-        )
-        for name, path in places.items()
-        for workers in (1, 2)
-        for kind in ("threads", "processes")
-    ]  # fmt: skip
-    return named, [(f"{name} threads x{w}", f"{name} processes x{w}") for name in places for w in (1, 2)]
+    specs = []
+    for name, path in layouts.items():
+        for workers in (1, 2):
+            threads = _native(f"{name} threads x{workers}", path, name, workers)
+            specs += [threads, replace(threads, name=f"{name} processes x{workers}", batches=worker_process_batches)]
+    return specs, [(f"{name} threads x{w}", f"{name} processes x{w}") for name in layouts for w in (1, 2)]
 
 
-def show(measured: list[Measured], pairs: list[tuple[str, str]], clocks: tuple[Clock, ...], as_json: bool) -> None:
-    found = report(measured, pairs, clocks)
-    if as_json:
-        print(json.dumps(found, indent=1))
-        return
-    print(f"{found['time']}  {found['cores']} core(s), load {found['load_average']:.2f}")
-    for row in found["contenders"]:
+def show(report: LoaderReport) -> None:
+    print(f"{report.time}  {report.cores} core(s), load {report.load_average:.2f}")
+    for row in report.contenders:
         print(
-            f"  {row['name']:20s} {row['images_per_s']:9,.1f} img/s {row['cpu_us_per_image']:9,.1f} us of processor an image "
-            f"{row['rss_mib']:5d} MiB, {row['grew_mib']:4d} of them for this  threads blocked {row['blocked']:.1%}"
+            f"  {row.name:20s} {row.images_per_s:9,.1f} img/s {row.cpu_us_per_image:9,.1f} us of processor per image "
+            f"{row.rss_mib:5d} MiB, {row.grew_mib:4d} of them for this  threads blocked {row.blocked:.1%}"
         )
     print(f"  the loader's buffers: {(PREFETCH + 2) * BATCH * IMAGE_PX**2 * 3 / 2**20:.0f} MiB, whatever the workers")
-    for row in found["ratios"]:
-        aimed = TARGETS.get((row["name"].split()[-1], row["against"].split()[-1]))
-        target = f"  target {aimed:g}: {'met' if row['median'] >= aimed else 'MISSED'}" if aimed else ""
-        known = "no interval" if row["low"] is None else f"95 % {row['low']:.2f} to {row['high']:.2f}"
+    for ratio in report.ratios:
+        aim = TARGETS.get((ratio.name.split()[-1], ratio.against.split()[-1]))
+        target = f"  target {aim:g}: {'met' if ratio.median >= aim else 'MISSED'}" if aim else ""
+        interval = "no interval" if ratio.low is None else f"95 % {ratio.low:.2f} to {ratio.high:.2f}"
         print(
-            f"  {row['name']:20s} / {row['against']:20s} {row['clock']:11s} {row['median']:6.2f}  "
-            f"({known}, {row['rounds']} rounds){target}"
+            f"  {ratio.name:20s} / {ratio.against:20s} {ratio.clock:11s} {ratio.median:6.2f}  "
+            f"({interval}, {ratio.rounds} rounds){target}"
         )
 
 
@@ -125,26 +205,24 @@ def main() -> None:
     parser.add_argument("folder", type=Path, nargs="?", default=default, metavar="IMAGES")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--images", type=int, default=500, help="a round")
+    parser.add_argument("--images", type=int, default=500, help="per round")
     parser.add_argument("--only", choices=("peers", "scaling", "threads"), default=None)
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
-        places = lay_out(given.folder, Path(scratch), 2)
+        layouts = write_layouts(arguments.folder, Path(scratch), 2)
 
-        def run(part: str, asked: tuple[list[Contender], list[tuple[str, str]]], *clocks: Clock) -> None:
-            if given.only in (None, part):
-                show(compare(asked[0], rounds=given.rounds, images=given.images), asked[1], clocks, given.json)
+        def run(part: str, plan: Plan, *clocks: Clock) -> None:
+            if arguments.only in (None, part):
+                loaders = measure_loaders(plan[0], rounds=arguments.rounds, images=arguments.images)
+                report = summarize_loaders(loaders, plan[1], clocks)
+                print(json.dumps(encode(report), indent=1)) if arguments.json else show(report)
 
-        run(
-            "peers",
-            contenders(places, given.workers, given.only in (None, "peers") and has_dali()),
-            "passed",
-            "processor",
-        )
-        if len(os.sched_getaffinity(0)) > 1:
-            run("scaling", scaling(places), "passed", "undisturbed")
-            run("threads", threads_or_processes(places), "passed", "processor")
+        dali = arguments.only in (None, "peers") and has_dali()
+        run("peers", plan_peers(layouts, arguments.workers, dali), "passed", "processor")
+        if len(allowed_cores()) > 1:
+            run("scaling", plan_scaling(layouts), "passed", "undisturbed")
+            run("threads", plan_threads(layouts), "passed", "processor")
 
 
 if __name__ == "__main__":

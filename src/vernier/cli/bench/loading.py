@@ -8,6 +8,7 @@ from tyro.conf import arg
 from vernier.cli.flags import JsonFlag, optional
 from vernier.cli.output import print_json, print_rows
 from vernier.errors import EXIT_DONE
+from vernier.records.codec import encode
 
 
 def data(
@@ -32,10 +33,11 @@ def data(
         images: Images per turn.
         image_px: Side of a training image, in pixels.
     """
-    from vernier.engine.measured.loading import compare, folder_contenders, report
+    from vernier.engine.measured.loading import measure_loaders, summarize_loaders
+    from vernier.engine.measured.peer_loaders import loaders_of_folder
 
-    named, pairs = folder_contenders(Path(data), workers, against, image_px)
-    result = report(compare(named, rounds=rounds, images=images), pairs)
+    specs, pairs = loaders_of_folder(Path(data), workers, against, image_px)
+    result = encode(summarize_loaders(measure_loaders(specs, rounds=rounds, images=images), pairs))
     if json:
         print_json(result)
         return EXIT_DONE

@@ -59,7 +59,8 @@ SETS: dict[str, tuple[File, ...]] = {
 
 
 def get(name: str, out: Path | None = None, *, mirror: str = "", progress: Progress | None = None) -> Path:
-    """Download a known set into `out` (by default Vernier's cache) and unpack it; files that are there are not repeated.
+    """Download a known set into `out` (by default Vernier's cache) and unpack it; files that are there are not
+    repeated.
 
     `mirror` is a base address with files of the same names.
     """
@@ -90,7 +91,8 @@ def get(name: str, out: Path | None = None, *, mirror: str = "", progress: Progr
 
 
 def download(url: str, path: Path, *, md5: str = "", progress: Progress | None = None) -> Path:
-    """Download one file, resuming an earlier attempt. It gets its name only when it is whole and its checksum agrees."""
+    """Download one file, resuming an earlier attempt. It gets its name only when it is whole and its checksum
+    agrees."""
     if path.is_file() and (not md5 or _md5(path) == md5):
         return path
     part = path.with_name(path.name + ".part")

@@ -1,7 +1,7 @@
 """ImageNet as its publishers give it: the tars are read in place, never unpacked first.
 
-A member of a tar inside a tar is a range of bytes, which `sources.containers.tar` reads. Labels of the validation images
-come from the devkit (`devkit`) or from a file with one line per image.
+A member of a tar inside a tar is a range of bytes, which `sources.containers.tar` reads. Labels of the validation
+images come from the devkit (`devkit`) or from a file with one line per image.
 """
 
 import re

@@ -1,4 +1,5 @@
-"""Describes and draws a data set: `vernier data inspect`. Counts, sizes, class balance, a contact sheet, other decoders."""
+"""Describes and draws a data set: `vernier data inspect`. Counts, sizes, class balance, a contact sheet, other
+decoders."""
 
 import io
 from collections import Counter

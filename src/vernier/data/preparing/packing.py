@@ -66,7 +66,8 @@ def read_encoded(source: EncodedSource, index: int) -> bytes:
 
 
 def pack_order(source: Source, split: str) -> list[int]:
-    """Training samples are stored shuffled, so that a shard has all classes; other splits in the order of the source."""
+    """Training samples are stored shuffled, so that a shard has all classes; other splits in the order of the
+    source."""
     count = len(source)
     if split != "train":
         return list(range(count))
@@ -85,7 +86,8 @@ def make_room(out: Path, name: str) -> None:
 
 
 def forget_progress(out: Path) -> None:
-    """Remove the notes, and what killed runs left, once all splits are whole: the next run refuses to overwrite them."""
+    """Remove the notes, and what killed runs left, once all splits are whole: the next run refuses to overwrite
+    them."""
     for pattern in (".*.progress", ".*.tmp-*", ".*.writing"):
         for path in out.glob(pattern):
             path.unlink()

@@ -63,8 +63,8 @@ def open_encoded(path: str, layout: Layout, val_share: float) -> dict[str, Encod
 def write_folders(source: EncodedSource, out: Path, split: str, progress: Progress | None) -> PackedSplit:
     """Write one folder per class. A file that is there with its full size is left alone, so an interrupted run resumes.
 
-    Raises ConfigError before anything is written when a class has no image, a name cannot be a file's, or two images of a
-    class have the same.
+    Raises ConfigError before anything is written when a class has no image, a name cannot be a file's, or two images
+    of a class have the same.
     """
     targets, written_bytes = _target_paths(source, out), 0
     for name in source.classes:

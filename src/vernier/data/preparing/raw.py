@@ -1,4 +1,5 @@
-"""Writes a split as decoded images in one file: `vernier data prepare ... --format raw`. `sources.containers.raw` reads it."""
+"""Writes a split as decoded images in one file: `vernier data prepare ... --format raw`. `sources.containers.raw`
+reads it."""
 
 import json
 from dataclasses import dataclass, replace

@@ -63,7 +63,8 @@ class _Note:
 
 
 def _finished_shards(out: Path, split: str, origin: Origin) -> tuple[ShardEntry, ...]:
-    """The shards that an earlier run has written and that are still there. Raises ConfigError if it had other settings."""
+    """The shards that an earlier run has written and that are still there. Raises ConfigError if it had other
+    settings."""
     try:
         note = read_record(_Note, _note_path(out, split))
     except (FileNotFoundError, DamagedFile):

@@ -1,0 +1,34 @@
+"""Vernier's loader beside those of others, through the command line."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Done
+from vernier.engine.measured.peer_loaders import loaders_of_folder
+
+
+def test_peers_get_as_many_workers_and_one_worker_is_measured_beside() -> None:
+    specs, pairs = loaders_of_folder(Path("photos"), 2, ("pillow",), 64)
+    assert [(spec.name, spec.workers) for spec in specs] == [("vernier x2", 2), ("pillow x2", 2), ("vernier x1", 1)]
+    assert pairs == [("vernier x2", "pillow x2"), ("vernier x2", "vernier x1")]
+
+
+@pytest.mark.slow
+def test_bench_data_beside_pillow(vernier_here: Callable[..., Done], shapes: Path) -> None:
+    few = "--against pillow --rounds 2 --images 64 --image-px 24 --json"
+    done = vernier_here("bench", "data", "--data", str(shapes), *few.split())
+    assert done.code == 0, done.err
+    report = done.json()
+    assert [c["name"] for c in report["contenders"]] == ["vernier x1", "pillow x1"]
+    assert all(c["images_per_s"] > 0 and c["rss_mib"] > 0 for c in report["contenders"])
+    assert report["ratios"][0]["rounds"] == 2
+    assert all(c["cpu_us_per_image"] > 0 for c in report["contenders"])
+    assert report["contenders"][0]["grew_mib"] < 64
+
+
+def test_a_folder_that_is_not_there_is_one_message(vernier_here: Callable[..., Done], tmp_path: Path) -> None:
+    done = vernier_here("bench", "data", "--data", str(tmp_path / "none"), "--rounds", "1")
+    assert done.code == 2
+    assert "does not exist" in done.err
