@@ -1,1 +1,5 @@
-"""What people see: the console while a run goes on, and what is made from run directories afterwards. Never imports the engine."""
+"""What people see of runs: live output (`live`), the page (`page`), logs of other tools (`logs`), studies (`study`).
+
+Also comparison of runs (`compare`), predictions with their pictures, and the model card of an exported model. Imports
+`records`, `store`, `measure`, `config`, `models` and image decoding; never the engine. Commands are in `cli`.
+"""

@@ -1,4 +1,5 @@
-"""The page: run directories as one file that opens anywhere, offline, or as a live view of runs that go on.
+"""The page: runs, benchmarks, studies and logs as one HTML file that needs no network, or as a live view.
 
-`collect` reads, `sections` say what is shown, `build` puts it together, `serve` is the live view.
+`collect` (with `studies`) reads files into subjects, each module of `sections` renders one section of them, `build` joins
+the sections, `serve` is the live view. `html` and `figures` are the building blocks; `assets` has style and scripts.
 """

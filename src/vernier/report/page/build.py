@@ -1,4 +1,4 @@
-"""The page put together: sections, their figures as data, style and script in one file that asks for nothing else."""
+"""Joins the sections of a page, their figures as data, style and scripts into one file that loads nothing else."""
 
 import base64
 import hashlib
@@ -19,14 +19,15 @@ from vernier.report.page.sections import SECTIONS
 
 SCRIPTS = ("draw.js", "charts.js", "plots.js", "page.js")
 BRAND = Markup(
-    '<svg viewBox="0 0 46 14" aria-hidden="true"><path d="M1 13V1M6 13V7M11 13V7M16 13V1M21 13V7M26 13V7M31 13V1M36 13V7M41 13V7M45 13V1" '
+    '<svg viewBox="0 0 46 14" aria-hidden="true">'
+    '<path d="M1 13V1M6 13V7M11 13V7M16 13V1M21 13V7M26 13V7M31 13V1M36 13V7M41 13V7M45 13V1" '
     'stroke="currentColor" stroke-width="1.6" fill="none"/></svg>'
 )
 
 
 @dataclass(frozen=True)
 class Page:
-    """What is shown of some subjects."""
+    """The content of a page."""
 
     title: str
     top: Markup
@@ -37,16 +38,15 @@ class Page:
         return {f.name: f for s in self.sections for f in s.figures}
 
     def html(self, *, live: bool = False) -> str:
-        """The whole file."""
+        """The text of the HTML file."""
         script = _script()
-        contents = self.contents()
         text = Markup(_resource("template.html")).format(
             live=Markup(' data-live="yes"') if live else "",
             policy=_policy(script, live=live),
             title=f"{self.title} · Vernier",
             style=Markup(_resource("style.css")),
             top=self.top,
-            contents=contents,
+            contents=self.contents(),
             sections=joined(s.html for s in self.sections),
             light=tag("span", "live", id="live", cls="live", role="status") if live else Markup(""),
             footer=f"Made by Vernier {vernier.__version__} from run directories alone; it needs no network.",
@@ -59,12 +59,12 @@ class Page:
         return joined(Markup('<a href="#{}">{}</a>').format(s.name, s.title) for s in self.sections)
 
     def figures_json(self) -> str:
-        """For a script element: nothing in it can end the element."""
+        """The data of all figures, escaped so that nothing in it can end the script element."""
         text = json.dumps({name: f.data() for name, f in self.figures.items()}, allow_nan=False, separators=(",", ":"))
         return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
-    def news(self) -> dict[str, Any]:
-        """What the live view replaces."""
+    def update(self) -> dict[str, Any]:
+        """The parts that the live view replaces."""
         parts = [{"id": s.name, "html": str(s.html), "digest": _digest(s)} for s in self.sections]
         return {
             "top": str(self.top),
@@ -75,7 +75,7 @@ class Page:
 
 
 def build(subjects: list[Subject]) -> Page:
-    """The page about some subjects: the sections they have something for."""
+    """Make the page of some subjects, with the sections they have content for."""
     sections = tuple(section for make in SECTIONS if (section := make(subjects)) is not None)
     title = subjects[0].name if len(subjects) == 1 else f"{len(subjects)} runs"
     kinds = ", ".join(dict.fromkeys(s.status if s.status != "foreign" else "another system's log" for s in subjects))
@@ -100,10 +100,10 @@ def _script() -> str:
 
 
 def _policy(script: str, *, live: bool) -> str:
-    """Only this very script runs, and nothing is fetched: whatever text a run holds."""
+    """The content security policy: only this script runs and nothing is fetched, whatever text a run contains."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     connect = "'self'" if live else "'none'"
     return (
-        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; connect-src {connect}; "
-        "base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "
+        f"connect-src {connect}; base-uri 'none'; form-action 'none'"
     )

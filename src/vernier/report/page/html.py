@@ -1,4 +1,4 @@
-"""Pieces of HTML. Text is escaped unless it is `Markup` already, so what comes from file and class names stays text."""
+"""Elements of HTML. Text is escaped unless it is `Markup` already, so that names of files and classes stay text."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,23 +12,20 @@ Cell = str | int | float | bool | None | Markup
 
 def tag(name: str, *children: Any, **attributes: Any) -> Markup:
     """An element. `cls` is its class, `data_x` the attribute data-x; None and False leave an attribute out."""
-    given = ((k.removesuffix("_").replace("cls", "class").replace("_", "-"), v) for k, v in attributes.items())
-    parts = [Markup(" {}").format(k) if v is True else Markup(' {}="{}"').format(k, v) for k, v in given if _given(v)]
+    named = ((k.removesuffix("_").replace("cls", "class").replace("_", "-"), v) for k, v in attributes.items())
+    present = ((k, v) for k, v in named if v is not None and v is not False)
+    parts = [Markup(" {}").format(k) if v is True else Markup(' {}="{}"').format(k, v) for k, v in present]
     opening = Markup("<{}{}>").format(name, Markup("").join(parts))
     return opening + joined(children) + Markup("</{}>").format(name)
 
 
-def _given(value: Any) -> bool:
-    return value is not None and value is not False
-
-
 def joined(children: Iterable[Any]) -> Markup:
-    """One after the other; None is nothing."""
+    """The children one after the other, without those that are None."""
     return Markup("").join(escape(c) for c in children if c is not None)
 
 
 def number(value: Any, digits: int | None = None) -> str:
-    """A number as people read it: thousands apart, four significant digits unless told; a dash where there is none."""
+    """A number as people read it: with thousands separators; four significant digits by default; a dash for None."""
     if value is None or value == "":
         return NONE
     if isinstance(value, bool):
@@ -68,7 +65,7 @@ class Column:
 
 
 def table(name: str, columns: Sequence[Column | str], rows: Sequence[Sequence[Cell]], title: str = "") -> Markup:
-    """A table that can be sorted and saved as CSV. `name` must be its own on the page."""
+    """A table that can be sorted and saved as CSV. `name` must be unique on the page."""
     heads = [c if isinstance(c, Column) else Column(c) for c in columns]
     numeric = [bool(rows) and all(isinstance(r[i], int | float | None) for r in rows) for i in range(len(heads))]
     head = tag(
@@ -110,13 +107,13 @@ def chip(text: str, kind: str = "") -> Markup:
 
 
 def facts(pairs: Iterable[tuple[str, Any]]) -> Markup:
-    """Names and what they are; those that are nothing are left out."""
+    """A list of names and values, without empty ones."""
     shown = [(k, v) for k, v in pairs if v not in (None, "")]
     return tag("dl", *(tag("dt", k) + tag("dd", v) for k, v in shown), cls="facts") if shown else Markup("")
 
 
 def tile(name: str, big: str, unit: str = "", sub: Any = "") -> Markup:
-    """One figure, large, with what must stand beside it."""
+    """One large figure with its unit and a remark."""
     value = tag("div", big, tag("span", f" {unit}", cls="unit") if unit else None, cls="big")
     return tag("div", tag("dt", name), tag("dd", value, tag("div", sub, cls="sub") if sub else None), cls="tile")
 

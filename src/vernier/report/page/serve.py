@@ -1,4 +1,4 @@
-"""The live view: the page on this machine's loopback, made anew when the files of its runs change."""
+"""The live view: serves the page on the loopback address, and builds it again when files of its runs change."""
 
 import gzip
 import hashlib
@@ -15,6 +15,7 @@ from vernier.report.page.collect import collect
 from vernier.store import RunDir
 
 HOST = "127.0.0.1"
+FileState = tuple[str, int, int]
 
 
 class Live:
@@ -23,37 +24,37 @@ class Live:
     def __init__(self, paths: Sequence[Path]) -> None:
         self._paths = list(paths)
         self._lock = threading.Lock()
-        self._seen: tuple[Any, ...] | None = None
+        self._fingerprint: tuple[FileState, ...] | None = None
         self._page: Page | None = None
         self._tag = ""
 
     def now(self) -> tuple[Page, str]:
         """The page, and a tag that changes with its content."""
         with self._lock:
-            seen = tuple(_traces_of_change(self._paths))
-            if self._page is None or seen != self._seen:
-                self._page, self._seen = build(collect(self._paths)), seen
-                content = json.dumps([(p["id"], p["digest"]) for p in self._page.news()["sections"]])
+            fingerprint = tuple(_file_states(self._paths))
+            if self._page is None or fingerprint != self._fingerprint:
+                self._page, self._fingerprint = build(collect(self._paths)), fingerprint
+                content = json.dumps([(p["id"], p["digest"]) for p in self._page.update()["sections"]])
                 self._tag = f'"{hashlib.sha256(content.encode()).hexdigest()[:16]}"'
             return self._page, self._tag
 
 
-def _traces_of_change(paths: Sequence[Path]) -> Iterator[tuple[Any, ...]]:
-    """Every file but the checkpoints', with size and time; and whether somebody holds the run."""
+def _file_states(paths: Sequence[Path]) -> Iterator[FileState]:
+    """Name, size and time of every file except checkpoints, and whether a process holds the run."""
     for path in paths:
         inside = (p for p in sorted(path.rglob("*")) if "checkpoints" not in p.parts) if path.is_dir() else (path,)
         for file in inside:
             try:
-                about = file.stat()
+                stat = file.stat()
             except FileNotFoundError:
                 continue
-            yield str(file), about.st_size, about.st_mtime_ns
+            yield str(file), stat.st_size, stat.st_mtime_ns
             if file.name == "run.lock":
-                yield str(file), RunDir(file.parent).is_locked()
+                yield str(file), int(RunDir(file.parent).is_locked()), 0
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """`/` is the page, `/update` what has changed."""
+    """`/` is the page, `/update` its changed parts."""
 
     server: "Server"
 
@@ -74,7 +75,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.headers.get("If-None-Match") == tag:
             self._answer(304, "application/json", b"", ETag=tag)
         else:
-            self._answer(200, "application/json", json.dumps(page.news()).encode(), ETag=tag)
+            self._answer(200, "application/json", json.dumps(page.update()).encode(), ETag=tag)
 
     def _answer(self, code: int, kind: str, body: bytes, **headers: str) -> None:
         packed = "gzip" in self.headers.get("Accept-Encoding", "") and len(body) > 1000
@@ -98,7 +99,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class Server(ThreadingHTTPServer):
-    """Listens on loopback only, and answers only those who ask for it by one of its own names."""
+    """Listens on loopback only, and answers only requests for one of its own host names."""
 
     daemon_threads = True
 

@@ -153,7 +153,7 @@ function empty(area) { element("p", { class: "nothing" }, area, "nothing recorde
 
 // --------------------------------------------------------------------------------------------------------------- bars
 
-// Horizontal bars: one group a category, one bar a series, the value and its interval at the end.
+// Horizontal bars: one group per category, one bar per series, the value and its interval at the end.
 function drawBars(holder, figure) {
   const { chart } = figure, [fc, fv, fb, fl, fh] = [chart.category, chart.value, chart.by, chart.low, chart.high].map((n) => getter(figure, n));
   const groups = [...new Set(figure.rows.map((r) => String(fc(r))))], by = [...new Set(figure.rows.map((r) => (chart.by ? String(fb(r)) : "")))];
@@ -191,7 +191,7 @@ function legendStatic(holder, names, colourOf) {
   names.forEach((name, i) => { const key = element("span", { class: "key" }, bar); element("i", { class: `swatch c${(colourOf ? colourOf(name) : i) % COLOURS}` }, key); element("span", {}, key, name); });
 }
 
-// One stacked bar a category, all of the same length: where the time went.
+// One stacked bar per category, all of the same length: where the time went.
 function drawStack(holder, figure) {
   const { chart } = figure, [fc, fp, fv] = [chart.category, chart.part, chart.value].map((n) => getter(figure, n));
   const groups = [...new Set(figure.rows.map((r) => String(fc(r))))], parts = [...new Set(figure.rows.map((r) => String(fp(r))))];
@@ -216,7 +216,7 @@ function drawStack(holder, figure) {
   spotTips(area, root, box, figure, spots);
 }
 
-// Tooltips for things that stand still: all columns of their row; arrow keys go from one to the next.
+// Tooltips of bars, dots and cells: all columns of their row; arrow keys move to the next one.
 function spotTips(area, root, box, figure, spots) {
   let now = -1;
   const leave = () => { tip.hide(); spots.forEach((s) => s.node.classList.remove("hot")); };

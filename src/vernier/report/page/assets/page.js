@@ -1,4 +1,4 @@
-// The page: draws its figures, sorts tables, gives CSV, remembers the reader's choices, and asks for news when it is served live.
+// The page: draws its figures, sorts tables, saves CSV, remembers the reader's choices, and fetches updates when it is served live.
 "use strict";
 
 let figures = {};
@@ -81,7 +81,7 @@ function kept(name, value) {
   try {
     if (value === undefined) return localStorage.getItem(`vernier-${name}`);
     localStorage.setItem(`vernier-${name}`, value);
-  } catch { /* a page from a file may not be allowed to remember */ }
+  } catch { /* a page opened from a file may have no storage */ }
   return null;
 }
 
@@ -153,26 +153,26 @@ function listen() {
 
 // ---------------------------------------------------------------------------------------------------------- live view
 
-// Replace what changed and nothing else, so that a reader keeps place, open tables and zoom.
-function takeNews(news) {
-  readFigures(news.figures);
-  document.getElementById("top").innerHTML = news.top;
+// Replace only what changed, so that a reader keeps the scroll position, open tables and zoom.
+function applyUpdate(update) {
+  readFigures(update.figures);
+  document.getElementById("top").innerHTML = update.top;
   const main = document.querySelector("main");
   const old = new Map([...main.querySelectorAll(":scope > section")].map((s) => [s.id, s]));
-  for (const part of news.sections) {
+  for (const part of update.sections) {
     const now = old.get(part.id);
     old.delete(part.id);
-    const made = document.createRange().createContextualFragment(part.html).firstElementChild;
-    made.dataset.digest = part.digest;
+    const section = document.createRange().createContextualFragment(part.html).firstElementChild;
+    section.dataset.digest = part.digest;
     if (now && now.dataset.digest === part.digest) { main.appendChild(now); continue; }
-    if (now) keepOpen(now, made);
-    if (now) now.replaceWith(made);
-    main.appendChild(made);
-    drawAll(made);
-    for (const details of made.querySelectorAll("details.data[open]")) fillData(details);
+    if (now) keepOpen(now, section);
+    if (now) now.replaceWith(section);
+    main.appendChild(section);
+    drawAll(section);
+    for (const details of section.querySelectorAll("details.data[open]")) fillData(details);
   }
   for (const gone of old.values()) gone.remove();
-  document.getElementById("contents").innerHTML = news.contents;
+  document.getElementById("contents").innerHTML = update.contents;
 }
 
 function keepOpen(before, after) {
@@ -186,7 +186,7 @@ async function watch() {
   for (;;) {
     try {
       const answer = await fetch("update", { headers: tag ? { "If-None-Match": tag } : {}, cache: "no-store" });
-      if (answer.status === 200) { tag = answer.headers.get("ETag") || ""; takeNews(await answer.json()); }
+      if (answer.status === 200) { tag = answer.headers.get("ETag") || ""; applyUpdate(await answer.json()); }
       light.textContent = `live · ${new Date().toLocaleTimeString()}`;
       light.classList.remove("lost");
     } catch {

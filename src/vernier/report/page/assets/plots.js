@@ -6,7 +6,7 @@ function quantile(sorted, share) {
   return sorted[low] + (at - low) * ((sorted[low + 1] ?? sorted[low]) - sorted[low]);
 }
 
-// A row a group: Tukey's box, every value as a dot, flagged ones named.
+// One row per group: Tukey's box, every value as a dot, flagged ones named.
 function drawBoxes(holder, figure) {
   const { chart } = figure, [fc, fv, ff, fn] = [chart.category, chart.value, chart.flag, chart.name].map((n) => getter(figure, n));
   const groups = new Map();

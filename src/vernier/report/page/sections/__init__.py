@@ -1,4 +1,7 @@
-"""The sections of the page, in order. Each is a function of all subjects that gives a Section, or None where they have nothing for it."""
+"""The sections of the page, in order: functions of all subjects that return a Section, or None without content.
+
+A section imports `collect` (the subjects), `figures`, `html` and records, and reads no files.
+"""
 
 from collections.abc import Callable
 
