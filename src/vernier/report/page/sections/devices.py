@@ -8,7 +8,7 @@ from vernier.measure.study.analysis import SENSORS
 from vernier.records.study import StudyAnalysis
 from vernier.records.telemetry import Sample, TelemetryHeader
 from vernier.report.page.collect import MOST_POINTS, Subject
-from vernier.report.page.figures import Boxes, Figure, Heat, Lines, Scatter, Section, grid
+from vernier.report.page.figures import Boxes, Figure, Heat, Lines, Scatter, Section, grid, with_data
 from vernier.report.page.html import Cell, Column, chip, joined, section, table, tag
 from vernier.report.page.studies import Study
 from vernier.report.study.text import removal_sentence
@@ -82,8 +82,8 @@ def _study_figures(study: Study, number: int) -> list[Figure]:
     flags, result = _flags(study.result), study.result
     boxes = [_boxes(study, level, flags, number) for level in ("cabinet", "node", "device")]
     scatters = [_scatter(study, sensor, flags, number) for sensor in SENSORS]
-    curves = _study_telemetry(study, number)
-    return [f for f in (*boxes, _ranked(result, flags, number), _correlation(result, number), *scatters, *curves) if f]
+    curves = [_study_lines(study, key, number) for key in TELEMETRY]
+    return with_data(*boxes, _ranked(result, flags, number), _correlation(result, number), *scatters, *curves)
 
 
 def _boxes(study: Study, level: str, flags: dict[str, str], number: int) -> Figure | None:
@@ -147,15 +147,13 @@ def _ranked(result: StudyAnalysis, flags: dict[str, str], number: int) -> Figure
     )
 
 
-def _scatter(study: Study, sensor: str, flags: dict[str, str], number: int) -> Figure | None:
+def _scatter(study: Study, sensor: str, flags: dict[str, str], number: int) -> Figure:
     result = study.result
     rows: list[list[Any]] = [
         [r.sensors[sensor], r.value, r.device, flags.get(r.device, "")]
         for r in study.runs
         if r.sensors.get(sensor) is not None
     ]
-    if not rows:
-        return None
     value = result.correlation.pearson["perf"].get(sensor)
     remark = f"correlation {value:+.2f} over {len(rows):,} runs" if value is not None else "constant: no correlation"
     return Figure(
@@ -187,25 +185,20 @@ def _correlation(result: StudyAnalysis, number: int) -> Figure | None:
     )
 
 
-def _study_telemetry(study: Study, number: int) -> list[Figure]:
-    clock = next((k for k in ("seconds", "t_s") if any(k in r for _, r in study.telemetry)), "seconds")
-    figures = []
-    for key in TELEMETRY:
-        rows: list[list[Any]] = [
-            [r.get(clock), device, r[key]] for device, r in study.telemetry if isinstance(r.get(key), int | float)
-        ]
-        figures += _lines(f"study-{key}-{number}", key, rows, "repeat", caption="first repeat of each device")
-    return figures
+def _study_lines(study: Study, key: str, number: int) -> Figure:
+    rows: list[list[Any]] = [
+        [r.get("seconds", r.get("t_s")), device, r[key]]
+        for device, r in study.telemetry
+        if isinstance(r.get(key), int | float)
+    ]
+    return _lines(f"study-{key}-{number}", key, rows, "repeat", caption="first repeat of each device")
 
 
-def _lines(
-    name: str, key: str, rows: list[list[Any]], since: str, caption: str = "", zero: bool = False
-) -> list[Figure]:
-    """The figure of one sensor over time, one line per device; none without rows."""
+def _lines(name: str, key: str, rows: list[list[Any]], since: str, caption: str = "", zero: bool = False) -> Figure:
+    """The figure of one sensor over time, one line per device."""
     chart = Lines(x="s", y=key, by="device", x_title=f"s since the {since} began", y_title="", zero=zero)
     columns = ["s", "device", key]
-    figure = Figure(name=name, title=TELEMETRY[key], chart=chart, columns=columns, rows=rows, caption=caption)
-    return [figure] if rows else []
+    return Figure(name=name, title=TELEMETRY[key], chart=chart, columns=columns, rows=rows, caption=caption)
 
 
 def _table(result: StudyAnalysis, number: int) -> Markup:
@@ -246,11 +239,10 @@ def _table(result: StudyAnalysis, number: int) -> Markup:
 
 
 def _telemetry(runs: list[Subject]) -> list[Figure]:
-    figures = []
-    for key in TELEMETRY:
-        rows = [row for s in runs for row in _curves(s, key, several=len(runs) > 1)]
-        figures += _lines(f"telemetry-{key}", key, rows, "session", zero=key.endswith("pct"))
-    return figures
+    rows = {key: [row for s in runs for row in _curves(s, key, several=len(runs) > 1)] for key in TELEMETRY}
+    return with_data(
+        *(_lines(f"telemetry-{key}", key, rows[key], "session", zero=key.endswith("pct")) for key in TELEMETRY)
+    )
 
 
 def _curves(s: Subject, key: str, *, several: bool) -> list[list[Any]]:
@@ -262,16 +254,8 @@ def _curves(s: Subject, key: str, *, several: bool) -> list[list[Any]]:
         if not isinstance(r, Sample) or value is None:
             continue
         begun.setdefault(r.session, r.t_s)
-        name = " ".join(
-            filter(
-                None,
-                [
-                    s.name if several else "",
-                    f"{r.device_kind} {r.device}",
-                    f"session {r.session + 1}" if r.session else "",
-                ],
-            )
-        )
+        run, session = s.name if several else "", f"session {r.session + 1}" if r.session else ""
+        name = " ".join(filter(None, (run, f"{r.device_kind} {r.device}", session)))
         groups.setdefault(name, []).append((r.t_s - begun[r.session], value))
     out: list[list[Any]] = []
     most = max(50, MOST_POINTS // max(1, len(groups)))
