@@ -38,6 +38,12 @@ def curve(name: str) -> dict[str, Any]:
     }
 
 
+def rates(name: str, *epochs: int) -> list[float]:
+    """The rate at the first step of each epoch."""
+    recorded = curve(name)
+    return [recorded["rates"][str(e * recorded["steps_per_epoch"])] for e in epochs]
+
+
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     for recipe_name in recipes.BUILT_IN:

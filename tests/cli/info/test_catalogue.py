@@ -1,0 +1,53 @@
+"""`vernier recipes` and `vernier models`."""
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Done, only_run
+from vernier import recipes
+from vernier.config import Recipe, from_dict
+
+
+@pytest.mark.parametrize("name", recipes.BUILT_IN)
+def test_a_recipe_that_is_shown_loads_back_equal(name: str, vernier_here: Callable[..., Done]) -> None:
+    shown = vernier_here("recipes", "show", name).out
+    assert from_dict(Recipe, tomllib.loads(shown)) == recipes.get(name)
+    assert shown.startswith("# ")
+
+
+def test_the_list_has_published_results_and_sources(vernier_here: Callable[..., Done]) -> None:
+    rows = {row["name"]: row for row in vernier_here("recipes", "--json").json()}
+    assert rows["nvidia-resnet50-90e"]["published"].startswith("77.23 +- 0.04 (mixed)")
+    assert rows["torchvision-resnet50-v2"]["published"] == "80.858"
+    assert rows["ffcv-resnet50-16e"]["published"] == "73.8 (mixed) TTA"
+    assert all(row["source"] for row in rows.values())
+
+
+def test_device_hours_are_an_estimate_and_say_so(vernier_here: Callable[..., Done]) -> None:
+    done = vernier_here("recipes", "--device-hours", "1000", "--json")
+    assert "ESTIMATE" in done.err
+    hours = {row["name"]: row["estimated_device_hours"] for row in done.json()}
+    assert hours["nvidia-resnet50-90e"] == pytest.approx(90 * 1_281_167 / 1000 / 3600, abs=0.01)
+    assert hours["nvidia-resnext101-90e"] == pytest.approx(hours["nvidia-resnet50-90e"] * 7.97 / 4.089, rel=1e-3)
+    small = hours["ffcv-resnet50-16e"] / (16 / 90 * hours["nvidia-resnet50-90e"])
+    assert (160 / 224) ** 2 < small < (192 / 224) ** 2 * 1.02
+    for wrong in ("0", "-3", "/no/run"):
+        assert vernier_here("recipes", "--device-hours", wrong).code == 2
+
+
+def test_device_hours_from_a_run(tiny: list[str], vernier_here: Callable[..., Done], tmp_path: Path) -> None:
+    assert vernier_here("train", *tiny, "--epochs", "1").code == 0
+    run = only_run(tmp_path / "runs")
+    done = vernier_here("recipes", "--device-hours", str(run), "--json")
+    assert done.code == 0, done.err
+    assert run.name in done.err
+    assert all(row["estimated_device_hours"] >= 0 for row in done.json())
+
+
+def test_models_are_listed_with_their_parameters(vernier_here: Callable[..., Done]) -> None:
+    rows = {row["name"]: row for row in vernier_here("models", "--json").json()}
+    assert rows["resnet50"]["parameters"] == 25_557_032
+    assert rows["ssd300-resnet34"]["family"] == "ssd"
