@@ -157,7 +157,6 @@ def test_ctrl_c_keeps_what_was_measured_and_says_what_was_not(tiny: list[str], t
         (["bench", "infer", "--run", "nowhere"], "does not exist"),
         (["bench", "infer", "shapes-quick", "--run", "x"], "leave RECIPE"),
         (["bench", "arm", "nothing", "nowhere"], "Cannot read"),
-        (["profile", "--steps", "5:2"], "1 <= A <= B"),
     ],
 )
 def test_wrong_input_is_explained(
@@ -179,22 +178,6 @@ def test_a_refused_benchmark_leaves_nothing_behind(vernier_here: Callable[..., D
     assert done.code == 2
     assert "does not exist" in done.err
     assert list((tmp_path / "runs").iterdir()) == []
-
-
-def test_a_profile_leaves_its_files(vernier_here: Callable[..., Done], shapes: Path, tmp_path: Path) -> None:
-    done = vernier_here(
-        "profile", "--data", str(shapes), *SMALL, "--batch", "4", "--steps", "2:3", "--out", str(tmp_path), "--json"
-    )
-    assert done.code == 0, done.err
-    found = done.json()
-    shares = found["where_the_time_goes"]["share"]
-    assert set(shares) == {"data", "copy", "forward", "backward", "optimizer", "idle"}
-    assert sum(shares.values()) == pytest.approx(1.0)
-    assert found["overhead"]["n_others"] >= 5
-    traces = Path(found["run"]) / "traces"
-    assert {p.name for p in traces.iterdir()} == {
-        "trace.rank0.json.gz", "kernels.rank0.csv", "memory.rank0.csv", "iterations.rank0.csv", "profile.rank0.json",
-    }  # fmt: skip
 
 
 def test_profiled_steps_of_a_resumed_training_are_counted_from_its_beginning(

@@ -5,7 +5,6 @@ Times are those of the one monotonic clock, `t_s`, so that samples and steps can
 
 import threading
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, Protocol
 
 import psutil
@@ -78,7 +77,7 @@ class Sampler:
             self._thread.start()
         return self
 
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._done.set()
         if self._thread is not None:
             self._thread.join()
