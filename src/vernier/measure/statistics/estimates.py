@@ -32,6 +32,7 @@ Floats = npt.NDArray[np.float64]
 
 
 # ---------------------------------------------------------------------------------------------------------- Student's t
+# scipy.stats.t does the same, but scipy is not a dependency; these agree with published tables.
 
 
 def t_two_sided(t: float, freedom: int) -> float:
