@@ -16,16 +16,16 @@ function getter(figure, name) {
 // Series in the order in which they appear: colour by `by`, dashes by `dash`.
 function seriesOf(figure) {
   const { x, y, by, dash } = figure.chart, [fx, fy, fb, fd] = [x, y, by, dash].map((n) => getter(figure, n));
-  const colours = [...(figure.chart.colours || [])], dashes = [], found = new Map();
+  const colours = [...(figure.chart.colours || [])], dashes = [], series = new Map();
   for (const row of figure.rows) {
     const group = by ? String(fb(row)) : y, kind = dash ? String(fd(row)) : "";
     if (!colours.includes(group)) colours.push(group);
     if (!dashes.includes(kind)) dashes.push(kind);
     const key = group + "\u0000" + kind;
-    if (!found.has(key)) found.set(key, { key, group, kind, colour: colours.indexOf(group), dash: dashes.indexOf(kind), points: [] });
-    if (typeof fx(row) === "number" && typeof fy(row) === "number") found.get(key).points.push({ x: fx(row), y: fy(row), row });
+    if (!series.has(key)) series.set(key, { key, group, kind, colour: colours.indexOf(group), dash: dashes.indexOf(kind), points: [] });
+    if (typeof fx(row) === "number" && typeof fy(row) === "number") series.get(key).points.push({ x: fx(row), y: fy(row), row });
   }
-  const every = [...found.values()];
+  const every = [...series.values()];
   for (const s of every) {
     s.name = [by && (colours.length > 1 || !s.kind) && s.group !== s.kind ? s.group : "", s.kind].filter(Boolean).join(" · ") || s.group;
     s.points.sort((a, b) => a.x - b.x);
@@ -106,12 +106,12 @@ function lineCursor(area, root, box, figure, series, x, y, state, redraw) {
   let from = null;
   const point = (event) => { const r = root.getBoundingClientRect(); return ((event.clientX - r.left) / r.width) * box.width; };
   const move = (value) => {
-    const found = series.map((s) => nearest(s.drawn, value));
-    const at = found.reduce((a, b) => (Math.abs(b.x - value) < Math.abs(a.x - value) ? b : a)).x;
+    const closest = series.map((s) => nearest(s.drawn, value));
+    const at = closest.reduce((a, b) => (Math.abs(b.x - value) < Math.abs(a.x - value) ? b : a)).x;
     const px = x(at), scale = root.getBoundingClientRect().width / box.width;
     cursor.setAttribute("x1", px); cursor.setAttribute("x2", px); cursor.setAttribute("visibility", "visible");
-    dots.forEach((dot, i) => { dot.setAttribute("cx", x(found[i].x)); dot.setAttribute("cy", y(found[i].y)); dot.setAttribute("visibility", "visible"); });
-    const lines = series.map((s, i) => ({ name: s.name, colour: s.colour, value: shown(found[i].y) + (figure.chart.unit || ""), y: found[i].y }));
+    dots.forEach((dot, i) => { dot.setAttribute("cx", x(closest[i].x)); dot.setAttribute("cy", y(closest[i].y)); dot.setAttribute("visibility", "visible"); });
+    const lines = series.map((s, i) => ({ name: s.name, colour: s.colour, value: shown(closest[i].y) + (figure.chart.unit || ""), y: closest[i].y }));
     tip.show(area, px * scale, (box.top + box.bottom) / 2 * scale, `${figure.chart.x_title || figure.chart.x} ${shown(at)}`, lines.sort((a, b) => b.y - a.y).slice(0, 12));
     state.at = at;
   };

@@ -77,7 +77,7 @@ function fillData(details) {
 
 // ------------------------------------------------------------------------------------------------------------ choices
 
-function kept(name, value) {
+function stored(name, value) {
   try {
     if (value === undefined) return localStorage.getItem(`vernier-${name}`);
     localStorage.setItem(`vernier-${name}`, value);
@@ -101,8 +101,8 @@ function showExamples(least) {
 const actions = {
   csv(button) {
     const figure = figures[button.dataset.figure];
-    const found = figure || tableContent(document.getElementById(button.dataset.table));
-    download(`${button.dataset.figure || button.dataset.table}.csv`, csvOf(found.columns, found.rows), "text/csv");
+    const data = figure || tableContent(document.getElementById(button.dataset.table));
+    download(`${button.dataset.figure || button.dataset.table}.csv`, csvOf(data.columns, data.rows), "text/csv");
   },
   log(button) {
     const state = remembered(button.dataset.figure);
@@ -113,7 +113,7 @@ const actions = {
   svg(button) { download(`${button.dataset.figure}.svg`, standalone(document.querySelector(`.plot[data-figure="${button.dataset.figure}"] svg.drawn`)), "image/svg+xml"); },
   theme(button) {
     const next = { auto: "light", light: "dark", dark: "auto" }[button.dataset.now || "auto"];
-    kept("theme", next);
+    stored("theme", next);
     setTheme(next);
   },
 };
@@ -198,7 +198,7 @@ async function watch() {
 }
 
 readFigures(document.getElementById("figures").textContent);
-setTheme(kept("theme") || "auto");
+setTheme(stored("theme") || "auto");
 listen();
 drawAll(document);
 if (document.getElementById("least-score")) showExamples(Number(document.getElementById("least-score").value));
