@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from vernier.config import Config, Recipe, override, to_dict
+from vernier.records.events import EvalEvent, StartEvent, StepEvent
 from vernier.store import RunDir
 
 
@@ -19,10 +20,18 @@ def step_times(seed: int, *, mean: float = 0.1, n: int = 400) -> list[float]:
 
 
 def write_run(
-    out: Path, name: str, step_s: Sequence[float], *, batch: int = 32, status: str = "finished", host: str = "here",
-    steps_per_epoch: int = 100, window: int = 10, **changes: Any,
-) -> Path:  # fmt: skip
-    """A run of `batch` images a step on one device; evaluated after each epoch."""
+    out: Path,
+    name: str,
+    step_s: Sequence[float],
+    *,
+    batch: int = 32,
+    status: str = "finished",
+    host: str = "here",
+    steps_per_epoch: int = 100,
+    window: int = 10,
+    **changes: Any,
+) -> Path:
+    """A run of `batch` images per step on one device; evaluated after each epoch."""
     config = Config(recipe=Recipe(name=name, global_batch=batch))
     for path, value in changes.items():
         config = override(config, path.replace("__", "."), value)
@@ -37,23 +46,35 @@ def write_run(
         }
     )
     log = run.events()
-    log.emit({
-        "kind": "start", "world": 1, "global_batch": batch, "steps_per_epoch": steps_per_epoch, "resumed_from": None,
-        "recipe": name, "train_samples": batch * steps_per_epoch, "val_samples": 50, "seed": 1, "device": "cpu",
-    })  # fmt: skip
+    log.emit(
+        StartEvent(
+            recipe=name,
+            device="cpu",
+            seed=1,
+            global_batch=batch,
+            steps_per_epoch=steps_per_epoch,
+            train_samples=batch * steps_per_epoch,
+            val_samples=50,
+        )
+    )
     for first in range(0, len(step_s), window):
-        part = list(step_s[first : first + window])
+        part = tuple(step_s[first : first + window])
         done = first + len(part)
-        log.emit({
-            "kind": "step", "step": done, "epoch": done / steps_per_epoch, "loss": 5 / (1 + done), "lr": 0.1,
-            "samples": batch * len(part), "step_s": part, "wait_s": [s / 20 for s in part],
-        })  # fmt: skip
+        log.emit(
+            StepEvent(
+                step=done,
+                epoch=done / steps_per_epoch,
+                loss=5 / (1 + done),
+                lr=0.1,
+                samples=batch * len(part),
+                step_s=part,
+                wait_s=tuple(s / 20 for s in part),
+            )
+        )
         if done % steps_per_epoch == 0:
             epoch = done // steps_per_epoch
-            log.emit({
-                "kind": "eval", "step": done, "epoch": float(epoch), "top1": 50.0 + epoch, "top5": 80.0 + epoch, "loss": 1.0 / epoch,
-                "samples": 50, "seconds": 1.0, "best": True, "averaged": False, "exact": True,
-            })  # fmt: skip
+            figures = {"top1": 50.0 + epoch, "top5": 80.0 + epoch, "loss": 1.0 / epoch}
+            log.emit(EvalEvent(step=done, epoch=float(epoch), samples=50, seconds=1.0, best=True, figures=figures))
     log.close()
     run.write_status(status, summary={"reached_target": True, "spent_s": {"total": sum(step_s)}, "result": None})
     return run.path

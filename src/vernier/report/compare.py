@@ -104,8 +104,8 @@ def _numbered(tree: Any) -> Any:
 
 
 def _differences(a: Any, b: Any) -> _Differences:
-    every = tree_differences(_numbered(a), _numbered(b))
-    return {k: v for k, v in every.items() if not any(k == p or k.startswith(f"{p}.") for p in _DIFFERS_ANYWAY)}
+    differences = tree_differences(_numbered(a), _numbered(b))
+    return {k: v for k, v in differences.items() if not any(k == p or k.startswith(f"{p}.") for p in _DIFFERS_ANYWAY)}
 
 
 def _unlike(name: str, runs: Sequence[RunLog]) -> list[str]:

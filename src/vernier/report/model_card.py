@@ -169,12 +169,12 @@ def _machine(environment: Environment | None, status: RunStatus | None) -> str:
 
 
 def _limits(recipe: Recipe, state: CheckpointState, status: RunStatus | None, evaluations: int) -> str:
-    every = "every object in an image" if info(recipe.model.name).ssd is not None else "any image"
+    subject = "every object in an image" if info(recipe.model.name).ssd is not None else "any image"
     lines = [
-        f"It has these {len(state.classes)} classes and no others: {every} gets one of them, with a score that is not "
-        "calibrated.",
-        "The result is on validation images of the same source. Other cameras, locations or times were not measured, nor "
-        "were robustness, fairness or bias.",
+        f"It has these {len(state.classes)} classes and no others: {subject} gets one of them, with a score that is "
+        "not calibrated.",
+        "The result is on validation images of the same source. Other cameras, locations or times were not measured, "
+        "nor were robustness, fairness or bias.",
         f"Images must be prepared as above; other sizes than {recipe.data.eval_px} px were not measured.",
     ]
     if evaluations > 1 and state.progress.best_step == state.step:

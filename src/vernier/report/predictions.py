@@ -15,7 +15,7 @@ _PICTURE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
 
 
 class PredictionWriter:
-    """Collects the predictions of many images; with `out`, draws each picture as it comes and writes the rest at the end."""
+    """Collects the predictions of many images; with `out`, draws pictures at once and writes the rest at the end."""
 
     def __init__(self, classes: tuple[str, ...], model: str, out: Path | None, min_score: float) -> None:
         self._classes, self._model, self._out, self._min_score = classes, model, out, min_score

@@ -16,9 +16,9 @@ def test_a_slower_run_is_a_regression(tmp_path: Path, vernier_here: Runner) -> N
     b = write_run(tmp_path, "b", step_times(2, mean=0.105), host="there", optim__lr=0.5)
     done = vernier_here("compare", str(a), str(b), "--json")
     assert done.code == 1
-    found = done.json()["comparison"]
-    assert found["verdict"] == "slower"
-    assert found["low"] < 0.1 / 0.105 < found["high"] < 1
+    comparison = done.json()["comparison"]
+    assert comparison["verdict"] == "slower"
+    assert comparison["low"] < 0.1 / 0.105 < comparison["high"] < 1
     assert done.json()["differs"] == {
         "settings": {"recipe.name": ["a", "b"], "recipe.optim.lr": [0.1, 0.5]},
         "environment": {"host": ["here", "there"]},
@@ -29,19 +29,19 @@ def test_a_slower_run_is_a_regression(tmp_path: Path, vernier_here: Runner) -> N
     assert "one run each" in other_way.out
 
 
-def test_several_runs_a_side_count_what_differs_between_runs(tmp_path: Path, vernier_here: Runner) -> None:
+def test_several_runs_per_side_include_the_variation_between_runs(tmp_path: Path, vernier_here: Runner) -> None:
     for k, mean in enumerate((0.100, 0.110, 0.105)):
         write_run(tmp_path / "base", f"base{k}", step_times(k, mean=mean))
         write_run(tmp_path / "new", f"new{k}", step_times(10 + k, mean=mean * 1.03))
     listed = ",".join(str(p) for p in sorted((tmp_path / "base").iterdir()))
-    found = vernier_here("compare", listed, str(tmp_path / "new" / "*"), "--json").json()
-    assert found["comparison"]["runs"] == [3, 3]
-    assert found["comparison"]["verdict"] == "cannot tell"  # 3 % is nothing beside 5 % from run to run
+    result = vernier_here("compare", listed, str(tmp_path / "new" / "*"), "--json").json()
+    assert result["comparison"]["runs"] == [3, 3]
+    assert result["comparison"]["verdict"] == "cannot tell"  # 3 % is nothing beside 5 % from run to run
     folders = vernier_here("compare", str(tmp_path / "base"), str(tmp_path / "new"), "--json").json()
-    assert folders["comparison"] == found["comparison"]
+    assert folders["comparison"] == result["comparison"]
 
 
-def test_a_killed_run_is_used_as_far_as_it_goes(tmp_path: Path, vernier_here: Runner) -> None:
+def test_a_killed_run_is_used_as_far_as_it_was_recorded(tmp_path: Path, vernier_here: Runner) -> None:
     a, b = write_run(tmp_path, "a", step_times(1)), write_run(tmp_path, "b", step_times(2), status="running")
     events = b / "events.jsonl"
     text = events.read_text()
@@ -65,7 +65,9 @@ def test_a_killed_run_is_used_as_far_as_it_goes(tmp_path: Path, vernier_here: Ru
         (lambda d: write_run(d, "empty", []), "records no steps"),
     ],
 )
-def test_what_cannot_be_compared_is_said(tmp_path: Path, vernier_here: Runner, make: Any, message: str) -> None:
+def test_paths_that_cannot_be_compared_are_refused(
+    tmp_path: Path, vernier_here: Runner, make: Any, message: str
+) -> None:
     good = write_run(tmp_path / "good", "a", step_times(1))
     done = vernier_here("compare", str(good), str(make(tmp_path)))
     assert done.code == 2

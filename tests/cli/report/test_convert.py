@@ -12,8 +12,8 @@ from tests.report.run_dirs import write_run
 Runner = Callable[..., Any]
 
 
-def test_on_the_command_line(tmp_path: Path, vernier_here: Runner) -> None:
-    path = write_run(tmp_path / "runs", "made", TIMES)
+def test_a_run_is_converted_once_and_read_again(tmp_path: Path, vernier_here: Runner) -> None:
+    path = write_run(tmp_path / "runs", "example", TIMES)
     target = tmp_path / "deep" / "raport.json"
     done = vernier_here("convert", str(path), "--to", "raport", "-o", str(target), "--json")
     assert (done.code, done.json()["written"]) == (0, [str(target)])

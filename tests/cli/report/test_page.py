@@ -16,7 +16,7 @@ from vernier.report.page.collect import collect
 Vernier = Callable[..., Done]
 
 
-def test_the_command_writes_the_page_where_it_says(vernier_here: Vernier, tmp_path: Path) -> None:
+def test_the_page_is_written_to_the_path_that_is_printed(vernier_here: Vernier, tmp_path: Path) -> None:
     run = detector(tmp_path / "runs")
     done = vernier_here("report", str(run), "-o", str(tmp_path / "new" / "page.html"), "--json")
     assert done.code == 0, done.err
@@ -29,7 +29,7 @@ def test_the_command_writes_the_page_where_it_says(vernier_here: Vernier, tmp_pa
     assert "At a glance, Training" in plain.out
 
 
-def test_wrong_use_is_told_what_would_work(vernier_here: Vernier, tmp_path: Path) -> None:
+def test_wrong_use_gets_a_message_with_a_way_out(vernier_here: Vernier, tmp_path: Path) -> None:
     run = detector(tmp_path / "runs")
     for arguments, words in [
         (("report",), "No runs given"),

@@ -13,7 +13,7 @@ from vernier.report.logs.writing import convert
 
 
 @pytest.mark.parametrize("form", ["dllogger", "raport"])
-def test_nvidias_forms_round_trip(run: RunLog, tmp_path: Path, form: str) -> None:
+def test_nvidias_formats_round_trip(run: RunLog, tmp_path: Path, form: str) -> None:
     (path,) = convert(run, form, tmp_path / "out.json")
     (back,) = open_logs(path)
     assert back.format == form
@@ -25,7 +25,7 @@ def test_nvidias_forms_round_trip(run: RunLog, tmp_path: Path, form: str) -> Non
         assert [(s.loss, s.lr) for s in back.steps] == [(s.loss, s.lr) for s in run.steps]
 
 
-def test_dllogger_lines_are_nvidias(run: RunLog, tmp_path: Path) -> None:
+def test_dllogger_lines_have_nvidias_fields(run: RunLog, tmp_path: Path) -> None:
     (path,) = convert(run, "dllogger", tmp_path / "log.json")
     records = [
         json.loads(line.removeprefix("DLLL ")) for line in path.read_text().splitlines() if line.startswith("DLLL ")
@@ -40,16 +40,16 @@ def test_dllogger_lines_are_nvidias(run: RunLog, tmp_path: Path) -> None:
 
 
 def test_the_real_dllogger_stream_round_trips(real_data: Callable[[str], Path], tmp_path: Path) -> None:
-    (theirs,) = open_logs(real_data("dllogger") / "raport.json")
-    assert theirs.devices == 8
-    assert len(theirs.evals) == 250
-    assert theirs.evals[-1].values["top1"] == pytest.approx(77.531, abs=0.0005)
-    assert theirs.steps[1].samples == 1024
-    assert not theirs.steps[0].steady  # the first print has 0.318 s where the others have 0.13
-    (path,) = convert(theirs, "dllogger", tmp_path / "again.json")
+    (original,) = open_logs(real_data("dllogger") / "raport.json")
+    assert original.devices == 8
+    assert len(original.evals) == 250
+    assert original.evals[-1].values["top1"] == pytest.approx(77.531, abs=0.0005)
+    assert original.steps[1].samples == 1024
+    assert not original.steps[0].steady  # the first print has 0.318 s where the others have 0.13
+    (path,) = convert(original, "dllogger", tmp_path / "again.json")
     (back,) = open_logs(path)
-    assert [s.seconds for s in back.steps] == pytest.approx([s.seconds for s in theirs.steps])
-    assert back.evals == theirs.evals
+    assert [s.seconds for s in back.steps] == pytest.approx([s.seconds for s in original.steps])
+    assert back.evals == original.evals
 
 
 def test_a_broken_line_is_counted(tmp_path: Path) -> None:

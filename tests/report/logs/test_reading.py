@@ -23,15 +23,21 @@ def test_a_run_directory_is_recorded_step_by_step(run: RunLog) -> None:
 
 @pytest.mark.parametrize(
     "damage",
-    ['{"kind": "step", "step": 1, "step_s": ["x"], "wait_s": [0.1], "loss": 1, "lr": 1}', '{"kind": "step", "step": 1}', '{"kind": "eval"}', "5", "[]"],
-)  # fmt: skip
+    [
+        '{"kind": "step", "step": 1, "step_s": ["x"], "wait_s": [0.1], "loss": 1, "lr": 1}',
+        '{"kind": "step", "step": 1}',
+        '{"kind": "eval"}',
+        "5",
+        "[]",
+    ],
+)
 def test_damaged_events_are_left_out(tmp_path: Path, damage: str) -> None:
     path = write_run(tmp_path, "a", step_times(1, n=50))
     with (path / "events.jsonl").open("a") as f:
         f.write(damage + "\n")
-    (found,) = open_logs(path)
-    assert len(found.steps) == 50
-    assert damage in ("5", "[]") or "1 damaged event(s) left out" in found.notes[0]
+    (run,) = open_logs(path)
+    assert len(run.steps) == 50
+    assert damage in ("5", "[]") or "1 damaged event(s) left out" in run.notes[0]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from vernier.report.logs.writing import convert
 from vernier.report.study.tables import read_table
 
 
-def test_the_studys_files_round_trip(run: RunLog, tmp_path: Path) -> None:
+def test_a_study_round_trips(run: RunLog, tmp_path: Path) -> None:
     (path,) = convert(run, "study", tmp_path / "study")
     (repeat,) = StudyDir.open(path).repeats()
     assert repeat.seconds == tuple(s.seconds for s in run.steps)
@@ -25,16 +25,16 @@ def test_the_studys_files_round_trip(run: RunLog, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("tensorboard") is None, reason="tensorboard is not installed")
-def test_tensorboard_reads_what_is_written(run: RunLog, tmp_path: Path) -> None:
+def test_tensorboard_reads_the_files(run: RunLog, tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     convert(run, "tensorboard", tmp_path / "tb")
-    found = EventAccumulator(str(tmp_path / "tb"), size_guidance={"scalars": 0})
-    found.Reload()
-    times = found.Scalars("train/step_s")
+    events = EventAccumulator(str(tmp_path / "tb"), size_guidance={"scalars": 0})
+    events.Reload()
+    times = events.Scalars("train/step_s")
     assert [e.value for e in times] == pytest.approx([s.seconds for s in run.steps], rel=1e-6)
     assert [e.step for e in times] == list(range(1, 301))
-    assert [(e.step, e.value) for e in found.Scalars("val/top1")] == [(100, 51.0), (200, 52.0), (300, 53.0)]
+    assert [(e.step, e.value) for e in events.Scalars("val/top1")] == [(100, 51.0), (200, 52.0), (300, 53.0)]
 
 
 def test_without_tensorboard_the_extra_is_named(run: RunLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,7 +43,7 @@ def test_without_tensorboard_the_extra_is_named(run: RunLog, tmp_path: Path, mon
         convert(run, "tensorboard", tmp_path / "tb")
 
 
-def test_where_one_cannot_write(run: RunLog, tmp_path: Path) -> None:
+def test_an_unwritable_path_is_refused(run: RunLog, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="Cannot write"):
         convert(run, "raport", tmp_path / "file" / "raport.json")

@@ -1,4 +1,4 @@
-"""What pages are made of in these tests: a real small training run, made once, and others written through the store."""
+"""Runs for pages: a small real training, made once, and others written through the store."""
 
 import re
 from collections.abc import Callable

@@ -22,13 +22,20 @@ from vernier.report.page.serve import Live, Server
 from vernier.store import RunDir
 
 FLAGS = (
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
-)  # fmt: skip
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+)
 
 
 class Browser:
-    """A Chromium with what these tests ask of it."""
+    """A headless Chromium for these tests."""
 
     def __init__(self, driver: Any, downloads: Path) -> None:
         self.driver, self.downloads = driver, downloads
@@ -56,23 +63,23 @@ class Browser:
         self.js("arguments[0].scrollIntoView({block: 'center'})", self.find(selector))
         self.find(selector).click()
 
-    def complaints(self) -> list[str]:
+    def console_messages(self) -> list[str]:
         return [f"{e['level']} {e['message']}" for e in self.driver.get_log("browser")]
 
     def requests(self) -> list[str]:
-        """Everything that was fetched, beside the page itself and what it has in it."""
-        seen = [json.loads(e["message"])["message"] for e in self.driver.get_log("performance")]
-        urls = [m["params"]["request"]["url"] for m in seen if m["method"] == "Network.requestWillBeSent"]
+        """All addresses that were requested, without data within the page."""
+        messages = [json.loads(e["message"])["message"] for e in self.driver.get_log("performance")]
+        urls = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
         return [u for u in urls if not u.startswith(("data:", "blob:"))]
 
     def downloaded(self, name: str) -> str:
-        found = self.downloads / name
+        file = self.downloads / name
         for _ in range(200):
-            if found.is_file() and not list(self.downloads.glob("*.crdownload")):
+            if file.is_file() and not list(self.downloads.glob("*.crdownload")):
                 break
             threading.Event().wait(0.05)
-        text = found.read_text()
-        found.unlink()
+        text = file.read_text()
+        file.unlink()
         return text
 
 
@@ -100,17 +107,26 @@ def devices_csv(path: Path, devices: int = 64, repeats: int = 8) -> Path:
     """A study of many devices, one of them slow, in the SC22 study's columns."""
     dice = np.random.default_rng(3)
     rows = [
-        {"exp": "resnet", "uuid": f"GPU-{d:02d}", "cabinet": f"c{d // 16:03d}", "node": d // 4, "perf": 120 * (1.2 if d == 7 else 1) * (1 + 0.01 * dice.standard_normal()),
-         "freq": 1500 - d, "pwr": 250 + float(dice.standard_normal()), "temp": 50 + d / 8}
-        for d in range(devices) for _ in range(repeats)
-    ]  # fmt: skip
+        {
+            "exp": "resnet",
+            "uuid": f"GPU-{d:02d}",
+            "cabinet": f"c{d // 16:03d}",
+            "node": d // 4,
+            "perf": 120 * (1.2 if d == 7 else 1) * (1 + 0.01 * dice.standard_normal()),
+            "freq": 1500 - d,
+            "pwr": 250 + float(dice.standard_normal()),
+            "temp": 50 + d / 8,
+        }
+        for d in range(devices)
+        for _ in range(repeats)
+    ]
     path.write_text(csv_text(list(rows[0]), rows))
     return path
 
 
 @pytest.fixture(scope="module")
 def everything(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A page with every section but the profile: a real training, others' forms of everything else, hostile names among them."""
+    """A page with every section except the profile: a real training and written runs, with hostile names."""
     out = tmp_path_factory.mktemp("everything")
     table = devices_csv(out / "fleet.csv")
     paths = [trained, detector(out / "d", evil=EVIL), bench_run(out / "b"), table]
@@ -118,14 +134,15 @@ def everything(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out / "page.html"
 
 
-def test_it_opens_without_a_word_or_a_request_and_draws_every_chart(browser: Browser, everything: Path) -> None:
-    browser.complaints(), browser.requests()
+def test_it_opens_without_messages_or_requests_and_draws_every_chart(browser: Browser, everything: Path) -> None:
+    browser.console_messages(), browser.requests()
     for width, dark in ((1280, False), (390, True)):
         browser.open(everything, width, dark)
-        assert browser.complaints() == []
+        assert browser.console_messages() == []
         assert browser.requests() == [everything.as_uri()]
         empty = browser.js(
-            "return [...document.querySelectorAll('.plot')].filter(p => !p.querySelector('svg.drawn :is(path, rect, circle)')).map(p => p.dataset.figure)"
+            "return [...document.querySelectorAll('.plot')]"
+            ".filter(p => !p.querySelector('svg.drawn :is(path, rect, circle)')).map(p => p.dataset.figure)"
         )
         assert empty == []
         assert browser.js("return document.querySelectorAll('.plot').length") > 15
@@ -149,14 +166,20 @@ def test_dark_and_light_follow_the_system_and_the_button(browser: Browser, every
 
 
 def test_on_paper_every_chart_stays_and_the_controls_go(browser: Browser, everything: Path) -> None:
-    browser.open(everything, width=794)  # A4 at 96 dots an inch
+    browser.open(everything, width=794)  # A4 at 96 dots per inch
     browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     try:
-        hidden = "return [...document.querySelectorAll('figure rect, figure path, figure circle, figure text')].filter(e => getComputedStyle(e).display === 'none').length"
+        hidden = (
+            "return [...document.querySelectorAll('figure rect, figure path, figure circle, figure text')]"
+            ".filter(e => getComputedStyle(e).display === 'none').length"
+        )
         assert browser.js(hidden) == 0
         assert browser.js("return document.querySelectorAll('rect.bar').length") > 0
         assert browser.js("return getComputedStyle(document.querySelector('.topbar')).display") == "none"
-        wide = "return [...document.querySelectorAll('table')].filter(t => t.getBoundingClientRect().right > innerWidth).map(t => t.innerText.slice(0, 300))"
+        wide = (
+            "return [...document.querySelectorAll('table')]"
+            ".filter(t => t.getBoundingClientRect().right > innerWidth).map(t => t.innerText.slice(0, 300))"
+        )
         assert browser.js(wide) == []
     finally:
         browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
@@ -170,8 +193,8 @@ def test_the_cursor_tells_values_by_mouse_and_by_keys(browser: Browser, everythi
     browser.js("document.querySelector('[data-figure=\"lr\"]').scrollIntoView({block: 'center'})")
     chart = browser.find('[data-figure="lr"] svg.drawn')
     ActionChains(browser.driver).move_to_element(chart).perform()
-    told = browser.until("const t = document.querySelector('.tip:not([hidden])'); return t && t.textContent")
-    assert "epoch" in told
+    text = browser.until("const t = document.querySelector('.tip:not([hidden])'); return t && t.textContent")
+    assert "epoch" in text
     browser.js("tip.hide()")
     area = browser.find('[data-figure="lr"] .area')
     browser.js("arguments[0].focus()", area)
@@ -206,7 +229,8 @@ def test_smoothing_adds_a_line_and_keeps_the_raw_one_faint(browser: Browser, eve
     browser.open(everything)
     assert browser.js("return document.querySelectorAll('.line.faint').length") == 0
     browser.js(
-        "const s = document.getElementById('smooth'); s.value = 0.8; s.dispatchEvent(new Event('input', {bubbles: true}))"
+        "const s = document.getElementById('smooth'); s.value = 0.8;"
+        "s.dispatchEvent(new Event('input', {bubbles: true}))"
     )
     assert browser.js("return document.querySelectorAll('[data-figure=\"loss\"] .line.faint').length") > 0
     assert browser.find("#smooth-value").text == "0.8"
@@ -232,7 +256,8 @@ def test_a_figures_data_opens_as_a_table_and_comes_as_csv(browser: Browser, ever
     browser.open(everything)
     browser.click('details[data-figure="class-ap"] summary')
     cells = browser.until(
-        "const t = document.querySelector('details[data-figure=\"class-ap\"] tbody'); return t && [...t.rows].map(r => r.cells[0].textContent)"
+        "const t = document.querySelector('details[data-figure=\"class-ap\"] tbody');"
+        "return t && [...t.rows].map(r => r.cells[0].textContent)"
     )
     assert cells == ["disc", f"star{EVIL}"]
     browser.click('button[data-do="csv"][data-figure="class-ap"]')
@@ -245,15 +270,16 @@ def test_a_figures_data_opens_as_a_table_and_comes_as_csv(browser: Browser, ever
 
 def test_boxes_below_the_least_score_are_hidden(browser: Browser, everything: Path) -> None:
     browser.open(everything)
-    seen = "return [...document.querySelectorAll('.example .tag')].filter(t => !t.hidden).length"
-    assert browser.js(seen) == 1
+    shown = "return [...document.querySelectorAll('.example .tag')].filter(t => !t.hidden).length"
+    assert browser.js(shown) == 1
     browser.js(
-        "const s = document.getElementById('least-score'); s.value = 0; s.dispatchEvent(new Event('input', {bubbles: true}))"
+        "const s = document.getElementById('least-score'); s.value = 0;"
+        "s.dispatchEvent(new Event('input', {bubbles: true}))"
     )
-    assert browser.js(seen) == 2
+    assert browser.js(shown) == 2
 
 
-def test_the_live_page_takes_news_without_losing_its_place(browser: Browser, tmp_path: Path) -> None:
+def test_the_live_page_updates_without_losing_the_scroll_position(browser: Browser, tmp_path: Path) -> None:
     run = RunDir(write_run(tmp_path, "going", step_times(1, n=100), status="running"))
     with run.locked(), Server(Live([run.path])) as server:
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.report.page.conftest import EVIL, detector
+from vernier.records.codec import encode
+from vernier.records.predictions import Mistake, Mistakes
 from vernier.report.page.build import Page, build
 from vernier.report.page.collect import Subject, collect
 from vernier.report.page.figures import Section
@@ -16,7 +18,7 @@ from vernier.store import RunDir
 LIMIT_BYTES = 6_000_000
 
 
-def test_the_page_is_one_file_that_asks_for_nothing(trained: Path, page_of: Callable[..., Page]) -> None:
+def test_the_page_is_one_file_that_loads_nothing_else(trained: Path, page_of: Callable[..., Page]) -> None:
     html = page_of(trained).html()
     assert len(html.encode()) < LIMIT_BYTES
     elsewhere = re.findall(r"""(?:src|href|action)=["']?(?!data:|#)([^"'\s>]+)""", html)
@@ -27,13 +29,12 @@ def test_the_page_is_one_file_that_asks_for_nothing(trained: Path, page_of: Call
     assert set(figures) == set(page_of(trained).figures)
 
 
-def test_text_of_others_stays_text(tmp_path: Path, page_of: Callable[..., Page]) -> None:
+def test_names_from_files_are_escaped(tmp_path: Path, page_of: Callable[..., Page]) -> None:
     run = RunDir(detector(tmp_path, evil=EVIL))
     run.write_config({"recipe": {"name": EVIL, "model": {"name": EVIL}, "data": {"source": EVIL}}, EVIL: EVIL})
-    run.write_prediction("mistakes", {
-        "classes": [EVIL, "b"], "samples": [3, 3], "correct": [1, 3], "confused": [[0, 1, 2]],
-        "mistakes": [{"sample": 0, "image": EVIL, "truth": 0, "taken_for": 7, "score": 0.9, "truth_score": 0.1, "jpeg": '"><script>evil()</script>'}],
-    })  # fmt: skip
+    mistake = Mistake(image=EVIL, truth=0, taken_for=7, score=0.9, truth_score=0.1, jpeg='"><script>evil()</script>')
+    mistakes = Mistakes(classes=(EVIL, "b"), samples=(3, 3), correct=(1, 3), confused=((0, 1, 2),), mistakes=(mistake,))
+    run.write_prediction("mistakes", encode(mistakes))
     html = page_of(run.path).html()
     assert "<script>window.evil" not in html
     assert "<script>evil" not in html

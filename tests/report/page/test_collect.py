@@ -15,65 +15,67 @@ from vernier.report.page.collect import MOST_POINTS, collect
 from vernier.store import RunDir
 
 
-def test_a_real_run_gives_its_steps_evaluations_result_and_mistakes(trained: Path) -> None:
-    (found,) = collect([trained])
-    assert (found.kind, found.status, found.format) == ("training", "finished", "vernier")
-    assert found.name == trained.name.split("-", 2)[2]
-    assert [p.step for p in found.points][-1] == 20
-    assert sum(p.steps for p in found.points) == 20
-    assert sum(p.window.samples for p in found.points) == 320
-    assert [e.epoch for e in found.evals] == [1.0, 2.0]
-    assert found.figure("top1") == found.evals[-1].result.figures["top1"]
-    assert found.mistakes is not None
-    assert sum(found.mistakes.samples) == 50
-    assert found.spent_s["total"] == pytest.approx(sum(v for k, v in found.spent_s.items() if k != "total"), rel=0.05)
+def test_a_real_run_has_its_steps_evaluations_result_and_mistakes(trained: Path) -> None:
+    (subject,) = collect([trained])
+    assert (subject.kind, subject.status, subject.format) == ("training", "finished", "vernier")
+    assert subject.name == trained.name.split("-", 2)[2]
+    assert [p.step for p in subject.points][-1] == 20
+    assert sum(p.steps for p in subject.points) == 20
+    assert sum(p.window.samples for p in subject.points) == 320
+    assert [e.epoch for e in subject.evals] == [1.0, 2.0]
+    assert subject.figure("top1") == subject.evals[-1].result.figures["top1"]
+    assert subject.mistakes is not None
+    assert sum(subject.mistakes.samples) == 50
+    assert subject.spent_s["total"] == pytest.approx(
+        sum(v for k, v in subject.spent_s.items() if k != "total"), rel=0.05
+    )
 
 
-def test_a_run_that_goes_on_and_one_that_crashed_give_what_they_have(tmp_path: Path) -> None:
+def test_running_and_crashed_runs_are_read_as_far_as_they_are(tmp_path: Path) -> None:
     run = RunDir(write_run(tmp_path, "killed", step_times(1, n=200), status="running"))
     with run.locked():
         assert collect([run.path])[0].status == "running"
-    (found,) = collect([run.path])
-    assert found.status == "crashed"
-    assert found.spent_s["total"] > 0
+    (subject,) = collect([run.path])
+    assert subject.status == "crashed"
+    assert subject.spent_s["total"] > 0
     run.path.joinpath("run.json").unlink()
     assert collect([run.path])[0].status == "unknown"
     with run.path.joinpath("events.jsonl").open("a") as f:
         f.write('{"kind": "st')
     (broken,) = collect([run.path])
     assert broken.notes == ("1 damaged event(s) left out",)
-    assert broken.points == found.points
+    assert broken.points == subject.points
 
 
-def test_many_windows_are_put_together_without_losing_time_or_samples(tmp_path: Path) -> None:
+def test_many_windows_are_merged_without_losing_time_or_samples(tmp_path: Path) -> None:
     times = step_times(2, n=4 * MOST_POINTS)
     path = write_run(tmp_path, "long", times, window=1)
-    (found,) = collect([path])
-    assert len(found.points) == MOST_POINTS
-    assert sum(p.window.wall_s for p in found.points) == pytest.approx(sum(times))
-    assert sum(p.window.samples for p in found.points) == 32 * len(times)
-    assert found.points[0].loss == pytest.approx(sum(5 / (1 + i) for i in range(1, 5)) / 4)
+    (subject,) = collect([path])
+    assert len(subject.points) == MOST_POINTS
+    assert sum(p.window.wall_s for p in subject.points) == pytest.approx(sum(times))
+    assert sum(p.window.samples for p in subject.points) == 32 * len(times)
+    assert subject.points[0].loss == pytest.approx(sum(5 / (1 + i) for i in range(1, 5)) / 4)
 
 
-def test_names_differ_and_lose_their_date_where_that_is_not_needed(tmp_path: Path) -> None:
+def test_names_are_unique_and_without_a_date_where_possible(tmp_path: Path) -> None:
     a, b = write_run(tmp_path / "a", "one", [0.1] * 20), write_run(tmp_path / "b", "two", [0.1] * 20)
     assert [s.name for s in collect([a, b])] == ["one", "two"]
     assert len({s.name for s in collect([a, b, a])}) == 3
     assert len(collect([tmp_path / "a", tmp_path / "b"])) == 2
 
 
-def test_another_systems_log_says_so(real_data: Callable[[str], Path]) -> None:
-    (found,) = collect([real_data("dllogger") / "raport.json"])
-    assert found.foreign
-    assert found.status == "foreign"
-    assert len(found.evals) > 10
-    assert found.points[-1].epoch <= found.evals[-1].epoch
+def test_another_systems_log_is_marked_as_foreign(real_data: Callable[[str], Path]) -> None:
+    (subject,) = collect([real_data("dllogger") / "raport.json"])
+    assert subject.foreign
+    assert subject.status == "foreign"
+    assert len(subject.evals) > 10
+    assert subject.points[-1].epoch <= subject.evals[-1].epoch
     (log,) = collect([real_data("mlperf-v0.7") / "dgxa100_ngc20.06_mxnet" / "resnet" / "result_0.txt"])
     assert log.format == "mllog"
     assert log.spent_s["total"] > 0
 
 
-def test_a_study_of_simulated_devices_says_so(tmp_path: Path) -> None:
+def test_a_study_of_simulated_devices_is_marked(tmp_path: Path) -> None:
     devices = tuple(StudyDevice(id=f"sim-{i}", index=i, host="c001-002", slowdown=1.0) for i in range(6))
     meta = StudyMeta(workload="sgemm", iterations=5, repeats=3, devices=devices, simulated=True)
     study = StudyDir.create(tmp_path / "study", meta)
@@ -82,26 +84,26 @@ def test_a_study_of_simulated_devices_says_so(tmp_path: Path) -> None:
         for repeat in range(3):
             seconds = tuple((1.3 if number == 3 else 1.0) * (1 + 0.001 * (repeat + number)) for _ in range(5))
             study.write_repeat(Repeat(device=device.id, repeat=repeat, seconds=seconds, telemetry=telemetry))
-    (found,) = collect([tmp_path / "study"])
-    assert found.simulated
-    assert found.study is not None
-    assert found.study.result.devices[0].device == "sim-3"
-    assert {cabinet for cabinet, _ in found.study.locations.values()} == {"c001"}
-    assert len(found.study.telemetry) == 6
+    (subject,) = collect([tmp_path / "study"])
+    assert subject.simulated
+    assert subject.study is not None
+    assert subject.study.result.devices[0].device == "sim-3"
+    assert {cabinet for cabinet, _ in subject.study.locations.values()} == {"c001"}
+    assert len(subject.study.telemetry) == 6
     saved = tmp_path / "analysis.json"
-    saved.write_text(json.dumps(encode(found.study.result)))
+    saved.write_text(json.dumps(encode(subject.study.result)))
     (again,) = collect([saved])
     assert again.study is not None
     assert again.study.result.devices[0].device == "sim-3"
 
 
-def test_benchmarks_and_detectors_are_told_apart(tmp_path: Path) -> None:
+def test_benchmarks_and_trainings_are_recognised(tmp_path: Path) -> None:
     bench, network = collect([bench_run(tmp_path / "a"), detector(tmp_path / "b")])
     assert (bench.kind, network.kind) == ("bench", "training")
     assert len(network.examples) == 1
 
 
-def test_what_is_not_there_or_not_a_run_is_said(tmp_path: Path) -> None:
+def test_missing_paths_and_other_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="does not exist"):
         collect([tmp_path / "nowhere"])
     with pytest.raises(ConfigError, match="not a run directory"):

@@ -14,16 +14,16 @@ from vernier.store import RunDir
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunDir:
-    return RunDir(write_run(tmp_path, "going", step_times(1, n=100), status="running"))
+    return RunDir(write_run(tmp_path, "running", step_times(1, n=100), status="running"))
 
 
 @pytest.fixture
 def server(run: RunDir) -> Iterator[Server]:
-    with Server(Live([run.path])) as made:
-        thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    with Server(Live([run.path])) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         thread.start()
-        yield made
-        made.shutdown()
+        yield server
+        server.shutdown()
 
 
 def ask(server: Server, path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
@@ -48,7 +48,7 @@ def test_the_page_is_served_to_this_machine_only(server: Server) -> None:
     assert ask(server, "/../../etc/passwd")[0] == 404
 
 
-def test_news_come_when_the_run_goes_on_and_only_then(server: Server, run: RunDir) -> None:
+def test_an_update_is_sent_when_the_run_continues_and_only_then(server: Server, run: RunDir) -> None:
     code, headers, body = ask(server, "/update")
     assert code == 200
     before = json.loads(body)
@@ -60,16 +60,16 @@ def test_news_come_when_the_run_goes_on_and_only_then(server: Server, run: RunDi
     assert again["ETag"] != headers["ETag"]
     rows = json.loads(after["figures"])["loss"]["rows"]
     assert [1.1, 110, 0.25] in [r[1:4] for r in rows]
-    digests = [{p["id"]: p["digest"] for p in news["sections"]} for news in (before, after)]
+    digests = [{p["id"]: p["digest"] for p in update["sections"]} for update in (before, after)]
     assert digests[0]["training"] != digests[1]["training"]
     assert digests[0]["environment"] == digests[1]["environment"]
 
 
-def test_that_a_run_crashed_is_news_though_no_file_changes(run: RunDir) -> None:
+def test_a_crash_is_an_update_although_no_file_changes(run: RunDir) -> None:
     live = Live([run.path])
     with run.locked():
-        going, tag = live.now()
+        running, tag = live.now()
     stopped, other = live.now()
-    assert "running" in going.top
+    assert "running" in running.top
     assert "crashed" in stopped.top
     assert tag != other

@@ -23,9 +23,9 @@ def compare(
 ) -> int:
     """Compare the speed of two runs: is B faster or slower than A, how certain is that, and what else differs?
 
-    A side is one run or several: comma-separated paths, a quoted pattern ('runs/base-*'), or a folder of runs. A run is a
-    run directory, a bench result (FILE#ARM), a raport.json, DLLogger lines or an MLPerf log. With several runs per side the
-    interval includes the variation from run to run. The exit code is 1 when B is slower.
+    A side is one run or several: comma-separated paths, a quoted pattern ('runs/base-*'), or a folder of runs. A run
+    is a run directory, a bench result (FILE#ARM), a raport.json, DLLogger lines or an MLPerf log. With several runs per
+    side the interval includes the variation from run to run. The exit code is 1 when B is slower.
     Example: vernier compare runs/before runs/after --tolerance 2%
 
     Args:

@@ -27,8 +27,8 @@ def convert(
 
     Args:
         run: A run directory, a raport.json, DLLogger lines or an MLPerf log.
-        to: Format to write: raport (NVIDIA, 2019), dllogger (NVIDIA, since 2020), mllog (MLPerf), study (files of the SC22
-            variability study), tensorboard.
+        to: Format to write: raport (NVIDIA, 2019), dllogger (NVIDIA, since 2020), mllog (MLPerf), study (files of the
+            SC22 variability study), tensorboard.
         out: File to write; for study and tensorboard a directory.
     """
     from vernier.report.logs.reading import open_logs

@@ -1,7 +1,7 @@
 """The common form of a training run's log: settings, step times, evaluations.
 
-Readers (run directories, NVIDIA's `raport.json` and DLLogger lines, MLPerf's `:::MLLOG`) produce it; comparison, studies
-and converters use it.
+Readers (run directories, NVIDIA's `raport.json` and DLLogger lines, MLPerf's `:::MLLOG`) produce it; comparison,
+studies and converters use it.
 """
 
 import math

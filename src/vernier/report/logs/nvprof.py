@@ -44,7 +44,7 @@ def read_trace(path: Path, text: str) -> tuple[list[Measurement], list[str]]:
     to_ms, to_s = _TO_MS.get(units.get("Duration") or ""), _TO_S.get(units.get("Start") or "")
     if to_ms is None or to_s is None:
         raise ConfigError(
-            f"{path}: the second line of an nvprof trace gives units; {units.get('Duration')!r} is not one for Duration."
+            f"{path}: the second line of an nvprof trace gives units; {units.get('Duration')!r} is no unit of Duration."
         )
     match = _FILE.search(path.stem)
     stamp, host = match.groups() if match else (path.stem, path.stem)

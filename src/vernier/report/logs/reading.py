@@ -1,4 +1,7 @@
-"""Opens the log of any run: a run directory, a bench result, NVIDIA's and MLPerf's logs. Only this module tells them apart."""
+"""Opens the log of any run: run directories, bench results, NVIDIA's and MLPerf's logs.
+
+Only this module recognises formats; parsing a foreign one is left to `dllogger` and `mllog`.
+"""
 
 import glob
 import json
@@ -23,7 +26,7 @@ _KINDS = "a run directory, a bench result (JSON), a raport.json, DLLogger lines 
 
 
 def open_side(paths: str) -> list[RunLog]:
-    """All runs of one side of a comparison: comma-separated paths, patterns and folders of runs; FILE#ARM for one arm."""
+    """All runs of one side of a comparison: comma-separated paths, patterns or folders of runs; FILE#ARM for an arm."""
     runs: list[RunLog] = []
     for part in filter(None, (p.strip() for p in paths.split(","))):
         name, _, arm = part.partition("#")

@@ -1,4 +1,4 @@
-"""Writes a run's log in the format of another tool. Whatever `reading` opens can be converted; nothing is overwritten."""
+"""Writes a run's log in the format of another tool. Any log that `reading` opens can be converted."""
 
 import datetime as dt
 from collections.abc import Callable

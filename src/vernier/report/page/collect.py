@@ -1,7 +1,7 @@
-"""Reads run directories, studies and other systems' logs into the subjects of a page. Only this module reads their files.
+"""Reads run directories, studies and other systems' logs into the subjects of a page; sections read no files.
 
-A run that is still running, crashed, or is another system's gives what it has. A damaged file is named in `notes` and left
-out; what a section shows of a subject is the section's business.
+A run that is still running, crashed, or is another system's gives what it has. A damaged file is named in `notes` and
+left out.
 """
 
 import math
@@ -287,7 +287,7 @@ def _spent_so_far(events: Sequence[Event]) -> dict[str, float]:
 
 
 def _profile(path: Path) -> Profile:
-    """The profile of one process: profile.rank0.json, and kernels.rank0.csv, memory.rank0.csv and the trace beside it."""
+    """The profile of one process: profile.rank0.json, with kernels.rank0.csv, memory.rank0.csv and the trace beside."""
 
     def beside(name: str, suffix: str) -> Path | None:
         file = path.with_name(path.name.replace("profile", name, 1).removesuffix("json") + suffix)

@@ -1,4 +1,4 @@
-"""Figures: a small table of raw data, and a chart that names the columns to draw. The page draws and shows the same table.
+"""Figures: a small table of raw data, and a chart that names the columns to draw. The page also shows the table.
 
 The chart types here are those of `assets/charts.js` and `assets/plots.js`, which read their fields by the same names.
 """
@@ -18,7 +18,7 @@ Row = Sequence[str | int | float | bool | None]
 
 @dataclass(frozen=True, kw_only=True)
 class Lines:
-    """One line per value of `by`, with dashes by `dash` and whiskers from `low` to `high`. `zero`: the axis begins at 0.
+    """One line per value of `by`, dashed by `dash`, with whiskers from `low` to `high`. `zero`: the axis starts at 0.
 
     `smooth` and `log` offer smoothing and a logarithmic axis; `colours` are the values of `by` on the whole page.
     """
@@ -99,7 +99,7 @@ class Scatter:
 
 @dataclass(frozen=True, kw_only=True)
 class Heat:
-    """A heat map. `good`: the diagonal is what should be; `diverging`: from -`most` to `most`; `cell` is a width in px."""
+    """A heat map. `good`: the diagonal is correct; `diverging`: from -`most` to `most`; `cell` is a width in px."""
 
     type: Literal["heat"] = "heat"
     row: str

@@ -1,5 +1,6 @@
-"""At a glance: what was run, on what, the result with its interval, agreement with the published one, warnings."""
+"""The first section: a card per subject with what ran where, its result and speed, agreement and warnings."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from markupsafe import Markup
@@ -44,8 +45,10 @@ def _card(subject: Subject, index: int, several: bool) -> Markup:
         facts(_facts(subject)),
         tag("dl", *_tiles(subject), cls="tiles"),
         _agreement(subject),
-        _warnings(subject),
-        _notes(subject),
+        _list(
+            messages(subject), SHOWN_WARNINGS, "warnings", "bad" if subject.status in ("crashed", "failed") else None
+        ),
+        _list(subject.notes, SHOWN_NOTES, "notes"),
         cls="card",
     )
 
@@ -163,7 +166,7 @@ def _speed_tiles(s: Subject) -> list[Markup]:
 
 
 def _between(low: float | None, high: float | None) -> str:
-    """An interval, as far as it is known: few measurements may leave it open above."""
+    """A 95 % interval; empty without a lower end, and open above where there are few measurements."""
     if low is None:
         return ""
     return f"95 %: above {number(low)}" if high is None else f"95 %: {number(low)} to {number(high)}"
@@ -277,28 +280,13 @@ def _noisy_arms(s: Subject) -> list[str]:
     return [f"noisy: {arms}, such as {worst.arm}: {'; '.join(worst.noise)}"]
 
 
-def _notes(s: Subject) -> Markup | None:
-    if not s.notes:
+def _list(texts: Sequence[str], most: int, cls: str, first_cls: str | None = None) -> Markup | None:
+    """A list of texts; those after the first `most` are folded away."""
+    if not texts:
         return None
-    rest = s.notes[SHOWN_NOTES:]
-    more = tag("details", tag("summary", f"{len(rest)} more"), tag("ul", *(tag("li", n) for n in rest), cls="notes"))
-    shown = tag("ul", *(tag("li", n) for n in s.notes[:SHOWN_NOTES]), cls="notes")
-    return shown + more if rest else shown
-
-
-def _warnings(s: Subject) -> Markup | None:
-    every = messages(s)
-    if not every:
-        return None
-    serious = s.status in ("crashed", "failed")
-    shown = [tag("li", m, cls="bad" if serious and i == 0 else None) for i, m in enumerate(every[:SHOWN_WARNINGS])]
-    rest = every[SHOWN_WARNINGS:]
-    more = (
-        tag("details", tag("summary", f"{len(rest)} more"), tag("ul", *(tag("li", m) for m in rest), cls="warnings"))
-        if rest
-        else None
-    )
-    return tag("ul", *shown, cls="warnings") + (more or Markup(""))
+    items = [tag("li", text, cls=first_cls if i == 0 else None) for i, text in enumerate(texts)]
+    shown, rest = tag("ul", *items[:most], cls=cls), items[most:]
+    return shown + tag("details", tag("summary", f"{len(rest)} more"), tag("ul", *rest, cls=cls)) if rest else shown
 
 
 def _side_by_side(runs: list[Subject]) -> Markup:

@@ -1,4 +1,4 @@
-"""The training section: loss, accuracy and learning rate over epochs, throughput, data wait, and where the time went."""
+"""The training section: loss, accuracy, learning rate, throughput and data wait over epochs; where the time went."""
 
 from collections.abc import Callable
 from dataclasses import replace
