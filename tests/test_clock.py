@@ -1,16 +1,29 @@
-"""Clocks: where the time of a run goes."""
-
 import pytest
 
 from vernier.clock import Stopwatch
 
 
-def test_the_stopwatch_survives_restarts_and_shows_what_no_purpose_claims() -> None:
-    watch = Stopwatch({"total": 100.0, "compute": 60.0, "other": 40.0})
-    watch.add("compute", 5.0)
+def test_a_stopwatch_continues_what_earlier_sessions_spent() -> None:
+    watch = Stopwatch({"total": 10.0, "compute": 6.0, "other": 4.0})
+    watch.add("compute", 1.0)
     spent = watch.spent()
-    assert spent["compute"] == 65.0
-    assert spent["total"] >= 100.0
-    assert spent["other"] == pytest.approx(spent["total"] - 65.0)
-    with pytest.raises(ValueError, match="negative"):
-        watch.add("compute", -1.0)
+    assert spent["compute"] == 7.0
+    assert spent["total"] >= 10.0
+    assert spent["other"] == pytest.approx(spent["total"] - 7.0, abs=1e-6)
+
+
+def test_a_negative_duration_is_refused() -> None:
+    with pytest.raises(ValueError, match="cannot be negative"):
+        Stopwatch().add("compute", -1.0)
+
+
+def test_time_spent_in_a_block_counts_even_when_it_fails() -> None:
+    watch = Stopwatch()
+
+    def fail() -> None:
+        with watch.spending("evaluation"):
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert watch.spent()["evaluation"] >= 0.0

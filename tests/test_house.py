@@ -47,17 +47,17 @@ def _imports(path: Path) -> set[str]:
     return modules | {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
 
 
-FOUNDATION = {"errors", "clock", "randomness", "folders", "cores", "torch_private"}
+FOUNDATION = {"errors", "clock", "randomness", "folders", "cores", "frozen", "torch_private"}
 MAY_IMPORT = {
-    "records": {"errors"},
-    "config": {"errors"},
+    "records": {"errors", "frozen"},
+    "config": {"errors", "frozen"},
     "store": {"records", "config", *FOUNDATION},
     "models": {"config", *FOUNDATION},
     "optim": {"config", *FOUNDATION},
     "devices": {"config", "records", *FOUNDATION},
     "data": {"config", "store", "records", "devices", *FOUNDATION},
     "tasks": {"config", "store", "records", "data", "models", "devices", *FOUNDATION},
-    "recipes": {"config", "models", "data", *FOUNDATION},
+    "recipes": {"config", "models", "data", "records", *FOUNDATION},
     "measure": {"config", "store", "records", "models", "optim", "devices", *FOUNDATION},
     "engine": {"config", "store", "records", "models", "optim", "devices", "data", "tasks", "measure", *FOUNDATION},
     "report": {"config", "store", "records", "models", "data", "tasks", "measure", *FOUNDATION},

@@ -1,8 +1,7 @@
-"""The errors that are for people, and the exit codes they end in.
+"""Errors for people, and exit codes.
 
-Whoever raises one says what was given, what would work, and where to set it. `cli.main` prints the message alone,
-without a traceback, and so it does where the machine refused (a full disk, no permission). Every other exception is a bug
-in Vernier and keeps its traceback.
+A message says what was given, what would work, and where to set it. `cli.main` prints it without a traceback, and does the same
+where the operating system refused (a full disk, no permission). Every other exception is a bug in Vernier and keeps its traceback.
 """
 
 import difflib
@@ -14,10 +13,8 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_STOPPED = 75
 EXIT_INTERRUPTED = 130
-_OF_THE_MACHINE = frozenset({
-    errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ESTALE,
-    errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG,
-})  # fmt: skip
+_NAMES = "ENOSPC EDQUOT EROFS EACCES EPERM EIO EMFILE ENFILE ESTALE EISDIR ENOTDIR ENAMETOOLONG"
+_ENVIRONMENT_ERRNOS = frozenset(getattr(errno, name) for name in _NAMES.split())
 
 
 class ConfigError(ValueError):
@@ -25,24 +22,24 @@ class ConfigError(ValueError):
 
 
 class NoSuchSplit(ConfigError):
-    """Nothing of the split that was asked for is there: the set may have others, or be none at all."""
+    """The requested split does not exist; the data set may have others."""
 
 
 class RunFailed(RuntimeError):
-    """What was asked for was tried and failed (diverged, data broken): exit code 1."""
+    """The command was carried out and failed (diverged, data broken): exit code 1."""
 
 
-def of_the_machine(error: OSError) -> str:
-    """What the machine refused, in words; empty for an error that may be Vernier's own."""
-    if error.errno not in _OF_THE_MACHINE:
+def environment_error(error: OSError) -> str:
+    """What the operating system refused, in words; empty for an error that may be Vernier's own."""
+    if error.errno not in _ENVIRONMENT_ERRNOS:
         return ""
     return f"{error.strerror}: {error.filename}" if error.filename is not None else str(error.strerror)
 
 
-def did_you_mean(given: str, known: Iterable[str]) -> str:
-    """A closing sentence that names the nearest known names, or all of them when none is near."""
-    names = list(known)
-    near = difflib.get_close_matches(given, names, n=3, cutoff=0.5)
+def did_you_mean(name: str, choices: Iterable[str]) -> str:
+    """A closing sentence that names the nearest choices, or all of them when none is near."""
+    names = list(choices)
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     if near:
         return "Did you mean " + " or ".join(near) + "?"
     return "Known: " + ", ".join(sorted(names)) + "." if names else ""

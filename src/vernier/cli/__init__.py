@@ -37,7 +37,7 @@ from vernier.errors import (
     ConfigError,
     RunFailed,
     did_you_mean,
-    of_the_machine,
+    environment_error,
 )
 
 WELCOME = """\
@@ -168,7 +168,7 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stderr.close()
         return EXIT_FAILED
     except OSError as error:
-        if not (refused := of_the_machine(error)):
+        if not (refused := environment_error(error)):
             raise
         record_failure(refused)
         say(f"vernier: {refused}.")

@@ -1,13 +1,13 @@
 """Values that follow from the settings: batch per process, accumulation, learning rate, steps, image size of an epoch."""
 
 import math
-from dataclasses import dataclass
 
 from vernier.config.settings import Augment, Config, Data, Machine
 from vernier.errors import ConfigError
+from vernier.frozen import frozen
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Derived:
     """Everything that follows from a Config and the size of its data."""
 

@@ -3,8 +3,10 @@
 Reading and writing them is `config.parsing`, rules between them are `config.checks`.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
+
+from vernier.frozen import frozen
 
 DeviceName = Literal["auto", "cpu", "cuda", "hpu", "mps", "xpu"]
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
@@ -18,7 +20,7 @@ def option(
     return field(default=default, metadata={"doc": doc, "low": low, "high": high, "above": above})
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Model:
     """The network."""
 
@@ -50,7 +52,7 @@ class Model:
     freeze: tuple[str, ...] = option((), "layers to freeze, by the start of their name; backbone: all but the head")
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Data:
     """The images, and how they are resized and normalised."""
 
@@ -78,7 +80,7 @@ class Data:
     max_bad_images: str = option("0.1%", "unreadable images allowed before the run stops, as a number or a share")
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Augment:
     """Augmentation of training images; depends on (seed, epoch, sample) only."""
 
@@ -109,7 +111,7 @@ class Augment:
     ramp_epochs: tuple[float, float] = option((0.0, 0.0), "progressive resizing: first and last epoch of the growth")
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Loss:
     """The loss of classifiers."""
 
@@ -121,7 +123,7 @@ class Loss:
     bce_threshold: float | None = option(None, "bce: mixed targets above this count as 1, others as 0", low=0, high=1)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Detect:
     """Detectors: matching of default boxes in training, and post-processing of predictions."""
 
@@ -139,7 +141,7 @@ class Detect:
     max_detections: int = option(200, "most detections per image", low=1)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Optim:
     """The optimiser."""
 
@@ -161,7 +163,7 @@ class Optim:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Schedule:
     """Learning-rate schedule, in epochs."""
 
@@ -186,7 +188,7 @@ class Schedule:
     end_lr: float = option(0.0, "cosine, linear, polynomial, mlperf: final learning rate at lr_batch", low=0)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Ema:
     """Exponential moving average (EMA) of the weights; evaluation then uses the average."""
 
@@ -196,7 +198,7 @@ class Ema:
     copy_epochs: float = option(0.0, "copy the weights instead of averaging for this many epochs", low=0)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Eval:
     """When to evaluate, and when to stop early."""
 
@@ -208,7 +210,7 @@ class Eval:
     target_ap: float | None = option(None, "detectors: stop once COCO's AP reaches this, 0 to 1", low=0, high=1)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Published:
     """A published result of a recipe."""
 
@@ -222,7 +224,7 @@ class Published:
     source: str = option("", "citation: page, table or URL")
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Recipe:
     """What to train and how. Says nothing about hardware."""
 
@@ -243,7 +245,7 @@ class Recipe:
     published: tuple[Published, ...] = field(default=(), metadata={"doc": "published results"})
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Machine:
     """Where to run. Says nothing about learning."""
 
@@ -281,7 +283,7 @@ class Machine:
     telemetry_hz: float = option(10.0, "sensor samples per second; 0: none", low=0, high=1000)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Checkpoint:
     """When checkpoints are saved and which are kept. The last one always is."""
 
@@ -292,7 +294,7 @@ class Checkpoint:
     keep_best: bool = option(True, "save and keep the best evaluated checkpoint")
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Limits:
     """Where to stop early without changing the schedule, and how often to log."""
 
@@ -303,7 +305,7 @@ class Limits:
     log_every_steps: int = option(0, "steps per log window; 0: about two windows per second", low=0)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Config:
     """All settings of a run. `config.json` holds them, and repeats the run."""
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from vernier.errors import ConfigError, RunFailed, of_the_machine
+from vernier.errors import ConfigError, RunFailed, environment_error
 
 MARK = ".unfinished"
 
@@ -35,7 +35,7 @@ def mark_unfinished(folder: Path, by: str) -> Iterator[None]:
                 folder.rmdir()
         raise
     except OSError as error:
-        if not (reason := of_the_machine(error)):
+        if not (reason := environment_error(error)):
             raise
         raise RunFailed(
             f"{reason}. {folder} is incomplete and will not be used as a data set. "

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 
 import torch
 
+from vernier.frozen import frozen
 from vernier.records.environment import DeviceInfo
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
@@ -32,7 +33,7 @@ class Answer:
 YES = Answer("yes")
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Ability(Answer):
     """A device's answer for one precision and mode."""
 
@@ -41,7 +42,7 @@ class Ability(Answer):
     mode: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Memory:
     """Memory of a process on its device: allocated now, the peak since the last reset, and the device's total."""
 

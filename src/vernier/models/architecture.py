@@ -5,14 +5,15 @@ Imports no torch. The networks are built in `resnet` and `ssd`, the named ones a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from vernier.frozen import frozen
 
 Init = Literal["fan-out", "fan-in", "tf"]
 Stem = Literal["default", "imagenet", "small", "small-pool"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Arch:
     """The shape of a residual network: everything that distinguishes one catalogue entry from another."""
 
@@ -45,7 +46,7 @@ class Arch:
         return sum(self.blocks) * (3 if self.block == "bottleneck" else 2) + 2
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class SsdSpec:
     """The shape of a single-shot detector, for any image size; `ssd.levels` computes the levels for one.
 
@@ -66,7 +67,7 @@ class SsdSpec:
     max_levels: int = 8
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Options:
     """The options of any network of the catalogue. Ranges are checked by `config.settings`."""
 

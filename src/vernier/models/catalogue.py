@@ -6,10 +6,11 @@ are in `resnet` and `ssd`, their cost is measured in `cost`, weights files of ot
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from vernier.errors import ConfigError, did_you_mean
+from vernier.frozen import frozen
 from vernier.models.architecture import Arch, Options, SsdSpec
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from vernier.models.ssd import Ssd
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class ModelInfo:
     """One catalogue entry, with its cost for images of `input_px` squared, three channels and `classes` classes."""
 

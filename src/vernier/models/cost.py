@@ -6,16 +6,16 @@ whatever the network does, without its memory or its time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from vernier.frozen import frozen
+
 _IMAGES = 2  # batch norm in training mode refuses a single value per channel
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Cost:
     """Parameters of the network, and multiply-accumulates of one image's forward pass."""
 

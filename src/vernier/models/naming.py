@@ -10,11 +10,11 @@ import dataclasses
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from torch import Tensor, nn
 
 from vernier.errors import ConfigError
+from vernier.frozen import frozen
 from vernier.models.architecture import Arch
 from vernier.models.catalogue import describe
 from vernier.models.resnet import ResNet, Trunk, inner_channels
@@ -41,7 +41,7 @@ def join_some(items: Iterable[str], separator: str = ", ", limit: int = 5) -> st
     return separator.join(texts[:limit]) + rest
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Report:
     """How weights were made to fit a network."""
 
@@ -56,7 +56,7 @@ class Report:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class _Naming:
     """The names of one code base: how to recognise them, what to replace (all rules, in order), what to drop."""
 
@@ -217,7 +217,7 @@ def name_of(model: nn.Module) -> str:
     return name if isinstance(model, ResNet | Ssd) else f"the backbone of {name}"
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class _Features:
     """What distinguishes the architectures of the catalogue and can be read from names and shapes."""
 

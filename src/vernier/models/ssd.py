@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from vernier.errors import ConfigError
+from vernier.frozen import frozen
 from vernier.models.architecture import Arch, Options, SsdSpec
 from vernier.models.resnet import Trunk, initialise
 
@@ -24,7 +24,7 @@ _LEAST_CHANNELS = 8  # below, strided 1x1 convolutions crash in channels-last me
 _STEMS = {"imagenet": 4, "small": 1, "small-pool": 2}  # what each divides the resolution by
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Level:
     """One resolution at which a detector looks."""
 

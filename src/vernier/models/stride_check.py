@@ -9,13 +9,13 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from vernier.errors import ConfigError
+from vernier.frozen import frozen
 from vernier.models.architecture import Options
 from vernier.models.catalogue import describe, info, names
 from vernier.models.naming import State, identify, name_of, translate
@@ -31,7 +31,7 @@ _UNCLEAR = (0.4, 0.6)
 _STRANGE = 0.12
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class StrideCheck:
     """Which stride placement the batch-norm statistics stored with the weights belong to."""
 

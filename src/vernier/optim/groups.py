@@ -3,11 +3,11 @@ settings."""
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from torch import nn
 
 from vernier.config import Optim
+from vernier.frozen import frozen
 
 NORMS = (nn.modules.batchnorm._BatchNorm, nn.GroupNorm, nn.LayerNorm)
 _BACKBONE = "backbone."  # prefix of a detector's residual network; a classifier's has none
@@ -15,7 +15,7 @@ _STEM = ("conv1.", "bn1.")
 _BLOCK = re.compile(r"layer(\d+)\.(\d+)\.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class ParameterGroup:
     """Parameters with the same weight decay and the same share of the schedule's learning rate."""
 

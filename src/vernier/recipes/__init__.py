@@ -7,11 +7,12 @@ docs/recipes.md.
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from vernier.config import Config, Recipe, load_file
 from vernier.errors import ConfigError, did_you_mean
+from vernier.frozen import frozen
 from vernier.models import info
 from vernier.recipes import detection, embedded, habana, modern, nvidia, study
 from vernier.records.codec import omitted
@@ -67,7 +68,7 @@ def train_images(recipe: Recipe) -> int:
     return _TRAIN_IMAGES.get(recipe.data.source, IMAGENET_TRAIN)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class RecipeRow:
     """One row of `vernier recipes`."""
 

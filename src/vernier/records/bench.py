@@ -4,11 +4,12 @@ A request goes as JSON to `python -m vernier bench arm REQUEST ANSWER`, also of 
 An older version reads the keys it knows, so keys stay; a request of a newer format is refused. Studies use the same way.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
 
 from vernier.errors import ConfigError
+from vernier.frozen import frozen
 from vernier.records.codec import decode, omitted
 from vernier.records.environment import Environment
 from vernier.records.profile import PhaseTimes
@@ -25,7 +26,7 @@ Scaling = Literal["", "weak", "strong"]
 # ------------------------------------------------------------------------------------------------------------- requests
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Plan:
     """How long to measure: `steps` exactly, or until the rate is known to `precision`, within `max_seconds`."""
 
@@ -36,7 +37,7 @@ class Plan:
     split_steps: int = 10
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class ArmRequest:
     """One arm of a benchmark, for one process. `run` gives the weights; `apart` is training without gradient exchange.
 
@@ -56,7 +57,7 @@ class ArmRequest:
     version: int = REQUEST_VERSION
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class StudyRequest:
     """One repeat of a device study, for one process pinned to `cores`.
 
@@ -91,7 +92,7 @@ def decode_request(tree: Any) -> ArmRequest | StudyRequest:
 # -------------------------------------------------------------------------------------------------------------- answers
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class ArmFailure:
     """An arm that gave no figures: it did not fit into memory, or this machine refuses it."""
 
@@ -99,7 +100,7 @@ class ArmFailure:
     why: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class WarmUp:
     """The steps before measuring. `first_step_extra_s` is how much longer the first took than a steady one."""
 
@@ -110,14 +111,14 @@ class WarmUp:
     first_step_extra_s: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Latency(SampleSummary):
     """A summary of latencies, and percentiles with intervals by name (`p50` ... `p99.9`)."""
 
     percentiles: dict[str, Estimate] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Figures:
     """Rates with intervals, step times and the data wait of steps; `latency_s` where a step is a query."""
 
@@ -135,7 +136,7 @@ class Figures:
     latency_s: Latency | None = omitted()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class ServingFigures:
     """Latency of single-image queries that arrived at random. `kept_up`: the queue did not grow without end."""
 
@@ -148,7 +149,7 @@ class ServingFigures:
     kept_up: bool
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class WarmUpSamples:
     """Seconds of every warm-up step, and whether they had become steady."""
 
@@ -156,7 +157,7 @@ class WarmUpSamples:
     steady: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Samples:
     """Every sample of one measurement, in the order taken; `split_s` are further steps, by phase."""
 
@@ -169,7 +170,7 @@ class Samples:
     reached_precision: bool | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class ServingSamples:
     """Latencies in order of arrival, planned arrivals, and how many queries ran together each time."""
 
@@ -179,7 +180,7 @@ class ServingSamples:
     warmup_s: tuple[float, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class MatmulSpeed:
     """The rate of large square matrix products on the device, median of `n`."""
 
@@ -189,7 +190,7 @@ class MatmulSpeed:
     n: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Arithmetic:
     """Arithmetic per image and second, beside what the device reaches in matrix products."""
 
@@ -199,7 +200,7 @@ class Arithmetic:
     share_of_matmul: float
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class _Answer:
     """What every measured arm has. `process_s` is the time of the whole process, start-up included."""
 
@@ -217,7 +218,7 @@ class _Answer:
     process_s: float | None = omitted()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class StepResult(_Answer):
     """An arm measured step by step: training, offline or single-stream inference."""
 
@@ -226,7 +227,7 @@ class StepResult(_Answer):
     flops: Arithmetic | None = omitted()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class ServingResult(_Answer):
     """An arm of the server scenario."""
 
@@ -237,7 +238,7 @@ class ServingResult(_Answer):
 ArmResult = StepResult | ServingResult | ArmFailure
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class RepeatResult:
     """One repeat of a study: seconds of every iteration, of which the first `warmup` count in no figure.
 
@@ -254,7 +255,7 @@ class RepeatResult:
     kernels: tuple[dict[str, Cell], ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Round:
     """One result of one arm. `order` is its number among all results."""
 
@@ -267,7 +268,7 @@ class Round:
 # ----------------------------------------------------------------------------------------------------------------- rows
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class ArmLabels:
     """What tells arms apart; None: does not apply. `exchange` is "none" for processes that exchange no gradients."""
 
@@ -282,7 +283,7 @@ class ArmLabels:
     side: str | None = omitted()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class FailedRow(ArmLabels):
     """An arm without any figures."""
 
@@ -292,7 +293,7 @@ class FailedRow(ArmLabels):
     why: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class _MeasuredRow(ArmLabels):
     """An arm over its rounds. `crowded` says why it computes on fewer cores than others; `noise` is for people."""
 
@@ -307,7 +308,7 @@ class _MeasuredRow(ArmLabels):
     peak_memory_bytes: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class StepRow(_MeasuredRow):
     """An arm measured step by step. Figures from `speedup` on are those of a scaling benchmark, against its `base`.
 
@@ -338,7 +339,7 @@ class StepRow(_MeasuredRow):
     of_apart_95: tuple[float, float] | None = omitted()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class ServingRow(_MeasuredRow):
     """An arm of the server scenario."""
 
@@ -353,7 +354,7 @@ class ServingRow(_MeasuredRow):
 BenchRow = StepRow | ServingRow | FailedRow
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class ArmComparison(Comparison):
     """The speed of `arm` over that of `against`."""
 
@@ -364,7 +365,7 @@ class ArmComparison(Comparison):
 # ----------------------------------------------------------------------------------------------------------- bench.json
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Layout:
     """How many processes, with how many threads each (None: as configured); `apart`: without gradient exchange."""
 
@@ -373,7 +374,7 @@ class Layout:
     apart: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class BenchRequest:
     """What to measure: every combination of the lists is an arm. An empty list: as configured. Batches are per device."""
 
@@ -397,7 +398,7 @@ class BenchRequest:
     memory_limit_bytes: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class BenchResult:
     """bench.json: what was asked, one row per arm, comparisons, notes, and every round with all its samples."""
 

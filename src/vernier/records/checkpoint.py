@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from vernier.frozen import frozen
 from vernier.records.codec import omitted
 from vernier.records.run import EvalResult
 
@@ -24,7 +25,7 @@ class Progress:
     spent_s: dict[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class CheckpointState:
     """state.json. `config` is the JSON tree of the run's configuration; `category_ids` are a detector's, per class."""
 

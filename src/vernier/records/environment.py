@@ -1,14 +1,15 @@
 """What a run happened on: environment.json."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from vernier.frozen import frozen
 from vernier.records.codec import DamagedRecord, decode, omitted
 from vernier.records.events import ProcessInfo
 from vernier.records.telemetry import SensorSetup
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class DeviceInfo:
     """One device as PyTorch or the operating system describes it. `uuid` identifies it for good; None: it has none."""
 
@@ -19,7 +20,7 @@ class DeviceInfo:
     capability: str | None = omitted()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class CpuInfo:
     """The host's processor and memory, and the load average over 1, 5 and 15 minutes."""
 
@@ -29,7 +30,7 @@ class CpuInfo:
     load_average: tuple[float, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Environment:
     """Everything another person needs to judge or repeat a measurement.
 

@@ -1,14 +1,14 @@
 """The events of a run, one per line of events.jsonl: start, step, epoch, eval, checkpoint, warning, end."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from vernier.frozen import frozen
 from vernier.records.codec import DamagedRecord, decode, encode, omitted
 from vernier.records.run import EvalResult, RunSummary
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class ProcessInfo:
     """One process of a run: where it runs and with what."""
 
@@ -21,7 +21,7 @@ class ProcessInfo:
     launcher: str = "single"
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Loading:
     """How training images are decoded and resized, and whether decoded ones are cached."""
 
@@ -34,7 +34,7 @@ class Loading:
     cache_limit_bytes: int | None = omitted()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class StartEvent:
     """A session of a run begins: what is trained, where, and the schedule that follows."""
 
@@ -72,7 +72,7 @@ class StartEvent:
     time: str | None = omitted()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class StepEvent:
     """A window of steps that ends at `step`: their mean loss, and the wall time and data wait of each one in seconds.
 
@@ -100,7 +100,7 @@ class StepEvent:
             raise ValueError("a negative time")
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class EpochEvent:
     """So many epochs are complete."""
 
@@ -110,7 +110,7 @@ class EpochEvent:
     time: str | None = omitted()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class EvalEvent(EvalResult):
     """An evaluation: when, how long it took, and its result."""
 
@@ -122,7 +122,7 @@ class EvalEvent(EvalResult):
     time: str | None = omitted()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class CheckpointEvent:
     """A checkpoint was committed. `path` is the name of its directory."""
 
@@ -133,7 +133,7 @@ class CheckpointEvent:
     time: str | None = omitted()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class WarningEvent:
     """Something a person should know: a bad image, a slow process, a failure."""
 
@@ -143,7 +143,7 @@ class WarningEvent:
     time: str | None = omitted()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class EndEvent(RunSummary):
     """A session of a run has ended, with the summary so far."""
 

@@ -1,9 +1,9 @@
 """How an exported network was checked; printed by `vernier export --json` and written into the model card."""
 
-from dataclasses import dataclass
+from vernier.frozen import frozen
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class ExportCheck:
     """An exported network and PyTorch's on the same validation images. `against` is the runtime that ran the export.
 

@@ -1,14 +1,13 @@
 """What a model predicted: on single images (predictions.json), and in an evaluation (mistakes.json, examples.json)."""
 
-from dataclasses import dataclass
-
+from vernier.frozen import frozen
 from vernier.records.codec import named, omitted
 
 Box = tuple[float, float, float, float]
 """Left, top, right, bottom."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class ScoredClass:
     """A class with its score from 0 to 1; with a box where it is an object."""
 
@@ -17,7 +16,7 @@ class ScoredClass:
     box: Box | None = omitted()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class ImagePrediction:
     """The predictions for one image, best first, with boxes in pixels; or why it could not be read."""
 
@@ -27,7 +26,7 @@ class ImagePrediction:
     picture: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Predictions:
     """predictions.json."""
 
@@ -36,7 +35,7 @@ class Predictions:
     images: tuple[ImagePrediction, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Mistake:
     """A misclassified image. `truth` and `taken_for` are class numbers; `jpeg` is a thumbnail in base64."""
 
@@ -49,7 +48,7 @@ class Mistake:
     jpeg: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Mistakes:
     """mistakes.json: samples and correct answers per class, the most confused pairs, the most confident mistakes.
 
@@ -67,7 +66,7 @@ class Mistakes:
             raise ValueError("classes, samples and correct differ in length")
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class TrueBox:
     """An annotated object."""
 
@@ -75,7 +74,7 @@ class TrueBox:
     class_name: str = named("class")
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class DetectionExample:
     """One entry of examples.json: an image with its annotated and its detected objects; boxes as shares of its size."""
 

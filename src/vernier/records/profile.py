@@ -1,11 +1,12 @@
 """The profile of some steps: profile.rank0.json, `vernier profile --json`, and `profile` in a run's summary."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from vernier.frozen import frozen
 from vernier.records.codec import omitted
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class KernelTime:
     """All calls of one kernel or operation with one launch shape; `share` is of all time on its device."""
 
@@ -21,7 +22,7 @@ class KernelTime:
     block: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class MemoryPoint:
     """Bytes that PyTorch's allocator of a device holds after a change, at a time since the first one."""
 
@@ -30,7 +31,7 @@ class MemoryPoint:
     allocated_bytes: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class PhaseTimes:
     """Seconds of each phase over some steps, and their share; a profile also has `idle`, which no phase claims."""
 
@@ -40,7 +41,7 @@ class PhaseTimes:
     note: str | None = omitted()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class ProfilingOverhead:
     """How much longer a profiled step took than the steady ones around it."""
 
@@ -51,7 +52,7 @@ class ProfilingOverhead:
     n_others: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class ProfileSummary:
     """The profiled steps of one process, first and last included. `overhead` is None with too few others to compare.
 

@@ -1,8 +1,9 @@
 """How a training run went: its evaluations, its speed, and the summary that ends it (`run.json`, the `end` event)."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
+from vernier.frozen import frozen
 from vernier.records.codec import flattened, omitted
 from vernier.records.profile import ProfileSummary
 from vernier.records.statistics import SampleSummary
@@ -11,7 +12,7 @@ AgreementVerdict = Literal["inside", "above", "below", "no-spread", "not-compara
 Status = Literal["running", "finished", "stopped", "crashed", "failed", "unknown"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class ClassScore:
     """COCO's figures of one class of a detector."""
 
@@ -21,7 +22,7 @@ class ClassScore:
     AP50: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class EvalResult:
     """One evaluation. `figures` are named as the task names them: top1 and top5 in percent, AP and AP50 from 0 to 1.
 
@@ -37,7 +38,7 @@ class EvalResult:
     figures: dict[str, float | None] = flattened()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class EvaluationReport(EvalResult):
     """What `vernier eval` answers: the result, which weights on which data, and how it was computed."""
 
@@ -55,7 +56,7 @@ class EvaluationReport(EvalResult):
     bad_images: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Best:
     """The best evaluation so far: its step, and the figure by which it was chosen."""
 
@@ -63,7 +64,7 @@ class Best:
     figures: dict[str, float | None] = flattened()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class PublishedFigure:
     """A published mean with its spread over runs, as far as the source states it."""
 
@@ -72,7 +73,7 @@ class PublishedFigure:
     n: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Agreement:
     """A result beside the published one. `interval` is where 95 % of repetitions should fall; None without a published spread."""
 
@@ -88,7 +89,7 @@ class Agreement:
     differs: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class EnergyPerImage:
     """Energy over all devices of one kind. `method` says which counter or integral it comes from."""
 
@@ -100,7 +101,7 @@ class EnergyPerImage:
     mean_power_w: float
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class TrainingSpeed:
     """Throughput over the steady steps of a run, data loading included, and the spread of its step times."""
 
@@ -118,7 +119,7 @@ class TrainingSpeed:
     energy: EnergyPerImage | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Compilation:
     """What preparing the network for its mode took. Recompilations are graphs compiled after the first call."""
 
@@ -128,7 +129,7 @@ class Compilation:
     recompilations: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class BadImageNote:
     """An image that could not be read, and why."""
 
@@ -136,7 +137,7 @@ class BadImageNote:
     reason: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class RunSummary:
     """What a run came to. A benchmark's run directory has only `training`, where one training was measured."""
 
@@ -154,7 +155,7 @@ class RunSummary:
     training: TrainingSpeed | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class RunStatus:
     """run.json. `crashed`: ended without saying so, and can be resumed."""
 

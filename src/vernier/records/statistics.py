@@ -3,15 +3,15 @@
 `measure.statistics` computes them; every other record that holds such a figure uses these types.
 """
 
-from dataclasses import dataclass
 from typing import Literal
 
+from vernier.frozen import frozen
 from vernier.records.codec import omitted
 
 SpeedVerdict = Literal["faster", "slower", "cannot tell"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Estimate:
     """A value with its 95 % interval; None where the samples cannot tell. `basis` says how it was estimated."""
 
@@ -30,7 +30,7 @@ class Estimate:
         return (self.high - self.low) / 2 / abs(self.value)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class SampleSummary:
     """Statistics of a set of samples. `of` names what one value is: "step, all devices", "iteration, one device".
 
@@ -55,7 +55,7 @@ class SampleSummary:
     cv: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Comparison:
     """Speed of B over speed of A. `within_tolerance`: the whole 95 % interval is closer to 1 than the tolerance."""
 

@@ -1,8 +1,9 @@
 """Variability studies: study.json, repeat.json, the analysis, a fleet's baseline, and the check against it."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
+from vernier.frozen import frozen
 from vernier.records.codec import omitted
 
 STUDY_METHOD = "vernier-study-1"
@@ -11,7 +12,7 @@ SlowOrFast = Literal["slow", "fast"]
 # ------------------------------------------------------------------------------------------------ the study's own files
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class StudyDevice:
     """One device. `id` identifies it for good (a UUID; host and core for a CPU), `index` is its number in the machine.
 
@@ -25,7 +26,7 @@ class StudyDevice:
     slowdown: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class StudyMeta:
     """study.json: the experiment. `order` lists (device id, repeat) in the order of measurement."""
 
@@ -39,7 +40,7 @@ class StudyMeta:
     method: str = STUDY_METHOD
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class RepeatInfo:
     """repeat.json: which device and repeat, when, how long. The first `warmup` iterations are not in any figure."""
 
@@ -54,7 +55,7 @@ class RepeatInfo:
 # --------------------------------------------------------------------------------------------------------- the analysis
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class RepeatCounts:
     """How many repeats the devices have."""
 
@@ -63,7 +64,7 @@ class RepeatCounts:
     most: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Variation:
     """Variation in percent under several definitions, by name; None for fewer than two values."""
 
@@ -72,7 +73,7 @@ class Variation:
     over_device_medians: dict[str, float | None]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Component:
     """A standard deviation in percent, or a share, with its 95 % interval; None with too few devices for one."""
 
@@ -81,7 +82,7 @@ class Component:
     high: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class VarianceComponents:
     """Standard deviation between devices and between repeats of one device; the devices' share of the variance."""
 
@@ -90,7 +91,7 @@ class VarianceComponents:
     share_between_devices: Component
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class VarianceSplit:
     """Variance components over all runs and without disturbed ones. `missing` says why there are none."""
 
@@ -104,7 +105,7 @@ class VarianceSplit:
 CorrelationMatrix = dict[str, dict[str, float | None]]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Correlations:
     """Correlations between the value ("perf") and each sensor; None where one of the two is constant."""
 
@@ -114,7 +115,7 @@ class Correlations:
     constant: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class SlowFastCounts:
     """Number of slow and of fast devices."""
 
@@ -122,7 +123,7 @@ class SlowFastCounts:
     fast: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Outliers:
     """Devices beyond Tukey's fences, and those that are slow or fast with a family-wise error below 5 % (`rule`)."""
 
@@ -131,7 +132,7 @@ class Outliers:
     rule: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Straggler:
     """The slowest device, and how many times the median device's time synchronous training takes because of it."""
 
@@ -139,7 +140,7 @@ class Straggler:
     cost: float
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class StragglerCost(Straggler):
     """The straggler of all devices, the slowest single run, and the straggler that is left without the slow devices."""
 
@@ -147,7 +148,7 @@ class StragglerCost(Straggler):
     after_pulling: Straggler
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class DeviceVerdict:
     """One device: the median of its repeats, also over the median device's (`normalised`, with 95 % interval).
 
@@ -174,7 +175,7 @@ class DeviceVerdict:
         return "slow" if self.sure_slow else "fast" if self.sure_fast else None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class StudyAnalysis:
     """What `study analyze --json` prints. `pull` are the devices to take out; `devices` has the slowest first."""
 
@@ -201,7 +202,7 @@ class StudyAnalysis:
 # --------------------------------------------------------------------------------------------------- baseline and check
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Inliers:
     """Mean and standard deviation of those of a set of values that are not outliers, and their number."""
 
@@ -210,7 +211,7 @@ class Inliers:
     count: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Baseline:
     """A fleet's normal behaviour. `speed` is of the logarithm of each device's median; its sign makes slow positive.
 
@@ -233,7 +234,7 @@ class Baseline:
     method: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class DeviceCheck:
     """Whether one device belongs to the fleet. `limit` is the slowest median accepted; `unusual` names odd sensors."""
 
@@ -247,7 +248,7 @@ class DeviceCheck:
     unusual: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class CheckResult:
     """What `study check --json` prints. `false_alarms` is the accepted probability of rejecting a normal machine."""
 

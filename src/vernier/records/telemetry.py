@@ -2,13 +2,14 @@
 
 import contextlib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar
 
+from vernier.frozen import frozen
 from vernier.records.codec import DamagedRecord, decode, encode, omitted
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class SensorDevice:
     """A device whose sensors are read. `kind` is cpu, cuda or hpu."""
 
@@ -18,7 +19,7 @@ class SensorDevice:
     uuid: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class MissingSensor:
     """A sensor that cannot be read, and why. `device` is None where a kind of device has no sensors at all."""
 
@@ -28,7 +29,7 @@ class MissingSensor:
     why: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class SensorSetup:
     """Which sensors a run reads and how often, and which are missing."""
 
@@ -37,7 +38,7 @@ class SensorSetup:
     missing: tuple[MissingSensor, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class TelemetryHeader(SensorSetup):
     """The first record of a session. `fields` explains the readings of a sample."""
 
@@ -48,7 +49,7 @@ class TelemetryHeader(SensorSetup):
     fields: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Reading:
     """What the sensors of one device say at one moment; None: not read. Units are in the names."""
 
@@ -67,7 +68,7 @@ class Reading:
     throttle: tuple[str, ...] | None = omitted()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Sample(Reading):
     """A reading of one device: its kind and index, the session of the run, and the monotonic clock."""
 
@@ -78,7 +79,7 @@ class Sample(Reading):
     session: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class TelemetryEnd:
     """The last record of a session: what sampling cost, and what ended it early."""
 
@@ -112,7 +113,7 @@ def decode_telemetry(trees: Iterable[Any]) -> list[TelemetryRecord]:
     return records
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Noise:
     """What disturbed a stretch of time: other programs, the hypervisor, throttling, clock drift. None: not measured."""
 

@@ -4,10 +4,10 @@ Reading logs is `report.logs`, the statistics are `measure.statistics.comparison
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from vernier.config import tree_differences
+from vernier.frozen import frozen
 from vernier.measure.statistics.comparison import DEFAULT_TOLERANCE, compare
 from vernier.records.codec import encode
 from vernier.records.statistics import Comparison
@@ -28,7 +28,7 @@ SHOWN_DIFFERENCES = 20
 _Differences = dict[str, tuple[Any, Any]]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Side:
     """One side of a comparison. `format` and `devices` list the different values of its runs."""
 
@@ -38,7 +38,7 @@ class Side:
     warmup_steps_excluded: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Differs:
     """Settings and environment that differ between the first runs of both sides: dotted name -> values of A and B."""
 
@@ -46,7 +46,7 @@ class Differs:
     environment: _Differences
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class RunComparison:
     """B against A. `not_alike` says where the runs of one side differ among themselves."""
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from vernier.config.migrations import SCHEMAS, migrated
 from vernier.errors import ConfigError
+from vernier.frozen import frozen
 from vernier.records.codec import encode
 from vernier.store.durable import (
     DamagedFile,
@@ -28,7 +29,7 @@ from vernier.store.durable import (
 STEP_DIR = re.compile(r"^step-(\d{8,})$")
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class FileEntry:
     """One file of a checkpoint, as its manifest lists it."""
 
@@ -36,7 +37,7 @@ class FileEntry:
     sha256: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Manifest:
     """manifest.json: every file of a checkpoint with its size and hash."""
 

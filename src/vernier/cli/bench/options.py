@@ -1,7 +1,6 @@
 """Flags that several benchmarks share, and the request they make up."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar, get_args
 
@@ -11,6 +10,7 @@ from vernier.cli.flags import ModeName, OptionalInt, apply_flags, optional
 from vernier.config import Config, from_dict, to_dict
 from vernier.config.settings import Precision
 from vernier.errors import ConfigError
+from vernier.frozen import frozen
 from vernier.records.bench import BenchRequest, Layout
 
 RecipeName = Annotated[Positional[str | None], arg(metavar="RECIPE", help_behavior_hint="(default: shapes-quick)")]
@@ -20,7 +20,7 @@ ModeList = Annotated[str | None, optional("eager,compile,...")]
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Measuring:
     """How long and how often to measure."""
 
@@ -38,7 +38,7 @@ class Measuring:
     """Folder in which the run directory is created."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Comparing(Measuring):
     """How long and how often to measure, and against which other version."""
 
@@ -51,7 +51,7 @@ class Comparing(Measuring):
     """Largest memory per arm, in GiB. Default on a CPU: nine tenths of the free memory."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Flags:
     """What to measure, as typed on the command line; lists are still texts with commas."""
 

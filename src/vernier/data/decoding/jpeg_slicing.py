@@ -12,13 +12,13 @@ more pixel around the crop. An MCU (minimum coded unit) is the block of 8 or 16 
 import shutil
 import struct
 import subprocess
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from vernier.errors import ConfigError
+from vernier.frozen import frozen
 
 SOI, EOI = b"\xff\xd8", b"\xff\xd9"
 SEQUENTIAL = (0xC0, 0xC1)
@@ -41,7 +41,7 @@ class _Frame(NamedTuple):
     factors: list[tuple[int, int]]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Header:
     """The headers before the entropy-coded data. Sizes in pixels, positions in bytes."""
 
@@ -137,7 +137,7 @@ def trim(encoded: bytes, header: Header, bottom: int) -> tuple[bytes | bytearray
 # ------------------------------------------------------------------------------------------------------ restart markers
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Cut:
     """The bytes of a file that a crop needs, and the part of the image that they decode to."""
 
@@ -151,7 +151,7 @@ class Cut:
     within: npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Segments:
     """The restart segments of a JPEG: every row of MCUs is divided into equal ones.
 

@@ -5,7 +5,6 @@ without. A set that does not fit is not cached at all: a part of it would help l
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -14,6 +13,7 @@ import psutil
 from vernier.data.decoding.decode import BadImage, Croppable, Image, read_size
 from vernier.data.sources.base import Boxes, BoxSource, EncodedSource, Source
 from vernier.data.sources.containers.shards import ShardSource
+from vernier.frozen import frozen
 from vernier.records.codec import omitted
 
 _SAMPLE = 200
@@ -100,7 +100,7 @@ def _areas_of_headers(source: EncodedSource) -> list[int]:
     return areas
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class CacheDecision:
     """Whether decoded images stay in memory, and the two sizes that decided it."""
 

@@ -1,16 +1,16 @@
 """Which samples make up which step: pure functions of (seed, epoch, position), the same for any number of processes."""
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from vernier.data.sources.base import Indices
+from vernier.frozen import frozen
 from vernier.randomness import Stream, key, permuted
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class TrainOrder:
     """Every epoch is a fresh permutation; the tail that does not fill a global batch is left out of that epoch.
 
@@ -47,7 +47,7 @@ class TrainOrder:
         return permuted(key(Stream.ORDER, self.seed, epoch), positions, self.samples)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class ShardedTrainOrder(TrainOrder):
     """For storage where random access is slow: shards are shuffled, then the samples of `window` shards at a time.
 
@@ -84,7 +84,7 @@ def _shard_order(starts: tuple[int, ...], seed: int, epoch: int) -> tuple[Any, A
     return shards, np.cumsum(np.diff(np.asarray(starts))[shards])
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class EvalOrder:
     """Every sample once, in storage order. Processes share out whole batches, so no batch depends on their number."""
 

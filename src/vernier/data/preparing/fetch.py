@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vernier.data.unfinished import is_unfinished, mark_unfinished
-from vernier.errors import ConfigError, RunFailed, did_you_mean, of_the_machine
+from vernier.errors import ConfigError, RunFailed, did_you_mean, environment_error
 from vernier.folders import data_home
 
 Progress = Callable[[str, int, int], None]
@@ -103,7 +103,7 @@ def download(url: str, path: Path, *, md5: str = "", progress: Progress | None =
             f"{url} answered {error.code} {error.reason}. Give --mirror with an address that has {path.name}."
         ) from None
     except (urllib.error.URLError, OSError, http.client.HTTPException) as error:
-        if isinstance(error, OSError) and of_the_machine(error):
+        if isinstance(error, OSError) and environment_error(error):
             raise
         reason = getattr(error, "reason", error)
         resume = (

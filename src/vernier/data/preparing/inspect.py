@@ -3,7 +3,6 @@ decoders."""
 
 import io
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,14 @@ from vernier.data.decoding.decode import BadImage, Image, decode_strictly, read_
 from vernier.data.sources import ArraySource, EncodedSource, Source
 from vernier.data.sources.base import BoxSource
 from vernier.errors import ConfigError
+from vernier.frozen import frozen
 from vernier.records.codec import omitted
 
 _THUMB, _GAP, _CAPTION = 128, 6, 14
 _COLOURS = ((230, 60, 60), (60, 160, 230), (80, 190, 90), (235, 170, 40), (170, 90, 210), (40, 190, 190))
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class ImagesPerClass:
     """How many images, or boxes, a class has."""
 
@@ -31,7 +31,7 @@ class ImagesPerClass:
     most: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class SplitFacts:
     """Counts, sizes and class balance of one split. `vernier data inspect --json` prints it."""
 
@@ -147,7 +147,7 @@ def _paste(sheet: Pillow.Image, draw: Any, source: Source, index: int, x: int, y
 # ------------------------------------------------------------------------------------------------------ other decoders
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class DecoderDifference:
     """The distance between the pixels of another decoder and the native one's, in levels of 0 to 255."""
 

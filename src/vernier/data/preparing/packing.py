@@ -7,7 +7,6 @@ what is whole already, so that an interrupted run resumes after it.
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,6 +14,7 @@ import numpy as np
 
 from vernier.data.sources.base import EncodedSource, Source
 from vernier.errors import ConfigError, RunFailed
+from vernier.frozen import frozen
 from vernier.randomness import Stream, key, permuted
 
 Progress = Callable[[int, int], None]
@@ -24,7 +24,7 @@ T = TypeVar("T")
 _AHEAD = 16
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class PackedSplit:
     """What was written for one split. `vernier data prepare --json` prints it."""
 

@@ -2,7 +2,7 @@
 reads it."""
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +14,12 @@ from vernier.data.sources.base import Names, Source
 from vernier.data.sources.containers.raw import FORMAT, VERSION
 from vernier.data.sources.containers.tables import Columns, table_path, write_table
 from vernier.errors import ConfigError
+from vernier.frozen import frozen
 from vernier.records.codec import encode
 from vernier.store.durable import DamagedFile, read_record, replaced_atomically, write_atomically
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class _Note:
     """A split that is whole, kept in a hidden file until every split is written."""
 

@@ -8,7 +8,7 @@ import itertools
 import json
 import os
 import tarfile
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from vernier.data.decoding.jpeg_slicing import SOI, TARGET_INTERVAL, NotSliceable, add_restart_markers, find_jpegtran
@@ -26,11 +26,12 @@ from vernier.data.sources.containers.shards import FORMAT, manifest_name
 from vernier.data.sources.containers.tables import table_path
 from vernier.data.sources.containers.tar_index import VERSION, TableBuilder, store_table
 from vernier.errors import ConfigError
+from vernier.frozen import frozen
 from vernier.records.codec import encode
 from vernier.store.durable import DamagedFile, read_record, sha256_of_file, write_atomically
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class ShardEntry:
     """One whole shard, as the list of shards names it."""
 
@@ -42,7 +43,7 @@ class ShardEntry:
     restart_indexed: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class _Manifest:
     """The list of shards."""
 
@@ -54,7 +55,7 @@ class _Manifest:
     shards: tuple[ShardEntry, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class _Note:
     """The shards that are whole, kept in a hidden file until every split is written."""
 

@@ -3,7 +3,6 @@
 import hashlib
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +13,7 @@ from vernier.data.sources import BUILT_IN, EncodedSource, ShardSource, Source, o
 from vernier.data.sources.boxes.layouts import has_boxes
 from vernier.data.sources.folder import has_class_folders
 from vernier.errors import ConfigError, NoSuchSplit
+from vernier.frozen import frozen
 
 
 def open_splits(path: str, val_share: float) -> tuple[dict[str, Source], dict[str, str]]:
@@ -45,7 +45,7 @@ def _open_either(path: str, split: str, val_share: float) -> Source:
     return open_split(path, split, val_share=val_share)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class VerifyResult:
     """The defects of a set. `vernier data verify --json` prints it."""
 

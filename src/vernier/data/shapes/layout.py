@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vernier.errors import ConfigError
+from vernier.frozen import frozen
 
 SPLITS = ("train", "val")
 SMALLEST_PX, LARGEST_PX = 16, 1024
@@ -21,7 +22,7 @@ F32 = NDArray[np.floating[Any]]  # always float32; numpy's own types cannot say 
 _Outline = Callable[[F32, F32], F32]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class ShapesSpec:
     """Which set: two equal specs are the same files. Raises ConfigError for what cannot be made."""
 

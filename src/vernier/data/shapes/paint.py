@@ -25,9 +25,10 @@ from vernier.data.shapes.layout import (
     pebble,
 )
 from vernier.errors import ConfigError
+from vernier.frozen import frozen
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Rendered:
     """One image and what is in it. Boxes are tight around the pixels of each object that can be seen, in pixels."""
 

@@ -11,7 +11,7 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,6 +26,7 @@ from vernier.engine.inference.evaluate import evaluating
 from vernier.engine.inference.trained import Trained, find_checkpoint, load_checkpoint
 from vernier.engine.training.checkpoint import config_of, read_state, weights_for_use
 from vernier.errors import ConfigError, RunFailed
+from vernier.frozen import frozen
 from vernier.measure.machine.environment import installed_version
 from vernier.models import info, weights
 from vernier.records.checkpoint import CheckpointState
@@ -49,7 +50,7 @@ TOLERANCE = 1e-3
 Outputs = tuple[torch.Tensor, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Exported:
     """A file that was written, from which checkpoint, and how it was checked."""
 

@@ -4,7 +4,7 @@ Which files a checkpoint has is `training.checkpoint`'s business, which names a 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from torch import nn
@@ -15,12 +15,13 @@ from vernier.engine.build import build_model, build_model_for_data, local_torch_
 from vernier.engine.starting_weights import describe_weights, load_weights, photographs_for_check
 from vernier.engine.training.checkpoint import config_of, read_state, weights_for_use
 from vernier.errors import ConfigError
+from vernier.frozen import frozen
 from vernier.models import info, weights
 from vernier.store import CheckpointDir, RunDir, open_checkpoint
 from vernier.tasks import task_of
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Trained:
     """A model with its weights, the configuration and classes it was trained with, and where the weights are from."""
 

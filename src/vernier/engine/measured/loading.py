@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from vernier.clock import now_s, utc_stamp
 from vernier.cores import allowed_cores
 from vernier.errors import ConfigError, RunFailed
+from vernier.frozen import frozen
 from vernier.measure.statistics.estimates import quantile_estimate
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ Clock = Literal["passed", "undisturbed", "processor"]
 """Wall time; wall time without the time that a loader thread had no core; processor time."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class LoaderSpec:
     """One loader to measure."""
 
@@ -51,7 +52,7 @@ class LoaderSpec:
     """How many times more images per round than other loaders; for one whose round would be too short to measure."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Round:
     """One turn of a loader."""
 
@@ -81,7 +82,7 @@ class LoaderRounds:
     rounds: list[Round] = field(default_factory=list)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class LoaderRow:
     """The figures of one loader: medians over rounds, largest memory."""
 
@@ -96,7 +97,7 @@ class LoaderRow:
     images_a_round: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Ratio:
     """How many times faster `name` is than `against`: the median over rounds and its 95 % interval, which has no ends
     with fewer than 6 rounds."""
@@ -110,7 +111,7 @@ class Ratio:
     clock: Clock
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class LoaderReport:
     """The result of `vernier bench data`, as `--json` prints it."""
 

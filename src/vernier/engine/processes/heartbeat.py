@@ -25,6 +25,7 @@ from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-
 from vernier.clock import now_s
 from vernier.engine.processes.launch import Topology, record_failure
 from vernier.errors import EXIT_FAILED
+from vernier.frozen import frozen
 from vernier.records.codec import decode, encode
 
 GRACE_S = 2.0
@@ -47,7 +48,7 @@ class _Beat:
         return cls(*map(int, text.split()))
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Identity:
     """A process, and the kernel and namespaces (a host's or a container's) in which its number is valid.
 

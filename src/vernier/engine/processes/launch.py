@@ -14,13 +14,13 @@ import sys
 import tempfile
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from vernier.clock import wall_s
 from vernier.errors import EXIT_DONE, EXIT_FAILED, EXIT_STOPPED, ConfigError
 from vernier.folders import PACKAGE_PARENT
+from vernier.frozen import frozen
 
 Launcher = Literal["single", "torchrun", "slurm", "openmpi", "pmi"]
 
@@ -28,7 +28,7 @@ STOP_WAIT_S = 120
 """Local processes that were asked to stop are killed after this time."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Topology:
     """This process among the processes of a run."""
 

@@ -5,7 +5,7 @@ The steps themselves are `loop`'s; which checkpoint a session resumes from is ch
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
 
@@ -19,6 +19,7 @@ from vernier.engine.training.resume import ResumePoint
 from vernier.engine.training.setup import Job, first_images, prepare
 from vernier.engine.training.stop import StopFlag, StopRequested
 from vernier.errors import ConfigError, RunFailed
+from vernier.frozen import frozen
 from vernier.measure.machine.environment import collect_environment
 from vernier.measure.profile.summary import StepRange
 from vernier.measure.statistics.agreement import agreement
@@ -34,7 +35,7 @@ from vernier.store import RunDir
 Ending = Literal["finished", "stopped"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Outcome:
     """How a run ended."""
 

@@ -21,6 +21,7 @@ import psutil
 from vernier.clock import now_s
 from vernier.errors import RunFailed
 from vernier.folders import PACKAGE_PARENT
+from vernier.frozen import frozen
 from vernier.records.bench import (
     ArmFailure,
     ArmLabels,
@@ -40,7 +41,7 @@ _POLL_S, _TERMINATE_S = 1.0, 20.0
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Arm:
     """One load to measure. `labels` tell it from the others, `request` goes to its process, `source` is its code."""
 

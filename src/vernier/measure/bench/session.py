@@ -2,12 +2,12 @@
 
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from vernier.config import Config, from_dict, override, to_dict
 from vernier.errors import ConfigError, RunFailed
+from vernier.frozen import frozen
 from vernier.measure.bench.arms import Arm, OnResult, run_arms
 from vernier.measure.bench.combinations import both_sides, pair_sides
 from vernier.measure.bench.measuring import METHOD
@@ -21,7 +21,7 @@ Progress = Callable[[int, int, int], None]
 """Called with the number of processes that are done, of all processes, and of rounds."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Outcome:
     """A benchmark that was run; `stopped` by Ctrl-C before its end."""
 

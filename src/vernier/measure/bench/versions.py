@@ -10,13 +10,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from vernier.config import Config, to_dict
 from vernier.config.migrations import RENAMED_SETTINGS
 from vernier.errors import ConfigError, RunFailed
 from vernier.folders import REPOSITORY
+from vernier.frozen import frozen
 from vernier.measure.bench.arms import environment_of
 from vernier.measure.machine.environment import source_commit
 from vernier.records.bench import ConfigTree
@@ -31,7 +31,7 @@ json.dump(config.to_dict(config.Config()), sys.stdout)
 """
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Version:
     """`source` goes on Python's path; `settings` are all it has, at its own defaults."""
 

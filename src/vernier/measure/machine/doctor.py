@@ -4,13 +4,13 @@ import os
 import platform
 import shutil
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 
 from vernier.cores import allowed_cores
+from vernier.frozen import frozen
 from vernier.measure.machine.environment import THREAD_VARIABLES, installed_version, read_versions
 from vernier.records.codec import named
 from vernier.records.environment import DeviceInfo
@@ -30,7 +30,7 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
 """Optional parts by extra: their packages (a|b: either one is enough), and what they are for."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class OptionalPart:
     """An optional part of Vernier: its purpose, its missing packages, and the command that installs them."""
 
@@ -40,7 +40,7 @@ class OptionalPart:
     install: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Machine:
     """The host as this process sees it: cores it may use, load, memory, and free space in the current folder."""
 
@@ -53,14 +53,14 @@ class Machine:
     disk_free_bytes: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class ListedDevice(DeviceInfo):
     """A device with its kind: cpu, cuda, ..."""
 
     device: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class TrainingProbe:
     """Training images per second of one device; slowest and fastest step of how many."""
 
@@ -77,7 +77,7 @@ class TrainingProbe:
     steps: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class DecodingProbe:
     """JPEGs per second that one core makes into training images; slowest and fastest round of how many."""
 
@@ -88,7 +88,7 @@ class DecodingProbe:
     rounds: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Probe:
     """Measured speeds: training in each precision, and decoding."""
 
@@ -96,7 +96,7 @@ class Probe:
     decoding: DecodingProbe
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Examination:
     """Everything `vernier doctor` shows. `probe` is None where nothing was measured."""
 

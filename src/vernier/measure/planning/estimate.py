@@ -4,18 +4,18 @@ Time is assumed to be proportional to multiply-accumulates: right where the netw
 or kernel launches. Evaluations, start-up and scaling losses are not included.
 """
 
-from dataclasses import dataclass
 from functools import cache
 
 import torch
 from torch import nn
 
 from vernier.config import Model, Recipe, train_px
+from vernier.frozen import frozen
 from vernier.models import build, info
 from vernier.models.cost import cost
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Speed:
     """Training images per second of one device, for images of this many multiply-accumulates (in 1e9)."""
 

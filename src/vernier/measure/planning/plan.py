@@ -7,12 +7,12 @@ predictions too high; `published` compares it with published tables.
 """
 
 import math
-from dataclasses import dataclass
 
+from vernier.frozen import frozen
 from vernier.records.codec import omitted
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Network:
     """Bandwidth and latency between devices. Bandwidths are per direction; a host's is that of all its adapters."""
 
@@ -44,7 +44,7 @@ BACKWARD_SHARE = 2 / 3
 """The part of a step's compute that can hide communication."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Workload:
     """What one device does per step, as measured."""
 
@@ -64,7 +64,7 @@ class Workload:
     """Power per device, including its share of the host."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Prediction:
     """The speed of so many devices. Efficiency is relative to as many single devices at the same batch per device."""
 
@@ -136,7 +136,7 @@ def kilowatt_hours(images: float, row: Prediction, watts: float) -> float:
     return hours(images, row.images_per_s_total) * row.devices * watts / 1000
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class PlanRow:
     """One row of `vernier plan`, rounded for reading."""
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from vernier.frozen import frozen
 from vernier.measure.planning.plan import NETWORKS, Workload, predict
 from vernier.records.codec import named
 
@@ -81,7 +82,7 @@ def predict_published(row: PublishedSpeed) -> tuple[float, float]:
     return total, 100 * (total / row.images_per_s - 1)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class CheckRow:
     """One row of `vernier plan --check`: the model beside a published table. Percentages are scaling efficiencies."""
 

@@ -1,16 +1,16 @@
 """Measured training speeds as the basis of estimates: from a run directory, or from a number that the user gives."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from vernier.config import Config, Model, Recipe, from_dict
 from vernier.errors import ConfigError
+from vernier.frozen import frozen
 from vernier.measure.planning.estimate import Speed, build_on_meta, gmac
 from vernier.measure.planning.plan import Workload
 from vernier.store import RunDir
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class MeasuredRun:
     """A training run whose speed was measured."""
 

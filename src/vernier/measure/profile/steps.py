@@ -10,7 +10,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from torch.autograd import DeviceType  # type: ignore[attr-defined]
 from torch.profiler import ProfilerActivity, record_function
 
 from vernier.clock import now_s
+from vernier.frozen import frozen
 from vernier.measure.phases import PhaseClock
 from vernier.measure.profile.summary import StepRange
 from vernier.measure.statistics.throughput import warmup_steps
@@ -127,7 +128,7 @@ class StepProfiler:
 # ------------------------------------------------------------------------------------------------------------- figures
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Call:
     """One call of an operation on the host, or of a kernel on a device with its launch shape."""
 

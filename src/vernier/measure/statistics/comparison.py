@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vernier.frozen import frozen
 from vernier.measure.statistics.estimates import LEVEL, METHOD, Floats, Intervals, mean_interval, t_quantiles
 from vernier.measure.statistics.throughput import Window
 from vernier.records.statistics import Comparison, SpeedVerdict
@@ -23,7 +24,7 @@ DEFAULT_TOLERANCE = 0.01
 DEFAULT_RUNS, DEFAULT_STEPS = 5, 500
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Trace:
     """The steady steps of one run: seconds per step, and samples per step over all devices. `round` pairs runs."""
 

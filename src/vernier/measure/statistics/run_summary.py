@@ -5,8 +5,8 @@ Which steps are warm-up and what throughput is, is defined in `throughput`; ener
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from vernier.frozen import frozen
 from vernier.measure.statistics.estimates import METHOD, rate_estimate
 from vernier.measure.statistics.summary_checks import summarize
 from vernier.measure.statistics.throughput import Window, warmup_steps
@@ -16,7 +16,7 @@ from vernier.records.run import EnergyPerImage, TrainingSpeed
 from vernier.records.telemetry import TelemetryRecord
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class SteadySteps:
     """Step times and data waits, in order, without the warm-up of each session; `skipped` counts the warm-up steps."""
 

@@ -6,12 +6,12 @@ wall time of the window, data loading included. The compute-only rate and the da
 
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from vernier.frozen import frozen
 from vernier.records.events import StepEvent
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Window:
     """Consecutive steps. `samples` counts all processes; durations are this process's wall time."""
 

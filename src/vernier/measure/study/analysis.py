@@ -9,10 +9,11 @@ assumed.
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
+from vernier.frozen import frozen
 from vernier.measure.statistics.estimates import LEVEL, Floats, t_quantiles, t_two_sided
 from vernier.records.study import (
     Component,
@@ -38,7 +39,7 @@ _DRAWS = 2000
 _CUT, _CUT_BIAS = 2.5, 1.0466  # sd of a normal distribution cut at +-2.5 sd is 1 / 1.0466
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Measurement:
     """One repeat on one device. `value` is in the table's unit; `sensors` are medians over the repeat."""
 
@@ -48,7 +49,7 @@ class Measurement:
     sensors: dict[str, float | None] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Table:
     """A study's rows. `what` names the value ("median iteration"); `slow_is_high`: True for times, False for rates."""
 

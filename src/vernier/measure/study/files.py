@@ -27,6 +27,7 @@ from typing import Any
 from vernier.config import config_from_tree, to_dict, tree_differences
 from vernier.config.migrations import SCHEMAS, migrated
 from vernier.errors import ConfigError
+from vernier.frozen import frozen
 from vernier.records.bench import Cell
 from vernier.records.codec import DamagedRecord, decode, encode
 from vernier.records.study import RepeatInfo, StudyDevice, StudyMeta
@@ -48,7 +49,7 @@ _REPEAT_DIR = re.compile(r"^repeat-(\d+)$")
 CsvRow = Mapping[str, Cell]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Repeat(RepeatInfo):
     """One measured repeat on one device. `seconds` has every iteration, the warm-up included.
 

@@ -9,7 +9,7 @@ import random
 import re
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -17,6 +17,7 @@ from vernier.clock import now_s
 from vernier.cores import allowed_cores
 from vernier.devices import Device
 from vernier.errors import ConfigError, RunFailed
+from vernier.frozen import frozen
 from vernier.measure.bench.arms import run_study_repeat
 from vernier.measure.study.files import Repeat, StudyDir
 from vernier.measure.telemetry.sensors import open_sensors
@@ -28,7 +29,7 @@ from vernier.records.study import StudyDevice, StudyMeta
 COOL_MARGIN_C, COOL_POLL_S, COOL_MAX_S = 1.0, 5.0, 100.0
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Target:
     """A device to measure, and how its process is bound to it: CPU cores to be pinned to, or environment variables."""
 
@@ -37,7 +38,7 @@ class Target:
     variables: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class StudySettings:
     """The experiment. `config` is what is trained, for the workloads that train."""
 

@@ -3,8 +3,8 @@
 import bisect
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from vernier.frozen import frozen
 from vernier.records.run import EnergyPerImage
 from vernier.records.telemetry import Sample, TelemetryHeader, TelemetryRecord
 
@@ -12,7 +12,7 @@ Span = tuple[float, float]
 """First and last second of a stretch of time, on the clock of the samples."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Energy:
     """Joules over some spans of `seconds` in total. `method` is `counter` or `integrated power`."""
 

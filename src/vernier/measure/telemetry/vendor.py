@@ -2,17 +2,17 @@
 
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from vernier.frozen import frozen
 from vernier.records.telemetry import MissingSensor, Reading, SensorDevice
 
 _Getters = dict[str, Callable[[Any, Any], Any]]
 """By field of a Reading; each takes the library's module and a device handle."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Library:
     """A vendor's management library: NVML, and HLML which is modelled on it."""
 

@@ -7,11 +7,12 @@ from 0 to 1.
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from vernier.errors import ConfigError
+from vernier.frozen import frozen
 from vernier.records.codec import decode, encode
 from vernier.report.logs.model import EvalRecord, RunLog, StepRecord, Tree, is_number
 
@@ -19,7 +20,7 @@ PREFIX = ":::MLLOG "
 _PERCENT = ("top1",)  # in percent in Vernier, as a share in MLPerf
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class _Record:
     """One line. `event_type` is POINT_IN_TIME, INTERVAL_START or INTERVAL_END."""
 

@@ -6,11 +6,12 @@ studies and converters use it.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, TypeGuard
 
 from vernier.errors import ConfigError
+from vernier.frozen import frozen
 from vernier.measure.statistics.comparison import Trace
 from vernier.measure.statistics.throughput import Window, warmup_steps
 from vernier.records.environment import Environment
@@ -24,7 +25,7 @@ def is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class StepRecord:
     """A step, or a window of steps of which a log keeps the mean. `seconds` is wall time, data loading included.
 
@@ -45,7 +46,7 @@ class StepRecord:
         return Window(samples=self.samples, wall_s=self.seconds, data_wait_s=self.wait_s)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class EvalRecord:
     """An evaluation. `values` are named as Vernier names them (top1 and top5 in percent, AP from 0 to 1)."""
 
@@ -54,7 +55,7 @@ class EvalRecord:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class RunLog:
     """The log of one run; `notes` say what a reader should know about it.
 

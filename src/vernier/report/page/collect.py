@@ -8,13 +8,14 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
 from vernier.errors import ConfigError
+from vernier.frozen import frozen
 from vernier.measure.statistics.throughput import Window
 from vernier.measure.study.analysis import METHOD as STUDY_METHOD
 from vernier.measure.study.files import StudyDir, read_csv
@@ -46,7 +47,7 @@ _STAMP = re.compile(r"^\d{8}-\d{6}-(?=.)")
 FOREIGN = {"raport": "NVIDIA's raport.json", "dllogger": "NVIDIA's DLLogger lines", "mllog": "an MLPerf log"}
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Point:
     """A window of steps: where it ends, its mean loss, its time. `own_s` is the busy time per step of each process."""
 
@@ -59,7 +60,7 @@ class Point:
     own_s: tuple[float, ...] | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class EvalPoint:
     """An evaluation during training. `step` is None where the log has only epochs."""
 
@@ -68,7 +69,7 @@ class EvalPoint:
     result: EvalResult
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Profile:
     """Profiled steps of one process. `link` is the path from the page to the trace."""
 
@@ -79,7 +80,7 @@ class Profile:
     link: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Subject:
     """A run, benchmark, study or log that the page is about. `name` is unique on the page."""
 

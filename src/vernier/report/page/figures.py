@@ -4,11 +4,12 @@ The chart types here are those of `assets/charts.js` and `assets/plots.js`, whic
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Literal
 
 from markupsafe import Markup
 
+from vernier.frozen import frozen
 from vernier.records.codec import encode, omitted
 from vernier.report.page.html import tag
 
@@ -16,7 +17,7 @@ PHASE_COLOURS = {"data": 4, "copy": 5, "forward": 0, "backward": 1, "optimizer":
 Row = Sequence[str | int | float | bool | None]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Lines:
     """One line per value of `by`, dashed by `dash`, with whiskers from `low` to `high`. `zero`: the axis starts at 0.
 
@@ -41,7 +42,7 @@ class Lines:
     colours: tuple[str, ...] | None = omitted()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Bars:
     """Horizontal bars: one group per category, one bar per value of `by`."""
 
@@ -56,7 +57,7 @@ class Bars:
     x_title: str | None = omitted()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Stack:
     """One stacked bar per category, all of the same length. `part_colours` are numbers of the page's colours."""
 
@@ -68,7 +69,7 @@ class Stack:
     part_colours: dict[str, int]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Boxes:
     """Tukey's box and every value as a dot, one row per category. `flag` colours dots, `line` is a reference value."""
 
@@ -81,7 +82,7 @@ class Boxes:
     x_title: str | None = omitted()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Scatter:
     """One dot per row, with whiskers from `low` to `high`."""
 
@@ -97,7 +98,7 @@ class Scatter:
     y_title: str | None = omitted()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Heat:
     """A heat map. `good`: the diagonal is correct; `diverging`: from -`most` to `most`; `cell` is a width in px."""
 
@@ -112,7 +113,7 @@ class Heat:
     x_title: str | None = omitted()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Figure:
     """A chart with its data. `name` is unique on the page; `wide` figures take the whole width."""
 
@@ -170,7 +171,7 @@ def _round(value: Any) -> Any:
     return float(f"{value:.7g}")
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Section:
     """A part of the page, made of HTML and the figures in it."""
 

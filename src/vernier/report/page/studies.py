@@ -1,13 +1,14 @@
 """Reads a variability study for the page: its analysis, its runs, and where each device is."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from vernier.errors import ConfigError
+from vernier.frozen import frozen
 from vernier.measure.study.analysis import Measurement, analyze
 from vernier.measure.study.files import CsvRow, StudyDir, read_csv, split_host
 from vernier.records.codec import DamagedRecord, decode
@@ -15,7 +16,7 @@ from vernier.records.study import StudyAnalysis
 from vernier.report.study.tables import read_table
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Study:
     """What the page shows of a study. `median` is the median device's value, `locations` cabinet and node by device.
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vernier.errors import ConfigError, did_you_mean
+from vernier.frozen import frozen
 from vernier.measure.study.analysis import Measurement, Table
 from vernier.measure.study.files import CsvRow, StudyDir, read_csv
 from vernier.records.bench import Cell
@@ -36,7 +37,7 @@ _ITERATION = re.compile(r"Iteration Duration (\d+) (\d+) : ([0-9.eE+-]+)")
 _ITERATION_FILE = re.compile(r"iterdur_(\d+)_([A-Za-z0-9-]+)")
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class ColumnOptions:
     """What the user says about a CSV: Vernier's name -> the file's column, and Vernier's name -> unit."""
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from vernier.config import Detect
+from vernier.frozen import frozen
 
 CENTRE_VARIANCE, SIZE_VARIANCE = 0.1, 0.2
 _ROUND = 32  # boxes per group that one round of suppression decides
@@ -131,7 +132,7 @@ def detect(offsets: Tensor, logits: Tensor, anchors: Tensor, settings: Detect) -
     return _pad(remaining, images, settings.max_detections)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class _Candidates:
     """Scores above the threshold, by image, class and default box; `index` is their position in [N, K, A]."""
 
@@ -140,7 +141,7 @@ class _Candidates:
     scores: Tensor
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class _Remaining:
     """The boxes of a batch that suppression left, by image and class, best first within each."""
 

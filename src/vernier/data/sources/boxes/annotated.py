@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ import numpy as np
 
 from vernier.data.sources.base import Boxes, BoxSource, EncodedSource, Indices, fingerprint_classes, fingerprint_of
 from vernier.errors import ConfigError
+from vernier.frozen import frozen
 
 SPLITS = {
     "train": ("train", "train2017", "trainval"),
@@ -47,7 +48,7 @@ class Row(NamedTuple):
         return 0 < self.right - self.left < math.inf and 0 < self.bottom - self.top < math.inf
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class AnnotatedImage:
     """One image and its objects; `size` is width and height if the annotation has them."""
 
@@ -57,7 +58,7 @@ class AnnotatedImage:
     size: tuple[int, int] | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Annotations:
     """The images of one split, or of a whole set, and their classes."""
 

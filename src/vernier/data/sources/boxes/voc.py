@@ -1,7 +1,6 @@
 """Pascal VOC's xml files: finds those of a split, or of a set without splits, and reads them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -9,12 +8,13 @@ from xml.etree import ElementTree
 
 from vernier.data.sources.boxes.annotated import SPLITS, AnnotatedImage, Annotations, Row, path_inside
 from vernier.errors import ConfigError
+from vernier.frozen import frozen
 
 _SPLIT_NAMES = tuple(dict.fromkeys(name for names in SPLITS.values() for name in names))
 _IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".JPG", ".bmp", ".webp")
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class VocFolders:
     """Where the xml files are, and where the images."""
 

@@ -10,7 +10,6 @@ import itertools
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,12 +20,13 @@ from vernier.data.sources.base import EncodedSource, Indices, fingerprint_classe
 from vernier.data.sources.containers.tables import Columns
 from vernier.data.sources.containers.tar_index import VERSION, load_table, read_name, read_segments
 from vernier.errors import ConfigError, RunFailed
+from vernier.frozen import frozen
 
 FORMAT = "vernier-shards"
 _HASHED_PIECE = 1 << 22
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Shard:
     """One tar file of a split."""
 

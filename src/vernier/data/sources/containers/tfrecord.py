@@ -9,7 +9,6 @@ import itertools
 import json
 import math
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from vernier.data.sources.containers.example import Feature, parse_example, read
 from vernier.data.sources.containers.tables import Columns, load_or_scan
 from vernier.errors import ConfigError
 from vernier.folders import data_home
+from vernier.frozen import frozen
 
 VERSION = "2"
 SPLIT_PREFIXES = {"train": ("train",), "val": ("val", "validation"), "test": ("test",)}
@@ -109,7 +109,7 @@ def _read_boxes(example: dict[str, Feature], content: bytes, names: dict[str, st
 # ------------------------------------------------------------------------------------------------------------- sources
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class _Tables:
     """The tables of a split's files as one, and what all splits together say about the classes."""
 

@@ -1,0 +1,17 @@
+import errno
+
+from vernier.errors import did_you_mean, environment_error
+
+
+def test_near_names_are_suggested_and_all_are_listed_when_none_is_near() -> None:
+    assert did_you_mean("resnet5", ["resnet50", "ssd300"]) == "Did you mean resnet50?"
+    assert did_you_mean("zzz", ["b", "a"]) == "Known: a, b."
+    assert did_you_mean("x", []) == ""
+
+
+def test_what_the_system_refused_is_told_apart_from_a_bug() -> None:
+    assert (
+        environment_error(OSError(errno.ENOSPC, "No space left on device", "/data/x"))
+        == "No space left on device: /data/x"
+    )
+    assert environment_error(OSError(errno.EINVAL, "Invalid argument")) == ""
