@@ -121,3 +121,7 @@ def test_a_share_is_written_in_percent_or_as_a_number() -> None:
     for wrong in ("much", "-1%", "200%", "0", "nan"):
         with pytest.raises(ConfigError, match=r"--tolerance .* Write 1% or 0\.01"):
             parse_share("--tolerance", wrong)
+
+
+def test_graph_is_another_word_for_compile() -> None:
+    assert override(Config(), "machine.mode", "graph").machine.mode == "compile"

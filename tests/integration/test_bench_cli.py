@@ -2,7 +2,7 @@
 
 import signal
 import subprocess
-import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,10 +20,9 @@ def test_a_batch_that_does_not_fit_is_a_row_and_not_a_crash(
     vernier_here: Callable[..., Done], shapes: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "runs"
-    done = vernier_here(
-        "bench", "train", "--data", "synthetic", "--model", "resnet18", "--set", "data.image_px=224", "--batches", "1,1024", "--steps", "2",
-        "--repeats", "1", "--memory-limit", "3", "--set", "machine.threads=1", "--set", "machine.telemetry_hz=50", "--out", str(out), "--json",
-    )  # fmt: skip
+    flags = "--data synthetic --model resnet18 --batches 1,1024 --steps 2 --repeats 1 --memory-limit 3 --json"
+    settings = "--set data.image_px=224 --set machine.threads=1 --set machine.telemetry_hz=50"
+    done = vernier_here("bench", "train", *flags.split(), *settings.split(), "--out", str(out))
     assert done.code == 0, done.err
     small, large = done.json()["rows"]
     assert (small["status"], large["status"]) == ("ok", "out-of-memory")
@@ -43,10 +42,8 @@ def test_scaling_over_processes_counts_images_once_and_names_communication(
     """Started in a folder whose random.py no process may take for Python's own."""
     (tmp_path / "random.py").write_text("raise SystemExit('the random.py of the folder was imported')")
     monkeypatch.chdir(tmp_path)
-    done = vernier_here(
-        "bench", "scaling", "--data", str(shapes), *SMALL, "--batch", "4", "--procs", "1x1,2x1", "--apart", "--steps", "4",
-        "--repeats", "1", "--out", str(tmp_path), "--json",
-    )  # fmt: skip
+    flags = "--batch 4 --procs 1x1,2x1 --apart --steps 4 --repeats 1 --json"
+    done = vernier_here("bench", "scaling", "--data", str(shapes), *SMALL, *flags.split(), "--out", str(tmp_path))
     assert done.code == 0, done.err
     one, two, apart = done.json()["rows"]
     assert (one["devices"], two["devices"]) == (1, 2)
@@ -66,10 +63,8 @@ def test_a_version_against_itself_is_measured_in_turns(
 ) -> None:
     if not (REPO / ".git").exists():
         pytest.skip("this is no git clone")
-    done = vernier_here(
-        "bench", "train", "--data", str(shapes), *SMALL, "--batches", "4", "--steps", "5", "--repeats", "1", "--against", "HEAD",
-        "--tolerance", "99%", "--out", str(tmp_path), "--json",
-    )  # fmt: skip
+    flags = "--batches 4 --steps 5 --repeats 1 --against HEAD --tolerance 99% --json"
+    done = vernier_here("bench", "train", "--data", str(shapes), *SMALL, *flags.split(), "--out", str(tmp_path))
     assert done.code in (0, 1), done.err  # five steps on a busy machine may be called slower
     (found,) = done.json()["compared"]
     assert found["ratio"] > 0
@@ -121,18 +116,19 @@ def test_a_benchmark_that_cannot_be_run_again_is_refused(
 
 @pytest.mark.slow
 def test_ctrl_c_keeps_what_was_measured_and_says_what_was_not(tiny: list[str], tmp_path: Path) -> None:
-    arguments = command(
-        "bench", "train", "--data", "synthetic", *SMALL, "--batches", "2,4", "--steps", "3", "--repeats", "50", "--out", str(tmp_path / "o")
-    )  # fmt: skip
+    flags = "--data synthetic --batches 2,4 --steps 3 --repeats 50"
+    arguments = command("bench", "train", *SMALL, *flags.split(), "--out", str(tmp_path / "o"))
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
+        deadline_s = time.monotonic() + 240
         while not list(tmp_path.glob("o/*/bench.json")):
             assert process.poll() is None, process.communicate()
-            threading.Event().wait(0.1)
+            assert time.monotonic() < deadline_s, "no result in 240 s"
+            time.sleep(0.1)
         process.send_signal(signal.SIGINT)
         out, errors = process.communicate(timeout=60)
     finally:
-        process.kill()  # or it would go on measuring beside the other tests
+        process.kill()  # or it would keep measuring beside the other tests
     assert process.returncode == 130, errors
     assert "100 process(es), 3 steps each" in errors
     assert "INTERRUPTED after" in out

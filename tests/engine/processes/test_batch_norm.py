@@ -1,4 +1,4 @@
-"""Batch norm over a stated number of images, in one process; over several in test_processes."""
+"""Batch norm over a stated number of images, in one process; over several in test_world."""
 
 import pytest
 import torch
@@ -8,11 +8,11 @@ from vernier.config import Config, Derived, derive, override
 from vernier.devices.cpu import Cpu
 from vernier.engine.processes.batch_norm import GhostBatchNorm, span_of, with_span
 from vernier.engine.processes.launch import Topology
-from vernier.engine.processes.world import Stragglers, World
+from vernier.engine.processes.world import World
 from vernier.errors import ConfigError
 
 
-def _asked(span: int | None, procs: int = 1, batch: int = 16) -> tuple[Config, Derived]:
+def _configured(span: int | None, procs: int = 1, batch: int = 16) -> tuple[Config, Derived]:
     config = override(override(Config(), "model.batch_norm_images", span), "machine.procs", procs)
     config = override(config, "global_batch", batch)
     return config, derive(config, train_samples=1000)
@@ -20,27 +20,27 @@ def _asked(span: int | None, procs: int = 1, batch: int = 16) -> tuple[Config, D
 
 @pytest.mark.parametrize(("span", "procs", "images"), [(None, 2, 8), (0, 2, 16), (4, 2, 4), (8, 4, 8), (16, 4, 16)])
 def test_the_span_in_images(span: int | None, procs: int, images: int) -> None:
-    assert span_of(*_asked(span, procs)) == images
+    assert span_of(*_configured(span, procs)) == images
 
 
 @pytest.mark.parametrize(("span", "procs"), [(5, 1), (32, 2), (12, 2), (24, 1)])
 def test_a_span_that_cannot_be_made_is_refused(span: int, procs: int) -> None:
     with pytest.raises(ConfigError, match=r"model\.batch_norm_images"):
-        span_of(*_asked(span, procs))
+        span_of(*_configured(span, procs))
 
 
 def test_parts_of_a_batch_are_normalised_on_their_own() -> None:
     torch.manual_seed(1)
     images = torch.randn(16, 3, 4, 4)
     plain = nn.Sequential(nn.BatchNorm2d(3))
-    ghost = with_span(nn.Sequential(nn.BatchNorm2d(3)), *_asked(4), World(Topology()), Cpu())
+    ghost = with_span(nn.Sequential(nn.BatchNorm2d(3)), *_configured(4), World(Topology()), Cpu())
     assert isinstance(ghost[0], GhostBatchNorm)  # type: ignore[index]
     expected = torch.cat([plain(part) for part in images.split(4)])
     assert torch.allclose(ghost(images), expected, atol=1e-6)
     assert ghost.state_dict().keys() == plain.state_dict().keys()
 
 
-def test_what_is_remembered_is_the_mean_over_the_parts() -> None:
+def test_running_statistics_are_the_mean_over_the_parts() -> None:
     torch.manual_seed(1)
     images = torch.randn(8, 3, 4, 4)
     ghost = GhostBatchNorm(nn.BatchNorm2d(3), 4)
@@ -56,21 +56,7 @@ def test_what_is_remembered_is_the_mean_over_the_parts() -> None:
 
 
 def test_statistics_of_several_processes_need_eager_mode() -> None:
-    config, derived = _asked(0, procs=2)
+    config, derived = _configured(0, procs=2)
     config = override(config, "machine.mode", "trace")
     with pytest.raises(ConfigError, match="--mode eager"):
         with_span(nn.Sequential(nn.BatchNorm2d(3)), config, derived, World(Topology(world=2)), Cpu())
-
-
-def test_a_straggler_is_told_once_and_only_when_it_stays_slow() -> None:
-    watch = Stragglers()
-    for _ in range(4):
-        assert watch.check([0.010, 0.020, 0.010]) is None
-    assert watch.check([0.010, 0.010, 0.010]) is None
-    said = [watch.check([0.010, 0.020, 0.010]) for _ in range(8)]
-    assert [s is not None for s in said] == [False] * 4 + [True] + [False] * 3
-    assert "rank 1 is slow: 2.0 times" in (said[4] or "")
-
-
-def test_graph_is_another_word_for_compile() -> None:
-    assert override(Config(), "machine.mode", "graph").machine.mode == "compile"

@@ -1,54 +1,74 @@
-"""What launchers say about a process, and what is made of it."""
+"""What launchers say about a process, and runs that real launchers start."""
 
 import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
-from vernier.engine.processes.affinity import (
-    bind_cores,
-    bound_by_launcher,
-    core_share,
-    order_by_numa_node,
-    parse_core_list,
-)
+from tests.conftest import command
+from tests.engine.processes.running import Start, arguments, wait_for
+from vernier.data.loading.order import TrainOrder
 from vernier.engine.processes.launch import Topology, first_host, process_count, topology
 from vernier.errors import ConfigError
 
 TORCHRUN = {
-    "RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4", "MASTER_ADDR": "head", "MASTER_PORT": "29500",
-    "TORCHELASTIC_RESTART_COUNT": "2", "TORCHELASTIC_USE_AGENT_STORE": "True",
-}  # fmt: skip
+    "RANK": "5",
+    "WORLD_SIZE": "8",
+    "LOCAL_RANK": "1",
+    "LOCAL_WORLD_SIZE": "4",
+    "MASTER_ADDR": "head",
+    "MASTER_PORT": "29500",
+    "TORCHELASTIC_RESTART_COUNT": "2",
+    "TORCHELASTIC_USE_AGENT_STORE": "True",
+}
 SLURM = {
-    "SLURM_PROCID": "9", "SLURM_LOCALID": "1", "SLURM_NODEID": "2", "SLURM_STEP_NUM_TASKS": "11", "SLURM_JOB_ID": "77",
-    "SLURM_STEP_ID": "0", "SLURM_STEP_TASKS_PER_NODE": "4(x2),3", "SLURM_STEP_NODELIST": "gpu[007-009]",
-}  # fmt: skip
+    "SLURM_PROCID": "9",
+    "SLURM_LOCALID": "1",
+    "SLURM_NODEID": "2",
+    "SLURM_STEP_NUM_TASKS": "11",
+    "SLURM_JOB_ID": "77",
+    "SLURM_STEP_ID": "0",
+    "SLURM_STEP_TASKS_PER_NODE": "4(x2),3",
+    "SLURM_STEP_NODELIST": "gpu[007-009]",
+}
 OPENMPI = {
-    "OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "1",
-    "OMPI_COMM_WORLD_LOCAL_SIZE": "2", "PMIX_NAMESPACE": "12345",
-}  # fmt: skip
+    "OMPI_COMM_WORLD_RANK": "1",
+    "OMPI_COMM_WORLD_SIZE": "2",
+    "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+    "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+    "PMIX_NAMESPACE": "12345",
+}
+
+
+slow = pytest.mark.slow
 
 
 def test_without_a_launcher_a_process_is_alone() -> None:
-    found = topology({"PATH": "/bin"})
-    assert (found.rank, found.world, found.launcher) == (0, 1, "single")
-    assert found.first
+    process = topology({"PATH": "/bin"})
+    assert (process.rank, process.world, process.launcher) == (0, 1, "single")
+    assert process.first
 
 
 def test_torchrun() -> None:
-    found = topology(TORCHRUN)
-    assert (found.rank, found.world, found.local_rank, found.local_world) == (5, 8, 1, 4)
-    assert (found.address, found.port, found.launcher) == ("head", 29500, "torchrun")
-    assert found.launcher_serves_store
-    assert found.restarts == 2
+    process = topology(TORCHRUN)
+    assert (process.rank, process.world, process.local_rank, process.local_world) == (5, 8, 1, 4)
+    assert (process.address, process.port, process.launcher) == ("head", 29500, "torchrun")
+    assert process.launcher_serves_store
+    assert process.restarts == 2
 
 
-def test_slurm_meets_on_the_first_host_and_counts_the_tasks_of_its_own() -> None:
-    found = topology(SLURM)
-    assert (found.rank, found.world, found.local_rank, found.local_world) == (9, 11, 1, 3)
-    assert found.address == "gpu007"
-    assert found.port == topology({**SLURM, "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0"}).port
-    assert found.port != topology({**SLURM, "SLURM_JOB_ID": "78"}).port
+def test_slurm_uses_the_first_host_and_counts_the_tasks_of_its_own() -> None:
+    process = topology(SLURM)
+    assert (process.rank, process.world, process.local_rank, process.local_world) == (9, 11, 1, 3)
+    assert process.address == "gpu007"
+    assert process.port == topology({**SLURM, "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0"}).port
+    assert process.port != topology({**SLURM, "SLURM_JOB_ID": "78"}).port
 
 
 def test_an_sbatch_script_without_srun_is_one_process() -> None:
@@ -59,12 +79,12 @@ def test_torchrun_inside_srun_wins() -> None:
     assert topology({**SLURM, **TORCHRUN}).launcher == "torchrun"
 
 
-def test_open_mpi_on_one_host_meets_there() -> None:
-    found = topology(OPENMPI)
-    assert (found.rank, found.world, found.address, found.launcher) == (1, 2, "127.0.0.1", "openmpi")
+def test_open_mpi_on_one_host_uses_the_loopback_address() -> None:
+    process = topology(OPENMPI)
+    assert (process.rank, process.world, process.address, process.launcher) == (1, 2, "127.0.0.1", "openmpi")
 
 
-def test_open_mpi_over_hosts_has_to_be_told_where_to_meet() -> None:
+def test_open_mpi_over_hosts_needs_the_address_of_the_first() -> None:
     several = {**OPENMPI, "OMPI_COMM_WORLD_SIZE": "64", "OMPI_COMM_WORLD_LOCAL_SIZE": "8"}
     with pytest.raises(ConfigError, match="-x MASTER_ADDR"):
         topology(several)
@@ -72,19 +92,22 @@ def test_open_mpi_over_hosts_has_to_be_told_where_to_meet() -> None:
 
 
 def test_pmi() -> None:
-    found = topology({"PMI_RANK": "3", "PMI_SIZE": "4", "MPI_LOCALRANKID": "3", "MPI_LOCALNRANKS": "4"})
-    assert (found.rank, found.world, found.local_rank, found.launcher) == (3, 4, 3, "pmi")
+    process = topology({"PMI_RANK": "3", "PMI_SIZE": "4", "MPI_LOCALRANKID": "3", "MPI_LOCALNRANKS": "4"})
+    assert (process.rank, process.world, process.local_rank, process.launcher) == (3, 4, 3, "pmi")
 
 
-def test_pmi_processes_of_a_job_meet_at_one_port() -> None:
-    """Hydra's variables, on one host: the processes differ in all but the size, and in which pipe leads to their proxy."""
+def test_pmi_processes_of_a_job_use_one_port() -> None:
+    """Hydra's variables on one host: the processes share only the size, and have different pipes to their proxy."""
     hydra = {"PMI_SIZE": "2", "MPI_LOCALNRANKS": "2"}
-    ports = [topology({**hydra, "PMI_RANK": r, "MPI_LOCALRANKID": r, "PMI_FD": fd}).port for r, fd in (("0", "6"), ("1", "8"))]  # fmt: skip
+    ports = [
+        topology({**hydra, "PMI_RANK": rank, "MPI_LOCALRANKID": rank, "PMI_FD": pipe}).port
+        for rank, pipe in (("0", "6"), ("1", "8"))
+    ]
     assert ports[0] == ports[1]
     assert topology({**hydra, "PMI_RANK": "0", "MPI_LOCALRANKID": "0", "PMI_JOBID": "7"}).port != ports[0]
 
 
-def test_pmi_over_hosts_meets_where_it_is_told_to() -> None:
+def test_pmi_over_hosts_uses_the_given_address() -> None:
     several = {"PMI_RANK": "0", "PMI_SIZE": "4", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "2"}
     with pytest.raises(ConfigError, match="-env MASTER_ADDR"):
         topology(several)
@@ -102,13 +125,14 @@ def test_pmi_over_hosts_meets_where_it_is_told_to() -> None:
         {"OMPI_COMM_WORLD_RANK": "0"},
     ],
 )
-def test_half_a_launcher_is_an_error_for_people(environ: dict[str, str]) -> None:
+def test_incomplete_variables_of_a_launcher_are_explained(environ: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match=r"torchrun|impossible"):
         topology(environ)
 
 
 def test_slurm_host_lists() -> None:
-    assert [first_host(text) for text in ("a1", "a1,b2", "gpu[007-9,12],x", "n[3]-ib,n4", "")] == ["a1", "a1", "gpu007", "n3", ""]  # fmt: skip
+    first = {"a1": "a1", "a1,b2": "a1", "gpu[007-9,12],x": "gpu007", "n[3]-ib,n4": "n3", "": ""}
+    assert {text: first_host(text) for text in first} == first
 
 
 def test_procs_must_not_contradict_the_launcher() -> None:
@@ -119,35 +143,97 @@ def test_procs_must_not_contradict_the_launcher() -> None:
         process_count(3, under)
 
 
-def test_cores_are_shared_out_completely_and_once() -> None:
-    shares = [core_share(list(range(7)), part, 3) for part in range(3)]
-    assert sorted(core for mine in shares for core in mine) == list(range(7))
-    assert all(len(s) in (2, 3) for s in shares)
-    assert [core_share([4, 5], part, 3) for part in range(3)] == [[4], [5], [4]]
+# ------------------------------------------------------------------------------------------------ real launchers
 
 
-def test_parse_core_list_one_memory_stay_together(tmp_path: Path) -> None:
-    for node, cores in enumerate(("0-1,4-5", "2-3,6-7")):
-        (tmp_path / f"node{node}").mkdir()
-        (tmp_path / f"node{node}" / "cpulist").write_text(cores + "\n")
-    ordered = order_by_numa_node(list(range(8)), tmp_path)
-    assert ordered == [0, 1, 4, 5, 2, 3, 6, 7]
-    assert core_share(ordered, 0, 2) == [0, 1, 4, 5]
-    assert order_by_numa_node([3, 1], tmp_path / "absent") == [1, 3]
-    assert parse_core_list("0-2,8\n") == [0, 1, 2, 8]
+@slow
+def test_an_error_of_one_local_process_is_printed_once(shapes: Path, tmp_path: Path, start: Start) -> None:
+    """An image that rank 1 has to read in its first step is broken, and none may be."""
+    out, broken = tmp_path / "runs", tmp_path / "data"
+    shutil.copytree(shapes, broken)
+    images = sorted((broken / "train").glob("*/*.jpg"))
+    order = TrainOrder(samples=len(images), seed=1, global_batch=16, accumulation=1, repeats=1, world=2, rank=1)
+    images[int(order.indices(0, 0, 0)[0])].write_text("no image")
+    run = start(command(*arguments(broken, out, "--procs", "2", "--max-bad-images", "0")), out)
+    pids = wait_for(lambda: run.events("start") and run.pids(), run.process)
+    code, output = run.wait()
+    assert code == 1, output
+    errors = [line for line in output.splitlines() if line.startswith("vernier: ")]
+    assert len(errors) == 1, output
+    assert re.match(r"vernier: .*rank 1 of 2 on \S+ failed: Cannot read the image", errors[0]), output
+    assert not any(psutil.pid_exists(pid) for pid in pids)
+    assert run.status()["status"] == "crashed"
 
 
-def test_a_process_keeps_to_its_cores() -> None:
-    before = os.sched_getaffinity(0)
-    try:
-        mine = bind_cores(Topology(rank=1, world=2, local_rank=1, local_world=2), max_cpus=1)
-        assert len(mine) == 1
-        assert os.sched_getaffinity(0) == set(mine)
-    finally:
-        os.sched_setaffinity(0, before)
+@slow
+def test_torchrun_restarts_a_killed_group_and_ends_where_an_undisturbed_one_does(
+    shapes: Path, tmp_path: Path, start: Start
+) -> None:
+    out = tmp_path / "runs"
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=2"]
+    run = start([*torchrun, "-m", "vernier", *arguments(shapes, out, "--max-steps", "300")], out)
+    wait_for(lambda: len(run.events("checkpoint")) >= 1 and run.events("step"), run.process)
+    os.kill(run.pids()[1], signal.SIGKILL)
+    code, output = run.wait()
+    assert code == 0, output
+    begun = run.events("start")
+    assert [e["restarts"] for e in begun] == [0, 1]
+    assert begun[1]["resumed_from"] >= 20
+    assert run.status()["status"] == "finished"
+    assert run.status()["summary"]["step"] == 300
+    whole = start(
+        command(*arguments(shapes, tmp_path / "whole", "--max-steps", "300", "--procs", "2")), tmp_path / "whole"
+    )
+    assert whole.wait()[0] == 0
+    last = "checkpoints/step-00000300/model.safetensors"
+    assert (run.run() / last).read_bytes() == (whole.run() / last).read_bytes()  # to the last bit
 
 
-def test_cores_given_by_mpirun_are_left_alone() -> None:
-    bound = Topology(rank=0, world=2, local_world=2, launcher="openmpi")
-    assert bound_by_launcher(bound, [0]) == ((os.cpu_count() or 1) > 1)
-    assert not bound_by_launcher(Topology(local_world=2, world=2, launcher="torchrun"), [0])
+@pytest.mark.skipif(
+    shutil.which("mpirun") is None, reason="Open MPI's mpirun is not here (apt-get install openmpi-bin)"
+)
+@slow
+def test_mpirun_makes_one_run(shapes: Path, tmp_path: Path, start: Start) -> None:
+    out = tmp_path / "runs"
+    mpirun = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2"]
+    run = start([*mpirun, *command(*arguments(shapes, out, "--max-steps", "12"))], out)
+    code, output = run.wait()
+    assert code == 0, output
+    assert [p["launcher"] for p in run.events("start")[0]["processes"]] == ["openmpi", "openmpi"]
+    assert run.status()["summary"]["step"] == 12
+
+
+@pytest.mark.skipif(
+    shutil.which("mpiexec.hydra") is None, reason="MPICH's mpiexec.hydra is not here (apt-get install mpich)"
+)
+@slow
+def test_hydra_makes_one_run_also_through_a_shell(shapes: Path, tmp_path: Path, start: Start) -> None:
+    out = tmp_path / "runs"
+    shell = ["sh", "-c", '"$@"; exit $?', "sh"]
+    run = start(["mpiexec.hydra", "-n", "2", *shell, *command(*arguments(shapes, out, "--max-steps", "12"))], out)
+    code, output = run.wait()
+    assert code == 0, output
+    assert [p["launcher"] for p in run.events("start")[0]["processes"]] == ["pmi", "pmi"]
+    assert run.status()["summary"]["step"] == 12
+
+
+def _slurm() -> str:
+    """Why no Slurm job of two tasks can be run here; empty when one can."""
+    if shutil.which("srun") is None:
+        return "Slurm's srun is not here"
+    answered = subprocess.run(["sinfo", "-h", "-t", "idle", "-o", "%C"], capture_output=True, text=True)
+    return (
+        "" if answered.returncode == 0 and answered.stdout.strip() else "no Slurm controller with an idle host answers"
+    )
+
+
+@slow
+def test_srun_makes_one_run(shapes: Path, tmp_path: Path, start: Start) -> None:
+    if why := _slurm():
+        pytest.skip(why)
+    out = tmp_path / "runs"
+    run = start(["srun", "-n", "2", *command(*arguments(shapes, out, "--max-steps", "12"))], out)
+    code, output = run.wait()
+    assert code == 0, output
+    assert [p["launcher"] for p in run.events("start")[0]["processes"]] == ["slurm", "slurm"]
+    assert run.status()["summary"]["step"] == 12

@@ -1,4 +1,4 @@
-"""The measuring loop against loads whose speed is known; the clock is simulated, so nothing here depends on the machine."""
+"""The measuring loop against loads of known speed; the clock is simulated, so nothing depends on the machine."""
 
 import itertools
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Other versions of Vernier: checked out from this repository, asked for their settings, and given only those they have."""
+"""Other versions of Vernier: checked out from this repository, and given only the settings they have."""
 
 import json
 import os

@@ -1,7 +1,8 @@
-"""One, two and three processes learn the same: order, losses, weights, evaluations, and runs handed from one to another."""
+"""One, two and three processes learn the same: order, losses, weights, evaluations, resuming with more processes."""
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,12 +11,13 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
-from tests.engine import workers
+from tests.engine.processes import workers
+from tests.engine.processes.running import Start, start_by_hand
 from vernier.engine.processes.launch import Topology
-from vernier.engine.processes.world import World
+from vernier.engine.processes.world import Stragglers, World
 from vernier.records.codec import encode
 
-REPO = Path(__file__).resolve().parents[2]
+REPO = Path(__file__).resolve().parents[3]
 
 
 def _launch(procs: int, plan: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -25,9 +27,12 @@ def _launch(procs: int, plan: dict[str, Any], folder: Path) -> dict[str, Any]:
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={procs}"]
     environ = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{os.environ.get('PYTHONPATH', '')}:{REPO}"}
     done = subprocess.run(
-        [*launcher, str(REPO / "tests/engine/workers.py"), str(folder / "plan.json")],
-        capture_output=True, text=True, timeout=300, env=environ,
-    )  # fmt: skip
+        [*launcher, str(REPO / "tests/engine/processes/workers.py"), str(folder / "plan.json")],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=environ,
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     answer: dict[str, Any] = json.loads((folder / "answer.json").read_text())
     return answer
@@ -67,8 +72,8 @@ def test_groups_are_not_the_same_as_all_in_sync(answers: dict[int, dict[str, Any
 
 @pytest.mark.parametrize("procs", [2, 3])
 def test_evaluation_is_the_same_to_the_last_digit(answers: dict[int, dict[str, Any]], procs: int) -> None:
-    figures = ("top1", "top5", "loss", "samples")
-    assert [answers[procs]["evaluated"][f] for f in figures] == [answers[1]["evaluated"][f] for f in figures]
+    names = ("top1", "top5", "loss", "samples")
+    assert [answers[procs]["evaluated"][f] for f in names] == [answers[1]["evaluated"][f] for f in names]
     assert answers[procs]["evaluated"]["procs"] == procs
 
 
@@ -85,7 +90,7 @@ def test_accumulation_times_processes_gives_the_same_weights(answers: dict[int, 
     assert max(float((ours[k] - theirs[k]).abs().max()) for k in ours) < 1e-6
 
 
-def test_three_processes_go_on_with_what_two_began(answers: dict[int, dict[str, Any]]) -> None:
+def test_three_processes_resume_what_two_began(answers: dict[int, dict[str, Any]]) -> None:
     resumed, whole = _weights(answers[3]["resumed"]), _weights(answers[1]["plain run"])
     assert max(float((resumed[k] - whole[k]).abs().max()) for k in whole) < 1e-6
     assert answers[3]["resumed"] == answers[2]["half"]
@@ -98,3 +103,24 @@ def test_every_process_writes_its_own_events(answers: dict[int, dict[str, Any]])
     step = next(e for e in ours if e["kind"] == "step")
     assert len(step["own_s_by_rank"]) == 3
     assert [p["rank"] for p in next(e for e in ours if e["kind"] == "start")["processes"]] == [0, 1, 2]
+
+
+def test_a_straggler_is_reported_once_and_only_when_it_stays_slow() -> None:
+    stragglers = Stragglers()
+    for _ in range(4):
+        assert stragglers.check([0.010, 0.020, 0.010]) is None
+    assert stragglers.check([0.010, 0.010, 0.010]) is None
+    warnings = [stragglers.check([0.010, 0.020, 0.010]) for _ in range(8)]
+    assert [w is not None for w in warnings] == [False] * 4 + [True] + [False] * 3
+    assert "rank 1 is slow: 2.0 times" in (warnings[4] or "")
+
+
+@pytest.mark.slow
+def test_data_missing_at_one_process_ends_all_with_its_message(shapes: Path, tmp_path: Path, start: Start) -> None:
+    first, second = start_by_hand(start, tmp_path / "runs", [shapes, tmp_path / "absent"])
+    code, output = first.wait()
+    assert code == 1, output
+    assert re.search(r"rank 1 of 2 on \S+ failed: The data path \S+ does not exist", output), output
+    assert "Traceback" not in output
+    assert second.wait()[0] == 2
+    assert not (tmp_path / "runs").exists()

@@ -1,7 +1,7 @@
-"""What a process of the tests with several processes does: a few small trainings, each written down for comparison.
+"""What each process of the tests with several processes does: a few small trainings, with results for comparison.
 
-Run as `torchrun --nproc-per-node N workers.py PLAN.json`, or called in one process. It lives in its own file because every process
-costs seconds of imports: all comparisons share them.
+Run as `torchrun --nproc-per-node N workers.py PLAN.json`, or called in one process. All comparisons share these
+trainings, because every process costs seconds of imports.
 """
 
 import json
@@ -29,11 +29,25 @@ from vernier.store import RunDir
 
 def config_for(shapes: str, **changes: Any) -> Config:
     settings: dict[str, Any] = {
-        "data.source": shapes, "data.image_px": 16, "data.eval_px": 16, "data.eval_short_side_px": 16, "augment.crop": "none",
-        "model.name": "resnet8-small", "model.width": 8, "model.stem": "small", "global_batch": 24, "optim.lr": 0.05,
-        "schedule.epochs": 2.0, "limits.log_every_steps": 1, "machine.threads": 1, "machine.workers": 1, "machine.eval_batch": 7,
-        "machine.rank_timeout_s": 20.0, "eval.every_epochs": 0.0, "checkpoint.every_epochs": 0.0,
-    }  # fmt: skip
+        "data.source": shapes,
+        "data.image_px": 16,
+        "data.eval_px": 16,
+        "data.eval_short_side_px": 16,
+        "augment.crop": "none",
+        "model.name": "resnet8-small",
+        "model.width": 8,
+        "model.stem": "small",
+        "global_batch": 24,
+        "optim.lr": 0.05,
+        "schedule.epochs": 2.0,
+        "limits.log_every_steps": 1,
+        "machine.threads": 1,
+        "machine.workers": 1,
+        "machine.eval_batch": 7,
+        "machine.rank_timeout_s": 20.0,
+        "eval.every_epochs": 0.0,
+        "checkpoint.every_epochs": 0.0,
+    }
     config = Config()
     for name, value in {**settings, **changes}.items():
         config = override(config, name.replace("__", "."), value)

@@ -1,0 +1,170 @@
+"""Processes that are stopped, killed, hung, slow or cut off: each has a stated outcome, and none hangs the run."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.conftest import command
+from tests.engine.processes.running import Running, Start, arguments, start_by_hand, wait_for
+from vernier.engine.processes.heartbeat import Identity
+
+slow = pytest.mark.slow
+
+
+def test_a_process_is_killed_only_if_it_started_when_it_should_have() -> None:
+    sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        started_s = psutil.Process(sleeper.pid).create_time()
+        Identity(pid=sleeper.pid, started_s=started_s - 100).kill()  # another process had this number
+        assert sleeper.poll() is None
+        Identity(pid=sleeper.pid, started_s=started_s).kill()
+        assert sleeper.wait(timeout=30) == -signal.SIGKILL
+        Identity(pid=sleeper.pid, started_s=started_s).kill()  # it is gone already
+    finally:
+        sleeper.kill()
+
+
+@slow
+def test_a_signal_to_one_process_stops_all_and_a_killed_one_is_named(
+    shapes: Path, tmp_path: Path, start: Start
+) -> None:
+    """SIGTERM to rank 1: saved, exit 75. The same command resumes; SIGKILL to rank 1: exit 1, named. One can finish."""
+    out, two = tmp_path / "runs", ["--procs", "2", "--set", "machine.rank_timeout_s=20"]
+    first = start(command(*arguments(shapes, out, *two)), out)
+    os.kill(first.under_way()[1], signal.SIGTERM)
+    code, output = first.wait()
+    assert code == 75, output
+    stopped_at = first.status()["summary"]["step"]
+    assert first.status()["status"] == "stopped"
+
+    second = start(command(*arguments(shapes, out, *two)), out)
+    os.kill(second.under_way(starts=2)[1], signal.SIGKILL)
+    code, output = second.wait()
+    assert code == 1, output
+    assert "rank 1" in output
+    assert second.status()["status"] == "crashed"
+    assert second.events("start")[-1]["resumed_from"] == stopped_at
+
+    third = start(command(*arguments(shapes, out, "--procs", "1", "--max-steps", str(stopped_at + 40))), out)
+    code, output = third.wait()
+    assert code == 0, output
+    assert third.status()["summary"]["step"] == stopped_at + 40
+    assert len(list(out.iterdir())) == 1
+
+
+@slow
+def test_a_slow_process_is_reported_and_a_hung_one_ends_the_run(shapes: Path, tmp_path: Path, start: Start) -> None:
+    """Rank 1 loses three quarters of its time: a warning with every rank's time. Then it is stopped: the run ends."""
+    out = tmp_path / "runs"
+    run = start(command(*arguments(shapes, out, "--procs", "2", "--set", "machine.rank_timeout_s=5")), out)
+    slow, done = run.under_way()[1], threading.Event()
+
+    def hinder() -> None:
+        while not done.is_set():
+            os.kill(slow, signal.SIGSTOP)
+            done.wait(0.09)
+            os.kill(slow, signal.SIGCONT)
+            done.wait(0.03)
+
+    thread = threading.Thread(target=hinder)
+    thread.start()
+    try:
+        warned = wait_for(lambda: [e for e in run.events("warning") if "rank 1 is slow" in e["message"]], run.process)
+    finally:
+        done.set()
+        thread.join()
+    assert "rank 0" in warned[0]["message"]
+    os.kill(slow, signal.SIGSTOP)
+    code, output = run.wait()
+    assert code == 1, output
+    assert "rank 1 on" in output
+    assert "has not answered for 5 s" in output
+    assert run.status()["status"] == "crashed"
+    assert not psutil.pid_exists(slow) or psutil.Process(slow).status() == psutil.STATUS_ZOMBIE
+
+
+@slow
+def test_a_process_that_is_alive_but_stuck_is_named(shapes: Path, tmp_path: Path, start: Start) -> None:
+    """Every image of rank 1 turns into a pipe that nobody writes to: it waits for its disk, and beats all the same."""
+    out, own = tmp_path / "runs", tmp_path / "data"
+    shutil.copytree(shapes, own)
+    settings = ["--set", "machine.rank_timeout_s=2", "--set", "machine.cache_share=0"]
+    first, second = start_by_hand(start, out, [shapes, own], *settings)
+    first.under_way()
+    for image in (own / "train").glob("*/*.jpg"):
+        os.mkfifo(tmp_path / "pipe")
+        (tmp_path / "pipe").replace(image)
+    code, output = first.wait()
+    assert code == 1, output
+    assert re.search(r"rank 1 on \S+ is behind the others, at step \d+, who have waited for 20 s", output), output
+    assert first.status()["status"] == "crashed"
+    assert "stuck" in first.status()["reason"]
+    assert second.wait()[0] == 1
+
+
+def _namespaces() -> str:
+    """Why two hosts cannot be made of network namespaces here; empty when they can."""
+    if shutil.which("ip") is None or os.geteuid() != 0:
+        return "needs root and iproute2 for network namespaces"
+    made = subprocess.run(["ip", "netns", "add", "vernier-try"], capture_output=True, text=True)
+    subprocess.run(["ip", "netns", "del", "vernier-try"], capture_output=True)
+    return "" if made.returncode == 0 else f"network namespaces are not permitted: {made.stderr.strip()}"
+
+
+@pytest.fixture
+def two_hosts() -> Iterator[list[str]]:
+    """Two network namespaces joined by a cable: 10.77.0.1 and 10.77.0.2."""
+    if why := _namespaces():
+        pytest.skip(why)
+    names = [f"vernier-{os.getpid()}-{i}" for i in (1, 2)]
+    commands = [["netns", "add", n] for n in names] + [
+        ["link", "add", "vrn1", "netns", names[0], "type", "veth", "peer", "name", "vrn2", "netns", names[1]]
+    ]
+    for i, name in enumerate(names, start=1):
+        inside = ["-n", name]
+        commands += [
+            [*inside, "addr", "add", f"10.77.0.{i}/24", "dev", f"vrn{i}"],
+            [*inside, "link", "set", f"vrn{i}", "up"],
+            [*inside, "link", "set", "lo", "up"],
+        ]
+    try:
+        for one in commands:
+            done = subprocess.run(["ip", *one], capture_output=True, text=True)
+            if done.returncode:
+                pytest.skip(f"two hosts cannot be made here: {done.stderr.strip()}")
+        yield names
+    finally:
+        for name in names:
+            subprocess.run(["ip", "netns", "del", name], capture_output=True)
+
+
+@slow
+def test_a_host_that_is_cut_off_ends_the_run_on_both(
+    shapes: Path, tmp_path: Path, two_hosts: list[str], start: Start
+) -> None:
+    """Two hosts, one process each, as an MPI or Slurm job would set them up; then the cable of the second is pulled."""
+    out = tmp_path / "runs"
+
+    def host(rank: int) -> Running:
+        variables = f"RANK={rank} WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=10.77.0.1 MASTER_PORT=29511"
+        inner = command(*arguments(shapes, out, "--set", "machine.rank_timeout_s=5", "--set", "machine.max_cpus=1"))
+        return start(["ip", "netns", "exec", two_hosts[rank], "env", *variables.split(), *inner], out)
+
+    first, second = host(0), host(1)
+    first.under_way()
+    subprocess.run(["ip", "-n", two_hosts[1], "link", "set", "vrn2", "down"], check=True)
+    code, output = first.wait()
+    assert code == 1, output
+    assert "rank 1 on" in output
+    assert first.status()["status"] == "crashed"
+    assert second.wait()[0] == 1
+    assert "10.77.0.1" in (first.run() / "logs" / "rank1.log").read_text()
