@@ -95,15 +95,16 @@ def prepare(
     Args:
         kind: Kind of SRC.
         paths: Files or folders to read, and last the folder to write to.
-        layout: folders: image files, one folder per class; shards: tar files, for large sets and slow disks; raw: decoded
-            images, for small sets that fit into memory. coco is always unpacked as it is.
+        layout: folders: image files, one folder per class; shards: tar files, for large sets and slow disks; raw:
+            decoded images, for small sets that fit into memory. coco is always unpacked as it is.
         val_labels: imagenet without the devkit: a file with one line per validation image in order of file name, its
-            synset or the synset's position from 0; or the devkit's ILSVRC2012_validation_ground_truth.txt beside meta.mat.
+            synset or the synset's position from 0; or the devkit's ILSVRC2012_validation_ground_truth.txt beside its
+            meta.mat.
         short_side_px: raw: shrink images until their short side has this many pixels.
         shard_mb: shards: size of one file in MiB.
         restarts: shards: rewrite JPEGs without loss so that a crop can be decoded alone; needs jpegtran.
-        expect: imagenet and coco: the numbers of classes, training and validation images, if not the official ones (coco
-            ignores CLASSES).
+        expect: imagenet and coco: the numbers of classes, training and validation images, if not the official ones
+            (coco ignores CLASSES).
     """
     _check(val_share, short_side_px=short_side_px, shard_mb=shard_mb, workers=workers)
     if len(paths) < 2:

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,9 @@ import pytest
 from PIL import Image
 
 from tests.conftest import Done, command
+from vernier.data.preparing.packing import PackedSplit, forget_progress
+from vernier.data.preparing.shards import pack_shards
+from vernier.data.sources import EncodedSource, open_split
 
 needs_jpegtran = pytest.mark.skipif(shutil.which("jpegtran") is None, reason="jpegtran is not installed")
 
@@ -103,3 +107,31 @@ def test_damaged_notes_are_ignored(vernier_here: Callable[..., Done], shapes: Pa
     )
     assert done.code == 0, done.err
     assert not list((tmp_path / "out").glob(".*"))
+
+
+class _StoppedError(Exception):
+    pass
+
+
+def test_an_interrupted_run_resumes_after_its_whole_shards(shapes: Path, tmp_path: Path) -> None:
+    source = open_split(str(shapes), "train")
+    assert isinstance(source, EncodedSource)
+
+    def stop_late(done: int, total: int) -> None:
+        if done == 150:
+            raise _StoppedError
+
+    def pack(out: Path, progress: Callable[[int, int], None] | None = None) -> PackedSplit:
+        return pack_shards(source, out, "train", shard_bytes=40_000, restarts=False, workers=1, progress=progress)
+
+    whole = pack(tmp_path / "whole")
+    assert whole.shards > 3
+    with pytest.raises(_StoppedError):
+        pack(tmp_path / "out", stop_late)
+    assert not (tmp_path / "out" / "train.shards.json").exists()
+    resumed = pack(tmp_path / "out")
+    assert 0 < resumed.continued_after < 150
+    assert replace(resumed, continued_after=0) == whole
+    forget_progress(tmp_path / "out")
+    forget_progress(tmp_path / "whole")
+    assert _content(tmp_path / "out") == _content(tmp_path / "whole")

@@ -113,13 +113,13 @@ def download(url: str, path: Path, *, md5: str = "", progress: Progress | None =
         )
         wrong = f" The existing {path.name} does not have the checksum {md5}." if path.is_file() else ""
         raise RunFailed(
-            f"Cannot download {url}: {reason}.{resume}{wrong} Without a network, download {path.name} elsewhere, copy it "
-            f"into {path.parent}, and run the same command again."
+            f"Cannot download {url}: {reason}.{resume}{wrong} Without a network, download {path.name} elsewhere, copy "
+            f"it into {path.parent}, and run the same command again."
         ) from None
     if md5 and (actual := _md5(part)) != md5:
         part.unlink()
         raise RunFailed(
-            f"{url}: the checksum is {actual}, {md5} was expected. The file was removed. Try again, or another --mirror."
+            f"{url}: the checksum is {actual}, {md5} was expected. The file was removed. Try again or give --mirror."
         )
     part.replace(path)
     return path
@@ -178,7 +178,7 @@ def _unpack_tar(archive: Path, folder: Path, progress: Progress | None) -> int:
 
 
 def _unpack_zip(archive: Path, folder: Path, progress: Progress | None) -> int:
-    """Files only, no links; files that are there with their full size are left alone."""
+    """Files only, no links. Files that are there with their full size are left alone, so an interrupted run resumes."""
     count, home, done = 0, folder.resolve(), 0
     with zipfile.ZipFile(archive) as bundle:
         total = sum(member.file_size for member in bundle.infolist())
@@ -196,8 +196,6 @@ def _unpack_zip(archive: Path, folder: Path, progress: Progress | None) -> int:
             if target.is_file() and target.stat().st_size == member.file_size:
                 continue
             target.parent.mkdir(parents=True, exist_ok=True)
-            partial = target.with_name(f".{target.name}.part")
-            with bundle.open(member) as source, partial.open("wb") as out:
+            with bundle.open(member) as source, target.open("wb") as out:
                 shutil.copyfileobj(source, out)
-            partial.replace(target)
     return count

@@ -45,8 +45,8 @@ def open_imagenet(
         raise ConfigError(f"{labels} has the labels of the validation images. Give their tar too (a name with 'val').")
     if val is not None and labels is None:
         raise ConfigError(
-            "The validation tar has no labels in it. Give ILSVRC2012_devkit_t12.tar.gz too, or --val-labels FILE with one "
-            "synset per line."
+            "The validation tar has no labels in it. Give ILSVRC2012_devkit_t12.tar.gz too, or --val-labels FILE with "
+            "one synset per line."
         )
     source = open_train(train, counts[0], counts[1], progress)
     splits: dict[str, EncodedSource] = {"train": source}

@@ -74,9 +74,7 @@ def write_folders(source: EncodedSource, out: Path, split: str, progress: Progre
     for index, target in enumerate(targets):
         encoded = read_encoded(source, index)
         if not target.is_file() or target.stat().st_size != len(encoded):
-            partial = target.with_name(f".{target.name}.part")  # without a sync per file, which would take hours
-            partial.write_bytes(encoded)
-            partial.replace(target)
+            target.write_bytes(encoded)
         written_bytes += len(encoded)
         if progress:
             progress(index + 1, len(targets))

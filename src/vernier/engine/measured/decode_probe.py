@@ -1,4 +1,4 @@
-"""A first idea of how fast this machine makes JPEGs into training images: rendered ones, one thread, a second or two."""
+"""A quick probe of how fast one core makes JPEGs into training images, on rendered images, for `vernier doctor`."""
 
 import statistics
 
