@@ -24,7 +24,7 @@ from vernier.clock import now_s, process_cpu_s, utc_stamp
 from vernier.config import Config, Data, Eval, Limits, Machine, Model, Optim, Recipe, Schedule
 from vernier.cores import allowed_cores
 from vernier.data.loading.loader import Batch
-from vernier.data.shapes.files import ShapesSpec, make
+from vernier.data.shapes import ShapesSpec, make_shapes
 from vernier.engine.observe import Observers, Recorder
 from vernier.engine.training.loop import Training
 from vernier.engine.training.setup import Job, prepare
@@ -36,7 +36,7 @@ from vernier.store import RunDir
 
 
 def build_job(root: Path, model: str, batch: int, image_px: int, threads: int | None) -> Job:
-    data = make(root / f"shapes-{batch}", ShapesSpec(train=batch * 2, val=10, size_px=32))
+    data = make_shapes(root / f"shapes-{batch}", ShapesSpec(train=batch * 2, val=10, size_px=32))
     recipe = Recipe(
         name="overhead",
         global_batch=batch,

@@ -18,7 +18,7 @@ import hypothesis
 import pytest
 
 from vernier.cli import main
-from vernier.data.shapes.files import ShapesSpec, make
+from vernier.data.shapes import ShapesSpec, make_shapes
 
 # How long an example takes is the machine's business. The same examples each time, so that a change is what made a test
 # fail; `pytest --hypothesis-profile search` looks for new ones.
@@ -43,7 +43,7 @@ def vernier_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small shapes set: 160 training and 50 validation JPEGs of 32 pixels."""
-    return make(tmp_path_factory.mktemp("data") / "shapes", ShapesSpec(train=160, val=50, size_px=32, seed=3))
+    return make_shapes(tmp_path_factory.mktemp("data") / "shapes", ShapesSpec(train=160, val=50, size_px=32, seed=3))
 
 
 def _real_data() -> Path:

@@ -20,7 +20,7 @@ from tests.documented import DOCS, Shown, commands, fences, parsed
 from vernier import cli
 from vernier import recipes as book
 from vernier.config import Config, derive
-from vernier.data.shapes.files import ShapesSpec, make
+from vernier.data.shapes import ShapesSpec, make_shapes
 from vernier.devices import KINDS
 from vernier.models import build
 
@@ -185,7 +185,7 @@ class Stage:
 def stage(tmp_path_factory: pytest.TempPathFactory, shapes: Path) -> Stage:
     folder = tmp_path_factory.mktemp("coming-from")
     made = Stage(
-        folder, shapes, make(folder / "boxes", ShapesSpec(kind="detect", train=24, val=10, size_px=96, seed=5))
+        folder, shapes, make_shapes(folder / "boxes", ShapesSpec(kind="detect", train=24, val=10, size_px=96, seed=5))
     )
     _files(folder)
     small = ["--max-steps", "2", "--max-eval-steps", "1", "--no-tensorboard"]

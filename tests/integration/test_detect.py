@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from tests.conftest import Done, only_run
-from vernier.data.shapes.files import ShapesSpec, make
+from vernier.data.shapes import ShapesSpec, make_shapes
 from vernier.tasks.detection.coco import coco_figures
 
 Vernier = Callable[..., Done]
@@ -24,7 +24,7 @@ SMALL = [
 @pytest.fixture(scope="session")
 def boxes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Rendered shapes with boxes: 24 images to learn from, 10 to be judged by."""
-    return make(
+    return make_shapes(
         tmp_path_factory.mktemp("boxes") / "set", ShapesSpec(kind="detect", train=24, val=10, size_px=96, seed=5)
     )
 
@@ -39,7 +39,7 @@ def sha(path: Path) -> str:
 
 def test_eight_images_are_learned_by_heart(vernier_here: Vernier, tmp_path: Path) -> None:
     """The loss goes to nearly nothing and every object is found where it is: model, matching, loss and scoring agree."""
-    data = make(tmp_path / "eight", ShapesSpec(kind="detect", train=8, val=1, size_px=96, seed=2))
+    data = make_shapes(tmp_path / "eight", ShapesSpec(kind="detect", train=8, val=1, size_px=96, seed=2))
     done = train(
         vernier_here, data, tmp_path / "runs", "--epochs", "220", "--train-only", "--lr", "0.02",
         "--set", "augment.flip=0", "--set", "ema.decay=0", "--set", "optim.lr_batch=8", "--set", "checkpoint.every_epochs=0",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import REPO, TINY, Done, only_run
-from vernier.data.shapes.files import ShapesSpec, make
+from vernier.data.shapes import ShapesSpec, make_shapes
 
 PAGE = REPO / "docs" / "getting-started.md"
 SET_UP = ("git clone", "make install")  # what the CI does before any test
@@ -41,7 +41,7 @@ def test_every_command_of_the_page_runs(
         arguments = [str(only_run(tmp_path / "runs")) if word == "runs/RUN" else word for word in arguments]
         more = list(FEWER.get(arguments[0], []))
         if "ssd-shapes-quick" in arguments:
-            boxes = make(tmp_path / "boxes", ShapesSpec(kind="detect", train=24, val=10, size_px=96, seed=5))
+            boxes = make_shapes(tmp_path / "boxes", ShapesSpec(kind="detect", train=24, val=10, size_px=96, seed=5))
             more = ["--smoke", "--data", str(boxes), "--set", "machine.threads=1"]
         elif arguments[0] == "train" and "--data" not in arguments:
             more += ["--data", "photos"]

@@ -10,8 +10,8 @@ from tests.conftest import Done, only_run
 from tests.optim.golden import FOLDER, curve
 from vernier import recipes
 from vernier.config import to_dict
-from vernier.data.shapes import files as shapes_set
-from vernier.data.shapes.files import ShapesSpec, make
+from vernier.data import shapes as shapes_package
+from vernier.data.shapes import ShapesSpec, make_shapes
 from vernier.models import names
 
 PUBLISHED = [name for name in recipes.BUILT_IN if recipes.get(name).data.source == ""]
@@ -49,9 +49,9 @@ def test_a_docstring_gives_source_cost_and_the_command(name: str) -> None:
 @pytest.fixture(scope="module")
 def smoke_home(vernier_home: Path) -> Iterator[Path]:
     """The built-in shapes set, made small once, where `--smoke` looks for it."""
-    small = make(vernier_home / "smoke-shapes", ShapesSpec(train=64, val=24, size_px=64, seed=1))
+    small = make_shapes(vernier_home / "smoke-shapes", ShapesSpec(train=64, val=24, size_px=64, seed=1))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shapes_set, "cached", lambda spec: small)
+        patch.setattr(shapes_package, "make_cached_shapes", lambda spec: small)
         yield small
 
 

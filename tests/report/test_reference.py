@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import REPO, TINY, Done, only_run
-from vernier.data.shapes.files import ShapesSpec, make
+from vernier.data.shapes import ShapesSpec, make_shapes
 
 PAGE = REPO / "docs" / "run-directory.md"
 EVERYWHERE = {"schema", "time", "kind", "step"}
@@ -37,7 +37,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, shapes: Path) -> list[Path]:
     from vernier.cli import main
 
     folder = tmp_path_factory.mktemp("reference")
-    boxes = make(folder / "boxes", ShapesSpec(kind="detect", train=24, val=10, size_px=96, seed=5))
+    boxes = make_shapes(folder / "boxes", ShapesSpec(kind="detect", train=24, val=10, size_px=96, seed=5))
     half = ["--precision", "fp16", "--allow-slow", "--epochs", "1"]
     assert main(["train", "--data", str(shapes), "--out", str(folder / "a"), *TINY, *half]) == 0
     detector = ["train", "habana-ssd-1", "--smoke", "--data", str(boxes), "--set", "machine.threads=1"]

@@ -51,11 +51,11 @@ def make(
         size_px: Width and height of an image in pixels (default: 64 for classify, 160 for detect).
         seed: Random seed; another seed renders another set.
     """
-    from vernier.data.shapes import files as shapes
+    from vernier.data import shapes
 
     numbers = {k: v for k, v in {"train": train, "val": val, "size_px": size_px}.items() if v is not None}
     spec = shapes.ShapesSpec(kind=kind, seed=seed, **numbers)
-    path = shapes.make(Path(out).expanduser(), spec) if out else shapes.cached(spec)
+    path = shapes.make_shapes(Path(out).expanduser(), spec) if out else shapes.make_cached_shapes(spec)
     print_json({"path": str(path)}) if json else sys.stdout.write(f"{path}\n")
     return EXIT_DONE
 

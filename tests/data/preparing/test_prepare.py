@@ -9,14 +9,14 @@ import pytest
 
 from tests.conftest import Done
 from tests.data.archives import SYNSETS, jpeg_bytes, tar_bytes
-from vernier.data.shapes.files import ShapesSpec, make
+from vernier.data.shapes import ShapesSpec, make_shapes
 from vernier.data.sources import open_split
 
 needs_jpegtran = pytest.mark.skipif(shutil.which("jpegtran") is None, reason="jpegtran is not installed")
 
 
 def test_coco_zips(vernier_here: Callable[..., Done], tmp_path: Path) -> None:
-    root = make(tmp_path / "set", ShapesSpec(kind="detect", train=5, val=3, size_px=32))
+    root = make_shapes(tmp_path / "set", ShapesSpec(kind="detect", train=5, val=3, size_px=32))
     for name, folders in (("images.zip", ("train", "val")), ("annotations.zip", ("annotations",))):
         with zipfile.ZipFile(tmp_path / name, "w") as bundle:
             for path in (p for f in folders for p in (root / f).rglob("*") if p.is_file()):
@@ -64,7 +64,7 @@ def test_coco_may_be_called_coco_and_says_what_it_lacks(
     vernier_here: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The name of a built-in set is a folder here, and COCO has boxes, for which shards have no place."""
-    root = make(tmp_path / "set", ShapesSpec(kind="detect", train=4, val=2, size_px=48))
+    root = make_shapes(tmp_path / "set", ShapesSpec(kind="detect", train=4, val=2, size_px=48))
     monkeypatch.chdir(tmp_path)
     for name, split in (("train2017", "train"), ("annotations", "annotations"), ("val2017", "val")):
         with zipfile.ZipFile(f"{name}.zip", "w") as bundle:

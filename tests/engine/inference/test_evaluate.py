@@ -9,7 +9,7 @@ import pytest
 
 from tests.tiny_training import run_training, tiny_config
 from vernier.config import Ema, Limits, Schedule, override
-from vernier.data.shapes.files import ShapesSpec, make
+from vernier.data.shapes import ShapesSpec, make_shapes
 from vernier.engine.inference.evaluate import evaluate_trained, evaluating
 from vernier.engine.inference.trained import load_trained
 from vernier.errors import ConfigError, RunFailed
@@ -42,12 +42,12 @@ def test_a_traced_run_learns_and_evaluates_like_an_eager_one(shapes: Path, tmp_p
 
 def test_other_data_part_of_it_and_predictions_on_disk(shapes: Path, tmp_path: Path) -> None:
     trained = load_trained(run_training(tiny_config(shapes, schedule=Schedule(epochs=0.1)), tmp_path / "runs").run.path)
-    other = make(tmp_path / "other", ShapesSpec(train=20, val=30, size_px=32, seed=9))
+    other = make_shapes(tmp_path / "other", ShapesSpec(train=20, val=30, size_px=32, seed=9))
     report = evaluate_trained(trained, data=str(other), max_eval_steps=1, out=tmp_path / "out")
     assert (report.samples, report.exact, report.data) == (16, False, str(other))
     assert report.written
     assert all(json.loads(Path(path).read_text()) is not None for path in report.written)
-    few = make(tmp_path / "few", ShapesSpec(train=20, val=20, size_px=32))
+    few = make_shapes(tmp_path / "few", ShapesSpec(train=20, val=20, size_px=32))
     for folder in ("train", "val"):
         for path in sorted((few / folder).iterdir())[:2]:
             path.rename(few / f"{folder}-{path.name}")

@@ -12,7 +12,7 @@ import torch
 from tests.conftest import only_run
 from tests.tiny_training import events_of, run_training, tiny_config
 from vernier.config import Ema, Eval, Limits, Loss, Schedule
-from vernier.data.shapes.files import ShapesSpec, make
+from vernier.data.shapes import ShapesSpec, make_shapes
 from vernier.engine.inference.trained import load_trained
 from vernier.engine.training.resume import find_resume_point
 from vernier.engine.training.session import train
@@ -115,7 +115,7 @@ def test_a_run_cut_in_the_middle_of_an_epoch_trains_the_rest_of_it_when_resumed(
 
 
 def test_a_run_is_not_resumed_on_changed_data(tmp_path: Path) -> None:
-    data = make(tmp_path / "shapes", ShapesSpec(train=40, val=20, size_px=32))
+    data = make_shapes(tmp_path / "shapes", ShapesSpec(train=40, val=20, size_px=32))
     config = replace(tiny_config(data), limits=Limits(max_steps=1))
     run = run_training(config, tmp_path / "runs").run
     next((data / "train").rglob("*.jpg")).unlink()

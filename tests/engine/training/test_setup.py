@@ -11,7 +11,7 @@ import torch
 from tests.tiny_training import run_training, tiny_config
 from vernier import recipes
 from vernier.config import Augment, Config, Data, Ema, Eval, Model
-from vernier.data.shapes.files import ShapesSpec, make
+from vernier.data.shapes import ShapesSpec, make_shapes
 from vernier.engine.training.setup import Job, first_images, prepare
 from vernier.errors import ConfigError
 
@@ -119,7 +119,7 @@ def test_shuffling_shards_needs_shards(shapes: Path) -> None:
 
 
 def test_validation_data_with_other_classes_is_refused_by_name(tmp_path: Path) -> None:
-    data = make(tmp_path / "shapes", ShapesSpec(train=20, val=20, size_px=32))
+    data = make_shapes(tmp_path / "shapes", ShapesSpec(train=20, val=20, size_px=32))
     removed = sorted(p for p in (data / "val").iterdir() if p.is_dir())[0]
     removed.rename(removed.with_name("zebra"))
     with pytest.raises(ConfigError, match=rf"different classes: 10 and 10; not in both: {removed.name}, zebra"):

@@ -1,5 +1,12 @@
-"""TODO."""
+"""The built-in data set: rendered scenes of ten shapes, for classification and detection.
 
-from vernier.data.shapes.files import ShapesSpec, cached, make
+`spec` describes a set, `outlines` has the shapes, `layout` decides where they lie, `paint` draws an image and `files`
+writes the set to disk. May import nothing else of `data` and no torch; `data.sources` reads the files back.
+"""
 
-__all__ = ["ShapesSpec", "cached", "make"]
+from vernier.data.shapes.files import make_cached_shapes, make_shapes
+from vernier.data.shapes.outlines import CLASSES
+from vernier.data.shapes.paint import Rendered, render
+from vernier.data.shapes.spec import SPLITS, ShapesSpec
+
+__all__ = ["CLASSES", "SPLITS", "Rendered", "ShapesSpec", "make_cached_shapes", "make_shapes", "render"]

@@ -40,7 +40,7 @@ def open_split(source: str, split: str, *, val_share: float = VAL_SHARE) -> Sour
     `val_share` is the share of a folder without splits that is set aside for validation.
     """
     if source == "shapes":
-        return FolderSource(shapes.cached(shapes.ShapesSpec()) / split)
+        return FolderSource(shapes.make_cached_shapes(shapes.ShapesSpec()) / split)
     if source in ("synthetic", "static"):
         return SyntheticSource(split, static=source == "static")
     if source == "imagenette":
@@ -101,7 +101,7 @@ def _open_generated_boxes(name: str, split: str) -> BoxSource:
         raise ConfigError(f"The built-in set {name} has no test split. Use train or val.")
     if name == "shapes":
         spec = shapes.ShapesSpec(kind="detect", train=SHAPES_TRAIN, val=SHAPES_VAL)
-        return open_folder(shapes.cached(spec), split, VAL_SHARE)
+        return open_folder(shapes.make_cached_shapes(spec), split, VAL_SHARE)
     return SyntheticBoxSource(split, static=name == "static")
 
 

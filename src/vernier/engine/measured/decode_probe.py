@@ -9,7 +9,7 @@ from vernier.clock import now_s
 from vernier.config import Augment, Data
 from vernier.data.augment.crop_flip import TrainTransform, augment_rows
 from vernier.data.decoding.decode import lazy_image
-from vernier.data.shapes.files import ShapesSpec, render
+from vernier.data.shapes import ShapesSpec, render
 from vernier.measure.machine.doctor import DecodingProbe
 
 _PX, _IMAGES, _QUALITY = 400, 8, 90

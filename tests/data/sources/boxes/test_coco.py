@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.data.sources.small_sets import all_boxes_inside, coco_tree, write_images
-from vernier.data.shapes.files import ShapesSpec, make
+from vernier.data.shapes import ShapesSpec, make_shapes
 from vernier.data.sources import open_boxes, open_split
 from vernier.errors import ConfigError
 
@@ -30,7 +30,7 @@ def test_real_coco(real_data: Callable[[str], Path]) -> None:
 
 
 def test_the_embedded_detection_set_is_read_as_coco(tmp_path: Path) -> None:
-    root = make(tmp_path / "set", ShapesSpec(kind="detect", train=6, val=4, size_px=64))
+    root = make_shapes(tmp_path / "set", ShapesSpec(kind="detect", train=6, val=4, size_px=64))
     source = open_boxes(str(root), "val")
     assert len(source) == 4
     assert all_boxes_inside(source)
