@@ -53,9 +53,9 @@ Progress = Callable[[int, int], None]
 
 
 class _Record(NamedTuple):
-    """The objects of one image; a tuple, so that records sort by index."""
+    """The objects of one image; a tuple, so that records sort by position."""
 
-    index: int
+    position: int
     boxes_xywh: list[list[float]]
     classes: list[int]
     areas_px: list[int]
