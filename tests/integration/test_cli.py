@@ -69,7 +69,7 @@ def test_a_recipe_can_be_shown_edited_and_used(
         (["--set", "model.num_classes=4"], "the data has 10 classes"),
         (["--data", "/no/such/place"], "does not exist"),
         (["--model", "resnet51"], "resnet50"),
-        (["--device", "cuda"], "not usable here"),
+        (["--device", "cuda"], "cannot be used on this machine"),
         (["--precision", "tf32"], "--precision fp32"),
         (["--global-batch", "100000"], "more than the"),
         (["--resume", "/no/run"], "not a run directory"),

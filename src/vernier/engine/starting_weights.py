@@ -42,8 +42,6 @@ def apply_starting_weights(
         notes.append(describe_weights(spec.weights, report))
     if spec.backbone_weights and fresh:
         notes.append(load_backbone(model, spec.backbone_weights, source, config.recipe.data, torch_device))
-    if spec.reset_head and not spec.weights:
-        raise ConfigError("model.reset_head needs starting weights. Give --weights FILE, or leave out --reset-head.")
     if spec.freeze:
         count = freeze(model, spec)
         notes.append(f"{count} of {len(list(model.parameters()))} tensors are frozen ({', '.join(spec.freeze)})")

@@ -50,7 +50,7 @@ def evaluate(
     settings: SetFlag = (),
     json: JsonFlag = False,
 ) -> int:
-    """Evaluate a run (finished, running or interrupted), a checkpoint directory, or anybody's weights: every image once.
+    """Evaluate a run (finished, running or interrupted), a checkpoint or anybody's weights: every image once.
 
     Example: vernier eval runs/20261115-183000-shapes-quick --which best
     Weights of others: vernier eval --model resnet50 --weights FILE --data PATH

@@ -29,6 +29,7 @@ from vernier.errors import EXIT_DONE, EXIT_STOPPED, ConfigError
 if TYPE_CHECKING:
     from vernier.engine.training.resume import ResumePoint
     from vernier.engine.training.session import Outcome
+    from vernier.measure.profile.summary import StepRange
 
 
 def train(
@@ -106,7 +107,7 @@ def train(
     """
     from vernier import recipes as book
     from vernier.measure.profile.summary import StepRange
-    from vernier.report.live.trackers import require_installed, trackers
+    from vernier.report.live.trackers import require_installed
 
     profile = None if profile_steps is None else StepRange.parse(profile_steps, "--profile-steps")
     if profile is not None:
@@ -140,8 +141,24 @@ def train(
     chosen, to_start = with_procs(chosen)
     if to_start:
         return start_processes(to_start)
+    outcome = _run(chosen, Path(out), resume, track, tensorboard, profile)
+    return EXIT_DONE if outcome is None else _print_outcome(outcome, json)
+
+
+def _run(
+    config: Config,
+    out: Path,
+    resume: str | None,
+    track: tuple[str, ...],
+    tensorboard: bool,
+    profile: "StepRange | None",
+) -> "Outcome | None":
+    """Train in this process and the others of the run; None in all but the first."""
+    from vernier import recipes as book
+    from vernier.report.live.trackers import trackers
+
     with (
-        joined(chosen) as world,
+        joined(config) as world,
         console_of(world) as console,
         trackers(track, tensorboard, console.warn if console else None) as tracked,
     ):
@@ -150,21 +167,21 @@ def train(
 
         def choose() -> "ResumePoint | None":
             assert console is not None
-            point = choose_resume_point(chosen, Path(out), resume, console.warn)
+            point = choose_resume_point(config, out, resume, console.warn)
             if point is not None and resume is None:
                 console.say(f"Resuming {point.run.path}, which was interrupted (--resume never starts a new run).")
             return point
 
         outcome = run_training(
-            chosen,
-            Path(out),
+            config,
+            out,
             world.broadcast_from_first(choose),
             [*([console] if console else []), *tracked],
-            reference=book.reference(chosen.recipe),
+            reference=book.reference(config.recipe),
             world=world,
             profile=profile,
         )
-    return _print_outcome(outcome, json) if world.first else EXIT_DONE
+        return outcome if world.first else None
 
 
 def _print_outcome(outcome: "Outcome", json: bool) -> int:

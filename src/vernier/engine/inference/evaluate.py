@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from vernier.clock import now_s
-from vernier.config import Config
+from vernier.config import Config, override
 from vernier.data.augment.normalize import Normalizer
 from vernier.data.loading.cache import cache_in_memory
 from vernier.data.loading.loader import Batch, Loader
@@ -63,11 +63,7 @@ class Evaluator:
         reader = task.eval_reader(cache_in_memory(source, machine.cache_share / 2, world.size)[0])
         self.bad = reader.bad
         self._loader = Loader(
-            reader,
-            batch=machine.eval_batch,
-            workers=machine.workers,
-            prefetch=machine.prefetch,
-            pin=device.pins_memory,
+            reader, batch=machine.eval_batch, workers=machine.workers, prefetch=machine.prefetch, pin=device.pins_memory
         )
 
     def score(
@@ -121,11 +117,10 @@ def evaluate_trained(
     With several processes the first one's report is about all of them.
     """
     world = world or World(Topology())
-    recipe, device = trained.config.recipe, trained.device
+    config = override(trained.config, "limits.max_eval_steps", max_eval_steps)
     if data is not None:
-        recipe = replace(recipe, data=replace(recipe.data, source=data))
-    limits = replace(trained.config.limits, max_eval_steps=max_eval_steps)
-    config = replace(trained.config, recipe=recipe, limits=limits)
+        config = override(config, "data.source", data)
+    recipe, device = config.recipe, trained.device
     task = task_of(recipe)
     source = task.open(split)
     if len(source.classes) != len(trained.classes):

@@ -31,7 +31,7 @@ from vernier.measure.machine.environment import installed_version
 from vernier.models import info, weights
 from vernier.records.checkpoint import CheckpointState
 from vernier.records.export import ExportCheck
-from vernier.store import CheckpointDir
+from vernier.store import CheckpointDir, replaced_atomically
 from vernier.tasks import task_of
 
 Format = Literal["safetensors", "torchvision", "onnx", "torch-export"]
@@ -55,12 +55,11 @@ class Exported:
     """A file that was written, from which checkpoint, and how it was checked."""
 
     path: Path
-    format: Format
     checkpoint: Path
     averaged: bool
-    takes: str
+    takes: str = ""
     """The input of the network, in words; empty for weights alone."""
-    check: ExportCheck | None
+    check: ExportCheck | None = None
 
 
 def export(
@@ -88,9 +87,7 @@ def export(
                 f"--format {form} writes weights alone; --data and --normalised-input are for onnx and torch-export."
             )
         used_average = _write_weights(checkpoint, state, config, form, target, averaged)
-        return Exported(
-            path=target, format=form, checkpoint=checkpoint.path, averaged=used_average, takes="", check=None
-        )
+        return Exported(path=target, checkpoint=checkpoint.path, averaged=used_average)
     _require_packages(form)
     trained = load_checkpoint(checkpoint, averaged=averaged, changed=_on_cpu)
     network = ExportedNetwork(trained, normalised_input)
@@ -98,12 +95,7 @@ def export(
     metadata = {**_metadata(config, state, checkpoint.step, trained.averaged), "input": network.takes}
     check = _write_network(network, images, form, target, metadata, data or config.recipe.data.source)
     return Exported(
-        path=target,
-        format=form,
-        checkpoint=checkpoint.path,
-        averaged=trained.averaged,
-        takes=network.takes,
-        check=check,
+        path=target, checkpoint=checkpoint.path, averaged=trained.averaged, takes=network.takes, check=check
     )
 
 
@@ -118,10 +110,9 @@ def _free_target(target: Path) -> Path:
         raise ConfigError(f"{target} exists already. Give another --out, or remove it.")
     if not target.parent.is_dir():
         raise ConfigError(f"--out {target}: the folder {target.parent} does not exist.")
-    trial = target.with_name(f".{target.name}.partial")
     try:
-        trial.touch()
-        trial.unlink()
+        target.touch()  # fails now rather than after the work
+        target.unlink()
     except OSError as error:
         raise ConfigError(f"Cannot write {target}: {error.strerror}. Choose another --out.") from None
     return target
@@ -183,7 +174,7 @@ def _metadata(config: Config, state: CheckpointState, step: int, averaged: bool)
 
 
 def _require_torchvision(config: Config) -> None:
-    """torchvision's ResNet is v1.5 with the ImageNet stem and plain convolutions; other networks would load and be wrong."""
+    """Refuse what torchvision's ResNet is not, v1.5 with the ImageNet stem: it would load there and be wrong."""
     spec = config.recipe.model
     arch = info(spec.name).arch
     stem = arch.stem if spec.stem == "default" else spec.stem
@@ -236,9 +227,7 @@ def _describe_input(config: Config, normalised_input: bool) -> str:
 def _real_images(trained: Trained, data: str | None) -> torch.Tensor:
     """Validation images as the network sees them in evaluation, uint8 [images, channels, height, width]."""
     recipe = trained.config.recipe
-    if data is not None:
-        recipe = replace(recipe, data=replace(recipe.data, source=data))
-    task = task_of(recipe)
+    task = task_of(recipe if data is None else replace(recipe, data=replace(recipe.data, source=data)))
     try:
         source = task.open("val")
     except ConfigError as error:
@@ -257,21 +246,15 @@ def _write_network(
     network: ExportedNetwork, images: torch.Tensor, form: Format, target: Path, metadata: dict[str, str], data: str
 ) -> ExportCheck:
     """Write the network under a temporary name, compare it with PyTorch's, and only then rename it."""
-    partial = target.with_name(f".{target.stem}.partial{SUFFIX[form]}")
     inputs = network.prepare_input(images)
     with evaluating(network):
         expected = _as_tuple(network(inputs))
     try:
-        with _quiet():
-            run, runtime = _WRITERS[form](network, inputs, partial, metadata)
-            outputs = run(inputs)
-        check = _compare(expected, outputs, runtime, data)
-        partial.replace(target)
+        with replaced_atomically(target) as temporary, _quiet():
+            run, runtime = _WRITERS[form](network, inputs, temporary, metadata)
+            return _compare(expected, run(inputs), runtime, data)
     except OSError as error:
         raise _unwritable(target, error) from None
-    finally:
-        partial.unlink(missing_ok=True)
-    return check
 
 
 def _as_tuple(outputs: Any) -> Outputs:

@@ -1,10 +1,11 @@
 """Prediction on single images, with the reader and the network that evaluation uses. Showing them is `report`'s."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vernier.config import override
 from vernier.data.augment.normalize import Normalizer
 from vernier.data.loading.loader import Loader
 from vernier.data.loading.order import EvalOrder
@@ -28,8 +29,7 @@ class Prediction:
 
 def predict(trained: Trained, images: list[Path]) -> Iterator[tuple[Prediction, int, int]]:
     """For each image file, also those in folders, in order: the prediction, how many are done, and of how many."""
-    recipe = trained.config.recipe
-    recipe = replace(recipe, data=replace(recipe.data, max_bad_images="100%"))
+    recipe = override(trained.config, "data.max_bad_images", "100%").recipe
     task, paths, machine = task_of(recipe), find_images(images), trained.config.machine
     source = FilesSource(paths, trained.classes, trained.channels)
     reader, torch_device = task.eval_reader(source), trained.device.torch_device(0)

@@ -4,12 +4,11 @@ Which files a checkpoint has is `training.checkpoint`'s business, which names a 
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from torch import nn
 
-from vernier.config import Config, Data, Model, Recipe
+from vernier.config import Config, Data, Model, Recipe, override
 from vernier.devices import Device
 from vernier.engine.build import build_model, build_model_for_data, local_torch_device, prepare_device
 from vernier.engine.starting_weights import describe_weights, load_weights, photographs_for_check
@@ -52,8 +51,7 @@ def load_trained(
 def load_checkpoint(checkpoint: CheckpointDir, *, averaged: bool | None, changed: Change | None) -> Trained:
     """The model of a checkpoint whose hashes were checked."""
     state = read_state(checkpoint)
-    config = config_of(state)
-    config = replace(config, machine=replace(config.machine, procs=1))
+    config = override(config_of(state), "machine.procs", 1)
     if changed is not None:
         before, config = config.recipe.model, changed(config)
         if config.recipe.model != before:

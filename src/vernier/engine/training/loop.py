@@ -59,7 +59,7 @@ class Training:
         self.save()
 
     def _one_step(self, batches: Iterator[Batch]) -> None:
-        """A step lasts until the next begins, so the cost of reporting is in it; evaluations and checkpoints are not."""
+        """A step lasts until the next begins: reporting is part of it, evaluations and checkpoints are not."""
         if self.profiler is not None:
             self.profiler.begin(self.progress.step + 1)
         loss, wait_s, own_s = self.job.step(self.progress.step, batches)
@@ -206,7 +206,7 @@ class Training:
             self.save()
 
     def _note_result(self, result: EvalResult) -> bool:
-        """Take a result into the progress; whether it is the best so far. A figure that is not a number ends the run."""
+        """Take a result into the progress; whether it is the best so far. Figures must be finite."""
         for name, figure in result.figures.items():
             if figure is not None and not math.isfinite(figure):
                 raise self._divergence(self.progress.step, f"The evaluation's {name}", str(figure))

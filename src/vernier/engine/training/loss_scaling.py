@@ -1,7 +1,7 @@
 """Loss scaling for fp16: small gradients are scaled up, and steps whose gradients overflowed are skipped.
 
-PyTorch's GradScaler does the work. `dynamic` lets the scale grow and shrink. `static` resets it after every step, as the
-systems that published with a fixed 128 did, but still skips a step that overflowed instead of ruining the weights.
+PyTorch's GradScaler does the work. `dynamic` lets the scale grow and shrink. `static` resets it after every step, as
+the systems that published with a fixed 128 did, but still skips a step that overflowed instead of ruining the weights.
 """
 
 import torch

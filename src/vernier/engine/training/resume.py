@@ -1,4 +1,4 @@
-"""Which run and checkpoint to resume from; a run of another recipe is refused. Loading the checkpoint is `session`'s."""
+"""Which run and checkpoint to resume from; another recipe is refused. `session` loads the checkpoint."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,8 +27,8 @@ def run_config(run: RunDir) -> Config:
 def choose_resume_point(config: Config, out: Path, resume: str | None, warn: Warn) -> ResumePoint | None:
     """What `--resume` selects; None: start a new run.
 
-    A path names the run; `auto` is the newest run of this recipe under `out`; `never` is none; by default it is the newest
-    such run that a signal or a crash interrupted.
+    A path names the run; `auto` is the newest run of this recipe under `out`; `never` is none; by default it is the
+    newest such run that a signal or a crash interrupted.
     """
     if resume == "never":
         return None

@@ -1,6 +1,6 @@
 """From a Config to a Job: data, model, optimiser and loaders, built and checked before anything is written.
 
-The device and the network come from `engine.build`, the evaluator from `inference.evaluate`. Running the job is `loop`'s.
+The device and the network come from `engine.build`, the evaluator from `inference.evaluate`; `loop` runs the job.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ from vernier.optim.build import build_optimizer
 from vernier.optim.ema import WeightAverage
 from vernier.records.events import Loading
 from vernier.tasks import task_of
-from vernier.tasks.base import Task
+from vernier.tasks.base import CountingReader, Task
 
 
 @dataclass
@@ -89,21 +89,16 @@ def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -
     device, threads = prepare_device(config)
     torch_device = device.torch_device(world.topology.local_rank)
     task = task_of(recipe)
-    train_source = task.open("train")
-    val_source = task.open("val") if recipe.eval.every_epochs > 0 else None
-    if val_source is not None and val_source.classes != train_source.classes:
-        raise ConfigError(_class_mismatch(train_source.classes, val_source.classes))
+    train_source, val_source = _open_data(task, validation=recipe.eval.every_epochs > 0)
     derived = derive(config, train_samples=len(train_source))
-    model = build_model_for_data(config, task, train_source, torch_device)
-    model = with_span(model, config, derived, world, device)
+    model = with_span(build_model_for_data(config, task, train_source, torch_device), config, derived, world, device)
     weight_notes = apply_starting_weights(model, config, val_source or train_source, torch_device, fresh=fresh)
     optimizer = build_optimizer(model, recipe.optim, derived.lr, scaled=machine.precision == "fp16")
     average = WeightAverage(model, recipe.ema, derived.steps_per_epoch) if recipe.ema.decay > 0 else None
-    # Cached images have their full size: with scaled decoding they would differ from those of the first epoch.
-    cached_source, cache = cache_in_memory(
-        train_source, 0 if recipe.data.scaled_decode else machine.cache_share, derived.world
+    reader, loading = _build_reader(config, derived, task, train_source)
+    loader = Loader(
+        reader, batch=derived.process_batch, workers=machine.workers, prefetch=machine.prefetch, pin=device.pins_memory
     )
-    reader = task.train_reader(train_source, cached_source, machine)
     network = Execution(model, machine, device)
     example_shape = (derived.process_batch, len(recipe.data.mean), *reader.shape_at(0)[:2])
     trained_network = network.training_network(torch.zeros(example_shape, device=torch_device))
@@ -130,17 +125,11 @@ def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -
             world=world,
         ),
         order=train_order(config, derived, train_source, world.rank),
-        loader=Loader(
-            reader,
-            batch=derived.process_batch,
-            workers=machine.workers,
-            prefetch=machine.prefetch,
-            pin=device.pins_memory,
-        ),
+        loader=loader,
         network=network,
         world=world,
         bad=reader.bad,
-        loading=_describe_loading(config, train_source, cache),
+        loading=loading,
         evaluator=None if val_source is None else Evaluator(config, task, val_source, device, world),
         notes=(*train_source.notes, *weight_notes),
         warnings=from_scratch_warnings(config) if fresh else (),
@@ -177,23 +166,28 @@ def train_order(config: Config, derived: Derived, source: Source, rank: int = 0)
     return ShardedTrainOrder(**vars(order), starts=starts, window=recipe.data.shuffle_shards)
 
 
-def _describe_loading(config: Config, source: Source, cache: CacheDecision) -> Loading:
-    """The decoder and the resize kernel, which decide about pixels, and the cache, which does not."""
-    backend = config.machine.backend
-    if backend != "native":
-        cache = CacheDecision(cache="off")
-    return Loading(
-        **vars(cache),
-        backend=backend,
+def _build_reader(config: Config, derived: Derived, task: Task, source: Source) -> tuple[CountingReader, Loading]:
+    """The reader of training batches; how it decodes, resizes and caches images."""
+    data, machine = config.recipe.data, config.machine
+    # Cached images have their full size: with scaled decoding they would differ from those of the first epoch.
+    cached_source, cache = cache_in_memory(source, 0 if data.scaled_decode else machine.cache_share, derived.world)
+    loading = Loading(
+        **vars(cache if machine.backend == "native" else CacheDecision(cache="off")),
+        backend=machine.backend,
         source=type(source).__name__,
-        resize=RESIZE_KERNELS[backend].format(config.recipe.data.interpolation),
-        scaled_decode=config.recipe.data.scaled_decode,
+        resize=RESIZE_KERNELS[machine.backend].format(data.interpolation),
+        scaled_decode=data.scaled_decode,
     )
+    return task.train_reader(source, cached_source, machine), loading
 
 
-def _class_mismatch(train: tuple[str, ...], val: tuple[str, ...]) -> str:
-    differing = sorted(set(train) ^ set(val))
-    return (
-        f"Training and validation data have different classes: {len(train)} and {len(val)}; "
-        f"not in both: {', '.join(differing[:5])}{', ...' if len(differing) > 5 else ''}."
-    )
+def _open_data(task: Task, *, validation: bool) -> tuple[Source, Source | None]:
+    """The training and the validation data, which must have the same classes."""
+    train, val = task.open("train"), task.open("val") if validation else None
+    if val is not None and val.classes != train.classes:
+        differing = sorted(set(train.classes) ^ set(val.classes))
+        raise ConfigError(
+            f"Training and validation data have different classes: {len(train.classes)} and {len(val.classes)}; "
+            f"not in both: {', '.join(differing[:5])}{', ...' if len(differing) > 5 else ''}."
+        )
+    return train, val

@@ -35,8 +35,10 @@ def untimed(_: str) -> AbstractContextManager[Any]:
 
 
 class TrainStep:
-    """Callable with the step's number and a stream of batches; returns the mean loss (on the device), seconds waited for
-    data, and seconds until this process had nothing more to add to the gradients.
+    """One step, called with its number and a stream of batches.
+
+    Returns the mean loss (on the device), the seconds waited for data, and the seconds until this process had sent its
+    last gradients.
 
     `network` is the model as it is executed: compiled or traced, and with gradients averaged over processes.
     """
