@@ -47,10 +47,13 @@ def test_a_damaged_file_of_a_run_is_named_and_the_rest_of_the_page_is_made(
     tmp_path: Path, page_of: Callable[..., Page]
 ) -> None:
     run = RunDir(detector(tmp_path))
-    (run.path / "predictions" / "examples.json").write_text('[{"image": 5}]')
+    damaged = [run.path / name for name in ("predictions/examples.json", "environment.json", "run.json", "bench.json")]
+    for file in damaged:
+        file.write_text('[{"image": 5}]')
     page = page_of(run.path)
     assert {"glance", "training", "detection"} <= {s.name for s in page.sections}
-    assert str(run.path / "predictions" / "examples.json") in page.html()
+    html = page.html()
+    assert [file for file in damaged if f"Cannot read {file}" not in html] == []
 
 
 def test_a_bug_in_a_section_is_not_reported_as_a_damaged_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -188,6 +188,9 @@ def _of_run(run: RunDir) -> Subject:
     bench = _read_or_note(partial(read_bench, run.path / "bench.json"), notes)
     profiles = tuple(p for path in run.profiles() if (p := _read_or_note(partial(_profile, path), notes)))
     environment = decode_environment(run.read_environment())
+    for name, readable in (("run.json", status.status != "unknown"), ("environment.json", environment is not None)):
+        if not readable and (run.path / name).is_file():
+            notes.append(f"left out: Cannot read {run.path / name}.")
     predictions = run.path / "predictions"
     return Subject(
         name=run.path.resolve().name,
@@ -339,7 +342,9 @@ def _of_log(log: RunLog) -> Subject:
         )
         for s in log.steps
     ]
-    evals = [EvalPoint(epoch=e.epoch + (not by_epoch), step=None, result=_result(e.values)) for e in log.evals]
+    evals = [
+        EvalPoint(epoch=e.epoch + (not by_epoch), step=None, result=EvalResult(figures={**e.values})) for e in log.evals
+    ]
     return Subject(
         name=log.path.stem,
         path=log.path,
@@ -355,7 +360,3 @@ def _of_log(log: RunLog) -> Subject:
         summary=RunSummary(reached_target=log.reached_target),
         spent_s={"total": log.total_s} if log.total_s else {},
     )
-
-
-def _result(values: dict[str, float]) -> EvalResult:
-    return EvalResult(figures=dict(values))
