@@ -1,7 +1,8 @@
 """Errors for people, and exit codes.
 
-A message says what was given, what would work, and where to set it. `cli.main` prints it without a traceback, and does the same
-where the operating system refused (a full disk, no permission). Every other exception is a bug in Vernier and keeps its traceback.
+A message says what was given, what would work, and where to set it. `cli.main` prints it without a traceback, and does
+the same where the operating system refused (a full disk, no permission). Every other exception is a bug in Vernier and
+keeps its traceback.
 """
 
 import difflib

@@ -1,4 +1,4 @@
-"""Folders that do not belong to a run: where Vernier's own code is, and where it keeps what can be made or fetched again."""
+"""Folders that do not belong to a run: Vernier's own code, and the cache of what can be made or fetched again."""
 
 import os
 from pathlib import Path

@@ -15,6 +15,7 @@ from vernier.devices.cpu import Cpu
 from vernier.engine.execution import Execution, borrowed, padded, traced
 from vernier.engine.inference.evaluate import evaluating
 from vernier.engine.measured.workloads import InferenceLoad
+from vernier.records.events import StepEvent
 from vernier.store import RunDir
 
 STEPS = 50
@@ -227,4 +228,4 @@ def test_two_processes_learn_the_same_compiled_and_the_result_is_evaluated_froze
 
 
 def _losses(run: str) -> list[float]:
-    return [e["loss"] for e in RunDir.open(Path(run)).read_events() if e["kind"] == "step"]
+    return [e.loss for e in RunDir.open(Path(run)).history() if isinstance(e, StepEvent)]

@@ -32,7 +32,7 @@ def test_a_batch_that_does_not_fit_is_a_row_and_not_a_crash(
     assert len(found["rounds"]) == 2
     assert len(next(r for r in found["rounds"] if r["result"]["status"] == "ok")["result"]["raw"]["step_s"]) == 2
     assert "out-of-memory" in (run.path / "bench.md").read_text()
-    assert run.read_status()["status"] == "finished"
+    assert run.status().status == "finished"
 
 
 @pytest.mark.slow
@@ -133,7 +133,7 @@ def test_ctrl_c_keeps_what_was_measured_and_says_what_was_not(tiny: list[str], t
     assert "100 process(es), 3 steps each" in errors
     assert "INTERRUPTED after" in out
     run = RunDir.open(only_run(tmp_path / "o"))
-    assert run.read_status()["status"] == "stopped"
+    assert run.status().status == "stopped"
     assert run.read_environment()["host"]
     assert any(r["status"] == "ok" for r in run.read_bench()["rows"])
 

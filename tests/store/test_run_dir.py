@@ -37,18 +37,18 @@ def test_a_run_whose_process_died_is_seen_as_crashed(tmp_path: Path) -> None:
         run = RunDir(Path({str(run.path)!r}))
         with run.locked():
             run.write_status("running")
-            print(run.read_status()["status"], flush=True)
+            print(run.status().status, flush=True)
             input()
     """)
     child = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
     assert child.stdout.readline().strip() == "running"
-    assert run.read_status()["status"] == "running"
+    assert run.status().status == "running"
     with pytest.raises(ConfigError, match="in use"), run.locked():
         pass
     child.kill()
     child.wait()
-    assert run.read_status()["status"] == "crashed"
+    assert run.status().status == "crashed"
 
 
 def test_not_a_run_directory_names_the_runs_inside(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """The settings of a run: Recipe (what to train), Machine (where), Checkpoint and Limits (what is kept, when to stop).
 
-`settings` has the dataclasses, `parsing` reads and writes them, `checks` the rules between them, `derived` what follows from
-them, `migrations` what changed between versions of files. May import `errors` and nothing else of Vernier; knows no torch,
-no run directory and no device. Built-in recipes are in `vernier.recipes`.
+`settings` has the dataclasses, `parsing` reads and writes them, `checks` the rules between them, `derived` what follows
+from them, `migrations` what changed between versions of files. May import `errors` and `frozen` and nothing else of
+Vernier; knows no torch, no run directory and no device. Built-in recipes are in `vernier.recipes`.
 """
 
 from vernier.config.checks import check_config, check_recipe

@@ -1,7 +1,7 @@
 """Rules between settings: what no single field can see. One place, so that every command refuses the same things.
 
-A setting that has no effect on the task of the recipe is refused with the reason, instead of being ignored. Ranges of single
-fields are in `config.settings`; what depends on the data or on the device is checked where those are known.
+A setting that has no effect on the task of the recipe is refused with the reason, instead of being ignored. Ranges of
+single fields are in `config.settings`; what depends on the data or on the device is checked where those are known.
 """
 
 from dataclasses import fields, is_dataclass
@@ -132,8 +132,8 @@ def _check_sizes(recipe: Recipe, detector: bool) -> None:
     data = recipe.data
     if detector and data.image_px != data.eval_px:
         raise ConfigError(
-            f"data.image_px = {data.image_px} and data.eval_px = {data.eval_px}: a detector's default boxes belong to one "
-            "image size. Set both to the same number."
+            f"data.image_px = {data.image_px} and data.eval_px = {data.eval_px}: a detector's default boxes belong to "
+            "one image size. Set both to the same number."
         )
     if not detector and data.eval_short_side_px < data.eval_px:
         raise ConfigError(

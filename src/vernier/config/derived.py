@@ -1,4 +1,4 @@
-"""Values that follow from the settings: batch per process, accumulation, learning rate, steps, image size of an epoch."""
+"""Values that follow from the settings: batch per process, accumulation, learning rate, steps, image size."""
 
 import math
 
@@ -65,8 +65,8 @@ def _split_batch(global_batch: int, machine: Machine) -> tuple[int, int]:
         per_micro_step = procs * machine.process_batch
         if global_batch % per_micro_step:
             raise ConfigError(
-                f"global_batch = {global_batch} is not a multiple of {procs} process(es) x {machine.process_batch} images: "
-                f"{per_micro_step} does not divide it. Change machine.process_batch, --procs or --global-batch."
+                f"global_batch = {global_batch} is not a multiple of {procs} process(es) x {machine.process_batch} "
+                f"images: {per_micro_step} does not divide it. Change machine.process_batch, --procs or --global-batch."
             )
         needed = global_batch // per_micro_step
         if accumulation not in (1, needed):

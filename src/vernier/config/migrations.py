@@ -1,7 +1,7 @@
-"""Versions of every file that Vernier writes: their schema numbers, all changes between them, and the way up to today's.
+"""Versions of every file that Vernier writes: their schema numbers and all changes between them.
 
-A file of a newer version is refused with a sentence that says so; an older one is brought up to date as it is read, never on
-disk. A file without a number is of schema 1.
+A file of a newer version is refused with a sentence that says so; an older one is brought up to date as it is read, never
+on disk. A file without a number is of schema 1.
 
 | schema | changed in | what changed |
 |---|---|---|
@@ -36,7 +36,7 @@ RENAMED_SETTINGS = {
     "recipe.optim.trust": "recipe.optim.trust_coefficient",
     "machine.buffers": "machine.batch_norm_statistics",
 }
-"""Old name -> new name, from the top of the configuration. The old ones work in 0.2 with a note, and are gone in 0.3."""
+"""Old name -> new name, from the top of the configuration. Old names work in 0.2 with a note, and not in 0.3."""
 
 
 _DETECTOR_PREFIX = "ssd"
@@ -61,8 +61,8 @@ def migrated(kind: str, tree: Tree, where: Path | str) -> Tree:
         raise ConfigError(f"{where}: its schema is {schema!r}, not a number of a version. The file is damaged.")
     if schema > SCHEMAS[kind]:
         raise NewerFile(
-            f"{where} was written by a newer version of Vernier (schema {schema}; this one reads up to {SCHEMAS[kind]}). "
-            "Update Vernier to use it."
+            f"{where} was written by a newer version of Vernier (schema {schema}; this one reads up to "
+            f"{SCHEMAS[kind]}). Update Vernier to use it."
         )
     tree = {name: value for name, value in tree.items() if name != "schema"}
     for number in range(schema, SCHEMAS[kind]):
@@ -81,7 +81,7 @@ def with_new_names(tree: Tree) -> Tree:
 
 
 def _group(tree: Tree, path: str) -> tuple[Tree | None, str]:
-    """The table that holds a setting, copied on the way so that the original stays as it is; None where there is none."""
+    """The table that holds a setting, copied so that the original stays as it is; None where there is none."""
     *groups, name = path.split(".")
     for group in groups:
         inner = tree.get(group)

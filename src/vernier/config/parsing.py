@@ -160,7 +160,7 @@ def parse_value(text: str) -> Any:
 
 
 def load_file(path: Path, base: Config) -> Config:
-    """A TOML file for people (recipe fields at the top, tables for the rest) or a run's config.json, laid over `base`."""
+    """A TOML file (recipe fields at the top, tables for the rest) or a run's config.json, applied over `base`."""
     try:
         text = path.read_text(encoding="utf-8")
         given = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)

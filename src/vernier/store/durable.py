@@ -33,7 +33,7 @@ def fsync_folder(path: Path) -> None:
 
 @contextlib.contextmanager
 def replaced_atomically(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path` to write to; on success it is synced and takes `path`'s place, on an error it is removed."""
+    """A temporary path beside `path`: on success it is synced and replaces `path`, on an error it is removed."""
     temporary = path.with_name(f".{path.name}.tmp-{os.getpid()}")
     try:
         yield temporary
@@ -58,7 +58,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """A small JSON file. Raises FileNotFoundError where it is absent, DamagedFile for every other reason not to read it."""
+    """A small JSON file. Raises FileNotFoundError where it is absent, DamagedFile where it cannot be read."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

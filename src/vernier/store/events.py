@@ -12,7 +12,7 @@ from vernier.records.events import Event, StartEvent, decode_event, encode_event
 
 
 def read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """The JSON objects of a file with a `kind`, and how many lines are broken; none of either where there is no file."""
+    """The JSON objects of a file that have a `kind`, and the number of broken lines; none where there is no file."""
     objects: list[dict[str, Any]] = []
     broken = 0
     if not path.exists():
@@ -32,8 +32,8 @@ def read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
 def read_history(path: Path) -> tuple[list[Event], int]:
     """The events of a run as one history, and how many lines or events are damaged.
 
-    What a resumed session repeated counts once: the events after the step it resumed from are dropped. Kinds that a newer
-    version added are skipped.
+    Steps that a resumed session repeated count once: the events after the step it resumed from are dropped. Kinds that a
+    newer version added are skipped.
     """
     objects, damaged = read_lines(path)
     events: list[Event] = []

@@ -16,7 +16,7 @@ from vernier.clock import file_stamp, utc_stamp
 from vernier.config.migrations import SCHEMAS, migrated
 from vernier.errors import ConfigError
 from vernier.records.codec import DamagedRecord, decode
-from vernier.records.events import Event, encode_event
+from vernier.records.events import Event
 from vernier.records.run import RunStatus
 from vernier.store.checkpoints import CheckpointDir, Checkpoints
 from vernier.store.durable import DamagedFile, read_json, read_object, write_atomically, write_json
@@ -164,14 +164,6 @@ class RunDir:
     def history(self) -> list[Event]:
         """The events of the run, of all its sessions; damaged ones are left out."""
         return read_history(self.path / "events.jsonl")[0]
-
-    def read_events(self) -> list[dict[str, Any]]:
-        """TODO: remove once every reader uses history()."""
-        return [encode_event(event) for event in self.history()]
-
-    def broken_event_lines(self) -> int:
-        """TODO: remove once every reader uses damaged_events()."""
-        return read_lines(self.path / "events.jsonl")[1]
 
     def damaged_events(self) -> int:
         """Lines and events that cannot be read: a killed run leaves one, a damaged file more."""
