@@ -31,7 +31,7 @@ from vernier.engine.training.setup import Job, prepare
 from vernier.engine.training.stop import StopFlag
 from vernier.measure.machine.environment import collect_environment
 from vernier.measure.statistics.estimates import quantile_estimate
-from vernier.records.checkpoint import Progress
+from vernier.records.run import Progress
 from vernier.store import RunDir
 
 

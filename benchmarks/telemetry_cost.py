@@ -29,8 +29,8 @@ from vernier.engine.training.loop import Training
 from vernier.engine.training.setup import Job
 from vernier.engine.training.stop import StopFlag
 from vernier.measure.statistics.comparison import Trace, compare
-from vernier.records.checkpoint import Progress
 from vernier.records.events import Event
+from vernier.records.run import Progress
 from vernier.records.telemetry import TelemetryEnd, decode_telemetry
 from vernier.store import RunDir
 

@@ -68,7 +68,7 @@ def test_an_unfinished_run_is_resumed_to_its_end(golden: Path, vernier_here: Cal
     )
     assert done.code == 0, done.err
     run = RunDir.open(golden / "stopped")
-    assert run.checkpoints()[-1].step == 8
+    assert run.checkpoints.committed()[-1].step == 8
     assert [e.resumed_from for e in run.history() if isinstance(e, StartEvent)] == [None, 3]
 
 

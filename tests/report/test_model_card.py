@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from vernier.errors import RunFailed
-from vernier.records.export import ExportCheck
+from vernier.records.run import ExportCheck
 from vernier.report.model_card import describe_check, escape_markdown, write_card
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "0.1"

@@ -22,10 +22,10 @@ def _run(tmp_path: Path) -> RunDir:
 
 def test_a_committed_checkpoint_verifies_and_points(tmp_path: Path) -> None:
     run = _run(tmp_path)
-    run.commit_checkpoint(10, _fill(), best=True)
-    run.commit_checkpoint(20, _fill(), best=False)
-    assert [c.step for c in run.checkpoints()] == [10, 20]
-    newest, best = run.newest_checkpoint(), run.best_checkpoint()
+    run.checkpoints.commit(10, _fill(), best=True)
+    run.checkpoints.commit(20, _fill(), best=False)
+    assert [c.step for c in run.checkpoints.committed()] == [10, 20]
+    newest, best = run.checkpoints.newest(), run.checkpoints.best()
     assert newest is not None
     assert best is not None
     assert (newest.step, best.step) == (20, 10)
@@ -35,8 +35,8 @@ def test_a_committed_checkpoint_verifies_and_points(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", ["flip", "truncate", "remove", "manifest"])
 def test_a_damaged_checkpoint_is_passed_over_and_reported(tmp_path: Path, damage: str) -> None:
     run = _run(tmp_path)
-    run.commit_checkpoint(1, _fill(), best=False)
-    bad = run.commit_checkpoint(2, _fill(), best=False).path
+    run.checkpoints.commit(1, _fill(), best=False)
+    bad = run.checkpoints.commit(2, _fill(), best=False).path
     target = bad / ("manifest.json" if damage == "manifest" else "model.safetensors")
     if damage == "remove":
         target.unlink()
@@ -45,7 +45,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_reported(tmp_path: Path, damage
     else:
         target.write_text("wEights" if damage == "flip" else "{")
     reported: list[str] = []
-    newest = run.newest_checkpoint(lambda c, problems: reported.extend(problems))
+    newest = run.checkpoints.newest(lambda c, problems: reported.extend(problems))
     assert newest is not None
     assert newest.step == 1
     assert len(reported) == 1
@@ -55,30 +55,30 @@ def test_a_damaged_checkpoint_is_passed_over_and_reported(tmp_path: Path, damage
 
 def test_a_failed_write_leaves_the_earlier_checkpoint_and_no_litter(tmp_path: Path) -> None:
     run = _run(tmp_path)
-    run.commit_checkpoint(1, _fill(), best=False)
+    run.checkpoints.commit(1, _fill(), best=False)
 
     def full_disk(folder: Path) -> None:
         (folder / "model.safetensors").write_text("half")
         raise OSError(28, "No space left on device")
 
     with pytest.raises(OSError, match="No space left"):
-        run.commit_checkpoint(2, full_disk, best=False)
+        run.checkpoints.commit(2, full_disk, best=False)
     assert [p.name for p in sorted((run.path / "checkpoints").iterdir())] == ["latest", "step-00000001"]
 
 
 def test_pruning_keeps_what_is_wanted_the_best_and_the_newest(tmp_path: Path) -> None:
     run = _run(tmp_path)
     for step in range(1, 7):
-        run.commit_checkpoint(step, _fill(), best=step == 2)
-    run.prune_checkpoints(lambda step: step == 4)
-    assert [c.step for c in run.checkpoints()] == [2, 4, 6]
+        run.checkpoints.commit(step, _fill(), best=step == 2)
+    run.checkpoints.prune(lambda step: step == 4)
+    assert [c.step for c in run.checkpoints.committed()] == [2, 4, 6]
 
 
 def test_a_crash_while_replacing_a_checkpoint_is_undone(tmp_path: Path) -> None:
     run = _run(tmp_path)
-    kept = run.commit_checkpoint(1, _fill(), best=False).path
+    kept = run.checkpoints.commit(1, _fill(), best=False).path
     kept.rename(kept.with_name(".replaced-step-00000001"))
     (kept.with_name(".writing-step-00000001")).mkdir()
-    run.tidy_checkpoints()
-    assert [c.step for c in run.checkpoints()] == [1]
+    run.checkpoints.tidy()
+    assert [c.step for c in run.checkpoints.committed()] == [1]
     assert not list((run.path / "checkpoints").glob(".*"))

@@ -1,7 +1,7 @@
-"""How a training run went: its evaluations, its speed, and the summary that ends it (`run.json`, the `end` event)."""
+"""A training run: its evaluations, speed and summary (`run.json`, the `end` event), and the state of a checkpoint."""
 
-from dataclasses import field
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from vernier.frozen import frozen
 from vernier.records.codec import flattened, omitted
@@ -163,3 +163,50 @@ class RunStatus:
     updated: str | None = None
     reason: str | None = None
     summary: RunSummary | None = None
+
+
+@dataclass(kw_only=True)
+class Progress:
+    """How far a run is; the training loop updates it. Every random choice is a function of it and the seed.
+
+    With the tensors of the checkpoint this is the whole state of a run. `scaler` is the loss scaler's state.
+    """
+
+    step: int = 0
+    last_eval_step: int = 0
+    best_step: int | None = None
+    best_value: float | None = None
+    result: EvalResult | None = None
+    reached_target: bool = False
+    scaler: dict[str, int | float] | None = None
+    spent_s: dict[str, float] = field(default_factory=dict)
+
+
+@frozen
+class CheckpointState:
+    """state.json. `config` is the JSON tree of the run's configuration; `category_ids` are a detector's, per class."""
+
+    step: int
+    progress: Progress
+    classes: tuple[str, ...]
+    channels: int
+    data_fingerprint: str
+    recipe_digest: str = ""
+    config: Any
+    category_ids: tuple[int, ...] | None = omitted()
+
+
+@frozen
+class ExportCheck:
+    """An exported network and PyTorch's on the same validation images. `against` is the runtime that ran the export.
+
+    `max_difference` and `largest_output` are over all outputs. `same_top1` counts images with the same most likely class;
+    None where an image has more than one answer.
+    """
+
+    against: str
+    images: int
+    data: str
+    max_difference: float
+    largest_output: float
+    same_top1: int | None

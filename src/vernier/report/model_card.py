@@ -11,12 +11,10 @@ from vernier.config import Config, Recipe, config_from_tree
 from vernier.errors import RunFailed
 from vernier.measure.statistics.agreement import agreement_lines
 from vernier.models import info
-from vernier.records.checkpoint import CheckpointState
 from vernier.records.codec import decode
 from vernier.records.environment import Environment, decode_environment
 from vernier.records.events import EvalEvent, StartEvent
-from vernier.records.export import ExportCheck
-from vernier.records.run import RunStatus
+from vernier.records.run import CheckpointState, ExportCheck, RunStatus
 from vernier.report.live.console import TTA, format_figures
 from vernier.store import CheckpointDir, read_checkpoint_state, read_object, run_of_checkpoint, write_atomically
 

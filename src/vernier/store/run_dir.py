@@ -7,8 +7,8 @@ import contextlib
 import fcntl
 import json
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,8 @@ from vernier.errors import ConfigError
 from vernier.records.codec import DamagedRecord, decode
 from vernier.records.events import Event
 from vernier.records.run import RunStatus
-from vernier.store.checkpoints import CheckpointDir, Checkpoints
-from vernier.store.durable import DamagedFile, read_json, read_object, write_atomically, write_json
+from vernier.store.checkpoints import Checkpoints
+from vernier.store.durable import DamagedFile, read_object, write_atomically, write_json
 from vernier.store.events import EventLog, read_history, read_lines
 
 
@@ -87,22 +87,16 @@ class RunDir:
         """Replace run.json: `running`, `finished`, `stopped` (by a signal), `crashed` (can be resumed), or `failed`."""
         self._write("run", "run.json", {"status": status, "updated": utc_stamp(), **fields})
 
-    def read_status(self) -> dict[str, Any]:
-        """run.json; status `crashed` when it still says running and no process holds the run. Raises NewerFile."""
-        try:
-            tree = self._read("run", "run.json")
-        except (OSError, DamagedFile):
-            return {"status": "unknown"}
-        if tree.get("status") == "running" and not self.is_locked():
-            tree["status"] = "crashed"
-        return tree
-
     def status(self) -> RunStatus:
-        """run.json; `unknown` where it cannot be read, `crashed` when it says running and no process holds the run."""
+        """run.json: `unknown` where it is damaged, `crashed` when it says running and no process holds the run.
+
+        Raises NewerFile.
+        """
         try:
-            return decode(RunStatus, self.read_status())
-        except DamagedRecord:
+            status = decode(RunStatus, self._read("run", "run.json"))
+        except (OSError, DamagedFile, DamagedRecord):
             return RunStatus()
+        return replace(status, status="crashed") if status.status == "running" and not self.is_locked() else status
 
     def write_prediction(self, name: str, document: Any) -> Path:
         """predictions/NAME.json: what the last evaluation predicted."""
@@ -111,21 +105,10 @@ class RunDir:
         write_atomically(folder / f"{name}.json", json.dumps(document, allow_nan=False) + "\n")
         return folder / f"{name}.json"
 
-    def read_prediction(self, name: str) -> Any:
-        """predictions/NAME.json; None where there is none that can be read."""
-        try:
-            return read_json(self.path / "predictions" / f"{name}.json")
-        except (OSError, DamagedFile):
-            return None
-
     def write_bench(self, tree: dict[str, Any], markdown: str) -> None:
         """Replace bench.json, with every sample, and its table for people."""
         self._write("bench", "bench.json", tree)
         write_atomically(self.path / "bench.md", markdown)
-
-    @property
-    def is_bench(self) -> bool:
-        return (self.path / "bench.json").is_file()
 
     def read_bench(self) -> dict[str, Any]:
         """The result of a benchmark. Raises ConfigError where the run is none, or its file is damaged."""
@@ -198,35 +181,9 @@ class RunDir:
             return True
         return False
 
-    # -- checkpoints
-
     @property
-    def _checkpoints(self) -> Checkpoints:
+    def checkpoints(self) -> Checkpoints:
         return Checkpoints(self.path / "checkpoints")
-
-    def checkpoints(self) -> list[CheckpointDir]:
-        """Committed checkpoints, oldest first."""
-        return self._checkpoints.committed()
-
-    def newest_checkpoint(
-        self, on_damage: Callable[[CheckpointDir, list[str]], None] | None = None
-    ) -> CheckpointDir | None:
-        """The newest checkpoint whose hashes agree; damaged ones are reported and skipped."""
-        return self._checkpoints.newest(on_damage)
-
-    def best_checkpoint(self) -> CheckpointDir | None:
-        return self._checkpoints.best()
-
-    def commit_checkpoint(self, step: int, fill: Callable[[Path], None], *, best: bool) -> CheckpointDir:
-        """Write a checkpoint with `fill`; it appears whole or not at all."""
-        return self._checkpoints.commit(step, fill, best=best)
-
-    def tidy_checkpoints(self) -> None:
-        self._checkpoints.tidy()
-
-    def prune_checkpoints(self, keep: Callable[[int], bool]) -> None:
-        """Remove every checkpoint whose step `keep` rejects; `best` and the newest always stay."""
-        self._checkpoints.prune(keep)
 
 
 def _rank_file(name: str, rank: int) -> str:

@@ -20,7 +20,7 @@ def test_evaluating_the_run_gives_the_result_it_reported(shapes: Path, tmp_path:
     outcome = run_training(tiny_config(shapes, ema=Ema(decay=0.5)), tmp_path)
     reported = outcome.summary.result
     assert reported is not None
-    for path in (outcome.run.path, outcome.run.checkpoints()[-1].path):
+    for path in (outcome.run.path, outcome.run.checkpoints.committed()[-1].path):
         report = evaluate_trained(load_trained(path))
         assert (report.figures, report.samples, report.averaged) == (reported.figures, reported.samples, True)
         assert report.images_per_s_total == pytest.approx(report.samples / report.seconds)

@@ -24,7 +24,7 @@ def run(shapes: Path, tmp_path: Path) -> RunDir:
 def test_a_checkpoint_is_found_by_name_step_and_path(run: RunDir) -> None:
     assert checkpoint_steps(run.path) == ["1", "2", "3"]
     assert [find_checkpoint(run.path, which).step for which in ("latest", "best", "2")] == [3, 3, 2]
-    assert find_checkpoint(run.checkpoints()[0].path, "latest").step == 1
+    assert find_checkpoint(run.checkpoints.committed()[0].path, "latest").step == 1
     with pytest.raises(ConfigError, match=r"has no 7 checkpoint. Checkpoints by step: 1, 2, 3"):
         find_checkpoint(run.path, "7")
 

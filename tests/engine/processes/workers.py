@@ -89,7 +89,7 @@ def everything(plan: dict[str, Any], world: World) -> dict[str, Any]:
         found["plain"] = losses(plain)
         if plan["resume"]:
             run = RunDir.open(Path(plan["resume"]))
-            point = ResumePoint(run, run.checkpoints()[0])
+            point = ResumePoint(run, run.checkpoints.committed()[0])
             config = config_for(
                 plan["shapes"],
                 **{"machine.procs": world.size, "limits.max_steps": 6, "machine.accumulation": 6 // world.size},

@@ -20,14 +20,14 @@ from vernier.engine.training.checkpoint import (
 )
 from vernier.errors import ConfigError
 from vernier.optim.build import build_optimizer
-from vernier.records.checkpoint import CheckpointState
+from vernier.records.run import CheckpointState
 from vernier.store import CheckpointDir
 
 
 def test_the_state_says_what_the_weights_are_without_the_run_directory(shapes: Path, tmp_path: Path) -> None:
     config = tiny_config(shapes, schedule=Schedule(epochs=1.0))
     outcome = run_training(config, tmp_path)
-    checkpoint = outcome.run.checkpoints()[-1]
+    checkpoint = outcome.run.checkpoints.committed()[-1]
     state = read_state(checkpoint)
     assert (state.step, state.progress.step, state.progress.last_eval_step) == (10, 10, 10)
     assert state.progress.result == outcome.summary.result
@@ -99,13 +99,13 @@ def test_step_counters_stay_on_the_cpu_where_the_optimiser_keeps_them() -> None:
 def test_averaged_weights_are_used_where_they_exist_and_refused_where_not(shapes: Path, tmp_path: Path) -> None:
     averaged = run_training(tiny_config(shapes, ema=Ema(decay=0.5), schedule=Schedule(epochs=0.2)), tmp_path / "a")
     plain = run_training(tiny_config(shapes, schedule=Schedule(epochs=0.2)), tmp_path / "b")
-    checkpoint = averaged.run.checkpoints()[-1]
+    checkpoint = averaged.run.checkpoints.committed()[-1]
     tensors, used = weights_for_use(checkpoint, averaged=None)
     raw, not_used = weights_for_use(checkpoint, averaged=False)
     assert (used, not_used) == (True, False)
     assert any(not torch.equal(tensors[name], raw[name]) for name in raw)
     with pytest.raises(ConfigError, match="no averaged weights"):
-        weights_for_use(plain.run.checkpoints()[-1], averaged=True)
+        weights_for_use(plain.run.checkpoints.committed()[-1], averaged=True)
 
 
 def test_one_weight_that_is_not_finite_is_noticed() -> None:
@@ -119,4 +119,4 @@ def test_one_weight_that_is_not_finite_is_noticed() -> None:
 def test_a_checkpoint_has_nothing_that_runs_as_code(shapes: Path, tmp_path: Path) -> None:
     """Elsewhere a checkpoint held an object that the safe loader refuses: `--resume` failed on its own files."""
     run = run_training(tiny_config(shapes, schedule=Schedule(epochs=0.1)), tmp_path).run
-    assert {path.suffix for path in run.checkpoints()[-1].path.iterdir()} == {".safetensors", ".json"}
+    assert {path.suffix for path in run.checkpoints.committed()[-1].path.iterdir()} == {".safetensors", ".json"}

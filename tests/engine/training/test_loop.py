@@ -42,7 +42,7 @@ def test_train_only_never_evaluates(shapes: Path, tmp_path: Path) -> None:
     outcome = run_training(tiny_config(shapes, eval=Eval(every_epochs=0)), tmp_path)
     assert outcome.summary.result is None
     assert not events_of(outcome.run, EvalEvent)
-    assert outcome.run.newest_checkpoint() is not None
+    assert outcome.run.checkpoints.newest() is not None
 
 
 def test_evaluation_every_n_epochs_and_at_the_end(shapes: Path, tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_checkpoints_are_written_and_removed_by_the_policy(shapes: Path, tmp_pat
     policy = Checkpoint(every_epochs=0, every_steps=5, keep_last=2, keep_every_epochs=2, keep_best=False)
     outcome = run_training(replace(config, checkpoint=policy), tmp_path)
     assert [event.step for event in events_of(outcome.run, CheckpointEvent)] == [5, 10, 15, 20, 25, 30, 35, 40]
-    assert [checkpoint.step for checkpoint in outcome.run.checkpoints()] == [20, 35, 40]
+    assert [checkpoint.step for checkpoint in outcome.run.checkpoints.committed()] == [20, 35, 40]
 
 
 def test_a_loss_that_is_not_finite_ends_the_run_and_keeps_the_last_good_checkpoint(
@@ -82,7 +82,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_keeps_the_last_good_checkpoi
         run_training(config, tmp_path)
     run = RunDir.open(only_run(tmp_path))
     assert run.status().status == "failed"
-    for checkpoint in run.checkpoints():
+    for checkpoint in run.checkpoints.committed():
         assert checkpoint.problems() == []
         assert all(torch.isfinite(t).all() for t in load_trained(checkpoint.path).model.state_dict().values())
 

@@ -125,7 +125,7 @@ def test_a_half_precision_run_resumes_with_its_scale(shapes: Path, tmp_path: Pat
     assert whole.summary.skipped_steps == rest.summary.skipped_steps > 0
 
     def weights(outcome: Any) -> bytes:
-        return (outcome.run.checkpoints()[-1].path / "model.safetensors").read_bytes()
+        return (outcome.run.checkpoints.committed()[-1].path / "model.safetensors").read_bytes()
 
     assert weights(whole) == weights(rest)
     assert all(event.loss_scale is not None for event in events_of(whole.run, StepEvent))

@@ -21,7 +21,7 @@ def test_a_finished_run_is_resumed_only_when_asked_for(config: Config, tmp_path:
     run = run_training(config, tmp_path).run
     assert choose_resume_point(config, tmp_path, None, print) is None
     assert choose_resume_point(config, tmp_path, "never", print) is None
-    for resume in ("auto", str(run.path), str(run.checkpoints()[-1].path)):
+    for resume in ("auto", str(run.path), str(run.checkpoints.committed()[-1].path)):
         point = choose_resume_point(config, tmp_path, resume, print)
         assert point is not None
         assert (point.run.path, point.checkpoint.step) == (run.path, 2)
@@ -49,7 +49,7 @@ def test_a_run_of_another_recipe_is_refused_with_the_settings_that_differ(config
 def test_a_damaged_checkpoint_is_skipped_with_a_warning(config: Config, tmp_path: Path) -> None:
     policy = replace(config, checkpoint=replace(config.checkpoint, every_steps=1))
     run = run_training(policy, tmp_path).run
-    (run.checkpoints()[-1].path / "model.safetensors").write_bytes(b"")
+    (run.checkpoints.committed()[-1].path / "model.safetensors").write_bytes(b"")
     warnings: list[str] = []
     point = find_resume_point(run, policy, warnings.append)
     assert point is not None

@@ -36,7 +36,7 @@ def test_a_run_leaves_its_directory_with_every_file_and_event(shapes: Path, tmp_
         "checkpoints",
         "predictions",
     }
-    files = {p.name for p in run.checkpoints()[-1].path.iterdir()}
+    files = {p.name for p in run.checkpoints.committed()[-1].path.iterdir()}
     assert files == {"model.safetensors", "optimizer.safetensors", "ema.safetensors", "state.json", "manifest.json"}
     order = [type(e) for e in run.history() if isinstance(e, StartEvent | EvalEvent | EndEvent | EpochEvent)]
     assert order == [StartEvent, EpochEvent, EvalEvent, EpochEvent, EvalEvent, EndEvent]
@@ -60,7 +60,9 @@ def test_the_same_seed_gives_the_same_weights_and_another_does_not(shapes: Path,
     def weights(seed: int, name: str, workers: int) -> bytes:
         config = tiny_config(shapes, seed=seed, schedule=Schedule(epochs=1.0), loss=Loss(label_smoothing=0.1))
         config = replace(config, machine=replace(config.machine, workers=workers))
-        return (run_training(config, tmp_path / name).run.checkpoints()[-1].path / "model.safetensors").read_bytes()
+        return (
+            run_training(config, tmp_path / name).run.checkpoints.committed()[-1].path / "model.safetensors"
+        ).read_bytes()
 
     assert weights(1, "a", 1) == weights(1, "b", 3)
     assert weights(1, "c", 1) != weights(2, "d", 1)
@@ -107,7 +109,7 @@ def test_a_run_cut_in_the_middle_of_an_epoch_trains_the_rest_of_it_when_resumed(
     """Elsewhere the next epoch's number was saved, and the rest of the epoch was never seen."""
     config = tiny_config(shapes, eval=Eval(every_epochs=0))
     run = run_training(replace(config, limits=Limits(max_steps=4)), tmp_path).run
-    assert run.checkpoints()[-1].step == 4
+    assert run.checkpoints.committed()[-1].step == 4
     longer = replace(config, limits=Limits(max_steps=12))
     train(longer, tmp_path, find_resume_point(run, longer, print))
     assert [event.resumed_from for event in events_of(run, StartEvent)] == [None, 4]

@@ -29,8 +29,7 @@ from vernier.errors import ConfigError, RunFailed
 from vernier.frozen import frozen
 from vernier.measure.machine.environment import installed_version
 from vernier.models import info, weights
-from vernier.records.checkpoint import CheckpointState
-from vernier.records.export import ExportCheck
+from vernier.records.run import CheckpointState, ExportCheck
 from vernier.store import CheckpointDir, replaced_atomically
 from vernier.tasks import task_of
 

@@ -124,20 +124,20 @@ def find_checkpoint(path: Path, which: str) -> CheckpointDir:
         return open_checkpoint(path)
     run = RunDir.open(path)
     if which == "latest":
-        checkpoint = run.newest_checkpoint()  # checks the hashes itself
+        checkpoint = run.checkpoints.newest()  # checks the hashes itself
     elif which == "best":
-        checkpoint = run.best_checkpoint()
+        checkpoint = run.checkpoints.best()
     else:
-        checkpoint = next((c for c in run.checkpoints() if str(c.step) == which), None)
+        checkpoint = next((c for c in run.checkpoints.committed() if str(c.step) == which), None)
     if checkpoint is None:
-        steps = ", ".join(str(c.step) for c in run.checkpoints()) or "none"
+        steps = ", ".join(str(c.step) for c in run.checkpoints.committed()) or "none"
         raise ConfigError(f"{path} has no {which} checkpoint. Checkpoints by step: {steps}.")
     return checkpoint if which == "latest" else open_checkpoint(checkpoint.path)
 
 
 def checkpoint_steps(path: Path) -> list[str]:
     """The steps at which a run has checkpoints, in order."""
-    steps = [str(c.step) for c in RunDir.open(path).checkpoints()]
+    steps = [str(c.step) for c in RunDir.open(path).checkpoints.committed()]
     if not steps:
         raise ConfigError(f"{path} has no checkpoint yet.")
     return steps

@@ -1,4 +1,4 @@
-"""What a checkpoint holds: tensors as safetensors, and state.json (`records.checkpoint`); which ones a run keeps.
+"""What a checkpoint holds: tensors as safetensors, and state.json (`records.run`); which ones a run keeps.
 
 That a checkpoint appears on disk whole or not at all is decided in `store`; when one is written, in `loop`.
 """
@@ -17,8 +17,8 @@ from vernier.config.migrations import SCHEMAS
 from vernier.data.sources import Source
 from vernier.errors import ConfigError
 from vernier.optim.ema import WeightAverage
-from vernier.records.checkpoint import CheckpointState, Progress
 from vernier.records.codec import DamagedRecord, decode, encode
+from vernier.records.run import CheckpointState, Progress
 from vernier.store import CheckpointDir, read_checkpoint_state, write_json
 from vernier.tasks.base import Task
 

@@ -20,9 +20,8 @@ from vernier.errors import RunFailed
 from vernier.measure.profile.steps import StepProfiler
 from vernier.measure.profile.summary import StepRange
 from vernier.optim.schedules import learning_rate
-from vernier.records.checkpoint import Progress
 from vernier.records.events import CheckpointEvent, EpochEvent, EvalEvent, StepEvent, WarningEvent
-from vernier.records.run import EvalResult
+from vernier.records.run import EvalResult, Progress
 from vernier.store import RunDir
 
 
@@ -153,7 +152,7 @@ class Training:
                     counter.add_from_peer(bad)
 
     def _divergence(self, step: int, subject: str, value: str) -> RunFailed:
-        newest = self.run.newest_checkpoint()
+        newest = self.run.checkpoints.newest()
         where = f"The last good checkpoint is {newest.path}." if newest else "No checkpoint had been written yet."
         lr = learning_rate(step - 1, self.job.config.recipe.schedule, self.job.derived)
         return RunFailed(
@@ -250,15 +249,15 @@ class Training:
         progress.spent_s, progress.scaler = self.watch.spent(), job.step.scaler.state()
         state = checkpoint_state(job.config, job.task, job.train_source, progress)
         try:
-            committed = self.run.commit_checkpoint(
+            committed = self.run.checkpoints.commit(
                 progress.step,
                 lambda folder: fill_checkpoint(folder, job.model, job.optimizer, job.average, state),
                 best=progress.best_step == progress.step,
             )
         except OSError as error:
             raise RunFailed(f"The checkpoint could not be saved: {error}. Earlier checkpoints are intact.") from error
-        steps = [checkpoint.step for checkpoint in self.run.checkpoints()]
+        steps = [checkpoint.step for checkpoint in self.run.checkpoints.committed()]
         keep = steps_to_keep(steps, job.config.checkpoint, job.derived.steps_per_epoch)
-        self.run.prune_checkpoints(keep.__contains__)
+        self.run.checkpoints.prune(keep.__contains__)
         self.observers.emit(CheckpointEvent(step=progress.step, path=committed.path.name, seconds=now_s() - began_s))
         return now_s() - began_s

@@ -77,8 +77,8 @@ def find_resume_point(run: RunDir, config: Config, warn: Warn) -> ResumePoint | 
             "Give the same settings, or start a new run."
         )
     with run.locked():  # what looks half-written may be another process writing
-        run.tidy_checkpoints()
-    checkpoint = run.newest_checkpoint(
+        run.checkpoints.tidy()
+    checkpoint = run.checkpoints.newest(
         lambda bad, problems: warn(f"checkpoint {bad.path} is damaged ({'; '.join(problems)}) and is skipped")
     )
     return None if checkpoint is None else ResumePoint(run, checkpoint)

@@ -25,10 +25,9 @@ from vernier.measure.profile.summary import StepRange
 from vernier.measure.statistics.agreement import agreement
 from vernier.measure.statistics.run_summary import summarize_training
 from vernier.measure.telemetry.energy import select_devices
-from vernier.records.checkpoint import Progress
 from vernier.records.codec import encode
 from vernier.records.events import EndEvent, ProcessInfo, StartEvent, WarningEvent
-from vernier.records.run import BadImageNote, Best, RunSummary
+from vernier.records.run import BadImageNote, Best, Progress, RunSummary
 from vernier.records.telemetry import TelemetryRecord, decode_telemetry
 from vernier.store import RunDir
 
