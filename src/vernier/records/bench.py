@@ -1,7 +1,7 @@
 """Benchmarks: what a measuring process is asked and answers, the rows of a benchmark, and bench.json.
 
-A request goes as JSON to `python -m vernier bench arm REQUEST ANSWER`, also of other versions of Vernier (`--against`).
-An older version reads the keys it knows, so keys stay; a request of a newer format is refused. Studies use the same way.
+A request goes as JSON to `python -m vernier bench arm REQUEST ANSWER`, also of other versions (`--against`). An older
+version reads the keys it knows, so keys stay; a request of a newer format is refused. Studies use the same protocol.
 """
 
 from dataclasses import field
@@ -376,7 +376,7 @@ class Layout:
 
 @frozen
 class BenchRequest:
-    """What to measure: every combination of the lists is an arm. An empty list: as configured. Batches are per device."""
+    """What to measure: every combination of the lists is an arm. Batches are per device; an empty list means as set."""
 
     what: Literal["train", "infer"]
     config: ConfigTree

@@ -6,34 +6,34 @@ from torch import nn
 
 from vernier.config import Config, Derived, derive, override
 from vernier.devices.cpu import Cpu
-from vernier.engine.processes.batch_norm import GhostBatchNorm, span_of, with_span
+from vernier.engine.processes.batch_norm import GhostBatchNorm, convert_batch_norms, count_batch_norm_images
 from vernier.engine.processes.launch import Topology
 from vernier.engine.processes.world import World
 from vernier.errors import ConfigError
 
 
-def _configured(span: int | None, procs: int = 1, batch: int = 16) -> tuple[Config, Derived]:
-    config = override(override(Config(), "model.batch_norm_images", span), "machine.procs", procs)
+def _configured(setting: int | None, procs: int = 1, batch: int = 16) -> tuple[Config, Derived]:
+    config = override(override(Config(), "model.batch_norm_images", setting), "machine.procs", procs)
     config = override(config, "global_batch", batch)
     return config, derive(config, train_samples=1000)
 
 
-@pytest.mark.parametrize(("span", "procs", "images"), [(None, 2, 8), (0, 2, 16), (4, 2, 4), (8, 4, 8), (16, 4, 16)])
-def test_the_span_in_images(span: int | None, procs: int, images: int) -> None:
-    assert span_of(*_configured(span, procs)) == images
+@pytest.mark.parametrize(("setting", "procs", "images"), [(None, 2, 8), (0, 2, 16), (4, 2, 4), (8, 4, 8), (16, 4, 16)])
+def test_the_images_per_statistic(setting: int | None, procs: int, images: int) -> None:
+    assert count_batch_norm_images(*_configured(setting, procs)) == images
 
 
-@pytest.mark.parametrize(("span", "procs"), [(5, 1), (32, 2), (12, 2), (24, 1)])
-def test_a_span_that_cannot_be_made_is_refused(span: int, procs: int) -> None:
+@pytest.mark.parametrize(("setting", "procs"), [(5, 1), (32, 2), (12, 2), (24, 1)])
+def test_a_number_that_does_not_fit_the_processes_is_refused(setting: int, procs: int) -> None:
     with pytest.raises(ConfigError, match=r"model\.batch_norm_images"):
-        span_of(*_configured(span, procs))
+        count_batch_norm_images(*_configured(setting, procs))
 
 
 def test_parts_of_a_batch_are_normalised_on_their_own() -> None:
     torch.manual_seed(1)
     images = torch.randn(16, 3, 4, 4)
     plain = nn.Sequential(nn.BatchNorm2d(3))
-    ghost = with_span(nn.Sequential(nn.BatchNorm2d(3)), *_configured(4), World(Topology()), Cpu())
+    ghost = convert_batch_norms(nn.Sequential(nn.BatchNorm2d(3)), *_configured(4), World(Topology()), Cpu())
     assert isinstance(ghost[0], GhostBatchNorm)  # type: ignore[index]
     expected = torch.cat([plain(part) for part in images.split(4)])
     assert torch.allclose(ghost(images), expected, atol=1e-6)
@@ -59,4 +59,4 @@ def test_statistics_of_several_processes_need_eager_mode() -> None:
     config, derived = _configured(0, procs=2)
     config = override(config, "machine.mode", "trace")
     with pytest.raises(ConfigError, match="--mode eager"):
-        with_span(nn.Sequential(nn.BatchNorm2d(3)), config, derived, World(Topology(world=2)), Cpu())
+        convert_batch_norms(nn.Sequential(nn.BatchNorm2d(3)), config, derived, World(Topology(world=2)), Cpu())

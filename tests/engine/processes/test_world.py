@@ -63,11 +63,11 @@ def test_the_order_of_samples_is_the_same(answers: dict[int, dict[str, Any]], pr
 def test_losses_agree_to_float_tolerance(answers: dict[int, dict[str, Any]], procs: int, curve: str) -> None:
     """Batch norm over all processes, over fixed groups of four images, and without batch norm."""
     assert len(answers[1][curve]) >= 6
-    assert answers[procs][curve] == pytest.approx(answers[1][curve], rel=2e-4)
+    assert answers[procs][curve] == pytest.approx(answers[1][curve], rel=1e-3)  # rounding grows from step to step
 
 
 def test_groups_are_not_the_same_as_all_in_sync(answers: dict[int, dict[str, Any]]) -> None:
-    assert answers[1]["groups"] != pytest.approx(answers[1]["in sync"], rel=2e-4)
+    assert answers[1]["groups"] != pytest.approx(answers[1]["in sync"], rel=1e-3)
 
 
 @pytest.mark.parametrize("procs", [2, 3])

@@ -1,7 +1,7 @@
 """`vernier bench`: how fast training, inference, scaling and loading are on this machine, with intervals.
 
-A module per command; `options` has the flags they share and builds the request, `running` runs it and prints the result.
-Everything is measured in `vernier.measure.bench` and `vernier.engine.measured`.
+A module per command; `options` has the flags they share and builds the request, `running` runs it and prints the
+result. Everything is measured in `vernier.measure.bench` and `vernier.engine.measured`.
 """
 
 from vernier.cli.bench.arm import arm

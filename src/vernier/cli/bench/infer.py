@@ -42,9 +42,9 @@ def infer(
 ) -> int:
     """Measure inference: throughput by batch, latency percentiles, or latency under random arrivals.
 
-    offline: batches from the loader, as fast as possible. single-stream: one batch at a time, already in memory; its time
-    is the latency. server: single images arrive at random (Poisson); latency counts from the planned arrival. Example:
-    vernier bench infer --run runs/RUN --batches 1,8,32 --scenarios single-stream
+    offline: batches from the loader, as fast as possible. single-stream: one batch at a time, already in memory; its
+    time is the latency. server: single images arrive at random (Poisson); latency counts from the planned arrival.
+    Example: vernier bench infer --run runs/RUN --batches 1,8,32 --scenarios single-stream
 
     Args:
         recipe: A built-in recipe or a .toml file of your own.

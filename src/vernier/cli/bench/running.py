@@ -1,4 +1,4 @@
-"""Running a benchmark from the command line: its plan from the flags, progress, the printed tables and the exit code."""
+"""Running a benchmark from the command line: its plan, progress, the printed tables and the exit code."""
 
 import sys
 from collections.abc import Callable

@@ -1,8 +1,8 @@
 """One arm of a benchmark, measured in this process: a request in, a result out.
 
-An arm that does not fit into memory, or that this machine refuses, is a result and not an error. The kernel is told to kill
-this process first when memory runs out, so that a benchmark never takes other programs down. The loads are `workloads`',
-repeats of a study `study_repeat`'s; `measure.bench.arms` starts the processes.
+An arm that does not fit into memory, or that this machine refuses, is a result and not an error. The kernel is told to
+kill this process first when memory runs out, so that a benchmark never takes other programs down. The loads are in
+`workloads`, repeats of a study in `study_repeat`; `measure.bench.arms` starts the processes.
 """
 
 import contextlib

@@ -1,8 +1,8 @@
 """One repeat of a device study in this process: bound to its device, every iteration timed, then kernels and sensors.
 
 An iteration is everything from the copy to the optimiser step, until the device is done. Inputs are the same in every
-iteration and every repeat. Kernels are profiled in further iterations, so no figure includes profiling. Which repeats are
-measured is decided in `measure.study.run`.
+iteration and every repeat. Kernels are profiled in further iterations, so no figure includes profiling.
+`measure.study.run` decides which repeats are measured.
 """
 
 import os

@@ -1,8 +1,8 @@
 """Batch norm over a stated number of images, whatever the number of processes that hold them.
 
-The statistics of a recipe's batch norm are taken over `model.batch_norm_images` images. Where a process holds more, its batch is
-taken in parts (ghost batch norm); where it holds fewer, neighbouring processes combine theirs, with PyTorch's own
-SyncBatchNorm on devices it knows and with the one here on the others, such as the CPU.
+Statistics are taken over `model.batch_norm_images` images. Where a process holds more, its batch is split into parts
+(ghost batch norm); where it holds fewer, neighbouring processes combine theirs: with PyTorch's SyncBatchNorm on the
+devices it supports, and with the one here on others, such as the CPU.
 """
 
 from typing import Any
@@ -18,52 +18,52 @@ from vernier.engine.processes.world import World
 from vernier.errors import ConfigError
 
 
-def span_of(config: Config, derived: Derived) -> int:
-    """Images over which statistics are taken: all of a micro-step for 0, those of one process when left out."""
-    wanted, mine = config.recipe.model.batch_norm_images, derived.process_batch
-    if wanted is None:
-        return mine
-    span = wanted or mine * derived.world
-    fits = span <= mine * derived.world and (mine % span == 0 if span <= mine else span % mine == 0)
-    if not fits or (span > mine and derived.world % (span // mine)):
+def count_batch_norm_images(config: Config, derived: Derived) -> int:
+    """Images per batch-norm statistic: all of a micro-step when set to 0, those of one process when not set."""
+    setting, own = config.recipe.model.batch_norm_images, derived.process_batch
+    if setting is None:
+        return own
+    images = setting or own * derived.world
+    fits = images <= own * derived.world and (own % images == 0 if images <= own else images % own == 0)
+    if not fits or (images > own and derived.world % (images // own)):
         raise ConfigError(
-            f"model.batch_norm_images = {wanted} images cannot be made of {derived.world} process(es) with {mine} images each: it must "
-            "divide a process's batch, or be a number of whole processes that divides all of them. "
+            f"model.batch_norm_images = {setting} does not fit {derived.world} process(es) with {own} images each: it "
+            "must divide a process's batch, or be a number of whole processes that divides all of them. "
             "Change model.batch_norm_images, --procs or machine.process_batch."
         )
-    return span
+    return images
 
 
-def with_span(model: nn.Module, config: Config, derived: Derived, world: World, device: Device) -> nn.Module:
-    """The model with its batch norms over the span that the recipe asks for; state keeps its names."""
-    span = span_of(config, derived)
-    if span == derived.process_batch:
+def convert_batch_norms(model: nn.Module, config: Config, derived: Derived, world: World, device: Device) -> nn.Module:
+    """The model with batch norms over as many images as the recipe sets; names in the state stay."""
+    images = count_batch_norm_images(config, derived)
+    if images == derived.process_batch:
         return model
-    if span < derived.process_batch:
-        return _replaced(model, lambda norm: GhostBatchNorm(norm, span))
+    if images < derived.process_batch:
+        return _replace_norms(model, lambda norm: GhostBatchNorm(norm, images))
     if config.machine.mode != "eager":
         raise ConfigError(
-            f"model.batch_norm_images = {span} needs statistics of several processes inside the network, which --mode "
+            f"model.batch_norm_images = {images} needs statistics of several processes, which --mode "
             f"{config.machine.mode} cannot capture. Use --mode eager, or fewer processes."
         )
-    group = world.subgroup(span // derived.process_batch)
+    group = world.subgroup(images // derived.process_batch)
     if device.native_sync_bn:
         converted: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(model, group)  # type: ignore[no-untyped-call]
         return converted
-    return _replaced(model, lambda norm: JointBatchNorm(norm, group))
+    return _replace_norms(model, lambda norm: JointBatchNorm(norm, group))
 
 
-def _replaced(model: nn.Module, make: Any) -> nn.Module:
+def _replace_norms(model: nn.Module, make: Any) -> nn.Module:
     for name, child in list(model.named_children()):
         if isinstance(child, nn.BatchNorm2d):
             setattr(model, name, make(child))
         else:
-            _replaced(child, make)
+            _replace_norms(child, make)
     return model
 
 
 class _Replacement(nn.BatchNorm2d):
-    """Takes the place of a batch norm, with its tensors."""
+    """A batch norm in place of another one, with its tensors."""
 
     def __init__(self, norm: nn.BatchNorm2d) -> None:
         super().__init__(norm.num_features, norm.eps, norm.momentum)
@@ -75,31 +75,31 @@ class _Replacement(nn.BatchNorm2d):
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         if not self.training:
             return super().forward(input)
-        output, mean, var = self._normalized(input)
+        output, mean, var = self._normalize(input)
         assert self.num_batches_tracked is not None
         assert self.running_mean is not None
         assert self.running_var is not None
         self.num_batches_tracked.add_(1)
-        share = self.momentum if self.momentum is not None else 1.0 / float(self.num_batches_tracked)
+        weight = self.momentum if self.momentum is not None else 1.0 / float(self.num_batches_tracked)
         with torch.no_grad():
-            self.running_mean.lerp_(mean, share)
-            self.running_var.lerp_(var, share)
+            self.running_mean.lerp_(mean, weight)
+            self.running_var.lerp_(var, weight)
         return output
 
-    def _normalized(self, input: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """The output, and the mean and unbiased variance to remember."""
+    def _normalize(self, input: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """The output, and the mean and unbiased variance for the running statistics."""
         raise NotImplementedError
 
 
 class GhostBatchNorm(_Replacement):
-    """Every `span` images of a batch on their own; the mean of their statistics is remembered."""
+    """Ghost batch norm: every `images` images are normalised on their own; running statistics get their mean."""
 
-    def __init__(self, norm: nn.BatchNorm2d, span: int) -> None:
+    def __init__(self, norm: nn.BatchNorm2d, images: int) -> None:
         super().__init__(norm)
-        self.span = span
+        self.images = images
 
-    def _normalized(self, input: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        parts = torch.split(input, self.span)
+    def _normalize(self, input: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        parts = torch.split(input, self.images)
         means = torch.zeros(len(parts), self.num_features, device=input.device)
         variances = torch.zeros_like(means)
         outputs = [
@@ -110,14 +110,15 @@ class GhostBatchNorm(_Replacement):
 
 
 class JointBatchNorm(_Replacement):
-    """The statistics of all processes of a group together; each must hold as many images."""
+    """Batch norm over all processes of a group, each of which holds the same number of images."""
 
     def __init__(self, norm: nn.BatchNorm2d, group: Any) -> None:
         super().__init__(norm)
         self.group = group
 
-    def _normalized(self, input: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        output, mean, var = _Joint.apply(input, self.weight, self.bias, self.eps, self.group)  # type: ignore[no-untyped-call]
+    def _normalize(self, input: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        tensors = (input, self.weight, self.bias)
+        output, mean, var = _Joint.apply(*tensors, self.eps, self.group)  # type: ignore[no-untyped-call]
         count = input.numel() // input.shape[1] * dist.get_world_size(self.group)
         return output, mean, var * (count / max(count - 1, 1))
 

@@ -106,7 +106,7 @@ class Heartbeat:
         self._beats = 0
         self.step = 0
         self.collectives_entered = 0
-        """All processes enter the same collectives in the same order, so a smaller count is a process that is behind."""
+        """All processes enter the same collectives in the same order: a smaller count is a process that is behind."""
         self._store_answered_s = now_s()
         self._watched_ranks = range(topology.world) if topology.first else range(1)
         self._last_beats: dict[int, tuple[str, float]] = {}

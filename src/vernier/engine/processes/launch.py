@@ -173,7 +173,7 @@ def _from_pmi(environ: Mapping[str, str], host: str) -> Topology:
 
 
 def _pmi_job(environ: Mapping[str, str], *, alone: bool) -> str:
-    """An identifier shared by the processes of a PMI job. Hydra numbers no jobs; on one host its proxy's PID will do."""
+    """An identifier shared by the processes of a PMI job. Hydra has no job numbers: on one host its proxy's PID."""
     for name in ("PMI_JOBID", "PALS_APID"):
         if name in environ:
             return environ[name]
@@ -222,7 +222,7 @@ def _checked(topology: Topology) -> Topology:
 
 
 def process_count(requested: int, topology: Topology) -> int:
-    """Processes of the run: as requested without a launcher, else as many as it started; --procs must not contradict."""
+    """Processes of the run: as requested, or as many as the launcher started, which --procs must not contradict."""
     if topology.launcher == "single":
         return requested
     if requested not in (1, topology.world):
@@ -237,7 +237,7 @@ def process_count(requested: int, topology: Topology) -> int:
 
 
 def run_local(procs: int, arguments: list[str]) -> int:
-    """Run this command again in `procs` local processes; returns the exit code of the one that failed first, or 0.
+    """Run this command again in `procs` local processes; the exit code is that of the one that failed first.
 
     The first process has the terminal. The others write to the run directory once it exists; their output before that
     is shown when one of them fails.

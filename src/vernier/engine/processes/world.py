@@ -87,7 +87,7 @@ class World:
     # ------------------------------------------------------------------------------------------------ agreement
 
     def agree_on_stop_and_report(self, step: int, *, stop: bool, report: bool) -> StepDecision:
-        """Whether any process wants to stop or report. With several processes the answer is that of the previous step."""
+        """Whether any process wants to stop or report; with several processes, the answer of the previous step."""
         if self.size == 1:
             return StepDecision(stop, report)
         if self.heart is not None:
@@ -125,7 +125,7 @@ class World:
         return values or []
 
     def broadcast_from_first(self, compute: Callable[[], T]) -> T:
-        """Run `compute` in the first process and return its result in all; its ConfigError or RunFailed is raised in all."""
+        """The result of `compute`, run in the first process, in all; so is its ConfigError or RunFailed."""
         if self.size == 1:
             return compute()
         outcome: list[Any] = [None, None]
@@ -283,17 +283,17 @@ def describe_process(p: ProcessInfo) -> str:
     return f"rank {p.rank}: {p.host}, {p.device}, cores {','.join(map(str, p.cores))} ({p.launcher})"
 
 
-# ------------------------------------------------------------------------------------------------------------ rendezvous
+# ----------------------------------------------------------------------------------------------------------- rendezvous
 
 
 @contextlib.contextmanager
 def join_processes(topology: Topology, device: Device, machine: Machine) -> Iterator[World]:
-    """The process group while entered. An error that leaves it is published to the other processes, which then end too."""
+    """The process group while entered. An error in here ends the other processes too, with its message."""
     if topology.world == 1:
         yield World(topology)
         return
     if device.backend is None:
-        raise ConfigError(f"--procs {topology.world}: {device.name} supports one process only. Use --procs 1.")
+        raise ConfigError(f"--procs {topology.world}: {device.name} has one process only. Use --procs 1.")
     world = _rendezvous(topology, device, machine)
     assert world.heart is not None
     try:

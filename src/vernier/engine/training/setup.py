@@ -23,7 +23,7 @@ from vernier.devices import Device
 from vernier.engine.build import build_model_for_data, prepare_device
 from vernier.engine.execution import Execution
 from vernier.engine.inference.evaluate import Evaluator
-from vernier.engine.processes.batch_norm import with_span
+from vernier.engine.processes.batch_norm import convert_batch_norms
 from vernier.engine.processes.launch import Topology
 from vernier.engine.processes.world import World
 from vernier.engine.starting_weights import apply_starting_weights, from_scratch_warnings
@@ -91,7 +91,8 @@ def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -
     task = task_of(recipe)
     train_source, val_source = _open_data(task, validation=recipe.eval.every_epochs > 0)
     derived = derive(config, train_samples=len(train_source))
-    model = with_span(build_model_for_data(config, task, train_source, torch_device), config, derived, world, device)
+    model = build_model_for_data(config, task, train_source, torch_device)
+    model = convert_batch_norms(model, config, derived, world, device)
     weight_notes = apply_starting_weights(model, config, val_source or train_source, torch_device, fresh=fresh)
     optimizer = build_optimizer(model, recipe.optim, derived.lr, scaled=machine.precision == "fp16")
     average = WeightAverage(model, recipe.ema, derived.steps_per_epoch) if recipe.ema.decay > 0 else None

@@ -1,7 +1,7 @@
 """Running the arms of a benchmark: each repeat in a fresh process, all arms once per round, in random order.
 
-So a disturbance of the machine affects all arms alike, and differences between processes are part of the figures. An arm
-may run another version of Vernier (`versions`). Which arms there are is decided in `combinations`.
+So a disturbance of the machine affects all arms alike, and differences between processes are part of the figures.
+Which arms there are, and which version of Vernier they run, is decided in `combinations`.
 """
 
 import json

@@ -1,8 +1,7 @@
 """One measurement of one load in one process: warm up until steady, measure until the rate is known, keep every sample.
 
-A load is anything that takes steps: a training, an inference, a matrix product. This module decides when a load is steady
-and how long to measure, and computes figures from the samples. What a step does is the load's; which loads are measured
-in which order is decided in `arms`.
+A load is anything that takes steps: a training, an inference, a matrix product. This module decides when a load is
+steady and how long to measure, and computes figures from the samples. `arms` decides the order of the loads.
 """
 
 import math

@@ -45,7 +45,7 @@ def note_shared_labels(rows: Sequence[BenchRow]) -> list[str]:
 
 
 def tables(rows: Sequence[BenchRow]) -> list[list[Row]]:
-    """One table per scenario, two for scaling: rows as short texts with units in the headings, without empty columns."""
+    """One table per scenario, two for scaling: short texts with units in the headings, without empty columns."""
     varying = list(dict.fromkeys(["batch", *varying_labels(rows)]))
     several = any(isinstance(row, StepRow) and row.devices > 1 for row in rows)
     shown = []

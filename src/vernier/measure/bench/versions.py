@@ -71,8 +71,8 @@ def _settings(source: Path, reference: str) -> ConfigTree:
             return settings
         problem = (done.stderr.strip().splitlines() or ["no message"])[-1]
     raise ConfigError(
-        f"--against {reference}: that version cannot be measured. It is older than `vernier bench arm`, or does not run "
-        f"here: {problem}."
+        f"--against {reference}: that version cannot be measured. It is older than `vernier bench arm`, or does not "
+        f"run here: {problem}."
     )
 
 

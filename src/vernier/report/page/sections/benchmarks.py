@@ -1,4 +1,4 @@
-"""Benchmarks: throughput by batch and precision, latency, scaling against ideal, phases of a step, and all arms as a table.
+"""Benchmarks: throughput by batch and precision, latency, scaling, phases of a step, and all arms as a table.
 
 The figures are those of bench.json; the tables of the terminal are in `measure.bench.table`.
 """
