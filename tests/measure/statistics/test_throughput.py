@@ -1,11 +1,14 @@
 """Throughput: samples over wall time, data wait, and the detection of the warm-up."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from vernier.measure.statistics.estimates import rate_estimate
 from vernier.measure.statistics.throughput import Window, warmup_steps
+from vernier.records.events import StepEvent
 
 
 @given(
@@ -55,3 +58,17 @@ def test_rates_of_devices_add_up() -> None:
     """The rate of several devices was the mean of their rates."""
     window = Window(samples=8000, wall_s=10.0, devices=8)
     assert (window.samples_per_s, window.samples_per_s_per_device) == (pytest.approx(800), pytest.approx(100))
+
+
+def test_the_window_of_a_step_event_has_all_its_steps() -> None:
+    event = StepEvent(step=2, epoch=0.1, loss=1.0, lr=0.1, samples=64, step_s=(0.1, 0.3), wait_s=(0.1, 0.1))
+    window = Window.of_step(event)
+    assert window.samples_per_s == pytest.approx(160)
+    assert window.data_wait_share == pytest.approx(0.5)
+    assert Window.of_step(replace(event, wait_s=(0.3, 0.3))).data_wait_share == 1
+
+
+def test_windows_add_up() -> None:
+    total = Window.total([Window(samples=10, wall_s=1.0), Window(samples=30, wall_s=1.0, data_wait_s=0.5)])
+    assert total == Window(samples=40, wall_s=2.0, data_wait_s=0.5)
+    assert Window.total([]).samples_per_s == 0

@@ -43,7 +43,7 @@ class StepRecord:
 
     @property
     def window(self) -> Window:
-        return Window(samples=self.samples, wall_s=self.seconds, data_wait_s=self.wait_s)
+        return Window(samples=self.samples, wall_s=self.seconds, data_wait_s=min(self.seconds, self.wait_s))
 
 
 @frozen

@@ -18,7 +18,7 @@ from vernier.report.page.figures import Section
 from vernier.report.page.html import Cell, Column, chip, facts, joined, number, seconds, section, table, tag, tile
 
 SHOWN_WARNINGS, SHOWN_NOTES = 8, 3
-WHAT = {"training": "training", "bench": "benchmark", "profile": "profile", "study": "device study"}
+KIND_LABELS = {"training": "training", "bench": "benchmark", "profile": "profile", "study": "device study"}
 
 
 def glance(subjects: list[Subject]) -> Section | None:
@@ -31,7 +31,7 @@ def glance(subjects: list[Subject]) -> Section | None:
 
 def _card(subject: Subject, index: int, several: bool) -> Markup:
     mark = tag("span", cls=f"mark c{index % 8}", aria_hidden="true") if several else None
-    chips = [chip(WHAT[subject.kind])]
+    chips = [chip(KIND_LABELS[subject.kind])]
     if subject.foreign:
         chips.append(chip(f"foreign: {FOREIGN[subject.format]}", "foreign"))
     else:
