@@ -163,7 +163,8 @@ def test_the_source_stays_as_small_and_typed_as_it_is() -> None:
 def _module_of(test: Path) -> Path:
     """The source file, or package, that a test file is named after."""
     relative = test.relative_to(TESTS)
-    return SOURCE / relative.parent / f"{relative.stem.removeprefix('test_')}.py"
+    name = relative.stem.removeprefix("test_")
+    return SOURCE / relative.parent / ("__init__.py" if name == "init" else f"{name}.py")
 
 
 OTHER_TESTS = ("integration", "golden", "traps", "chaos", "test_house.py", "test_docs.py")

@@ -7,8 +7,10 @@ nothing imports it. torch is imported only inside the functions that need it, so
 
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from importlib import import_module
+from typing import Any
 
 import tyro
 from tyro.conf import OmitArgPrefixes
@@ -28,6 +30,7 @@ from vernier.cli.report.compare import compare
 from vernier.cli.report.convert import convert
 from vernier.cli.report.page import report
 from vernier.cli.tyro_private import use_colours
+from vernier.config import RenamedSetting
 from vernier.engine.processes.launch import record_failure
 from vernier.errors import (
     EXIT_DONE,
@@ -144,23 +147,16 @@ def main(arguments: list[str] | None = None) -> int:
     COMMAND_LINE[:] = arguments
     use_colours(_colours())
     try:
-        app, rest, prog, about = _app(arguments)
-        code: int = app.cli(
-            args=rest,
-            prog=prog,
-            description=about,
-            config=(OmitArgPrefixes,),
-            sort_subcommands=False,
-        )
-        return code
-    except ConfigError as error:
-        record_failure(str(error))
-        say(f"vernier: {error}")
-        return EXIT_USAGE
-    except RunFailed as error:
-        record_failure(str(error))
-        say(f"vernier: {error}")
-        return EXIT_FAILED
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", RenamedSetting)
+            warnings.showwarning = _show_warning  # type: ignore[assignment]
+            app, rest, prog, about = _app(arguments)
+            code: int = app.cli(
+                args=rest, prog=prog, description=about, config=(OmitArgPrefixes,), sort_subcommands=False
+            )
+            return code
+    except (ConfigError, RunFailed) as error:
+        return _fail(str(error), EXIT_USAGE if isinstance(error, ConfigError) else EXIT_FAILED)
     except KeyboardInterrupt:
         say("vernier: interrupted")
         return EXIT_INTERRUPTED
@@ -170,6 +166,22 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as error:
         if not (refused := environment_error(error)):
             raise
-        record_failure(refused)
-        say(f"vernier: {refused}.")
-        return EXIT_FAILED
+        return _fail(f"{refused}.", EXIT_FAILED)
+
+
+def _fail(message: str, code: int) -> int:
+    """Print an error, and record it for the launcher of several processes."""
+    record_failure(message)
+    say(f"vernier: {message}")
+    return code
+
+
+_show_python_warning = warnings.showwarning
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *details: Any) -> None:
+    """A note about a renamed setting in one line; other warnings as Python shows them."""
+    if issubclass(category, RenamedSetting):
+        say(f"vernier: {message}")
+    else:
+        _show_python_warning(message, category, *details)

@@ -72,3 +72,10 @@ def test_colours_are_for_terminals_and_no_color_is_honoured() -> None:
     piped = subprocess.run(command(*wrong), capture_output=True)
     assert b"\x1b[" not in piped.stderr
     assert b"--epochs" in piped.stderr
+
+
+def test_an_old_name_of_a_setting_works_with_a_note(vernier_here: Callable[..., Done]) -> None:
+    done = vernier_here("train", "--set", "machine.buffers=middle")
+    assert "note: the setting machine.buffers is called machine.batch_norm_statistics now" in done.err
+    assert "machine.batch_norm_statistics = 'middle' is not one of: average, first" in done.err
+    assert done.code == 2
