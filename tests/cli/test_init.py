@@ -45,9 +45,12 @@ def test_every_command_for_people_has_json_but_the_one_that_prints_a_script() ->
 def _on_a_terminal(*arguments: str, **environment: str) -> bytes:
     leader, follower = pty.openpty()
     child = subprocess.Popen(
-        command(*arguments), stdin=follower, stdout=follower, stderr=follower,
+        command(*arguments),
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
         env={**{k: v for k, v in os.environ.items() if k != "NO_COLOR"}, "TERM": "xterm-256color", **environment},
-    )  # fmt: skip
+    )
     os.close(follower)
     shown = b""
     while True:

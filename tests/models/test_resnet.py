@@ -1,62 +1,16 @@
-"""The networks against an independent implementation, published counts, and what a user of them relies on."""
+"""Residual networks against an independent implementation, their options, tracing and compiling."""
 
 import math
-import subprocess
-import sys
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from tests.models.reference_nets import NETWORKS, Network, imagenet_bottleneck, small_images
+from tests.models.small_networks import CLASSIFIERS
 from vernier import models
-from vernier.models import Arch, ModelInfo, Options
-from vernier.models.cost import cost
+from vernier.models import Arch, Options
 from vernier.models.resnet import BlurConv2d, DropPath, ResNet
-
-CLASSIFIERS = [entry for entry in models.describe() if entry.ssd is None]
-PUBLISHED_PARAMS = {
-    "resnet18": 11_689_512,
-    "resnet34": 21_797_672,
-    "resnet50": 25_557_032,
-    "resnet101": 44_549_160,
-    "resnet152": 60_192_808,
-    "resnet50-v1": 25_557_032,
-    "resnext50-32x4d": 25_028_904,
-    "resnext101-32x4d": 44_177_704,
-    "resnext101-32x8d": 88_791_336,
-    "resnext101-64x4d": 83_455_272,
-    "resnet20-cifar": 269_722,
-}
-PUBLISHED_GMAC = {"resnet50": 4.089, "resnet50-v1": 3.858, "resnext101-32x4d": 7.970}
-PUBLISHED_CIFAR_MILLIONS = {20: 0.27, 32: 0.46, 44: 0.66, 56: 0.85, 110: 1.7}
-
-
-@pytest.mark.parametrize("entry", CLASSIFIERS, ids=lambda entry: entry.name)
-def test_catalogue_figures_are_those_of_the_network(entry: ModelInfo) -> None:
-    with torch.device("meta"):
-        model = models.build(entry.name, num_classes=entry.classes)
-    measured = cost(model, (3, entry.input_px, entry.input_px))
-    assert (measured.params, measured.macs) == (entry.params, entry.macs)
-    layers = [m for m in model.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
-    aside = [name for name, _ in model.named_modules() if name.endswith(("downsample.0", "se.fc1", "se.fc2"))]
-    assert str(entry.depth) in entry.name
-    assert entry.depth == len(layers) - len(aside)
-
-
-@pytest.mark.parametrize(("name", "params"), PUBLISHED_PARAMS.items())
-def test_published_parameter_counts(name: str, params: int) -> None:
-    assert models.info(name).params == params
-
-
-@pytest.mark.parametrize(("name", "gmac"), PUBLISHED_GMAC.items())
-def test_published_multiply_accumulates(name: str, gmac: float) -> None:
-    assert round(models.info(name).gmac, 3) == gmac
-
-
-@pytest.mark.parametrize(("depth", "millions"), PUBLISHED_CIFAR_MILLIONS.items())
-def test_published_cifar_sizes(depth: int, millions: float) -> None:
-    assert models.info(f"resnet{depth}-cifar").params / 1e6 == pytest.approx(millions, abs=0.03)
 
 
 def randomise(model: ResNet) -> ResNet:
@@ -154,9 +108,6 @@ def test_names_are_torchvisions() -> None:
     assert not any("downsample" in key for key in cifar)
 
 
-# ---- options --------------------------------------------------------------------------------------------------------
-
-
 def test_small_stem_keeps_resolution_and_pools_nothing() -> None:
     model = models.build("resnet18", num_classes=5, stem="small", in_channels=1)
     assert model.conv1.weight.shape == (64, 1, 3, 3)
@@ -234,28 +185,6 @@ def test_batch_norm_settings_reach_every_layer() -> None:
     assert settings == {(0.05, 1e-3)}
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: models.build("resnet-50", num_classes=2), "Did you mean resnet50"),
-        (lambda: models.build("resnet50", num_clases=2), "num_classes"),
-        (lambda: models.build("resnet50"), "num_classes"),
-        (lambda: models.build("resnext50-32x4d", num_classes=2, width=20), "32 groups"),
-    ],
-)
-def test_bad_requests_say_what_would_work(call: object, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        call()  # type: ignore[operator]
-
-
-# ---- use ------------------------------------------------------------------------------------------------------------
-
-
-def test_listing_does_not_import_torch() -> None:
-    code = "import sys, vernier.models as m; m.names(); m.describe()[0].gmac; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
 @pytest.mark.parametrize("name", ["resnet20-cifar", "resnet8-small", "resnet50-v1"])
 def test_traces(name: str) -> None:
@@ -275,16 +204,3 @@ def test_compiles_without_a_graph_break(training: bool) -> None:
     wanted = model(images)
     torch.manual_seed(3)
     torch.testing.assert_close(compiled(images), wanted)
-
-
-def test_counting_cost_leaves_the_model_alone() -> None:
-    model = models.build("resnet8-small", num_classes=3, drop_path=0.5).train()
-    before = {key: value.clone() for key, value in model.state_dict().items()}
-    state = torch.get_rng_state()
-    assert cost(model, (3, 32, 32)) == cost(model.eval(), (3, 32, 32))
-    assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
-    assert torch.equal(state, torch.get_rng_state())
-
-
-def test_cost_of_one_convolution_by_hand() -> None:
-    assert cost(nn.Conv2d(3, 8, 3, padding=1, groups=1), (3, 10, 20)).macs == 10 * 20 * 8 * 3 * 9

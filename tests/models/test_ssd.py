@@ -274,7 +274,7 @@ def test_a_backbone_of_the_other_stride_is_refused() -> None:
         weights.adapt(state, build("ssd300-resnet34", width=8).backbone, optional=optional)
 
 
-def test_another_number_of_classes_wants_new_class_heads() -> None:
+def test_another_number_of_classes_needs_new_class_heads() -> None:
     theirs = to_mlperf(build("ssd300-resnet34", num_classes=81, width=8).state_dict())
     model = build("ssd300-resnet34", num_classes=4, width=8)
     with pytest.raises(ValueError, match=r"81 classes, the background among them, and the model has 4.*--reset-head"):
@@ -339,6 +339,6 @@ def test_traces_and_compiles() -> None:
         (lambda: models.build("ssd300-resnet43", num_classes=3), "ssd300-resnet34"),
     ],
 )
-def test_bad_requests_say_what_would_work(call: Callable[[], object], message: str) -> None:
+def test_wrong_requests_say_what_would_work(call: Callable[[], object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()

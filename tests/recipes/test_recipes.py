@@ -58,9 +58,17 @@ def smoke_home(vernier_home: Path) -> Iterator[Path]:
 @pytest.mark.parametrize("name", recipes.BUILT_IN)
 def test_it_runs_two_steps(name: str, smoke_home: Path, vernier_here: Callable[..., Done], tmp_path: Path) -> None:
     done = vernier_here(
-        "train", name, "--smoke", "--out", str(tmp_path), "--json", "--set", "machine.threads=1",
-        "--set", "checkpoint.every_epochs=0",
-    )  # fmt: skip
+        "train",
+        name,
+        "--smoke",
+        "--out",
+        str(tmp_path),
+        "--json",
+        "--set",
+        "machine.threads=1",
+        "--set",
+        "checkpoint.every_epochs=0",
+    )
     assert done.code == 0, done.err
     result = done.json()
     assert result["step"] == 2

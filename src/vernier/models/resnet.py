@@ -275,13 +275,13 @@ def _stage_stride(arch: Arch, index: int) -> int:
 
 def _stages(layers: _Layers, arch: Arch, width: int, drop_path: float) -> list[nn.Sequential]:
     block = Bottleneck if arch.block == "bottleneck" else BasicBlock
-    stages, channels, made = [], width, 0
+    stages, channels, number = [], width, 0
     for index, count in enumerate(arch.blocks):
         planes, blocks = width * 2**index, []
         for position in range(count):
-            made += 1
+            number += 1
             stride = _stage_stride(arch, index) if position == 0 else 1
-            blocks.append(block(layers, arch, channels, planes, stride, drop_path * made / sum(arch.blocks)))
+            blocks.append(block(layers, arch, channels, planes, stride, drop_path * number / sum(arch.blocks)))
             channels = planes * arch.expansion
         stages.append(nn.Sequential(*blocks))
     return stages

@@ -64,13 +64,27 @@ def random_set(seed: int) -> tuple[dict[str, Any], Any]:
             kind = int(chance.integers(1, 4)) * 7
             annotations.append(
                 {
-                    "id": len(annotations) + 1, "image_id": image * 10, "category_id": kind, "bbox": [x, y, w, h], "area": w * h,
+                    "id": len(annotations) + 1,
+                    "image_id": image * 10,
+                    "category_id": kind,
+                    "bbox": [x, y, w, h],
+                    "area": w * h,
                     "iscrowd": int(chance.random() < 0.1),
                 }
-            )  # fmt: skip
+            )
             for _ in range(chance.integers(0, 3)):
                 jitter = chance.normal(0, 6, 4)
-                rows.append([image * 10, x + jitter[0], y + jitter[1], max(1, w + jitter[2]), max(1, h + jitter[3]), chance.random(), kind])  # fmt: skip
+                rows.append(
+                    [
+                        image * 10,
+                        x + jitter[0],
+                        y + jitter[1],
+                        max(1, w + jitter[2]),
+                        max(1, h + jitter[3]),
+                        chance.random(),
+                        kind,
+                    ]
+                )
         rows.append([image * 10, *chance.uniform(0, 200, 2), 40, 40, chance.random(), 14])
     truth = {
         "images": [{"id": i * 10, "width": 600, "height": 600} for i in range(8)],

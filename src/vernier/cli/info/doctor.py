@@ -17,8 +17,7 @@ DECODE_S = 1.5
 
 
 def doctor(*, probe: bool = True, seconds: float = 10.0, json: JsonFlag = False) -> int:
-    """Show what this machine can do: devices, precisions, modes, speed, and missing packages with the command to
-    install them.
+    """Show what this machine can do: devices, precisions, modes, speed, and how to install missing packages.
 
     The speed test trains a ResNet-50 at 224 pixels on random images; it is a probe, not a benchmark.
 
