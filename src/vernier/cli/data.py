@@ -19,7 +19,40 @@ if TYPE_CHECKING:
 
 Out = Annotated[str | None, optional("DIR")]
 Data = Annotated[Positional[str], arg(metavar="NAME|PATH", help="A data set as `vernier train --data` takes it.")]
-Paths = Annotated[Positional[tuple[str, ...]], arg(metavar="SRC... OUT")]
+Paths = Annotated[
+    Positional[tuple[str, ...]],
+    arg(
+        metavar="SRC... OUT",
+        help="Files or folders to read, and last the folder to write to.",
+        help_behavior_hint="(required)",
+    ),
+]
+Layout = Annotated[
+    Literal["folders", "shards", "raw"],
+    arg(
+        name="format",
+        help="folders: image files, one folder per class; shards: tar files, for large sets and slow disks; raw: "
+        "decoded images, for small sets that fit into memory. coco is always unpacked as it is.",
+    ),
+]
+ValLabels = Annotated[
+    str | None,
+    arg(
+        metavar="FILE",
+        help="imagenet without the devkit: a file with one line per validation image in order of file name, its synset "
+        "or the synset's position from 0; or the devkit's ILSVRC2012_validation_ground_truth.txt beside its meta.mat.",
+        help_behavior_hint="",
+    ),
+]
+Expect = Annotated[
+    tuple[int, int, int] | None,
+    arg(
+        metavar="CLASSES TRAIN VAL",
+        help="imagenet and coco: the numbers of classes, training and validation images, if not the official ones "
+        "(coco ignores CLASSES).",
+        help_behavior_hint="",
+    ),
+]
 ValShare = Annotated[
     float, arg(help="For a folder without train/ and val/: share of every class for validation, 0 to 1.")
 ]
@@ -74,14 +107,14 @@ def prepare(
     paths: Paths,
     /,
     *,
-    layout: Annotated[Literal["folders", "shards", "raw"], arg(name="format")] = "folders",
-    val_labels: Annotated[str | None, optional("FILE")] = None,
+    layout: Layout = "folders",
+    val_labels: ValLabels = None,
     short_side_px: int = 256,
     shard_mb: int = 512,
     restarts: bool = True,
     val_share: ValShare = 0.1,
     workers: Workers = None,
-    expect: Annotated[tuple[int, int, int] | None, optional("CLASSES TRAIN VAL")] = None,
+    expect: Expect = None,
     json: JsonFlag = False,
 ) -> int:
     """Write a data set in the form it is trained from.
@@ -94,17 +127,9 @@ def prepare(
 
     Args:
         kind: Kind of SRC.
-        paths: Files or folders to read, and last the folder to write to.
-        layout: folders: image files, one folder per class; shards: tar files, for large sets and slow disks; raw:
-            decoded images, for small sets that fit into memory. coco is always unpacked as it is.
-        val_labels: imagenet without the devkit: a file with one line per validation image in order of file name, its
-            synset or the synset's position from 0; or the devkit's ILSVRC2012_validation_ground_truth.txt beside its
-            meta.mat.
         short_side_px: raw: shrink images until their short side has this many pixels.
         shard_mb: shards: size of one file in MiB.
         restarts: shards: rewrite JPEGs without loss so that a crop can be decoded alone; needs jpegtran.
-        expect: imagenet and coco: the numbers of classes, training and validation images, if not the official ones
-            (coco ignores CLASSES).
     """
     _check(val_share, short_side_px=short_side_px, shard_mb=shard_mb, workers=workers)
     if len(paths) < 2:

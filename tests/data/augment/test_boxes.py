@@ -105,18 +105,18 @@ def test_boxes_of_a_window_lie_in_it_and_mean_the_same_pixels(
     width, height = size
     left, top = data.draw(st.integers(0, width - 6)), data.draw(st.integers(0, height - 6))
     right, bottom = data.draw(st.integers(left + 6, width)), data.draw(st.integers(top + 6, height))
-    inside, kept = clip_to_window(ltrb, (left, top, right, bottom), width, height)
-    assert len(inside) == kept.sum() <= len(ltrb)
+    inside, mask = clip_to_window(ltrb, (left, top, right, bottom), width, height)
+    assert len(inside) == mask.sum() <= len(ltrb)
     assert ((inside >= 0) & (inside <= 1)).all()
     assert (inside[:, 2:] > inside[:, :2]).all()
     pixels, window = ltrb * [width, height, width, height], np.array([right - left, bottom - top] * 2)
-    for box, new in zip(pixels[kept], inside, strict=True):
+    for box, new in zip(pixels[mask], inside, strict=True):
         x, y = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
         assert left - 1e-6 < x < right + 1e-6
         assert top - 1e-6 < y < bottom + 1e-6
         back = new * window + [left, top, left, top]
         np.testing.assert_allclose(back, np.clip(box, [left, top] * 2, [right, bottom] * 2), atol=1e-6)
-    for box in pixels[~kept]:
+    for box in pixels[~mask]:
         x, y = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
         assert not (left + 1e-6 < x < right - 1e-6 and top + 1e-6 < y < bottom - 1e-6)
 
@@ -141,8 +141,8 @@ def test_boxes_are_where_the_pixels_are(crop: str) -> None:
     augment = BoxAugment(Data(), Augment(crop=crop, flip=0.5), seed=3)  # type: ignore[arg-type]
     out, widths = np.empty((100, 100, 3), np.uint8), set()
     for index in range(60):
-        (box,), kept = augment(0, index, image, ltrb, out)
-        assert kept.tolist() == [True]
+        (box,), mask = augment(0, index, image, ltrb, out)
+        assert mask.tolist() == [True]
         columns, rows = np.flatnonzero((out[..., 0] > 127).any(axis=0)), np.flatnonzero((out[..., 0] > 127).any(axis=1))
         seen = np.array([columns[0], rows[0], columns[-1] + 1, rows[-1] + 1])
         np.testing.assert_allclose(box * 100, seen, atol=2.0)

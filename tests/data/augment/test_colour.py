@@ -70,9 +70,9 @@ def test_mlperfs_jitter_is_torchvisions(photograph: Pixels, number: float, order
     ours = photograph.copy()
     jitter_mlperf(ours, row)
     factors = (1 - 0.8 * BRIGHTNESS, 1 + 0.8 * CONTRAST, 1 + 0.6 * SATURATION)
-    theirs = _pillow(photograph, order, factors, -0.4 * HUE)
-    assert _apart(ours, theirs) <= 2
-    assert np.abs(ours.astype(int) - theirs).mean() < 0.2
+    expected = _pillow(photograph, order, factors, -0.4 * HUE)
+    assert _apart(ours, expected) <= 2
+    assert np.abs(ours.astype(int) - expected).mean() < 0.2
     assert np.abs(ours.astype(int) - photograph).mean() > 3
 
 
@@ -83,10 +83,10 @@ def test_tensorflows_jitter_adds_brightness_and_keeps_its_order(photograph: Pixe
     added, contrast, saturation, turn = (
         (2 * u - 1) * m for u, m in zip(row[1:], (BRIGHTNESS, CONTRAST, SATURATION, HUE), strict=True)
     )
-    theirs = photograph / 255 + added
-    mean = theirs.mean(axis=(0, 1))
-    theirs = np.clip((theirs - mean) * (1 + contrast) + mean, 0, 1) * 255
-    theirs = _each(theirs, lambda h, s, v: ((h + turn) % 1, min(1.0, s * (1 + saturation)), v))
-    assert _apart(ours, theirs) <= 1.01
+    expected = photograph / 255 + added
+    mean = expected.mean(axis=(0, 1))
+    expected = np.clip((expected - mean) * (1 + contrast) + mean, 0, 1) * 255
+    expected = _each(expected, lambda h, s, v: ((h + turn) % 1, min(1.0, s * (1 + saturation)), v))
+    assert _apart(ours, expected) <= 1.01
     if row[1:] == [0.5] * 4:
         assert np.array_equal(ours, photograph)

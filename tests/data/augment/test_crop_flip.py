@@ -51,8 +51,8 @@ def test_crop_areas_and_ratios_follow_the_recipe() -> None:
 
 def test_resize_agrees_with_pillow() -> None:
     image = np.asarray(Image.fromarray(_image(30, 40)).resize((400, 300), Image.Resampling.BICUBIC))
-    theirs = np.asarray(Image.fromarray(image).resize((224, 224), Image.Resampling.BILINEAR)).astype(int)
-    assert np.abs(resize(image, 224, 224).astype(int) - theirs).mean() < 0.1
+    pillow = np.asarray(Image.fromarray(image).resize((224, 224), Image.Resampling.BILINEAR)).astype(int)
+    assert np.abs(resize(image, 224, 224).astype(int) - pillow).mean() < 0.1
 
 
 def test_evaluation_takes_the_centre_of_the_short_side() -> None:
@@ -133,7 +133,8 @@ def test_flipping_before_or_after_resizing_gives_the_same_pixels(height: int, wi
 
 
 def test_the_decoder_reduces_only_crops_of_at_least_twice_the_size() -> None:
-    assert [reduction(w, h, 224) for w, h in ((447, 900), (448, 448), (895, 2000), (896, 896), (5000, 1792))] == [1, 2, 2, 4, 8]  # fmt: skip
+    sizes = ((447, 900), (448, 448), (895, 2000), (896, 896), (5000, 1792))
+    assert [reduction(w, h, 224) for w, h in sizes] == [1, 2, 2, 4, 8]
 
 
 def test_scaled_decoding_changes_large_crops_a_little_and_small_ones_not_at_all(shapes: Path) -> None:

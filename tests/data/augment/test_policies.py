@@ -74,10 +74,10 @@ def test_a_policy_is_a_function_of_seed_epoch_and_sample(policy: str) -> None:
     pixels = PixelAugment(Data(), Augment(policy=policy, erase=0.5))  # type: ignore[arg-type]
     rows = uniform(key(5, 1, 0), np.arange(30), pixels.draws)
     first, again = [_photo() for _ in range(30)], [_photo() for _ in range(30)]
-    for place in range(30):
-        pixels(first[place], rows[place])
-    for place in reversed(range(30)):
-        pixels(again[place], rows[place])
+    for i in range(30):
+        pixels(first[i], rows[i])
+    for i in reversed(range(30)):
+        pixels(again[i], rows[i])
     assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
     assert len({a.tobytes() for a in first}) > 12
 

@@ -26,11 +26,9 @@ SSD = Augment(crop="ssd", jitter="mlperf")
 
 
 def _row(image: torch.Tensor, targets: BoxTargets, at: int) -> tuple[Any, ...]:
-    there = targets.valid[at]
-    return (
-        image[at].numpy().tobytes(), targets.ltrb[at][there].tolist(), targets.classes[at][there].tolist(), int(targets.samples[at]),
-        targets.sizes[at].tolist(),
-    )  # fmt: skip
+    valid = targets.valid[at]
+    boxes, classes = targets.ltrb[at][valid].tolist(), targets.classes[at][valid].tolist()
+    return image[at].numpy().tobytes(), boxes, classes, int(targets.samples[at]), targets.sizes[at].tolist()
 
 
 def _stream(source: BoxSource, workers: int, world: int = 1, rank: int = 0, start: int = 0) -> list[tuple[Any, ...]]:
@@ -88,14 +86,13 @@ def test_evaluation_gives_whole_images_sizes_and_samples(real_data: Callable[[st
     assert torch.cat([t.samples for _, t in batches]).tolist() == list(range(72))
     assert batches[2][0].shape == (12, 3, 48, 48)
     assert {tuple(s) for _, t in batches for s in t.sizes.tolist()} == {(480, 640)}
-    theirs = np.asarray(Image.open(source.describe(0)).convert("RGB").resize((48, 48), Image.Resampling.BILINEAR))
-    assert np.abs(batches[0][0][0].permute(1, 2, 0).numpy().astype(int) - theirs).max() <= 2
+    pillow = np.asarray(Image.open(source.describe(0)).convert("RGB").resize((48, 48), Image.Resampling.BILINEAR))
+    assert np.abs(batches[0][0][0].permute(1, 2, 0).numpy().astype(int) - pillow).max() <= 2
 
 
 @pytest.fixture
 def broken(tmp_path: Path) -> Path:
-    """Twelve images of one box each, whose place is its image's number; image 4 is no picture, 7 is a grey PNG, 8 has
-    alpha."""
+    """Twelve images with one box each at x = the image's number; 4 is not an image, 7 is a grey PNG, 8 has alpha."""
     tree: dict[str, Any] = {"images": [], "annotations": [], "categories": [{"id": 5, "name": "thing"}]}
     (tmp_path / "images").mkdir()
     for i in range(12):

@@ -1,4 +1,4 @@
-"""DALI's CPU pipelines where DALI is installed, and its GPU pipeline with a fake that records what is asked of it."""
+"""DALI's CPU pipelines where DALI is installed, and its GPU pipeline with a fake that records the calls."""
 
 import importlib.util
 import sys
@@ -106,7 +106,9 @@ class _FakeDaliThatRecordsCalls:
             resize=self.op("resize"),
             flip=self.op("flip"),
         )
-        torch_side = SimpleNamespace(feed_ndarray=lambda made, out: (self.fed.__setitem__("out", made), out.fill_(7)))
+        torch_side = SimpleNamespace(
+            feed_ndarray=lambda images, out: (self.fed.__setitem__("out", images), out.fill_(7))
+        )
         content: dict[str, dict[str, Any]] = {
             "nvidia": {},
             "nvidia.dali": {"fn": fn, "types": types},
@@ -128,7 +130,7 @@ def test_a_fake_dali_on_a_gpu_decodes_there_and_leaves_the_images_there(
     shapes: Path, dali: _FakeDaliThatRecordsCalls
 ) -> None:
     source, indices = open_split(str(shapes), "train"), np.arange(20, 26)
-    device = torch.device("meta", 1)  # a device other than the CPU whose memory can be asked for here
+    device = torch.device("meta", 1)  # a device other than the CPU whose memory can be allocated here
     reader = DaliTrainReader(source, Data(image_px=24), Augment(), 3, device)
     loader = Loader(reader, batch=6, workers=1, prefetch=1)
     reader.fill(4, indices, out := torch.zeros((6, 24, 24, 3), dtype=torch.uint8))

@@ -1,4 +1,4 @@
-"""The Gaudi media loader: there is no Gaudi here, so a fake records what is asked of it."""
+"""The Gaudi media loader: there is no Gaudi here, so a fake records the calls."""
 
 import importlib.util
 import sys

@@ -46,20 +46,20 @@ def test_moving_keeps_every_part() -> None:
 def test_cocos_ground_truth_comes_back_as_it_was(real_data: Callable[[str], Path]) -> None:
     root = real_data("coco")
     ours = coco_ground_truth(open_boxes(str(root), "val"))
-    theirs = json.loads((root / "annotations/instances_val2017.json").read_text())
+    annotated = json.loads((root / "annotations/instances_val2017.json").read_text())
     assert {(i["id"], i["width"], i["height"]) for i in ours["images"]} == {
-        (i["id"], i["width"], i["height"]) for i in theirs["images"]
+        (i["id"], i["width"], i["height"]) for i in annotated["images"]
     }
-    assert [(c["id"], c["name"]) for c in ours["categories"]] == [(c["id"], c["name"]) for c in theirs["categories"]]
+    assert [(c["id"], c["name"]) for c in ours["categories"]] == [(c["id"], c["name"]) for c in annotated["categories"]]
 
     def objects(tree: dict[str, list[dict[str, float]]]) -> list[tuple[float, ...]]:
         return sorted((a["image_id"], a["category_id"], a["iscrowd"], a["area"]) for a in tree["annotations"])
 
-    assert objects(ours) == objects(theirs)
-    boxes = {(a["image_id"], a["area"]): a["bbox"] for a in theirs["annotations"]}
+    assert objects(ours) == objects(annotated)
+    boxes = {(a["image_id"], a["area"]): a["bbox"] for a in annotated["annotations"]}
     for a in ours["annotations"]:
         assert a["bbox"] == pytest.approx(boxes[a["image_id"], a["area"]], abs=1e-9)
-    assert [a["id"] for a in ours["annotations"]] == list(range(1, len(theirs["annotations"]) + 1))
+    assert [a["id"] for a in ours["annotations"]] == list(range(1, len(annotated["annotations"]) + 1))
 
 
 def test_perfect_detections_of_a_voc_set_score_one(real_data: Callable[[str], Path]) -> None:
@@ -70,10 +70,10 @@ def test_perfect_detections_of_a_voc_set_score_one(real_data: Callable[[str], Pa
     truth = coco_tools.COCO()
     truth.dataset = tree
     truth.createIndex()
-    found = truth.loadRes(
+    detections = truth.loadRes(
         [{**{k: a[k] for k in ("image_id", "category_id", "bbox")}, "score": 0.9} for a in tree["annotations"]]
     )
-    scored = COCOeval(truth, found, "bbox")
+    scored = COCOeval(truth, detections, "bbox")
     scored.evaluate()
     scored.accumulate()
     scored.summarize()

@@ -22,9 +22,9 @@ CONTENT = bytes(range(256)) * 4000
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    found = Server()
-    yield found
-    found.close()
+    running = Server()
+    yield running
+    running.close()
 
 
 def test_a_broken_download_resumes_where_it_stopped(server: Server, tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_a_broken_download_resumes_where_it_stopped(server: Server, tmp_path: Pa
     assert server.ranges == [None, "bytes=100000-"]
     assert seen[-1] == len(CONTENT)
     fetch.download(f"{server.url}/data.bin", path, md5=md5)
-    assert len(server.ranges) == 2  # nothing was asked again
+    assert len(server.ranges) == 2  # nothing was requested again
 
 
 def test_a_server_without_ranges_starts_again(server: Server, tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_two_images_of_one_name_are_not_written_over_each_other(
 def test_coco_may_be_called_coco_and_says_what_it_lacks(
     vernier_here: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The name of a built-in set is a folder here, and COCO has boxes, for which shards have no place."""
+    """The name of a built-in set is a folder here, and COCO has boxes, which shards cannot hold."""
     root = make_shapes(tmp_path / "set", ShapesSpec(kind="detect", train=4, val=2, size_px=48))
     monkeypatch.chdir(tmp_path)
     for name, split in (("train2017", "train"), ("annotations", "annotations"), ("val2017", "val")):

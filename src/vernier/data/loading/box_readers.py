@@ -1,8 +1,8 @@
 """The detector's readers: they fill batches as `readers` do, and move the boxes with the pixels.
 
 Targets have classes from 1 (0 is the background) and boxes as shares of the image. Crowds are left out. An image may
-end up without any box. An image of another size than its annotation says counts as bad, because its boxes would be
-wrong.
+end up without any box. An image whose size differs from its annotation counts as bad, because its boxes
+would be wrong.
 """
 
 from collections.abc import Iterable
@@ -39,7 +39,7 @@ def _objects(ltrb: Shares, classes: Indices, size: tuple[int, int]) -> Objects:
 
 
 def _check_size(source: BoxSource, index: int, width: int, height: int) -> None:
-    """Raises BadImage where the image is not as large as its annotation says."""
+    """Raises BadImage where the image has another size than its annotation."""
     annotated = source.size(index)
     if annotated is not None and annotated != (width, height):
         raise BadImage(

@@ -76,8 +76,8 @@ class _Pending:
 class Loader:
     """Runs a reader ahead of the consumer by `prefetch` batches. Memory: prefetch + 2 batches, whatever the workers.
 
-    `pin`: buffers are in page-locked memory, which a device copies from while the consumer goes on; a buffer is not
-    filled again before that copy is done.
+    `pin`: buffers are in page-locked memory, from which a device copies asynchronously; a buffer is not filled again
+    before that copy is done.
     """
 
     def __init__(self, reader: Reader, *, batch: int, workers: int, prefetch: int, pin: bool = False) -> None:

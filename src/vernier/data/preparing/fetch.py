@@ -59,8 +59,7 @@ SETS: dict[str, tuple[File, ...]] = {
 
 
 def get(name: str, out: Path | None = None, *, mirror: str = "", progress: Progress | None = None) -> Path:
-    """Download a known set into `out` (by default Vernier's cache) and unpack it; files that are there are not
-    repeated.
+    """Download a public set into `out` (by default Vernier's cache) and unpack it, without repeating finished files.
 
     `mirror` is a base address with files of the same names.
     """

@@ -29,9 +29,9 @@ def open_imagenet(
     counts: tuple[int, int, int] = OFFICIAL_COUNTS,
     progress: Progress | None = None,
 ) -> dict[str, EncodedSource]:
-    """The splits of ImageNet, from archives that are told apart by 'train', 'val' and 'devkit' in their names.
+    """The splits of ImageNet, from archives that have 'train', 'val' or 'devkit' in their names.
 
-    Raises ConfigError where one is missing, RunFailed where its content is not what `counts` says.
+    Raises ConfigError where one is missing, RunFailed where it does not have the expected counts.
     """
     train = next((p for p in archives if "train" in p.name), None)
     val = next((p for p in archives if "val" in p.name), None)
