@@ -20,7 +20,7 @@ def test_nvidias_formats_round_trip(run: RunLog, tmp_path: Path, form: str) -> N
     for name in ("epoch", "seconds", "wait_s", "samples", "steady"):
         assert [getattr(s, name) for s in back.steps] == pytest.approx([getattr(s, name) for s in run.steps]), name
     assert [e.values for e in back.evals] == [e.values for e in run.evals]
-    assert back.trace().samples_per_s == pytest.approx(run.trace().samples_per_s)
+    assert back.trace().window.samples_per_s == pytest.approx(run.trace().window.samples_per_s)
     if form == "dllogger":
         assert [(s.loss, s.lr) for s in back.steps] == [(s.loss, s.lr) for s in run.steps]
 
@@ -36,7 +36,7 @@ def test_dllogger_lines_have_nvidias_fields(run: RunLog, tmp_path: Path) -> None
     assert [r["step"] for r in records if r["type"] == "LOG" and len(r["step"]) == 1] == [[0], [1], [2]]
     total = records[-1]
     assert total["step"] == []
-    assert total["data"]["train.total_ips"] == pytest.approx(run.trace().samples_per_s)
+    assert total["data"]["train.total_ips"] == pytest.approx(run.trace().window.samples_per_s)
 
 
 def test_the_real_dllogger_stream_round_trips(real_data: Callable[[str], Path], tmp_path: Path) -> None:

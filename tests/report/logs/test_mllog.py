@@ -52,7 +52,7 @@ def test_mlperfs_published_logs_are_read(real_data: Callable[[str], Path]) -> No
     assert resnet.reached_target
     ssd = open_logs(real_data("mlperf-v0.7") / "dgxa100_ngc20.06_pytorch" / "ssd" / "result_0.txt")[0]
     assert len(ssd.steps) == 50  # the epoch in which the target was met has no end
-    assert ssd.trace().samples_per_s == pytest.approx(117266 * 50 / sum(s.seconds for s in ssd.steps))
+    assert ssd.trace().window.samples_per_s == pytest.approx(117266 * 50 / sum(s.seconds for s in ssd.steps))
 
 
 def test_a_log_without_an_end_has_no_time_to_train(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from vernier.report.logs.model import RunLog, StepRecord, is_number
 def test_the_trace_leaves_out_the_warm_up_and_counts_samples(run: RunLog) -> None:
     assert not run.steps[0].steady
     assert len(run.trace().step_s) == len(run.steady_steps) == 299
-    assert run.trace().samples_per_s == pytest.approx(32 * 299 / sum(TIMES[1:]))
+    assert run.trace().window.samples_per_s == pytest.approx(32 * 299 / sum(TIMES[1:]))
 
 
 def test_a_log_without_samples_cannot_be_compared() -> None:

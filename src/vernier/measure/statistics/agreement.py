@@ -32,8 +32,7 @@ def agreement(config: Config, result: EvalResult | None, reference: Recipe | Non
     None when there is nothing to compare. `reference` is the recipe before the user changed it.
     """
     published = nearest(config)
-    value = result.figures.get(published.metric) if result is not None and published is not None else None
-    if result is None or published is None or value is None:
+    if result is None or published is None or (value := result.figures.get(published.metric)) is None:
         return None
     interval = prediction_interval(published)
     return Agreement(

@@ -37,12 +37,8 @@ class Trace:
             raise ValueError("a run to compare needs steps, and each step needs a duration above 0")
 
     @property
-    def samples(self) -> float:
-        return self.samples_per_step * len(self.step_s)
-
-    @property
-    def samples_per_s(self) -> float:
-        return Window(samples=self.samples, wall_s=sum(self.step_s)).samples_per_s
+    def window(self) -> Window:
+        return Window(samples=self.samples_per_step * len(self.step_s), wall_s=sum(self.step_s))
 
 
 @dataclass(frozen=True)
@@ -83,17 +79,13 @@ def ratio_rows_of_rounds(a: Floats, b: Floats) -> LogRatios:
 
 def ratio_rows_of_steps(a: Intervals, b: Intervals, samples_ratio: float = 1.0) -> LogRatios:
     """Ratios from the step times of one run per side; joins two intervals that need not be symmetric (MOVER)."""
-    value = np.log(a.mean) - np.log(b.mean)
-    a_down, a_up = np.log(a.mean) - _log(a.low), np.log(a.high) - np.log(a.mean)
-    b_down, b_up = np.log(b.mean) - _log(b.low), np.log(b.high) - np.log(b.mean)
-    shift = math.log(samples_ratio)
-    return LogRatios(value + shift, value + shift - np.hypot(a_down, b_up), value + shift + np.hypot(a_up, b_down))
-
-
-def _log(values: Floats) -> Floats:
-    """Logarithms of lower ends; an end at or below 0 counts as unbounded."""
-    logs: Floats = np.log(np.maximum(values, 1e-300))
-    return logs
+    value = np.log(a.mean) - np.log(b.mean) + math.log(samples_ratio)
+    (a_down, a_up), (b_down, b_up) = (
+        # a lower end at or below 0 counts as unbounded
+        (np.log(side.mean) - np.log(np.maximum(side.low, 1e-300)), np.log(side.high) - np.log(side.mean))
+        for side in (a, b)
+    )
+    return LogRatios(value, value - np.hypot(a_down, b_up), value + np.hypot(a_up, b_down))
 
 
 def verdicts(ratios: LogRatios, tolerance: float) -> list[SpeedVerdict]:
@@ -123,8 +115,8 @@ def compare(a: Sequence[Trace], b: Sequence[Trace], tolerance: float = DEFAULT_T
         verdict=verdicts(ratios, tolerance)[0],
         tolerance=tolerance,
         within_tolerance=bounded and -limit < low and high < limit,
-        a_samples_per_s=_speed(a),
-        b_samples_per_s=_speed(b),
+        a_samples_per_s=Window.total(t.window for t in a).samples_per_s,
+        b_samples_per_s=Window.total(t.window for t in b).samples_per_s,
         runs=(len(a), len(b)),
         steps=(sum(len(t.step_s) for t in a), sum(len(t.step_s) for t in b)),
         basis=basis,
@@ -132,33 +124,22 @@ def compare(a: Sequence[Trace], b: Sequence[Trace], tolerance: float = DEFAULT_T
     )
 
 
-def _speed(side: Sequence[Trace]) -> float:
-    """All samples of a side over all its time."""
-    return Window(samples=sum(t.samples for t in side), wall_s=sum(sum(t.step_s) for t in side)).samples_per_s
-
-
-def _log_speeds(side: Sequence[Trace]) -> Floats:
-    speeds: Floats = np.log(np.array([[t.samples_per_s for t in side]]))
-    return speeds
-
-
 def _log_ratio(a: Sequence[Trace], b: Sequence[Trace]) -> tuple[LogRatios, str]:
-    rounds = sorted({t.round for t in a} & {t.round for t in b} - {None}, key=lambda r: r or 0)
-    if len(rounds) >= 3 and len(rounds) == len(a) == len(b):
-        sides = [sorted(side, key=lambda t: t.round or 0) for side in (a, b)]
-        return ratio_rows_of_rounds(*(_log_speeds(s) for s in sides)), f"differences within {len(rounds)} rounds"
+    rounds = {t.round for t in a} & {t.round for t in b} - {None}
+    matching = len(rounds) >= 3 and len(rounds) == len(a) == len(b)
+    sides = [sorted(side, key=lambda t: t.round or 0) if matching else side for side in (a, b)]
+    log_speeds = [np.log(np.array([[t.window.samples_per_s for t in side]])) for side in sides]
+    if matching:
+        return ratio_rows_of_rounds(*log_speeds), f"differences within {len(rounds)} rounds"
     if len(a) + len(b) > 2:
         basis = f"{len(a)} and {len(b)} runs, differences between runs counted"
         if min(len(a), len(b)) == 1:
             basis += "; the side with one run is taken to vary as the other"
-        return ratio_rows_of_runs(_log_speeds(a), _log_speeds(b)), basis
-    return _one_run_each(a[0], b[0])
-
-
-def _one_run_each(a: Trace, b: Trace) -> tuple[LogRatios, str]:
-    basis = "one run each: noise within the runs only; repeat to measure how runs differ"
-    if min(len(a.step_s), len(b.step_s)) < 2:
-        value = np.log(np.array([b.samples_per_s / a.samples_per_s]))
+        return ratio_rows_of_runs(*log_speeds), basis
+    one_a, one_b = a[0], b[0]
+    if min(len(one_a.step_s), len(one_b.step_s)) < 2:
+        value = np.log(np.array([one_b.window.samples_per_s / one_a.window.samples_per_s]))
         return LogRatios(value, value - math.inf, value + math.inf), "too few steps for an interval"
-    of_a, of_b = (mean_interval(np.array(t.step_s)) for t in (a, b))
-    return ratio_rows_of_steps(of_a, of_b, b.samples_per_step / a.samples_per_step), basis
+    interval_a, interval_b = (mean_interval(np.array(t.step_s)) for t in (one_a, one_b))
+    basis = "one run each: noise within the runs only; repeat to measure how runs differ"
+    return ratio_rows_of_steps(interval_a, interval_b, one_b.samples_per_step / one_a.samples_per_step), basis

@@ -87,8 +87,9 @@ class Intervals:
 
 
 @lru_cache(maxsize=8)
-def _bases(n: int, count: int) -> tuple[Floats, Floats]:
+def _bases(n: int) -> tuple[Floats, Floats]:
     """Orthonormal columns over n samples: the smooth trend (without the constant), and cosines orthogonal to it."""
+    count = max(4, int(0.4 * n ** (2 / 3)))
     position = (np.arange(n) + 0.5) / n
     powers = np.vander(position - 0.5, _TREND_DEGREE + 1, increasing=True)
     cosines = np.cos(np.pi * np.outer(position, np.arange(1, count + _TREND_DEGREE + 1)))
@@ -96,26 +97,15 @@ def _bases(n: int, count: int) -> tuple[Floats, Floats]:
     return columns[:, 1 : _TREND_DEGREE + 1], columns[:, _TREND_DEGREE + 1 :][:, :count]
 
 
-def _series_length(n: int) -> int:
-    return max(4, int(0.4 * n ** (2 / 3)))
-
-
-def without_trend(rows: Floats) -> Floats:
-    """Rows minus their mean and their smooth trend."""
-    n = rows.shape[1]
-    centred = rows - rows.mean(1, keepdims=True)
-    trend, _ = _bases(n, _series_length(n))
-    residual: Floats = centred - (centred @ trend) @ trend.T
-    return residual
-
-
 def correlation_steps(rows: Floats) -> Floats:
     """Autocorrelation time in samples, 1 + 2 sum of autocorrelations: 1 for white noise.
 
     The sum is cut where it no longer grows faster than its noise (Sokal's window), after the trend is taken out.
     """
-    residual = without_trend(rows)
-    count, n = residual.shape
+    count, n = rows.shape
+    trend, _ = _bases(n)
+    centred = rows - rows.mean(1, keepdims=True)
+    residual = centred - (centred @ trend) @ trend.T
     size = 1 << (2 * n - 1).bit_length()
     spectrum = np.fft.rfft(residual, size, axis=1)
     covariance = np.fft.irfft(spectrum * spectrum.conj(), size, axis=1)[:, : max(2, n // 2)]
@@ -133,16 +123,16 @@ def mean_intervals(rows: Floats) -> Intervals:
     count, n = rows.shape
     steps = correlation_steps(rows)
     likeness = np.clip((steps - 1) / (steps + 1), 1e-3, 0.999)
-    longest = _series_length(n)
-    terms = np.clip((n * (1 - likeness) / np.pi * np.sqrt(_SPECTRAL_BIAS / likeness)).astype(int), 4, longest)
-    _, cosines = _bases(n, longest)
+    _, cosines = _bases(n)
+    best_terms = (n * (1 - likeness) / np.pi * np.sqrt(_SPECTRAL_BIAS / likeness)).astype(int)
+    terms = np.clip(best_terms, 4, cosines.shape[1])
     mean = rows.mean(1)
     power = np.cumsum(((rows - mean[:, None]) @ cosines) ** 2, axis=1)
     error = np.sqrt(power[np.arange(count), terms - 1] / terms / n)
     skew, tails = _shape_of_mean(rows, steps)
     freedom = 1 / (1 / terms + np.maximum(tails, 0) / 2)
     width = t_quantiles(LEVEL, freedom)
-    low, high = mean - error * _hall(skew, width), mean - error * _hall(skew, -width)
+    low, high = (mean - error * _hall(skew, u) for u in (width, -width))
     return Intervals(mean, np.minimum(low, mean), np.maximum(high, mean), error, freedom, steps)
 
 

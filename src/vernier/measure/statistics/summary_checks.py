@@ -95,80 +95,60 @@ def contradictions(
     if n is not None and n < 1:
         return [f"n is {n}"]
     slack = 4 * rounding + _ROUNDING * max((abs(x) for x in figures), default=0.0) + _UNDERFLOW
-    ladder = _ladder(minimum, median, maximum, percentiles or {})
-    problems = _order(ladder, mean, minimum, maximum, slack)
+    by_share = {**{p / 100: v for p, v in (percentiles or {}).items()}, 0.0: minimum, 0.5: median, 1.0: maximum}
+    ladder = sorted((share, value) for share, value in by_share.items() if value is not None)
+    # NaN stands for what was not stated: a comparison with it is False, so nothing is broken
+    low, centre, high = (math.nan if x is None else x for x in (minimum, mean, maximum))
+    problems = [f"{_name(a)} {x:g} is above {_name(b)} {y:g}" for (a, x), (b, y) in pairwise(ladder) if x > y + slack]
+    if centre < low - slack:
+        problems.append(f"mean {centre:g} is below minimum {low:g}")
+    if centre > high + slack:
+        problems.append(f"mean {centre:g} is above maximum {high:g}")
     if sd is not None:
-        problems += _spread(n, mean, sd, minimum, maximum, slack)
-        problems += _around_mean(n, mean, sd, ladder, slack)
+        problems += _spread(n or math.nan, centre, sd, low, high, slack)
+        problems += _around_mean(n, centre, sd, ladder, slack)
     if n is not None and mean is not None:
         problems += _mean_between(n, mean, ladder, slack)
     return problems
-
-
-def _ladder(
-    minimum: float | None, median: float | None, maximum: float | None, percentiles: Mapping[int, float | None]
-) -> list[tuple[float, float]]:
-    """(share, value), ascending in share."""
-    ladder = {**{p / 100: v for p, v in percentiles.items()}, 0.0: minimum, 0.5: median, 1.0: maximum}
-    return sorted((share, value) for share, value in ladder.items() if value is not None)
 
 
 def _name(share: float) -> str:
     return {0.0: "minimum", 0.5: "median", 1.0: "maximum"}.get(share, f"p{100 * share:g}")
 
 
-def _order(
-    ladder: list[tuple[float, float]], mean: float | None, minimum: float | None, maximum: float | None, slack: float
-) -> list[str]:
-    problems = [f"{_name(a)} {x:g} is above {_name(b)} {y:g}" for (a, x), (b, y) in pairwise(ladder) if x > y + slack]
-    if mean is not None and minimum is not None and mean < minimum - slack:
-        problems.append(f"mean {mean:g} is below minimum {minimum:g}")
-    if mean is not None and maximum is not None and mean > maximum + slack:
-        problems.append(f"mean {mean:g} is above maximum {maximum:g}")
-    return problems
-
-
-def _spread(
-    n: int | None, mean: float | None, sd: float, minimum: float | None, maximum: float | None, slack: float
-) -> list[str]:
+def _spread(n: float, mean: float, sd: float, minimum: float, maximum: float, slack: float) -> list[str]:
     """sd against the range (Popoviciu, Bhatia-Davis, Nagy) and the extremes against sd (Samuelson)."""
     if sd < 0:
         return [f"sd {sd:g} is negative"]
+    if n == 1:
+        return [f"one value has no spread, but sd is {sd:g}"] if sd > slack else []
     problems = []
-    scale = math.sqrt(n / (n - 1)) if n is not None and n > 1 else math.sqrt(2)
-    if n == 1 and sd > slack:
-        problems.append(f"one value has no spread, but sd is {sd:g}")
-    if minimum is not None and maximum is not None:
-        most = (maximum - minimum) / 2 * scale
-        if mean is not None:
-            most = min(most, math.sqrt(max(0.0, (maximum - mean) * (mean - minimum))) * scale)
-        if sd > most + slack * 2 * scale and (n is None or n > 1):
-            problems.append(f"sd {sd:g} is above {most:g}, the most these extremes allow")
-        if n is not None and n > 1 and sd < (maximum - minimum) / math.sqrt(2 * (n - 1)) - slack:
-            problems.append(
-                f"sd {sd:g} is below {(maximum - minimum) / math.sqrt(2 * (n - 1)):g}, the least this range allows"
-            )
-    if n is not None and n > 1 and mean is not None:
-        reach = sd * (n - 1) / math.sqrt(n)
-        for name, value in (("minimum", minimum), ("maximum", maximum)):
-            if value is not None and abs(value - mean) > reach + slack * (1 + (n - 1) / math.sqrt(n)):
-                far = abs(value - mean) / sd if sd > 0 else math.inf
-                problems.append(f"{name} is {far:.1f} sd from the mean, n = {n} allows {(n - 1) / math.sqrt(n):.1f}")
+    scale = math.sqrt(n / (n - 1)) if n > 1 else math.sqrt(2)
+    most = (maximum - minimum) / 2 * scale
+    if not math.isnan(mean):
+        most = min(most, math.sqrt(max(0.0, (maximum - mean) * (mean - minimum))) * scale)
+    if sd > most + slack * 2 * scale:
+        problems.append(f"sd {sd:g} is above {most:g}, the most these extremes allow")
+    least = (maximum - minimum) / math.sqrt(2 * (n - 1))
+    if sd < least - slack:
+        problems.append(f"sd {sd:g} is below {least:g}, the least this range allows")
+    most_sds = (n - 1) / math.sqrt(n)
+    for name, value in (("minimum", minimum), ("maximum", maximum)):
+        if abs(value - mean) > sd * (n - 1) / math.sqrt(n) + slack * (1 + most_sds):
+            far = abs(value - mean) / sd if sd > 0 else math.inf
+            problems.append(f"{name} is {far:.1f} sd from the mean, n = {n} allows {most_sds:.1f}")
     return problems
 
 
-def _around_mean(
-    n: int | None, mean: float | None, sd: float, ladder: list[tuple[float, float]], slack: float
-) -> list[str]:
+def _around_mean(n: int | None, mean: float, sd: float, ladder: list[tuple[float, float]], slack: float) -> list[str]:
     """Cantelli: how far a percentile can lie from the mean; for the median, one sd."""
-    if mean is None:
-        return []
     problems = []
     for share, value in ladder:
         if share in (0.0, 1.0):
             continue
         below, above = (share, 1 - share) if share == 0.5 or n is None else _shares(n, share)
-        limit = sd * math.sqrt((1 - below) / below) if value < mean else sd * math.sqrt((1 - above) / above)
+        part = below if value < mean else above
+        limit = sd * math.sqrt((1 - part) / part)
         if abs(value - mean) > limit + slack * (1 + limit / sd if sd > 0 else 1):
             problems.append(
                 f"|mean - {_name(share)}| = {abs(mean - value):g} exceeds {limit:g}, the most sd {sd:g} allows"
@@ -186,22 +166,23 @@ def _mean_between(n: int, mean: float, ladder: list[tuple[float, float]], slack:
     """The mean against all percentiles together: each stretch of values lies between the two that bound it."""
     if len(ladder) < 3 or ladder[0][0] != 0.0 or ladder[-1][0] != 1.0:
         return []
-    inner = ladder[1:-1]
-    most, used = 0.0, 0
-    for share, value in inner:
-        count = max(used, math.floor((n - 1) * share))
-        most, used = most + (count - used) * value, count
-    most = (most + (n - used) * ladder[-1][1]) / n
-    least, used = 0.0, 0
-    for share, value in reversed(inner):
-        count = max(used, n - 1 - math.ceil((n - 1) * share))
-        least, used = least + (count - used) * value, count
-    least = (least + (n - used) * ladder[0][1]) / n
+    (_, minimum), *inner, (_, maximum) = ladder
+    most = _bound(n, [(math.floor((n - 1) * share), value) for share, value in inner], maximum)
+    least = _bound(n, [(n - 1 - math.ceil((n - 1) * share), value) for share, value in reversed(inner)], minimum)
     if mean > most + slack:
         return [f"mean {mean:g} is above {most:g}, the most these percentiles and this maximum allow"]
     if mean < least - slack:
         return [f"mean {mean:g} is below {least:g}, the least these percentiles and this minimum allow"]
     return []
+
+
+def _bound(n: int, ranked: Sequence[tuple[int, float]], rest: float) -> float:
+    """The mean of n values: those up to each rank have its value, the others are `rest`."""
+    total, used = 0.0, 0
+    for rank, value in ranked:
+        count = max(used, rank)
+        total, used = total + (count - used) * value, count
+    return (total + (n - used) * rest) / n
 
 
 def needs(*, mean: float, percentiles: Mapping[int, float]) -> list[str]:
