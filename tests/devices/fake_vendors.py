@@ -1,7 +1,7 @@
 """FAKES of vendors' libraries for hardware that is not here: they record what was called and answer with fixed values.
 
-They show the calls a device file makes, their order and their values. They answer every attribute, so they do not show that
-the vendor's library has a function of that name, nor that it then does the right thing: for that the device has to be there.
+They show the calls a device file makes, their order and their values. They answer every attribute, so they do not show
+that the vendor's library has a function of that name, nor that it then does the right thing: that needs the device.
 """
 
 import contextlib

@@ -6,7 +6,7 @@ from vernier.config import Optim
 
 
 def test_lars_by_hand() -> None:
-    """|w| = 5, |g| = 1: ratio 0.001 x 5 / (1 + 0.1 x 5) = 1/300; the rate is inside the momentum; the bias is skipped."""
+    """|w| = 5, |g| = 1: ratio 0.001 x 5 / (1 + 0.1 x 5) = 1/300; rate inside the momentum; bias skipped."""
     layer, optimizer = one_layer(
         Optim(name="lars", momentum=0.9, weight_decay=0.1, trust_coefficient=0.001), 3.0, [3.0, 4.0]
     )

@@ -50,7 +50,8 @@ def test_per_step_warmup_is_a_straight_line() -> None:
 
 
 def test_mlperf_polynomial_by_hand() -> None:
-    """Habana's 8 x 256: 625 steps an epoch, so warm-up over 3 x 624 = 1872 steps and a decay over 33 x 624 + 1 = 20593."""
+    """Habana's 8 x 256: 625 steps per epoch, so warm-up over 3 x 624 = 1872 steps and a decay over 33 x 624 + 1 =
+    20593."""
     schedule = Schedule(kind="mlperf", epochs=35, warmup_epochs=3, decay_epochs=36, end_lr=1e-4)
     derived = _derived(schedule, lr=9.0, steps_per_epoch=625)
     by_hand = {
@@ -99,7 +100,8 @@ def test_ffcv_ramps_up_for_two_epochs_and_down_to_zero() -> None:
     st.floats(0, 1),
 )
 def test_rates_are_positive_and_never_above_the_peak(kind: str, unit: str, epochs: float, warm_share: float) -> None:
-    schedule = Schedule(kind=kind, unit=unit, epochs=epochs, warmup_epochs=epochs * warm_share)  # type: ignore[arg-type]
+    warmup = epochs * warm_share
+    schedule = Schedule(kind=kind, unit=unit, epochs=epochs, warmup_epochs=warmup)  # type: ignore[arg-type]
     derived = _derived(schedule, lr=1.0)
     rates = [learning_rate(s, schedule, derived) for s in range(derived.total_steps)]
     assert min(rates) >= 0

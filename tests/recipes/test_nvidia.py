@@ -22,5 +22,5 @@ def test_peak_rates_and_steps_on_imagenet(name: str, lr: float, steps: int) -> N
     assert derived.steps_per_epoch == steps
 
 
-def test_the_rate_climbs_by_epochs_and_then_follows_a_cosine() -> None:
+def test_the_rate_rises_by_epochs_and_then_follows_a_cosine() -> None:
     assert rates("nvidia-resnet50-90e", 0, 8, 45) == pytest.approx([0.256, 2.048, 1.180313], abs=1e-6)

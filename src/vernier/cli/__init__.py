@@ -2,7 +2,7 @@
 
 `COMMANDS` lists the commands; a command with actions (`vernier data make`) is a group with its own module. `info`,
 `model` and `report` hold the commands, `flags`, `output` and `launching` what they share. May import everything, and
-nothing imports it. torch is imported only inside the functions that need it, so that `--help` answers at once.
+nothing imports it. torch is imported only inside the functions that need it, so that `--help` is fast.
 """
 
 import os

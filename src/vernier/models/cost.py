@@ -1,7 +1,7 @@
-"""What a network costs: parameters, and multiply-accumulates for one image.
+"""The cost of a network: parameters, and multiply-accumulates per image.
 
-Counted by running the real forward pass on PyTorch's meta device, where tensors have shapes and no contents: exact for
-whatever the network does, without its memory or its time.
+Counted by running the real forward pass on PyTorch's meta device, where tensors have shapes and no contents: exact, and
+without the memory or the time of a real run.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Cost:
 
 
 def cost(model: nn.Module, image_shape: tuple[int, int, int]) -> Cost:
-    """Count for one image of [channels, height, width]; the model is left as it is, wherever it is.
+    """Count the cost of one image of [channels, height, width]; the model is not changed, on any device.
 
-    Counted are convolutions and matrix products; additions, batch norm, activations and pooling are not.
+    Convolutions and matrix products are counted; additions, batch norm, activations and pooling are not.
     """
     tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     on_meta = {name: tensor.detach().to("meta") for name, tensor in tensors.items()}

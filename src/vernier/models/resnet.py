@@ -1,10 +1,9 @@
 """Residual networks: one `ResNet` that becomes every classifier of the catalogue from an `Arch` and `Options`.
 
-Owns the layers, the forward pass and the initial weights, and the `Trunk` that detectors build on. Which architectures
-exist is said in `vernier.models`.
-Parameters have torchvision's names and order (`layer1.0.conv1.weight`, `layer2.0.downsample.0.weight`, `fc.bias`), so
-weights go in and out without translation. The forward pass has no branch that depends on data: it traces and compiles
-whole.
+Owns the layers, the forward pass and the initial weights, and the `Trunk` that detectors build on. The architectures
+are listed in `catalogue`. Parameters have torchvision's names and order (`layer1.0.conv1.weight`,
+`layer2.0.downsample.0.weight`, `fc.bias`), so weights need no translation. The forward pass has no branch that depends
+on data, so it traces and compiles without graph breaks.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class PadShortcut(nn.Module):
 
 
 class SqueezeExcite(nn.Module):
-    """A factor between 0 and 1 for every channel, from the mean of all channels (Hu et al. 2018)."""
+    """Scales every channel by a factor from 0 to 1, computed from the means of all channels (Hu et al. 2018)."""
 
     def __init__(self, channels: int, squeeze: int) -> None:
         super().__init__()
@@ -69,7 +68,7 @@ class SqueezeExcite(nn.Module):
 
 
 class DropPath(nn.Module):
-    """Stochastic depth: in training, each sample's branch is zeroed with probability `rate`, else scaled to make up."""
+    """Stochastic depth: in training, zeroes a sample's branch with probability `rate`, and scales the others up."""
 
     def __init__(self, rate: float) -> None:
         super().__init__()
@@ -83,7 +82,7 @@ class DropPath(nn.Module):
 
 
 class _Layers:
-    """Makes the convolutions and batch norms of one network, so that blocks need not carry the options around."""
+    """Creates the convolutions and batch norms of one network with its options."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -99,7 +98,7 @@ class _Layers:
         return nn.BatchNorm2d(channels, eps=self.options.bn_eps, momentum=self.options.bn_momentum)
 
     def shortcut(self, arch: Arch, in_channels: int, out_channels: int, stride: int) -> nn.Module | None:
-        """What brings the block's input to its output's shape; None where it has that shape already."""
+        """The layer that brings the block's input to the shape of its output; None if it has that shape already."""
         if stride == 1 and in_channels == out_channels:
             return None
         if arch.shortcut == "pad":
@@ -110,7 +109,7 @@ class _Layers:
 class _Block(nn.Module):
     """What both kinds of block share: the shortcut, its sum with the branch, and the final ReLU.
 
-    The sum is made in place on the branch, which nothing else needs: batch norm's gradient uses its input only.
+    The sum is computed in place on the branch: batch norm's gradient needs its input only, not its output.
     """
 
     downsample: nn.Module | None
@@ -155,7 +154,7 @@ class BasicBlock(_Block):
 
 
 class Bottleneck(_Block):
-    """1x1 down, 3x3 (grouped in ResNeXt), 1x1 up, and squeeze-and-excitation where the architecture has it."""
+    """1x1 down, 3x3 (grouped in ResNeXt), 1x1 up, and squeeze-and-excitation if the architecture has it."""
 
     def __init__(
         self, layers: _Layers, arch: Arch, in_channels: int, planes: int, stride: int, drop_path: float
@@ -191,7 +190,7 @@ _POOLS: dict[str, Callable[[], nn.Module]] = {
 
 
 class Trunk(nn.Module):
-    """A residual network up to its last stage: images [N, in_channels, H, W] to features; weights not yet drawn."""
+    """A residual network without its head: images [N, in_channels, H, W] to features. Weights are not initialised."""
 
     def __init__(self, arch: Arch, options: Options) -> None:
         super().__init__()
@@ -235,7 +234,7 @@ class ResNet(Trunk):
 
 
 def inner_channels(arch: Arch, planes: int) -> int:
-    """Channels of the 3x3 convolution in a bottleneck whose nominal width is `planes` (64 in ResNet's first stage)."""
+    """Channels of the 3x3 convolution in a bottleneck of nominal width `planes` (64 in ResNet's first stage)."""
     inner = planes * arch.group_width * arch.groups // 64
     if inner == 0 or inner % arch.groups:
         raise ConfigError(
@@ -245,7 +244,7 @@ def inner_channels(arch: Arch, planes: int) -> int:
 
 
 def initialise(model: nn.Module, init: Init, *, zero_gamma: bool) -> None:
-    """Draw the convolutions anew and set batch norms to identity, from torch's default generator."""
+    """Initialise convolutions from torch's default generator and set batch norms to the identity."""
     for module in model.modules():
         if isinstance(module, nn.Conv2d):
             _initialise_conv(module.weight, init)
@@ -260,7 +259,7 @@ def initialise(model: nn.Module, init: Init, *, zero_gamma: bool) -> None:
 
 def _initialise_conv(weight: Tensor, init: Init) -> None:
     if init == "tf":
-        # Cutting a normal at two deviations leaves 0.8796 of its deviation; TensorFlow divides that out.
+        # A normal truncated at two deviations has 0.8796 of its deviation; TensorFlow corrects for that.
         std = math.sqrt(1.0 / weight[0].numel()) / 0.87962566103423978
         nn.init.trunc_normal_(weight, std=std, a=-2 * std, b=2 * std)
     else:

@@ -1,7 +1,7 @@
-"""SSD, the single-shot detector: a residual backbone, ever coarser levels after it, and two convolutions on each level.
+"""SSD, the single-shot detector: a residual backbone, coarser levels after it, and two convolutions per level.
 
-Owns the network, which levels it has at an image size, and the default boxes (anchors) that go with them. Boxes,
-matching and the loss are the task's. Names and head channels are those of MLPerf's and NVIDIA's networks (`loc`,
+Owns the network, its levels for an image size, and their default boxes (anchors). Matching, loss and suppression are in
+`tasks.detection`. Names and head channels are those of MLPerf's and NVIDIA's networks (`loc`,
 `conf`; a head's channel is coordinate or class first, default box second), except `backbone.`, below which are our
 ResNet's names, and `extras`, which they call `additional_blocks`.
 """
@@ -19,14 +19,14 @@ from vernier.frozen import frozen
 from vernier.models.architecture import Arch, Options, SsdSpec
 from vernier.models.resnet import Trunk, initialise
 
-LARGE_GRID = 5  # cells per side: a larger grid is halved for the next level, a smaller one loses its rim
-_LEAST_CHANNELS = 8  # below, strided 1x1 convolutions crash in channels-last memory (torch 2.13, CPU)
-_STEMS = {"imagenet": 4, "small": 1, "small-pool": 2}  # what each divides the resolution by
+LARGE_GRID = 5  # cells per side: a larger grid is halved for the next level, a smaller one loses its border
+_MIN_CHANNELS = 8  # below, strided 1x1 convolutions crash in channels-last memory (torch 2.13, CPU)
+_STEMS = {"imagenet": 4, "small": 1, "small-pool": 2}  # factor by which each reduces the resolution
 
 
 @frozen
 class Level:
-    """One resolution at which a detector looks."""
+    """One resolution of a detector, with its default boxes."""
 
     grid: int
     """Cells per side."""
@@ -41,7 +41,7 @@ class Level:
 
     @property
     def shapes(self) -> list[tuple[float, float]]:
-        """(width, height) of the default boxes in a cell, in order: the square, the larger square, then every ratio."""
+        """Widths and heights of the default boxes in a cell, in order: square, larger square, then every ratio."""
         between = math.sqrt(self.size * self.next_size)
         pairs = [(self.size * math.sqrt(r), self.size / math.sqrt(r)) for r in self.ratios]
         return [(self.size, self.size), (between, between)] + [box for w, h in pairs for box in ((w, h), (h, w))]
@@ -52,7 +52,7 @@ class Level:
 
 
 def levels(arch: Arch, spec: SsdSpec, px: int, stem: str = "default") -> tuple[Level, ...]:
-    """The levels for images of `px` pixels per side; ConfigError when there is not room for two."""
+    """Compute the levels for images of `px` pixels per side. Raises ConfigError if there is no room for two."""
     stem = arch.stem if stem == "default" else stem
     grid, stride = (px // 2 if stem == "small-pool" else math.ceil(px / _STEMS[stem])), _STEMS[stem]
     halving_stages = len(arch.blocks) - (1 if arch.last_stride == 2 else 2)
@@ -81,19 +81,19 @@ def levels(arch: Arch, spec: SsdSpec, px: int, stem: str = "default") -> tuple[L
 
 
 def _sizes(spec: SsdSpec, count: int) -> list[float]:
-    """One size more than levels: the last level's larger square lies between its own and that."""
+    """Sizes of all levels and one more, which the larger square of the last level needs."""
     first, second, last = spec.sizes
     step = (last - second) / max(1, count - 2)
     return [first] + [second + step * k for k in range(count)]
 
 
-def make_anchors(at: Sequence[Level]) -> Tensor:
-    """[A, 4]: centre x, centre y, width, height as shares of the image, clamped to 0..1.
+def make_anchors(levels: Sequence[Level]) -> Tensor:
+    """Compute the default boxes [A, 4]: centre x, centre y, width, height as shares of the image, clamped to 0..1.
 
-    By level; inside a level by shape, then row, then column, as the heads' channels lie.
+    Ordered by level; within a level by shape, then row, then column, like the heads' channels.
     """
     boxes = []
-    for level in at:
+    for level in levels:
         centres = (torch.arange(level.grid, dtype=torch.float64) + 0.5) / level.cells
         y, x = torch.meshgrid(centres, centres, indexing="ij")
         for width, height in level.shapes:
@@ -132,14 +132,14 @@ class Ssd(nn.Module):
     def _extra_channels(self, index: int) -> tuple[int, int]:
         scale = (self.options.width or self.arch.width) / self.arch.width
         hidden, out = self.spec.extras[min(index, len(self.spec.extras) - 1)]
-        return max(_LEAST_CHANNELS, round(hidden * scale)), max(_LEAST_CHANNELS, round(out * scale))
+        return max(_MIN_CHANNELS, round(hidden * scale)), max(_MIN_CHANNELS, round(out * scale))
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         tracing = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
         if not tracing and images.shape[2:] != (self.image_px, self.image_px):
             raise ConfigError(
                 f"The detector was built for images of {self.image_px}x{self.image_px} pixels and got "
-                f"{images.shape[2]}x{images.shape[3]}: set data.image_px and data.eval_px alike."
+                f"{images.shape[2]}x{images.shape[3]}: set data.image_px and data.eval_px to the same value."
             )
         features = [self.backbone(images)]
         for extra in self.extras:

@@ -1,4 +1,4 @@
-"""Learning rate as a pure function of the step: nothing to save, nothing to restore."""
+"""The learning rate as a pure function of the step, so that a checkpoint need not save it."""
 
 import math
 
@@ -6,7 +6,7 @@ from vernier.config import Derived, Schedule
 
 
 def learning_rate(step: int, schedule: Schedule, derived: Derived) -> float:
-    """The rate for optimiser step `step`, counted from 0."""
+    """Compute the rate of optimiser step `step`, counted from 0."""
     if schedule.kind == "mlperf":
         return _mlperf(step, schedule, derived)
     epoch = step / derived.steps_per_epoch
@@ -49,10 +49,10 @@ def _passed(epoch: float, schedule: Schedule) -> int:
 
 
 def _mlperf(step: int, schedule: Schedule, derived: Derived) -> float:
-    """MLPerf's LARS schedule as Habana runs it: steps counted from 1, and an epoch taken to be one step shorter.
+    """MLPerf's LARS schedule as Habana runs it: steps counted from 1, and epochs one step shorter.
 
     Warm-up over W (steps_per_epoch - 1) steps to the peak, then end + (peak - end) (1 - t / T)^power, where
-    T = (D - W) (steps_per_epoch - 1) + 1; after that the rate stays.
+    T = (D - W) (steps_per_epoch - 1) + 1; after that the rate is constant.
     """
     per_epoch = max(1, derived.steps_per_epoch - 1)
     number, warmup = step + 1, schedule.warmup_epochs * per_epoch

@@ -23,7 +23,8 @@ def completes(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., set[str
 
     def ask(*words: str) -> set[str]:
         line = (
-            f'source "{script}"; function=$(complete -p vernier | sed "s/.*-F \\([^ ]*\\) .*/\\1/"); COMP_WORDS=("$@"); '
+            f'source "{script}"; function=$(complete -p vernier | sed "s/.*-F \\([^ ]*\\) .*/\\1/"); '
+            'COMP_WORDS=("$@"); '
             'COMP_CWORD=$(($# - 1)); $function; printf "%s\\n" "${COMPREPLY[@]}"'
         )
         done = subprocess.run([bash, "-c", line, "bash", *words], capture_output=True, text=True, check=True)

@@ -34,7 +34,7 @@ def random_targets(dice: torch.Generator, images: int, classes: int) -> BoxTarge
 
 
 def slow_loss(offsets: Tensor, logits: Tensor, targets: BoxTargets, anchors: Tensor) -> Tensor:
-    """One image, one default box at a time: (smooth L1 + cross-entropy of positives and hardest negatives) / positives."""
+    """Box by box: (smooth L1 of positives + cross-entropy of positives and hardest negatives) / positives."""
     images = []
     for n in range(len(offsets)):
         ltrb, kinds, valid = (part[n : n + 1] for part in (targets.ltrb, targets.classes, targets.valid))

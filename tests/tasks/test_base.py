@@ -1,3 +1,5 @@
+"""What every task gives the engine."""
+
 import pytest
 
 from vernier import recipes
