@@ -26,3 +26,15 @@ def test_compile_without_a_compiler_is_refused(monkeypatch: pytest.MonkeyPatch) 
     why = Cpu().refuse("fp32", "compile", allow_slow=True)
     assert "C++ compiler" in why
     assert "--mode eager" in why
+
+
+def test_a_machine_that_lists_amx_and_kills_what_uses_it_refuses_half_precision(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cpu_module, "instruction_sets", lambda: frozenset({"avx512_bf16", "amx_bf16", "amx_tile"}))
+    monkeypatch.setattr(cpu_module, "amx_works", lambda: False)
+    answer = Cpu().answer("bf16", "eager")
+    assert answer.verdict == "refused"
+    assert "ONEDNN_MAX_CPU_ISA" in answer.instead
+    monkeypatch.setattr(cpu_module, "amx_works", lambda: True)
+    assert Cpu().answer("bf16", "eager").verdict == "yes"

@@ -1,10 +1,12 @@
 """The CPU, the device of the default recipe."""
 
 import ctypes
+import functools
 import os
 import platform
 import resource
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -45,6 +47,13 @@ class Cpu(Device):
                 "than fp32"
             )
             return Answer("slow", why, "--precision fp32")
+        if hardware and {"amx_tile", f"amx_{precision}"} <= instruction_sets() and not amx_works():
+            why = (
+                f"precision {precision} would use AMX instructions, which this machine lists but which end the program"
+            )
+            return Answer(
+                "refused", why, "--precision fp32, or set ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16 to do without AMX"
+            )
         return YES
 
     def prepare(self, precision: str = "fp32", *, deterministic: bool = False, local_rank: int = 0) -> None:
@@ -88,6 +97,13 @@ def instruction_sets() -> frozenset[str]:
         return frozenset()
     lines = [line for line in info.read_text().splitlines() if line.startswith(("flags", "Features"))]
     return frozenset(lines[0].partition(":")[2].split()) if lines else frozenset()
+
+
+@functools.cache
+def amx_works() -> bool:
+    """Whether a bf16 matrix product survives: some virtual machines list AMX and kill what uses it."""
+    product = "import torch; a = torch.ones(256, 256, dtype=torch.bfloat16); torch.nn.functional.linear(a, a)"
+    return subprocess.run([sys.executable, "-P", "-c", product], capture_output=True, check=False).returncode == 0
 
 
 def compiler() -> str | None:
