@@ -28,9 +28,9 @@ def test_a_batch_that_does_not_fit_is_a_row_and_not_a_crash(
     assert (small["status"], large["status"]) == ("ok", "out-of-memory")
     assert small["images_per_s_total"]["value"] > 0
     run = RunDir.open(only_run(out))
-    found = run.read_bench()
-    assert len(found["rounds"]) == 2
-    assert len(next(r for r in found["rounds"] if r["result"]["status"] == "ok")["result"]["raw"]["step_s"]) == 2
+    result = run.read_bench()
+    assert len(result["rounds"]) == 2
+    assert len(next(r for r in result["rounds"] if r["result"]["status"] == "ok")["result"]["raw"]["step_s"]) == 2
     assert "out-of-memory" in (run.path / "bench.md").read_text()
     assert run.status().status == "finished"
 
@@ -66,9 +66,9 @@ def test_a_version_against_itself_is_measured_in_turns(
     flags = "--batches 4 --steps 5 --repeats 1 --against HEAD --tolerance 99% --json"
     done = vernier_here("bench", "train", "--data", str(shapes), *SMALL, *flags.split(), "--out", str(tmp_path))
     assert done.code in (0, 1), done.err  # five steps on a busy machine may be called slower
-    (found,) = done.json()["compared"]
-    assert found["ratio"] > 0
-    assert found["steps"] == [5, 5]
+    (comparison,) = done.json()["compared"]
+    assert comparison["ratio"] > 0
+    assert comparison["steps"] == [5, 5]
     assert any("commit" in fact for fact in done.json()["facts"])
 
 
@@ -86,17 +86,17 @@ def test_a_version_that_cannot_be_measured_is_refused_before_anything_runs(
     assert not list(tmp_path.glob("runs/*"))
 
 
-def _bench(path: Path, commit: str | None, **asked: object) -> Path:
-    """A run directory of a benchmark that was made with a commit."""
+def _bench(path: Path, commit: str | None, **request: object) -> Path:
+    """A run directory of a benchmark that ran a commit."""
     run = RunDir.create(path, "bench")
     run.write_config(to_dict(Config()))
     run.write_environment({"git_commit": commit})
-    run.write_bench({"asked": {"what": "train", "config": to_dict(Config()), **asked}}, "")
+    run.write_bench({"asked": {"what": "train", "config": to_dict(Config()), **request}}, "")
     return run.path
 
 
 @pytest.mark.parametrize(
-    ("commit", "asked", "words"),
+    ("commit", "request_fields", "words"),
     [
         ("abc-dirty", {}, "a changed working copy"),
         (None, {}, "an unknown version"),
@@ -105,10 +105,10 @@ def _bench(path: Path, commit: str | None, **asked: object) -> Path:
     ],
 )
 def test_a_benchmark_that_cannot_be_run_again_is_refused(
-    vernier_here: Callable[..., Done], tmp_path: Path, commit: str | None, asked: dict[str, object], words: str
+    vernier_here: Callable[..., Done], tmp_path: Path, commit: str | None, request_fields: dict[str, object], words: str
 ) -> None:
     done = vernier_here(
-        "bench", "train", "--against", str(_bench(tmp_path, commit, **asked)), "--out", str(tmp_path / "o")
+        "bench", "train", "--against", str(_bench(tmp_path, commit, **request_fields)), "--out", str(tmp_path / "o")
     )
     assert (done.code, words in done.err) == (2, True), done.err
     assert not (tmp_path / "o").exists()

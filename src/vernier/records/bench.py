@@ -119,10 +119,9 @@ class Latency(SampleSummary):
 
 
 @frozen
-class Figures:
+class _StepFigures:
     """Rates with intervals, step times and the data wait of steps; `latency_s` where a step is a query."""
 
-    method: str = ""
     images_per_s_total: Estimate
     images_per_s_per_device: Estimate
     devices: int = 1
@@ -131,9 +130,16 @@ class Figures:
     verdict: str
     step_s: SampleSummary
     phases: PhaseTimes | None = None
-    warmup: WarmUp
     reached_precision: bool | None = None
     latency_s: Latency | None = omitted()
+
+
+@frozen
+class Figures(_StepFigures):
+    """The figures of one process."""
+
+    method: str = ""
+    warmup: WarmUp
 
 
 @frozen
@@ -309,27 +315,17 @@ class _MeasuredRow(ArmLabels):
 
 
 @frozen
-class StepRow(_MeasuredRow):
+class StepRow(_StepFigures, _MeasuredRow):
     """An arm measured step by step. Figures from `speedup` on are those of a scaling benchmark, against its `base`.
 
     `of_apart` is the rate as a share of that of the same processes without gradient exchange.
     """
 
-    images_per_s_total: Estimate
-    images_per_s_per_device: Estimate
-    devices: int = 1
-    compute_only_images_per_s_total: float
-    data_wait_share: float
-    verdict: str
-    step_s: SampleSummary
-    phases: PhaseTimes | None = None
     warmup: tuple[WarmUp, ...] = ()
     steady: bool = True
-    reached_precision: bool | None = None
     flops: Arithmetic | None = None
     joules_per_image: float | None = None
     compile_s: float | None = None
-    latency_s: Latency | None = omitted()
     speedup: float | None = omitted()
     efficiency: float | None = omitted()
     efficiency_95: tuple[float, float] | None = omitted()

@@ -115,9 +115,9 @@ def _namespaces() -> str:
     """Why two hosts cannot be made of network namespaces here; empty when they can."""
     if shutil.which("ip") is None or os.geteuid() != 0:
         return "needs root and iproute2 for network namespaces"
-    made = subprocess.run(["ip", "netns", "add", "vernier-try"], capture_output=True, text=True)
+    done = subprocess.run(["ip", "netns", "add", "vernier-try"], capture_output=True, text=True)
     subprocess.run(["ip", "netns", "del", "vernier-try"], capture_output=True)
-    return "" if made.returncode == 0 else f"network namespaces are not permitted: {made.stderr.strip()}"
+    return "" if done.returncode == 0 else f"network namespaces are not permitted: {done.stderr.strip()}"
 
 
 @pytest.fixture

@@ -85,9 +85,9 @@ def _weights(run: str) -> dict[str, Any]:
 @pytest.mark.parametrize("procs", [2, 3])
 def test_accumulation_times_processes_gives_the_same_weights(answers: dict[int, dict[str, Any]], procs: int) -> None:
     """SGD without batch norm: 1 x 6, 2 x 3 and 3 x 2 make the same global batch."""
-    ours, theirs = _weights(answers[1]["plain run"]), _weights(answers[procs]["plain run"])
-    assert ours.keys() == theirs.keys()
-    assert max(float((ours[k] - theirs[k]).abs().max()) for k in ours) < 1e-6
+    one, several = _weights(answers[1]["plain run"]), _weights(answers[procs]["plain run"])
+    assert one.keys() == several.keys()
+    assert max(float((one[k] - several[k]).abs().max()) for k in one) < 1e-6
 
 
 def test_three_processes_resume_what_two_began(answers: dict[int, dict[str, Any]]) -> None:
@@ -99,10 +99,10 @@ def test_three_processes_resume_what_two_began(answers: dict[int, dict[str, Any]
 def test_every_process_writes_its_own_events(answers: dict[int, dict[str, Any]]) -> None:
     run = Path(answers[3]["plain run"])
     assert sorted(p.name for p in run.glob("events*")) == ["events.jsonl", "events.rank1.jsonl", "events.rank2.jsonl"]
-    ours = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
-    step = next(e for e in ours if e["kind"] == "step")
+    events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+    step = next(e for e in events if e["kind"] == "step")
     assert len(step["own_s_by_rank"]) == 3
-    assert [p["rank"] for p in next(e for e in ours if e["kind"] == "start")["processes"]] == [0, 1, 2]
+    assert [p["rank"] for p in next(e for e in events if e["kind"] == "start")["processes"]] == [0, 1, 2]
 
 
 def test_a_straggler_is_reported_once_and_only_when_it_stays_slow() -> None:

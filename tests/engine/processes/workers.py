@@ -76,17 +76,19 @@ def scenario(plan: dict[str, Any], world: World, name: str, **changes: Any) -> R
 
 def everything(plan: dict[str, Any], world: World) -> dict[str, Any]:
     """Loss curves, sample order, weights and evaluations with these processes."""
-    found: dict[str, Any] = {"processes": world.size}
-    found["in sync"] = losses(scenario(plan, world, "sync", **{"model.batch_norm_images": 0, "eval.every_epochs": 1.0}))
-    found["groups"] = losses(scenario(plan, world, "groups", **{"model.batch_norm_images": 4}))
+    results: dict[str, Any] = {"processes": world.size}
+    results["in sync"] = losses(
+        scenario(plan, world, "sync", **{"model.batch_norm_images": 0, "eval.every_epochs": 1.0})
+    )
+    results["groups"] = losses(scenario(plan, world, "groups", **{"model.batch_norm_images": 4}))
     trained = load_trained(Path(plan["trained"])) if plan["trained"] else None
     if trained is not None:
-        found["evaluated"] = encode(evaluate_trained(trained, world=world))
+        results["evaluated"] = encode(evaluate_trained(trained, world=world))
     real_build = build.build
     build.build = lambda *a, **k: without_norm(real_build(*a, **k))  # type: ignore[attr-defined]
     try:
         plain = scenario(plan, world, "plain", **{"machine.accumulation": 6 // world.size, "limits.max_steps": 6})
-        found["plain"] = losses(plain)
+        results["plain"] = losses(plain)
         if plan["resume"]:
             run = RunDir.open(Path(plan["resume"]))
             point = ResumePoint(run, run.checkpoints.committed()[0])
@@ -94,16 +96,16 @@ def everything(plan: dict[str, Any], world: World) -> dict[str, Any]:
                 plan["shapes"],
                 **{"machine.procs": world.size, "limits.max_steps": 6, "machine.accumulation": 6 // world.size},
             )
-            found["resumed"] = str(train(config, Path(plan["out"]), point, world=world).run.path)
+            results["resumed"] = str(train(config, Path(plan["out"]), point, world=world).run.path)
         half = scenario(plan, world, "half", **{"machine.accumulation": 6 // world.size, "limits.max_steps": 3})
-        found["half"], found["plain run"] = str(half.path), str(plain.path)
+        results["half"], results["plain run"] = str(half.path), str(plain.path)
     finally:
         build.build = real_build  # type: ignore[attr-defined]
     job = setup.prepare(config_for(plan["shapes"], **{"machine.procs": world.size}), world=world)
     orders = world.gather([job.order.indices(0, step, 0).tolist() for step in range(3)])
-    found["order"] = [[i for mine in orders for i in mine[step]] for step in range(3)]
+    results["order"] = [[i for own in orders for i in own[step]] for step in range(3)]
     job.close()
-    return found
+    return results
 
 
 def main(path: str) -> None:
@@ -111,9 +113,9 @@ def main(path: str) -> None:
     config = config_for(plan["shapes"])
     torch.set_num_threads(1)
     with join_processes(topology(), resolve("cpu"), config.machine) as world:
-        found = everything(plan, world)
+        results = everything(plan, world)
         if world.first:
-            Path(plan["answer"]).write_text(json.dumps(found))
+            Path(plan["answer"]).write_text(json.dumps(results))
 
 
 if __name__ == "__main__":

@@ -48,21 +48,21 @@ def test_settings_are_read_from_the_old_and_the_new_layout_of_packages(tmp_path:
 
 def test_a_version_gets_only_the_settings_it_has() -> None:
     own = to_dict(Config())
-    known = json.loads(json.dumps(own))
-    del known["machine"]["allow_slow"], known["recipe"]["optim"]["lr"]
-    config, left_out = fit_config(own, known, "v1")
+    settings = json.loads(json.dumps(own))
+    del settings["machine"]["allow_slow"], settings["recipe"]["optim"]["lr"]
+    config, left_out = fit_config(own, settings, "v1")
     assert left_out == ["recipe.optim.lr", "machine.allow_slow"]
-    assert config == known
+    assert config == settings
     own["machine"]["allow_slow"] = True
     with pytest.raises(ConfigError, match=r"v1: that version has no setting machine.allow_slow, which is True here"):
-        fit_config(own, known, "v1")
+        fit_config(own, settings, "v1")
 
 
 def test_a_renamed_setting_goes_to_an_older_version_by_its_old_name() -> None:
     own = to_dict(Config())
     own["recipe"]["model"]["batch_norm_images"] = 8
-    known = json.loads(json.dumps(own))
-    known["recipe"]["model"]["bn_span"] = known["recipe"]["model"].pop("batch_norm_images")
-    config, left_out = fit_config(own, known, "v1")
+    settings = json.loads(json.dumps(own))
+    settings["recipe"]["model"]["bn_span"] = settings["recipe"]["model"].pop("batch_norm_images")
+    config, left_out = fit_config(own, settings, "v1")
     assert config["recipe"]["model"]["bn_span"] == 8
     assert left_out == []

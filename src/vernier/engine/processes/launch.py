@@ -81,7 +81,7 @@ def _number(environ: Mapping[str, str], name: str, default: int | None = None) -
     if text is None or not re.fullmatch(r"\d+", text.strip()):
         raise ConfigError(
             f"The launcher's variable {name} is {'missing' if text is None else repr(text)}: "
-            "start Vernier through torchrun, srun, mpirun, or with --procs N alone."
+            "start Vernier through torchrun, srun, mpirun, or just with --procs N."
         )
     return int(text)
 
@@ -146,7 +146,9 @@ def _from_openmpi(environ: Mapping[str, str], host: str) -> Topology:
             launcher="openmpi",
             local_rank=_number(environ, "OMPI_COMM_WORLD_LOCAL_RANK"),
             local_world=local,
-            address=_rendezvous_host(environ, alone=local == world, launcher="mpirun", how="-x MASTER_ADDR=FIRST_HOST"),
+            address=_rendezvous_host(
+                environ, one_host=local == world, launcher="mpirun", how="-x MASTER_ADDR=FIRST_HOST"
+            ),
             port=_number(environ, "MASTER_PORT", _port_for(job)),
         )
     )
@@ -157,7 +159,7 @@ def _from_pmi(environ: Mapping[str, str], host: str) -> Topology:
     local_rank = environ.get("MPI_LOCALRANKID") or environ.get("PALS_LOCAL_RANKID") or str(rank)
     local_world = environ.get("MPI_LOCALNRANKS") or environ.get("PALS_LOCAL_SIZE") or str(world)
     local = {"MPI_LOCALRANKID": local_rank, "MPI_LOCALNRANKS": local_world}
-    alone = _number(local, "MPI_LOCALNRANKS") == world
+    one_host = _number(local, "MPI_LOCALNRANKS") == world
     return _checked(
         Topology(
             rank=rank,
@@ -166,18 +168,18 @@ def _from_pmi(environ: Mapping[str, str], host: str) -> Topology:
             launcher="pmi",
             local_rank=_number(local, "MPI_LOCALRANKID"),
             local_world=_number(local, "MPI_LOCALNRANKS"),
-            address=_rendezvous_host(environ, alone=alone, launcher="mpiexec", how="-env MASTER_ADDR FIRST_HOST"),
-            port=_number(environ, "MASTER_PORT", _port_for(_pmi_job(environ, alone=alone))),
+            address=_rendezvous_host(environ, one_host=one_host, launcher="mpiexec", how="-env MASTER_ADDR FIRST_HOST"),
+            port=_number(environ, "MASTER_PORT", _port_for(_pmi_job(environ, one_host=one_host))),
         )
     )
 
 
-def _pmi_job(environ: Mapping[str, str], *, alone: bool) -> str:
+def _pmi_job(environ: Mapping[str, str], *, one_host: bool) -> str:
     """An identifier shared by the processes of a PMI job. Hydra has no job numbers: on one host its proxy's PID."""
     for name in ("PMI_JOBID", "PALS_APID"):
         if name in environ:
             return environ[name]
-    return str(_job_starter()) if alone else environ.get("MASTER_ADDR", "")
+    return str(_job_starter()) if one_host else environ.get("MASTER_ADDR", "")
 
 
 def _job_starter() -> int:
@@ -193,10 +195,10 @@ def _job_starter() -> int:
     return os.getppid()
 
 
-def _rendezvous_host(environ: Mapping[str, str], *, alone: bool, launcher: str, how: str) -> str:
+def _rendezvous_host(environ: Mapping[str, str], *, one_host: bool, launcher: str, how: str) -> str:
     if address := environ.get("MASTER_ADDR"):
         return address
-    if not alone:
+    if not one_host:
         raise ConfigError(f"{launcher} started processes on several hosts: name the first one with `{launcher} {how}`.")
     return "127.0.0.1"
 

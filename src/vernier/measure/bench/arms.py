@@ -58,9 +58,9 @@ OnPace = Callable[[float], None]
 def run_arms(arms: Sequence[Arm], *, repeats: int, seed: int, on_result: OnResult) -> list[Round]:
     """Every arm `repeats` times; `on_result` gets all rounds so far and their final number after each one."""
     rounds: list[Round] = []
-    dice, total, failures = random.Random(seed), repeats * len(arms), dict[str, ArmFailure]()
+    generator, total, failures = random.Random(seed), repeats * len(arms), dict[str, ArmFailure]()
     for number in range(repeats):
-        for arm in dice.sample(list(arms), len(arms)):
+        for arm in generator.sample(list(arms), len(arms)):
             result = failures.get(arm.name) or _expected_failure(arm, arms, failures) or run_in_process(arm)
             if isinstance(result, ArmFailure):
                 failures[arm.name] = result
@@ -126,10 +126,10 @@ class _Process:
         """The answer as JSON values. Raises RunFailed when the process failed without one."""
         with tempfile.TemporaryDirectory(prefix="vernier-bench-") as scratch:
             request, answer, self._pace = (Path(scratch) / name for name in ("request", "answer", "pace"))
-            asked = self.request
-            if self.on_pace is not None and isinstance(asked, StudyRequest):
-                asked = replace(asked, pace=self._pace)
-            request.write_text(json.dumps(encode(asked)), encoding="utf-8")
+            tree = encode(self.request)
+            if self.on_pace is not None:
+                tree["pace"] = str(self._pace)
+            request.write_text(json.dumps(tree), encoding="utf-8")
             began_s = now_s()
             code, output = self._wait([*_COMMAND, str(request), str(answer)])
             if answer.exists():

@@ -22,7 +22,7 @@ HERE = "here"
 
 
 def arms_of(request: BenchRequest, side: str | None = None, source: Path | None = None) -> list[Arm]:
-    """An arm per combination, with a name made of the labels in which the arms differ."""
+    """An arm per combination, named by the labels in which the arms differ."""
     machine = from_dict(Config, request.config).machine
     layouts = request.layouts or (Layout(procs=machine.procs),)
     precisions, modes = request.precisions or (machine.precision,), request.modes or (machine.mode,)
@@ -142,7 +142,7 @@ def _differences(request: BenchRequest, other: BenchRequest) -> list[str]:
     pairs = tree_differences(to_dict(from_dict(Config, request.config)), to_dict(from_dict(Config, other.config)))
     if request.weights_of != other.weights_of:
         pairs["run"] = (request.weights_of, other.weights_of)
-    return [f"the sides differ in {name}: {mine!r} here, {there!r} there" for name, (mine, there) in pairs.items()]
+    return [f"the sides differ in {name}: {here!r} here, {there!r} there" for name, (here, there) in pairs.items()]
 
 
 def _earlier_request(request: BenchRequest, path: Path) -> tuple[BenchRequest, str]:

@@ -128,15 +128,16 @@ def _pool_phases(phases: list[PhaseTimes]) -> PhaseTimes | None:
 
 def _pool_arithmetic(results: list[StepResult], images_per_s: float) -> Arithmetic | None:
     """Arithmetic at this rate per device, beside the median of the processes' matrix products."""
-    known = [r.flops for r in results if r.flops]
-    if not known:
+    measured = [r.flops for r in results if r.flops]
+    if not measured:
         return None
-    gflop_per_s = images_per_s * known[0].gflop_per_image
-    matmul_gflop_per_s = statistics.median(f.matmul.gflop_per_s for f in known)
+    first = measured[0]
+    gflop_per_s = images_per_s * first.gflop_per_image
+    matmul_gflop_per_s = statistics.median(f.matmul.gflop_per_s for f in measured)
     return Arithmetic(
-        gflop_per_image=known[0].gflop_per_image,
+        gflop_per_image=first.gflop_per_image,
         gflop_per_s_per_device=gflop_per_s,
-        matmul=replace(known[0].matmul, gflop_per_s=matmul_gflop_per_s),
+        matmul=replace(first.matmul, gflop_per_s=matmul_gflop_per_s),
         share_of_matmul=gflop_per_s / matmul_gflop_per_s,
     )
 
@@ -156,8 +157,8 @@ def _pool_rate(results: list[StepResult], images: int) -> Estimate:
 
 
 def _mean_joules(results: list[StepResult]) -> float | None:
-    known = [r.energy.joules_per_image for r in results if r.energy]
-    return statistics.fmean(known) if len(known) == len(results) else None
+    joules = [r.energy.joules_per_image for r in results if r.energy]
+    return statistics.fmean(joules) if len(joules) == len(results) else None
 
 
 def _mean_compile_s(results: list[StepResult]) -> float | None:

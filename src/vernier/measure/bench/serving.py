@@ -20,8 +20,8 @@ PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9)
 
 def poisson_arrivals(rate_per_s: float, seconds: float, seed: int) -> list[float]:
     """Planned arrivals, in seconds from the start, with independent exponential gaps."""
-    dice, at, planned = random.Random(seed), 0.0, list[float]()
-    while (at := at + dice.expovariate(rate_per_s)) < seconds:
+    generator, at, planned = random.Random(seed), 0.0, list[float]()
+    while (at := at + generator.expovariate(rate_per_s)) < seconds:
         planned.append(at)
     return planned
 

@@ -76,8 +76,8 @@ def _settings(source: Path, reference: str) -> ConfigTree:
     )
 
 
-def fit_config(config: ConfigTree, known: ConfigTree, reference: str) -> tuple[ConfigTree, list[str]]:
-    """`config` without the settings that another version does not have, and the names left out.
+def fit_config(config: ConfigTree, settings: ConfigTree, reference: str) -> tuple[ConfigTree, list[str]]:
+    """`config` with only the `settings` that another version has, and the names left out.
 
     Raises ConfigError when one of them is not at its default: that version would measure something else.
     """
@@ -103,7 +103,7 @@ def fit_config(config: ConfigTree, known: ConfigTree, reference: str) -> tuple[C
                 fitted[name] = value
         return fitted
 
-    return fit(config, known, to_dict(Config()), ""), left_out
+    return fit(config, settings, to_dict(Config()), ""), left_out
 
 
 def describe_this_version() -> str:
