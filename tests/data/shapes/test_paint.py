@@ -17,7 +17,7 @@ DETECT = ShapesSpec(kind="detect", train=60, val=20, size_px=96, seed=5)
 
 @pytest.mark.parametrize("spec", [SMALL, DETECT])
 def test_boxes_are_tight_around_visible_pixels(spec: ShapesSpec, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The real composition with a painter that fills each body with its number, so that the image is a map of the bodies."""
+    """Every body is painted in its number, so that the image is a map of the bodies."""
     painted = 0
 
     def stamp(canvas: Any, rng: Any, body: Any, light: Any, ground: float) -> None:

@@ -9,6 +9,7 @@ as Pillow does. `decode_strictly` refuses such faults, for `vernier data verify`
 import base64
 import io
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -174,20 +175,17 @@ def _reduced_size(height: int, width: int, factor: int) -> dict[str, int]:
     return {} if factor == 1 else {"height": -(-height // factor), "width": -(-width // factor)}
 
 
-class ByteRanges(Protocol):
-    """A file that can be read in parts."""
-
-    def read_range(self, start: int, stop: int) -> bytes: ...
-
-
 class SegmentedJpeg(LazyJpeg):
-    """A JPEG with known restart segments: only those that the crop touches are read and decoded."""
+    """A JPEG with known restart segments: only those that the crop touches are read and decoded.
 
-    __slots__ = ("_file", "_segments")
+    `read_range` reads the file from one position to another.
+    """
 
-    def __init__(self, file: ByteRanges, segments: Segments) -> None:
+    __slots__ = ("_read_range", "_segments")
+
+    def __init__(self, read_range: Callable[[int, int], bytes], segments: Segments) -> None:
         refuse_bomb(segments.width, segments.height)
-        self._file, self._segments = file, segments
+        self._read_range, self._segments = read_range, segments
         self.shape = (segments.height, segments.width, 3)
 
     def decode_window(self, window: tuple[slice, slice], factor: int) -> Image:
@@ -203,8 +201,8 @@ class SegmentedJpeg(LazyJpeg):
         return image[rows.start - y : rows.stop - y, columns.start - x : columns.stop - x]
 
     def _read_stream(self, cut: Cut) -> bytearray:
-        header = self._file.read_range(0, self._segments.scan_at)
-        body = self._file.read_range(cut.start, cut.stop)
+        header = self._read_range(0, self._segments.scan_at)
+        body = self._read_range(cut.start, cut.stop)
         if len(header) + len(body) != self._segments.scan_at + cut.stop - cut.start:
             raise BadImage("the shard ends before the image does")
         return self._segments.assemble(cut, header, body)

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 import psutil
 
-from vernier.data.decoding.decode import BadImage, Croppable, Image, read_size
+from vernier.data.decoding.decode import BadImage, Image, read_size
 from vernier.data.sources.base import Boxes, BoxSource, EncodedSource, Source
 from vernier.data.sources.containers.shards import ShardSource
 from vernier.frozen import frozen
@@ -41,9 +41,6 @@ class CachedSource(Source):
                 self._left -= image.nbytes
                 self._cache[index] = image
         return image
-
-    def lazy_image(self, index: int) -> Croppable:
-        return self.image(index)
 
     def describe(self, index: int) -> str:
         return self._inner.describe(index)

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from vernier.data.decoding.decode import Croppable, Image
-from vernier.data.sources.base import Indices, Source, fingerprint_classes, fingerprint_of
+from vernier.data.decoding.decode import Image
+from vernier.data.sources.base import Indices, Source, fingerprint_of
 from vernier.errors import ConfigError, NoSuchSplit
 
 
@@ -32,9 +32,6 @@ class ArraySource(Source):
         image: Image = self.images[index]
         return image
 
-    def lazy_image(self, index: int) -> Croppable:
-        return self.image(index)
-
     def __len__(self) -> int:
         return len(self.labels)
 
@@ -42,7 +39,8 @@ class ArraySource(Source):
         return f"{self._origin}[{index}]"
 
     def fingerprint(self) -> str:
-        return fingerprint_of(self.labels.tobytes(), fingerprint_classes(self.classes), str(self.images.shape).encode())
+        classes = "\0".join(self.classes).encode()
+        return fingerprint_of(self.labels.tobytes(), classes, str(self.images.shape).encode())
 
 
 FASHION_CLASSES = (

@@ -5,8 +5,11 @@ Imports nothing of the other sources; they all import this.
 
 import hashlib
 import os
+import threading
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -51,13 +54,17 @@ class Source(ABC):
     def fingerprint(self) -> str:
         """Changes when the samples, their order or their classes do (not when only pixels do)."""
 
+    def _fingerprint(self, *parts: bytes) -> str:
+        """A hash of the parts and of the names of the classes."""
+        return fingerprint_of(*parts, "\0".join(self.classes).encode())
+
     @abstractmethod
     def image(self, index: int) -> Image:
         """The decoded image [height, width, channels]. Raises BadImage or OSError."""
 
-    @abstractmethod
     def lazy_image(self, index: int) -> Croppable:
-        """An image of which a crop can be taken without decoding the rest. Raises like `image`, perhaps on slicing."""
+        """The image for taking one crop; may decode only that, when it is sliced. Raises like `image`."""
+        return self.image(index)
 
     def copy_ready_images(self, indices: Indices, out: Image) -> Indices | None:
         """Fill `out` [samples, height, width, channels] with images that need neither decoding nor augmentation.
@@ -117,9 +124,9 @@ class BoxSource(Source):
     def boxes(self, index: int) -> Boxes:
         """The objects of an image."""
 
-    @abstractmethod
     def image_id(self, index: int) -> int:
         """The image's number in the annotations; its position if they have none."""
+        return index
 
     def size(self, index: int) -> tuple[int, int] | None:
         """Width and height, if the annotations have them."""
@@ -135,9 +142,10 @@ def fingerprint_of(*parts: bytes) -> str:
     return total.hexdigest()[:16]
 
 
-def fingerprint_classes(classes: tuple[str, ...]) -> bytes:
-    """The names of classes as bytes for `fingerprint_of`."""
-    return "\0".join(classes).encode()
+def choose_validation(names: Sequence[str], val_share: float) -> list[int]:
+    """The positions of the files that a set without splits uses for validation, chosen by the hashes of their names."""
+    shuffled = sorted(range(len(names)), key=lambda i: hashlib.sha256(os.fsencode(names[i])).digest())
+    return shuffled[: min(len(names) - 1, max(1, round(val_share * len(names))))]
 
 
 class Names:
@@ -161,3 +169,26 @@ class Names:
     def __getitem__(self, index: int) -> str:
         start = int(self.ends[index - 1]) if index else 0
         return os.fsdecode(bytes(self._bytes[start : int(self.ends[index])]))
+
+
+class OpenFiles:
+    """Reads parts of files, which stay open as long as the object lives; threads can share it."""
+
+    def __init__(self, root: Path = Path()) -> None:
+        self.root = root
+        self._handles: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def read(self, name: str, start: int, length: int) -> bytes:
+        """Bytes of the file `name` below the root; fewer at the end of the file."""
+        handle = self._handles.get(name)
+        if handle is None:
+            with self._lock:
+                handle = self._handles.get(name)
+                if handle is None:
+                    handle = self._handles[name] = os.open(self.root / name, os.O_RDONLY)
+        return os.pread(handle, length, start)
+
+    def __del__(self) -> None:
+        for handle in self._handles.values():
+            os.close(handle)

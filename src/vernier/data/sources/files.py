@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from vernier.data.decoding.decode import Croppable, Image, decode
-from vernier.data.sources.base import Boxes, BoxSource, EncodedSource, Indices, fingerprint_classes, fingerprint_of
+from vernier.data.sources.base import Boxes, BoxSource, EncodedSource, Indices
 from vernier.data.sources.folder import IMAGE_SUFFIXES
 from vernier.errors import ConfigError
 
@@ -36,14 +36,11 @@ class FilesSource(EncodedSource, BoxSource):
     def boxes(self, index: int) -> Boxes:
         return Boxes.empty()
 
-    def image_id(self, index: int) -> int:
-        return index
-
     def describe(self, index: int) -> str:
         return str(self.paths[index])
 
     def fingerprint(self) -> str:
-        return fingerprint_of("\0".join(map(str, self.paths)).encode(), fingerprint_classes(self.classes))
+        return self._fingerprint("\0".join(map(str, self.paths)).encode())
 
 
 def _to_grey(image: Image) -> Image:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vernier.data.sources.base import EncodedSource, Indices, Names, fingerprint_classes, fingerprint_of
+from vernier.data.sources.base import EncodedSource, Indices, Names, choose_validation
 from vernier.data.sources.containers.tables import Columns, read_table, write_table
 from vernier.errors import ConfigError
 from vernier.folders import data_home
@@ -53,7 +53,7 @@ class FolderSource(EncodedSource):
         return str(self.root / self._names[index])
 
     def fingerprint(self) -> str:
-        return fingerprint_of(self._names.joined, self.all_labels().tobytes(), fingerprint_classes(self.classes))
+        return self._fingerprint(self._names.joined, self.labels.tobytes())
 
 
 def has_class_folders(root: Path, ignore: tuple[str, ...] = ()) -> bool:
@@ -71,8 +71,7 @@ def split_by_name(root: Path, split: str, val_share: float) -> FolderSource:
         members = np.flatnonzero(labels == label)
         if len(members) < 2:
             raise ConfigError(f"{root}: the class {whole.classes[label]} has one image; two are needed to divide it.")
-        shuffled = sorted(members.tolist(), key=lambda i: hashlib.sha256(os.fsencode(whole.name(i))).digest())
-        val += shuffled[: min(len(members) - 1, max(1, round(val_share * len(members))))]
+        val += members[choose_validation([whole.name(i) for i in members.tolist()], val_share)].tolist()
     in_val = np.zeros(len(whole), dtype=np.bool_)
     in_val[val] = True
     return whole.select(np.flatnonzero(in_val if split == "val" else ~in_val))

@@ -8,7 +8,7 @@ import threading
 
 import numpy as np
 
-from vernier.data.decoding.decode import Croppable, Image
+from vernier.data.decoding.decode import Image
 from vernier.data.sources.base import Boxes, BoxSource, Indices, Source, fingerprint_of
 
 CLASSES = 1000
@@ -53,9 +53,6 @@ class SyntheticSource(Source):
         image: Image = out[0]
         return image
 
-    def lazy_image(self, index: int) -> Croppable:
-        return self.image(index)
-
     def describe(self, index: int) -> str:
         return f"{'static' if self._static else 'synthetic'}/{self._split}[{index}]"
 
@@ -77,9 +74,6 @@ class SyntheticBoxSource(SyntheticSource, BoxSource):
     def boxes(self, index: int) -> Boxes:
         """The boxes of an image of SIDE_PX pixels."""
         return self._boxes[index % POOL]
-
-    def image_id(self, index: int) -> int:
-        return index
 
     def size(self, index: int) -> tuple[int, int]:
         return SIDE_PX, SIDE_PX

@@ -6,17 +6,15 @@ without boxes, evaluation uses all. `notes` counts everything that was changed. 
 `coco`, `voc` and `yolo`.
 """
 
-import hashlib
 import json
 import math
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from vernier.data.sources.base import Boxes, BoxSource, EncodedSource, Indices, fingerprint_classes, fingerprint_of
+from vernier.data.sources.base import Boxes, BoxSource, EncodedSource, Indices, choose_validation
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
 
@@ -151,7 +149,7 @@ class AnnotatedSource(EncodedSource, BoxSource):
     def fingerprint(self) -> str:
         names = json.dumps([p.name for p in self._paths])
         numbers = (self._ltrb, self._classes, self._crowd, self._ends)
-        return fingerprint_of(names.encode(), *(n.tobytes() for n in numbers), fingerprint_classes(self.classes))
+        return self._fingerprint(names.encode(), *(n.tobytes() for n in numbers))
 
 
 def _cut_boxes(sample: AnnotatedImage) -> AnnotatedImage:
@@ -185,7 +183,5 @@ def split_by_name(samples: list[AnnotatedImage], split: str, val_share: float, w
         raise ConfigError(
             f"{where}: {len(samples)} image(s); two are needed to divide them into training and validation."
         )
-    shuffled = sorted(samples, key=lambda s: hashlib.sha256(os.fsencode(s.path.name)).digest())
-    val_count = min(len(samples) - 1, max(1, round(val_share * len(samples))))
-    val_paths = {s.path for s in shuffled[:val_count]}
+    val_paths = {samples[i].path for i in choose_validation([s.path.name for s in samples], val_share)}
     return [s for s in samples if (s.path in val_paths) == (split == "val")]

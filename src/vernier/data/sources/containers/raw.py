@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from vernier.data.decoding.decode import Croppable, Image
-from vernier.data.sources.base import Indices, Names, Source, fingerprint_classes, fingerprint_of
+from vernier.data.decoding.decode import Image
+from vernier.data.sources.base import Indices, Names, Source
 from vernier.data.sources.containers.tables import read_table, table_path
 from vernier.errors import ConfigError
 
@@ -51,11 +51,8 @@ class RawSource(Source):
         offset, height, width = self._offsets_and_sizes[index]
         return self._pixels[offset : offset + 3 * height * width].reshape(height, width, 3)
 
-    def lazy_image(self, index: int) -> Croppable:
-        return self.image(index)
-
     def describe(self, index: int) -> str:
         return f"{self._path}[{index}] ({self._names[index]})"
 
     def fingerprint(self) -> str:
-        return fingerprint_of(self._names.joined, self.labels.tobytes(), fingerprint_classes(self.classes))
+        return self._fingerprint(self._names.joined, self.labels.tobytes())

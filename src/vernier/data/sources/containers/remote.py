@@ -198,7 +198,7 @@ class RemoteShards:
         if sha256 and digest != sha256:
             partial.unlink()
             raise RunFailed(
-                f"{self._root}/{name}: the content does not match its hash. It is damaged there, or was damaged in transfer."
+                f"{self._root}/{name}: the content does not match its hash: it is damaged there, or was in transfer."
             )
         file = _OpenFile(partial)
         partial.replace(path)

@@ -8,7 +8,6 @@ import bisect
 import hashlib
 import itertools
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from vernier.data.decoding.decode import Croppable, SegmentedJpeg
-from vernier.data.sources.base import EncodedSource, Indices, fingerprint_classes, fingerprint_of
+from vernier.data.sources.base import EncodedSource, Indices, OpenFiles
 from vernier.data.sources.containers.tables import Columns
 from vernier.data.sources.containers.tar_index import VERSION, load_table, read_name, read_segments
 from vernier.errors import ConfigError, RunFailed
@@ -40,30 +39,16 @@ class Shard:
 class ShardFiles(Protocol):
     """Gives access to shards and their tables, wherever they are."""
 
-    def read(self, shard: str, start: int, length: int) -> bytes: ...
+    def read(self, shard: str, /, start: int, length: int) -> bytes: ...
 
     def table(self, shard: str) -> Columns: ...
 
 
-class LocalShards:
-    """Shards in a folder. Reads at a position, so threads share the open files."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self._open: dict[str, int] = {}
-
-    def read(self, shard: str, start: int, length: int) -> bytes:
-        handle = self._open.get(shard)
-        if handle is None:
-            handle = self._open.setdefault(shard, os.open(self.root / shard, os.O_RDONLY))
-        return os.pread(handle, length, start)
+class LocalShards(OpenFiles):
+    """Shards in a folder."""
 
     def table(self, shard: str) -> Columns:
         return load_table(self.root / shard)
-
-    def __del__(self) -> None:
-        for handle in self._open.values():
-            os.close(handle)
 
 
 class ShardSource(EncodedSource):
@@ -109,7 +94,8 @@ class ShardSource(EncodedSource):
         shard, table, row = self._locate(index)
         if (segments := read_segments(table, row)) is None:
             return super().lazy_image(index)
-        return SegmentedJpeg(_Member(self._files, shard.name, int(table["offset"][row])), segments)
+        offset = int(table["offset"][row])
+        return SegmentedJpeg(lambda a, b: self._files.read(shard.name, offset + a, b - a), segments)
 
     def describe(self, index: int) -> str:
         shard, table, row = self._locate(index)
@@ -117,7 +103,7 @@ class ShardSource(EncodedSource):
 
     def fingerprint(self) -> str:
         listing = "\n".join(f"{s.name} {s.samples} {s.bytes} {s.sha256}" for s in self.shards)
-        return fingerprint_of(listing.encode(), fingerprint_classes(self.classes))
+        return self._fingerprint(listing.encode())
 
     def verify_shard(self, number: int) -> str:
         """What is wrong with a shard's bytes; empty if its hash agrees or if it has none."""
@@ -128,18 +114,6 @@ class ShardSource(EncodedSource):
         for start in range(0, shard.bytes, _HASHED_PIECE):
             total.update(self._files.read(shard.name, start, min(_HASHED_PIECE, shard.bytes - start)))
         return "" if total.hexdigest() == shard.sha256 else "content does not match its hash"
-
-
-class _Member:
-    """One file inside a shard."""
-
-    __slots__ = ("_files", "_offset", "_shard")
-
-    def __init__(self, files: ShardFiles, shard: str, offset: int) -> None:
-        self._files, self._shard, self._offset = files, shard, offset
-
-    def read_range(self, start: int, stop: int) -> bytes:
-        return self._files.read(self._shard, self._offset + start, stop - start)
 
 
 class _ShardLabels:

@@ -1,9 +1,8 @@
 """Images inside a tar file, read in place at known positions, which `data.preparing.prepare` finds."""
 
-import os
 from pathlib import Path
 
-from vernier.data.sources.base import EncodedSource, Indices, Names, fingerprint_classes, fingerprint_of
+from vernier.data.sources.base import EncodedSource, Indices, Names, OpenFiles
 
 
 class TarImages(EncodedSource):
@@ -16,14 +15,13 @@ class TarImages(EncodedSource):
     ) -> None:
         self._path, self._ranges, self._names = path, ranges, Names.of(names)
         self.labels, self.classes = labels, classes
-        self._handle = os.open(path, os.O_RDONLY)
+        self._files = OpenFiles()
 
     def __len__(self) -> int:
         return len(self._ranges)
 
     def read(self, index: int) -> bytes:
-        offset, size = self._ranges[index]
-        return os.pread(self._handle, size, offset)
+        return self._files.read(str(self._path), *self._ranges[index])
 
     def name(self, index: int) -> str:
         return self._names[index]
@@ -32,7 +30,4 @@ class TarImages(EncodedSource):
         return f"{self._path}:{self._names[index]}"
 
     def fingerprint(self) -> str:
-        return fingerprint_of(self._names.joined, self.labels.tobytes(), fingerprint_classes(self.classes))
-
-    def __del__(self) -> None:
-        os.close(self._handle)
+        return self._fingerprint(self._names.joined, self.labels.tobytes())

@@ -8,7 +8,6 @@ the synsets become the names of the classes. The bytes of records and messages a
 import itertools
 import json
 import math
-import os
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,7 @@ from vernier.data.sources.base import (
     BoxSource,
     EncodedSource,
     Indices,
-    fingerprint_classes,
-    fingerprint_of,
+    OpenFiles,
 )
 from vernier.data.sources.containers.example import Feature, parse_example, read_records
 from vernier.data.sources.containers.tables import Columns, load_or_scan
@@ -145,7 +143,7 @@ class _Records(EncodedSource):
     def __init__(self, paths: list[Path], tables: _Tables, records: Indices) -> None:
         self._paths, self._starts, self._records = paths, tables.starts, records
         self._offset, self._size = (tables.columns[key][records] for key in ("offset", "size"))
-        self._open: dict[int, int] = {}
+        self._files = OpenFiles()
 
     def __len__(self) -> int:
         return len(self._offset)
@@ -154,11 +152,8 @@ class _Records(EncodedSource):
         return int(np.searchsorted(self._starts, self._records[index], side="right")) - 1
 
     def read(self, index: int) -> bytes:
-        file = self._find_file(index)
-        handle = self._open.get(file)
-        if handle is None:
-            handle = self._open.setdefault(file, os.open(self._paths[file], os.O_RDONLY))
-        return os.pread(handle, int(self._size[index]), int(self._offset[index]))
+        path = self._paths[self._find_file(index)]
+        return self._files.read(str(path), int(self._offset[index]), int(self._size[index]))
 
     def describe(self, index: int) -> str:
         file = self._find_file(index)
@@ -166,11 +161,7 @@ class _Records(EncodedSource):
 
     def fingerprint(self) -> str:
         names = "\0".join(p.name for p in self._paths).encode()
-        return fingerprint_of(names, self._size.tobytes(), self.labels.tobytes(), fingerprint_classes(self.classes))
-
-    def __del__(self) -> None:
-        for handle in getattr(self, "_open", {}).values():
-            os.close(handle)
+        return self._fingerprint(names, self._size.tobytes(), self.labels.tobytes())
 
 
 class TFRecordSource(_Records):
