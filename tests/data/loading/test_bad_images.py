@@ -11,7 +11,8 @@ from PIL import Image
 
 from tests.conftest import TINY, Done
 from vernier.config import Augment, Data
-from vernier.data.loading.bad_images import parse_limit, substitutes
+from vernier.data.decoding.decode import BadImage
+from vernier.data.loading.bad_images import BadImages, parse_limit, substitutes
 from vernier.data.loading.loader import Loader
 from vernier.data.loading.readers import EvalReader, TrainReader
 from vernier.data.sources import open_split
@@ -125,3 +126,17 @@ def test_bad_images_are_in_the_summary(
     assert [Path(b["path"]).name for b in done.json()["bad_images"]] == [victim.name]
     assert f"bad image {victim}" in done.err
     assert vernier_here("train", *tiny, "--max-bad-images", "lots").code == 2
+
+
+def test_a_set_without_any_readable_image_fails(tmp_path: Path) -> None:
+    (tmp_path / "train/a").mkdir(parents=True)
+    for i in range(5):
+        (tmp_path / "train/a" / f"{i}.jpg").write_bytes(b"nothing")
+    bad = BadImages(open_split(str(tmp_path), "train"), "100%")
+
+    def fail(sample: int) -> None:
+        raise BadImage("no")
+
+    with pytest.raises(RunFailed, match=r"2\.jpg cannot be read, nor can"):
+        bad.read_or_substitute(2, fail)
+    assert len(bad.samples()) == 5

@@ -142,3 +142,14 @@ def test_a_fake_dali_on_a_gpu_decodes_there_and_leaves_the_images_there(
     assert dali.fed["out"] == "dense"
     assert out.unique().tolist() == [7]
     assert all(buffer.device.type == "meta" for buffer in loader._buffers)
+
+
+def test_a_bad_image_ends_the_run_with_its_name_and_what_works(
+    tmp_path: Path,
+    dali: _FakeDaliThatRecordsCalls,
+) -> None:
+    (tmp_path / "train/a").mkdir(parents=True)
+    (tmp_path / "train/a/1.jpg").write_bytes(b"nothing")
+    reader = DaliTrainReader(open_split(str(tmp_path), "train"), Data(image_px=24), Augment(), 3)
+    with pytest.raises(RunFailed, match=r"1\.jpg.*cannot replace bad images.*machine\.backend=native"):
+        reader.fill(0, np.array([0]), np.empty((1, 24, 24, 3), np.uint8))

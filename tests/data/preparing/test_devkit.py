@@ -1,5 +1,6 @@
 """The devkit of ImageNet, with MATLAB files that scipy wrote."""
 
+import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -51,3 +52,11 @@ def test_what_is_no_devkit_is_refused(tmp_path: Path) -> None:
         validation_synsets(tmp_path / "devkit.tar.gz")
     with pytest.raises(ConfigError, match="not an ImageNet devkit"):
         validation_synsets(empty)
+
+
+def test_without_scipy_the_message_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / TRUTH).write_text("1\n")
+    (tmp_path / META).write_bytes(meta_mat(["n00000001"]))
+    monkeypatch.setitem(sys.modules, "scipy.io", None)
+    with pytest.raises(ConfigError, match=r"pip install 'vernier\[devkit\]'.*--val-labels"):
+        validation_synsets(tmp_path)
