@@ -167,43 +167,6 @@ def test_weights_are_told_apart_at_any_training_resolution(
     assert "photographs say v1 " in accepted.err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "Give a run or checkpoint directory"),
-        (["--weights", "{w}", "--data", "{d}"], "--weights needs --model"),
-        (["--weights", "{w}", "--model", "resnet18"], "--data PATH"),
-        (["--weights", "/no/such.pth", "--model", "resnet8-small", "--data", "{d}"], "/no/such.pth does not exist"),
-        (["--weights", "{d}", "--model", "resnet8-small", "--data", "{d}"], "is a folder"),
-        (["--weights", "{w}", "--model", "resnet8-small", "--data", "{d}", *SMALL], "have 7 classes, the data has 10"),
-        (["--weights", "{w}", "--model", "resnet8-smal", "--data", "{d}"], "resnet8-small"),
-        (
-            ["--weights", "{w}", "--model", "resnet8-small", "--data", "{d}", "--set", "data.eval=3"],
-            "Did you mean eval_px",
-        ),
-        (["{r}", "--model", "resnet18"], "--model is for --weights"),
-        (["{r}", "--set", "model.blurpool=true"], "cannot be changed"),
-        (["{r}", "--weights", "{w}"], "Give a run or checkpoint directory"),
-    ],
-)
-def test_wrong_evaluations_say_what_to_do(
-    arguments: list[str], message: str, trained: Path, shapes: Path, vernier_here: Callable[..., Done], tmp_path: Path
-) -> None:
-    seven = tmp_path / "seven.pth"
-    torch.save(build("resnet8-small", num_classes=7, width=8).state_dict(), seven)
-    done = vernier_here("eval", *(a.format(w=seven, d=shapes, r=trained) for a in arguments))
-    assert done.code == 2, done.err
-    assert message in done.err
-    assert "Traceback" not in done.err
-
-
-def test_flips_can_be_added_and_are_said(trained: Path, vernier_here: Callable[..., Done]) -> None:
-    plain, flipped = vernier_here("eval", str(trained)), vernier_here("eval", str(trained), "--flip-tta")
-    assert "test-time" not in plain.out
-    assert "with flip test-time augmentation" in flipped.out
-    assert flipped.out.split("loss")[1][:8] != plain.out.split("loss")[1][:8]
-
-
 def test_an_exported_file_says_what_it_is_and_evaluates_the_same(
     trained: Path, shapes: Path, vernier_here: Callable[..., Done], tmp_path: Path
 ) -> None:

@@ -1,1 +1,6 @@
-"""The training loop and what it stands on: set-up, step, evaluation, checkpoints, stopping, resuming."""
+"""What runs a model: `training`, `inference`, `measured` (what a measuring process runs) and `processes` (several ranks).
+
+`build` makes devices and networks, `execution` their mode, `starting_weights` loads and freezes, `observe` sends events
+to observers. May import everything below it (`tasks`, `data`, `models`, `optim`, `devices`, `measure`, `store`,
+`records`); never `cli` or `report`. Orchestrating measurements is `measure`'s, showing results `report`'s.
+"""

@@ -15,7 +15,7 @@ from vernier.data.loading.loader import Loader
 from vernier.devices.cpu import Cpu
 from vernier.engine.inference.trained import load_trained
 from vernier.engine.training.loss_scaling import LossScaler
-from vernier.engine.training.step_window import StepWindow
+from vernier.engine.training.window import StepWindow
 from vernier.errors import RunFailed
 from vernier.records.events import CheckpointEvent, EvalEvent, StepEvent
 from vernier.store import RunDir

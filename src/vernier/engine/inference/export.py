@@ -250,8 +250,8 @@ def _write_network(
         expected = _as_tuple(network(inputs))
     try:
         with replaced_atomically(target) as temporary, _quiet():
-            run, runtime = _WRITERS[form](network, inputs, temporary, metadata)
-            return _compare(expected, run(inputs), runtime, data)
+            run, runtime = WRITERS[form](network, inputs, temporary, metadata)
+            return compare_outputs(expected, run(inputs), runtime, data)
     except OSError as error:
         raise _unwritable(target, error) from None
 
@@ -260,7 +260,8 @@ def _as_tuple(outputs: Any) -> Outputs:
     return tuple(outputs) if isinstance(outputs, tuple | list) else (outputs,)
 
 
-def _compare(expected: Outputs, outputs: Outputs, runtime: str, data: str) -> ExportCheck:
+def compare_outputs(expected: Outputs, outputs: Outputs, runtime: str, data: str) -> ExportCheck:
+    """Compare a runtime's outputs with PyTorch's on the same images. Raises RunFailed when they differ too much."""
     if [e.shape for e in expected] != [o.shape for o in outputs]:
         raise RunFailed(f"{runtime} gives outputs of other shapes than PyTorch; the file was removed.")
     difference = max(float((e - o).abs().max()) for e, o in zip(expected, outputs, strict=True))
@@ -326,7 +327,7 @@ def _write_torch_export(
     return run, f"torch.export.load of torch {torch.__version__}"
 
 
-_WRITERS: dict[Format, Callable[[ExportedNetwork, torch.Tensor, Path, dict[str, str]], tuple[Runner, str]]] = {
+WRITERS: dict[Format, Callable[[ExportedNetwork, torch.Tensor, Path, dict[str, str]], tuple[Runner, str]]] = {
     "onnx": _write_onnx,
     "torch-export": _write_torch_export,
 }

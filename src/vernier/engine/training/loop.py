@@ -14,8 +14,8 @@ from vernier.engine.observe import Observers
 from vernier.engine.processes.world import StepDecision, Stragglers
 from vernier.engine.training.checkpoint import all_finite, checkpoint_state, fill_checkpoint, steps_to_keep
 from vernier.engine.training.setup import Job
-from vernier.engine.training.step_window import StepWindow
 from vernier.engine.training.stop import StopFlag
+from vernier.engine.training.window import StepWindow
 from vernier.errors import RunFailed
 from vernier.measure.profile.steps import StepProfiler
 from vernier.measure.profile.summary import StepRange

@@ -14,7 +14,7 @@ Vernier = Callable[..., Done]
 
 @pytest.fixture
 def run(vernier_here: Vernier, shapes: Path, tiny: list[str], tmp_path: Path) -> Path:
-    """A little trained classifier."""
+    """A small trained classifier."""
     done = vernier_here("train", *tiny, "--data", str(shapes), "--out", str(tmp_path / "runs"))
     assert done.code == 0, done.err
     return only_run(tmp_path / "runs")
@@ -44,7 +44,8 @@ def test_any_size_and_mode_can_be_predicted(run: Path, vernier_here: Vernier, tm
     for mode, colour in modes.items():
         suffix = "jpg" if mode == "CMYK" else "png"
         Image.new(mode, (7 + len(mode) * 40, 200), colour).save(tmp_path / f"{mode}.{suffix}")  # type: ignore[arg-type]
-    done = vernier_here("predict", str(run), str(tmp_path / "L.png"), *(str(tmp_path / f"{m}.png") for m in ("RGBA", "P", "1")), str(tmp_path / "CMYK.jpg"))  # fmt: skip
+    names = [f"{mode}.png" for mode in ("L", "RGBA", "P", "1")] + ["CMYK.jpg"]
+    done = vernier_here("predict", str(run), *(str(tmp_path / name) for name in names))
     assert done.code == 0, done.err
     assert done.out.count(" %") == 25
 
@@ -62,12 +63,12 @@ def test_a_broken_image_is_named_and_the_others_are_done(
     assert len(fine["found"]) == 5
 
 
-def test_what_is_not_there_is_said(run: Path, vernier_here: Vernier, tmp_path: Path) -> None:
+def test_missing_inputs_are_named(run: Path, vernier_here: Vernier, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("x")
     for wrong, words in [
         ((str(tmp_path / "none.jpg"),), "does not exist"),
-        ((str(tmp_path / "empty"),), "holds no images"),
+        ((str(tmp_path / "empty"),), "has no images"),
         ((str(tmp_path / "file"), "--out", str(tmp_path / "file")), "is a file"),
     ]:
         done = vernier_here("predict", str(run), *wrong)

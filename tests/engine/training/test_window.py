@@ -4,7 +4,7 @@ import torch
 
 from vernier.engine.processes.launch import Topology
 from vernier.engine.processes.world import World
-from vernier.engine.training.step_window import LOG_EVERY_S, StepWindow
+from vernier.engine.training.window import LOG_EVERY_S, StepWindow
 
 
 def add(window: StepWindow, *losses: float, step_s: float = 0.1) -> None:

@@ -1,0 +1,81 @@
+"""`vernier eval` as it is typed."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.conftest import REPO, Done, only_run
+from vernier.models import build
+
+Vernier = Callable[..., Done]
+SMALL = ["--set", "model.width=8", "--set", "model.stem=small", "--set", "machine.threads=1"]
+
+
+@pytest.fixture
+def trained(tiny: list[str], vernier_here: Vernier, tmp_path: Path) -> Path:
+    done = vernier_here(
+        "train", *tiny, "--max-steps", "4", "--set", "ema.decay=0.5", "--set", "checkpoint.every_steps=2"
+    )
+    assert done.code == 0, done.err
+    return only_run(tmp_path / "runs")
+
+
+def test_json_has_the_keys_of_the_first_version(trained: Path, vernier_here: Vernier) -> None:
+    document = vernier_here("eval", str(trained), "--json").json()
+    before = json.loads((REPO / "tests" / "golden" / "0.1" / "classifier-eval.json").read_text())
+    assert set(document) == set(before)
+    assert set(document["compilation"]) == set(before["compilation"])
+
+
+def test_every_checkpoint_of_a_run_is_evaluated_in_order(trained: Path, vernier_here: Vernier) -> None:
+    documents = vernier_here("eval", str(trained), "--which", "all", "--json").json()
+    assert [document["step"] for document in documents] == [2, 4]
+
+
+def test_the_text_names_the_weights_and_marks_a_part_of_the_set(trained: Path, vernier_here: Vernier) -> None:
+    whole, part = vernier_here("eval", str(trained)), vernier_here("eval", str(trained), "--max-eval-steps", "1")
+    assert "on 50 images of" in whole.out
+    assert "averaged weights of step 4" in whole.out
+    assert "PART" not in whole.out
+    assert "on 16 images of" in part.out
+    assert "PART of the set" in part.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "Give a run or checkpoint directory"),
+        (["--weights", "{w}", "--data", "{d}"], "--weights needs --model"),
+        (["--weights", "{w}", "--model", "resnet18"], "--data PATH"),
+        (["--weights", "/no/such.pth", "--model", "resnet8-small", "--data", "{d}"], "/no/such.pth does not exist"),
+        (["--weights", "{d}", "--model", "resnet8-small", "--data", "{d}"], "is a folder"),
+        (["--weights", "{w}", "--model", "resnet8-small", "--data", "{d}", *SMALL], "have 7 classes, the data has 10"),
+        (["--weights", "{w}", "--model", "resnet8-smal", "--data", "{d}"], "resnet8-small"),
+        (
+            ["--weights", "{w}", "--model", "resnet8-small", "--data", "{d}", "--set", "data.eval=3"],
+            "Did you mean eval_px",
+        ),
+        (["{r}", "--model", "resnet18"], "--model is for --weights"),
+        (["{r}", "--set", "model.blurpool=true"], "cannot be changed"),
+        (["{r}", "--weights", "{w}"], "Give a run or checkpoint directory"),
+    ],
+)
+def test_wrong_evaluations_are_refused_with_a_remedy(
+    arguments: list[str], message: str, trained: Path, shapes: Path, vernier_here: Vernier, tmp_path: Path
+) -> None:
+    seven = tmp_path / "seven.pth"
+    torch.save(build("resnet8-small", num_classes=7, width=8).state_dict(), seven)
+    done = vernier_here("eval", *(a.format(w=seven, d=shapes, r=trained) for a in arguments))
+    assert done.code == 2, done.err
+    assert message in done.err
+    assert "Traceback" not in done.err
+
+
+def test_flip_augmentation_changes_the_scores_and_is_reported(trained: Path, vernier_here: Vernier) -> None:
+    plain, flipped = vernier_here("eval", str(trained)), vernier_here("eval", str(trained), "--flip-tta")
+    assert "test-time" not in plain.out
+    assert "with flip test-time augmentation" in flipped.out
+    assert flipped.out.split("loss")[1][:8] != plain.out.split("loss")[1][:8]

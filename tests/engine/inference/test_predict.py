@@ -1,0 +1,29 @@
+"""Prediction on single images."""
+
+from pathlib import Path
+
+from tests.tiny_training import run_training, tiny_config
+from vernier.config import Schedule
+from vernier.engine.inference.predict import predict
+from vernier.engine.inference.trained import load_trained
+
+
+def test_images_are_predicted_in_order_and_a_bad_one_has_a_reason(shapes: Path, tmp_path: Path) -> None:
+    trained = load_trained(run_training(tiny_config(shapes, schedule=Schedule(epochs=0.1)), tmp_path / "runs").run.path)
+    good = sorted((shapes / "val").rglob("*.jpg"))[:2]
+    bad = tmp_path / "bad.jpg"
+    bad.write_bytes(b"no picture")
+    answers = list(predict(trained, [good[0], bad, good[1]]))
+    assert [(prediction.path, done, total) for prediction, done, total in answers] == [
+        (good[0], 1, 3),
+        (bad, 2, 3),
+        (good[1], 3, 3),
+    ]
+    first, middle, last = (prediction for prediction, _, _ in answers)
+    assert middle.error
+    assert middle.scored == []
+    for prediction in (first, last):
+        assert prediction.error is None
+        scores = [scored.score for scored in prediction.scored]
+        assert scores == sorted(scores, reverse=True)
+        assert {scored.class_name for scored in prediction.scored} <= set(trained.classes)

@@ -1,0 +1,77 @@
+"""The device and the network of a configuration."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.tiny_training import tiny_config
+from vernier.config import Config, Machine, override
+from vernier.devices.cpu import Cpu
+from vernier.engine.build import build_model, build_model_for_data, local_torch_device, prepare_device
+from vernier.errors import ConfigError
+from vernier.tasks import task_of
+
+CPU = torch.device("cpu")
+
+
+def test_the_network_has_the_classes_of_the_data_and_the_same_weights_for_the_same_seed(shapes: Path) -> None:
+    config = tiny_config(shapes)
+    task = task_of(config.recipe)
+    source = task.open("train")
+    first, again = (build_model_for_data(config, task, source, CPU).state_dict() for _ in range(2))
+    other = build_model_for_data(override(config, "seed", 2), task, source, CPU).state_dict()
+    assert first["fc.weight"].shape[0] == 10
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert not torch.equal(first["conv1.weight"], other["conv1.weight"])
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "message"),
+    [
+        ("model.num_classes", 7, r"model.num_classes = 7, but the data has 10 classes \(arrow, crescent, cross, ...\)"),
+        ("data.mean", (0.5,), r"1 and 3 values, but the images have 3 channel\(s\)"),
+        ("data.std", (0.5,), r"3 and 1 values, but the images have 3 channel\(s\)"),
+    ],
+)
+def test_a_network_that_does_not_fit_the_data_is_refused(
+    shapes: Path, setting: str, value: object, message: str
+) -> None:
+    config = override(tiny_config(shapes), setting, value)
+    task = task_of(config.recipe)
+    with pytest.raises(ConfigError, match=message):
+        build_model_for_data(config, task, task.open("train"), CPU)
+
+
+def test_the_memory_layout_is_the_machines(shapes: Path) -> None:
+    config = tiny_config(shapes)
+    for channels_last in (True, False):
+        machine = replace(config.machine, channels_last=channels_last)
+        weight = build_model(replace(config, machine=machine), 10, 3, CPU).state_dict()["conv1.weight"]
+        assert weight.is_contiguous(memory_format=torch.channels_last) is channels_last
+
+
+def test_the_device_gets_the_threads_of_the_machine() -> None:
+    before = torch.get_num_threads()
+    try:
+        device, threads = prepare_device(Config(machine=Machine(device="cpu", threads=1)))
+        assert (device.name, threads, torch.get_num_threads()) == ("cpu", 1, 1)
+        assert local_torch_device(device) == CPU
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_more_processes_than_devices_are_refused_with_an_accelerator_faked(monkeypatch: pytest.MonkeyPatch) -> None:
+    class OneDevice(Cpu):
+        name = "cuda"
+
+        def count(self) -> int:
+            return 1
+
+    monkeypatch.setattr("vernier.engine.build.resolve", lambda name: OneDevice())
+    torchrun = {"RANK": 0, "WORLD_SIZE": 2, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 2, "MASTER_PORT": 1}
+    for name, value in {**torchrun, "MASTER_ADDR": "localhost"}.items():
+        monkeypatch.setenv(name, str(value))
+    with pytest.raises(ConfigError, match=r"it has 1 cuda device.*Use one process per device"):
+        prepare_device(Config(machine=Machine(procs=2)))

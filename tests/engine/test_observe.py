@@ -1,0 +1,96 @@
+"""Observers of a run: events, pictures, the event file and the sensors."""
+
+from pathlib import Path
+
+import numpy as np
+
+from tests.tiny_training import events_of
+from vernier.engine.observe import Observers, Recorder, Telemetry
+from vernier.records.events import EpochEvent, Event, StartEvent, WarningEvent
+from vernier.records.telemetry import TelemetryHeader, decode_telemetry
+from vernier.store import RunDir
+
+
+class Listener:
+    """Remembers everything."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.phases: list[tuple[str, int, int]] = []
+
+    def emit(self, event: Event) -> None:
+        self.events.append(event)
+
+    def progress(self, phase: str, done: int, total: int) -> None:
+        self.phases.append((phase, done, total))
+
+
+class PictureListener(Listener):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+
+    def pictures(self, tag: str, images: np.ndarray) -> None:
+        self.tags.append(tag)
+
+
+def test_every_observer_gets_every_event_in_order() -> None:
+    listeners = Listener(), Listener()
+    observers = Observers(listeners[0])
+    observers.add(listeners[1])
+    events: list[Event] = [StartEvent(), EpochEvent(step=1, epoch=1)]
+    for event in events:
+        observers.emit(event)
+    observers.progress("evaluate", 1, 2)
+    assert all(listener.events == events for listener in listeners)
+    assert all(listener.phases == [("evaluate", 1, 2)] for listener in listeners)
+
+
+def test_pictures_are_loaded_only_for_observers_that_keep_them() -> None:
+    loads: list[int] = []
+
+    def load() -> np.ndarray:
+        loads.append(1)
+        return np.zeros((1, 2, 2, 3), dtype=np.uint8)
+
+    Observers(Listener()).pictures("train/images", load)
+    assert not loads
+    keepers = PictureListener(), PictureListener()
+    Observers(Listener(), *keepers).pictures("train/images", load)
+    assert len(loads) == 1
+    assert [keeper.tags for keeper in keepers] == [["train/images"]] * 2
+
+
+def test_the_recorder_writes_events_that_are_read_back_typed(tmp_path: Path) -> None:
+    run = RunDir(tmp_path)
+    log = run.events()
+    recorder = Recorder(log)
+    recorder.emit(StartEvent(run="x", seed=3))
+    recorder.progress("evaluate", 1, 2)
+    recorder.emit(WarningEvent(step=1, message="careful"))
+    log.close()
+    start, warning = run.history()
+    assert isinstance(start, StartEvent)
+    assert (start.run, start.seed) == ("x", 3)
+    assert isinstance(warning, WarningEvent)
+    assert warning.message == "careful"
+    assert warning.time is not None
+
+
+def test_telemetry_counts_sessions_by_their_start_events(tmp_path: Path) -> None:
+    run = RunDir(tmp_path)
+    for number in range(2):
+        with Telemetry(run, "cpu", hz=50.0):
+            pass
+        log = run.events()
+        log.emit(StartEvent(resumed_from=number or None))
+        log.close()
+    assert len(events_of(run, StartEvent)) == 2
+    headers = [r for r in decode_telemetry(run.read_telemetry()) if isinstance(r, TelemetryHeader)]
+    assert [header.session for header in headers] == [0, 1]
+
+
+def test_without_a_sampling_rate_nothing_is_written(tmp_path: Path) -> None:
+    with Telemetry(RunDir(tmp_path), "cpu", hz=0.0):
+        pass
+    assert not list(tmp_path.glob("telemetry*"))

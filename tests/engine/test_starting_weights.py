@@ -1,0 +1,95 @@
+"""Starting weights: loading, freezing, and what is noted about both. Files of others are tested in tests/models."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.tiny_training import tiny_config
+from vernier import recipes
+from vernier.config import Config, Model, override
+from vernier.engine.starting_weights import (
+    apply_starting_weights,
+    freeze,
+    from_scratch_warnings,
+    load_backbone,
+    photographs_for_check,
+)
+from vernier.errors import ConfigError
+from vernier.models import build
+from vernier.tasks import task_of
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def weights_file(tmp_path: Path) -> Path:
+    """Weights of another model with ten classes."""
+    torch.manual_seed(7)
+    path = tmp_path / "weights.pth"
+    torch.save(build("resnet8-small", num_classes=10, width=8).state_dict(), path)
+    return path
+
+
+def config_with(shapes: Path, weights: Path) -> Config:
+    return override(tiny_config(shapes), "model.weights", str(weights))
+
+
+def test_weights_are_loaded_into_a_fresh_model_and_not_when_resuming(shapes: Path, weights_file: Path) -> None:
+    config = config_with(shapes, weights_file)
+    source = task_of(config.recipe).open("val")
+    saved = torch.load(weights_file, weights_only=True)
+    for fresh in (True, False):
+        torch.manual_seed(0)
+        model = build("resnet8-small", num_classes=10, width=8)
+        notes = apply_starting_weights(model, config, source, CPU, fresh=fresh)
+        assert torch.equal(model.state_dict()["conv1.weight"], saved["conv1.weight"]) is fresh
+        assert any(f"weights from {weights_file}" in note for note in notes) is fresh
+
+
+@pytest.mark.parametrize(("name", "message"), [("none.pth", "does not exist"), ("", "is a folder")])
+def test_a_file_that_is_not_there_is_an_error(shapes: Path, tmp_path: Path, name: str, message: str) -> None:
+    config = config_with(shapes, tmp_path / name)
+    source = task_of(config.recipe).open("val")
+    with pytest.raises(ConfigError, match=f"{message}.*Give a .safetensors, .pth, .pt or .th file"):
+        apply_starting_weights(build("resnet8-small", num_classes=10, width=8), config, source, CPU, fresh=True)
+
+
+def test_frozen_layers_keep_their_statistics_too() -> None:
+    model = build("resnet8-small", num_classes=10, width=8)
+    model.train()
+    count = freeze(model, Model(freeze=("backbone",)))
+    learning = {name for name, p in model.named_parameters() if p.requires_grad}
+    assert learning == {"fc.weight", "fc.bias"}
+    assert count == len(list(model.parameters())) - 2
+    norms = [module for module in model.modules() if isinstance(module, torch.nn.BatchNorm2d)]
+    assert norms
+    assert not any(norm.training for norm in norms)
+
+
+def test_a_prefix_that_matches_nothing_is_refused_with_a_suggestion() -> None:
+    model = build("resnet8-small", num_classes=10, width=8)
+    with pytest.raises(ConfigError, match=r"'layr1' matches nothing in the model. Did you mean layer1"):
+        freeze(model, Model(freeze=("layr1",)))
+
+
+def test_only_a_large_detector_without_weights_is_warned_about() -> None:
+    large = Config(recipe=recipes.get("mlperf-ssd"))
+    assert "FROM SCRATCH" in from_scratch_warnings(large)[0]
+    assert from_scratch_warnings(override(large, "model.backbone_weights", "x.pth")) == ()
+    assert from_scratch_warnings(Config(recipe=recipes.get("ssd-shapes-quick"))) == ()
+    assert from_scratch_warnings(Config()) == ()
+
+
+def test_backbone_weights_are_for_detectors(shapes: Path, weights_file: Path) -> None:
+    config = tiny_config(shapes)
+    model, source = build("resnet8-small", num_classes=10, width=8), task_of(config.recipe).open("val")
+    with pytest.raises(ConfigError, match="is for detectors"):
+        load_backbone(model, str(weights_file), source, config.recipe.data, CPU)
+
+
+def test_small_images_are_not_used_to_tell_v1_from_v15(shapes: Path) -> None:
+    config = tiny_config(shapes)
+    source = task_of(config.recipe).open("val")
+    assert photographs_for_check(build("resnet50", num_classes=10), source, config.recipe.data, CPU) is None
+    assert photographs_for_check(build("resnet8-small", num_classes=10), source, config.recipe.data, CPU) is None

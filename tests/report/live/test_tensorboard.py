@@ -1,0 +1,44 @@
+"""TensorBoard's event files, read back with TensorBoard."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from vernier.report.live.tensorboard import EventFile
+
+pytest.importorskip("tensorboard", reason="needs vernier[tensorboard]")
+
+
+def read(folder: Path) -> Any:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(folder), size_guidance={"scalars": 0, "images": 0})
+    events.Reload()
+    return events
+
+
+def test_figures_and_pictures_are_read_back(tmp_path: Path) -> None:
+    file = EventFile(tmp_path)
+    file.scalars(3, {"train/loss": 1.5, "val/top1": 50.0}, at_s=1000.0)
+    file.image(0, "train/images", Image.new("RGB", (6, 4)))
+    file.hyperparameters({"recipe.optim.lr": 0.1}, ["val/top1"], "trial")
+    file.close()
+    events = read(tmp_path)
+    assert [(s.step, s.value, s.wall_time) for s in events.Scalars("train/loss")] == [(3, 1.5, 1000.0)]
+    assert [s.value for s in events.Scalars("val/top1")] == [50.0]
+    (picture,) = events.Images("train/images")
+    assert (picture.width, picture.height) == (6, 4)
+    assert b"recipe.optim.lr" in events.SummaryMetadata("_hparams_/session_start_info").plugin_data.content
+
+
+def test_steps_that_are_repeated_after_a_resume_count_once(tmp_path: Path) -> None:
+    for first, loss in ((1, 1.0), (3, 2.0)):
+        file = EventFile(tmp_path)
+        if first > 1:
+            file.forget_from(first)
+        for step in range(first, 5):
+            file.scalars(step, {"train/loss": loss})
+        file.close()
+    assert [(s.step, s.value) for s in read(tmp_path).Scalars("train/loss")] == [(1, 1.0), (2, 1.0), (3, 2.0), (4, 2.0)]
