@@ -6,7 +6,7 @@ import pytest
 
 from tests.conftest import REPO
 from vernier.records.codec import decode, encode
-from vernier.records.run import EvalResult, EvaluationReport, RunStatus
+from vernier.records.run import CheckpointState, EvalResult, EvaluationReport, Progress, RunStatus
 
 GOLDEN = REPO / "tests" / "golden" / "0.1"
 
@@ -30,3 +30,19 @@ def test_figures_stand_beside_the_other_fields() -> None:
     assert (tree["top1"], tree["loss"], tree["samples"]) == (50.0, None, 5)
     assert "detections" not in tree
     assert decode(EvalResult, tree).figures == {"top1": 50.0, "loss": None}
+
+
+@pytest.mark.parametrize("run", ["classifier", "detector", "stopped"])
+def test_checkpoints_of_the_first_version_are_read_and_written_alike(run: str) -> None:
+    for path in sorted((GOLDEN / run).rglob("state.json")):
+        tree = json.loads(path.read_text())
+        state = decode(CheckpointState, tree)
+        assert {"schema": tree["schema"], **json.loads(json.dumps(encode(state)))} == tree
+
+
+def test_progress_survives_a_round_trip_with_whole_and_broken_numbers() -> None:
+    scaler: dict[str, int | float] = {"scale": 65536.0, "_growth_tracker": 3}
+    progress = Progress(step=3, scaler=scaler, result=EvalResult(samples=5, figures={"top1": 1.5, "APm": None}))
+    again = decode(Progress, json.loads(json.dumps(encode(progress))))
+    assert again == progress
+    assert isinstance((again.scaler or {})["_growth_tracker"], int)
