@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from vernier.data.loading.targets import BoxTargets
-from vernier.data.shapes.files import ShapesSpec, make
+from vernier.data.shapes import ShapesSpec, make_shapes
 from vernier.data.sources import open_boxes
 from vernier.data.sources.base import BoxSource
 from vernier.records.codec import decode
@@ -19,7 +19,7 @@ from vernier.tasks.detection.score import EXAMPLES, DetectionScore, in_pixels, n
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> BoxSource:
     spec = ShapesSpec(kind="detect", train=2, val=EXAMPLES + 2, size_px=96, seed=5)
-    return open_boxes(str(make(tmp_path_factory.mktemp("boxes") / "set", spec)), "val")
+    return open_boxes(str(make_shapes(tmp_path_factory.mktemp("boxes") / "set", spec)), "val")
 
 
 def perfect(source: BoxSource, samples: list[int]) -> tuple[Detections, BoxTargets]:
