@@ -1,4 +1,4 @@
-"""What an interrupted command leaves is refused until it is whole. A full disk here is /dev/full."""
+"""What an interrupted command leaves is refused until it is complete. /dev/full plays a full disk."""
 
 import os
 from collections.abc import Callable
@@ -57,7 +57,7 @@ def test_the_mark_goes_when_all_is_well_and_with_bad_usage_and_stays_otherwise(t
         assert (folder / MARK).is_file()
     with pytest.raises(ConfigError), mark_unfinished(folder, "x"):
         raise ConfigError("no")
-    assert (folder / MARK).is_file(), "it was not whole before, nor is it now"
+    assert (folder / MARK).is_file(), "it was incomplete before, and still is"
     with mark_unfinished(folder, "x"):
         pass
     assert not list(folder.iterdir())

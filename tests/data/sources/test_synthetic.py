@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from vernier.data.sources import SyntheticSource, open_boxes, open_split
+from vernier.data.sources import open_boxes, open_split
+from vernier.data.sources.synthetic import SyntheticSource
 
 
 @pytest.mark.parametrize("name", ["synthetic", "static"])

@@ -22,9 +22,9 @@ from vernier.data.preparing.packing import (
     read_encoded,
 )
 from vernier.data.sources.base import EncodedSource
+from vernier.data.sources.containers.shard_index import VERSION, TableBuilder, store_table
 from vernier.data.sources.containers.shards import FORMAT, manifest_name
 from vernier.data.sources.containers.tables import table_path
-from vernier.data.sources.containers.tar_index import VERSION, TableBuilder, store_table
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.records.codec import encode

@@ -6,7 +6,7 @@ writes the set to disk. May import nothing else of `data` and no torch; `data.so
 
 from vernier.data.shapes.files import make_cached_shapes, make_shapes
 from vernier.data.shapes.outlines import CLASSES
-from vernier.data.shapes.paint import Rendered, render
+from vernier.data.shapes.paint import render
 from vernier.data.shapes.spec import SPLITS, ShapesSpec
 
-__all__ = ["CLASSES", "SPLITS", "Rendered", "ShapesSpec", "make_cached_shapes", "make_shapes", "render"]
+__all__ = ["CLASSES", "SPLITS", "ShapesSpec", "make_cached_shapes", "make_shapes", "render"]

@@ -6,26 +6,19 @@ never loading or preparing: order and batches are up to `data.loading`, writing 
 """
 
 from vernier.data.sources.arrays import ArraySource
-from vernier.data.sources.base import Boxes, BoxSource, EncodedSource, Source
-from vernier.data.sources.containers.raw import RawSource
+from vernier.data.sources.base import BoxSource, EncodedSource, Source
 from vernier.data.sources.containers.shards import ShardSource
-from vernier.data.sources.containers.tfrecord import TFRecordSource
 from vernier.data.sources.folder import FolderSource
 from vernier.data.sources.opening import BUILT_IN, open_boxes, open_split
-from vernier.data.sources.synthetic import SyntheticSource
 
 __all__ = [
     "BUILT_IN",
     "ArraySource",
     "BoxSource",
-    "Boxes",
     "EncodedSource",
     "FolderSource",
-    "RawSource",
     "ShardSource",
     "Source",
-    "SyntheticSource",
-    "TFRecordSource",
     "open_boxes",
     "open_split",
 ]

@@ -7,7 +7,8 @@ import pytest
 
 from tests.data.sources.small_sets import by_name
 from vernier.data.preparing.raw import pack_raw
-from vernier.data.sources import RawSource, open_split
+from vernier.data.sources import open_split
+from vernier.data.sources.containers.raw import RawSource
 from vernier.errors import ConfigError
 
 

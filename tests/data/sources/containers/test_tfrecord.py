@@ -23,7 +23,7 @@ def test_imagenet_labels_count_from_zero_and_synsets_are_the_classes(tmp_path: P
     write_imagenet(tmp_path / "train-00000-of-00002", [1, 3])
     write_imagenet(tmp_path / "train-00001-of-00002", [2, 4, 1])
     write_imagenet(tmp_path / "validation-00000-of-00001", [4])
-    for _ in range(2):  # the second time from the kept tables
+    for _ in range(2):  # the second time from the stored tables
         train = open_split(str(tmp_path), "train")
         assert isinstance(train, TFRecordSource)
         assert train.classes == ("n00000001", "n00000002", "n00000003", "n00000004")

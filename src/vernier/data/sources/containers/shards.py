@@ -1,6 +1,6 @@
 """Tar shards with WebDataset naming (`000001.jpg` + `000001.cls` or `.json`), read by index.
 
-Owns the manifest of a split and the source that reads its shards; the table of each shard is up to `tar_index`.
+Owns the manifest of a split and the source that reads its shards; the table of each shard is up to `shard_index`.
 Shards are written by `data.preparing.shards` and fetched from elsewhere by `remote`.
 """
 
@@ -16,8 +16,8 @@ import numpy as np
 
 from vernier.data.decoding.decode import Croppable, SegmentedJpeg
 from vernier.data.sources.base import EncodedSource, Indices, OpenFiles
+from vernier.data.sources.containers.shard_index import VERSION, load_table, read_name, read_segments
 from vernier.data.sources.containers.tables import Columns
-from vernier.data.sources.containers.tar_index import VERSION, load_table, read_name, read_segments
 from vernier.errors import ConfigError, RunFailed
 from vernier.frozen import frozen
 
