@@ -10,6 +10,7 @@ import pytest
 
 from tests.conftest import REPO, TINY, Done, command, only_run
 from vernier.config import Config, to_dict
+from vernier.records.bench import StepResult
 from vernier.store import RunDir
 
 SMALL = [a for a in TINY if a not in ("--global-batch", "16")]
@@ -28,9 +29,9 @@ def test_a_batch_that_does_not_fit_is_a_row_and_not_a_crash(
     assert (small["status"], large["status"]) == ("ok", "out-of-memory")
     assert small["images_per_s_total"]["value"] > 0
     run = RunDir.open(only_run(out))
-    result = run.read_bench()
-    assert len(result["rounds"]) == 2
-    assert len(next(r for r in result["rounds"] if r["result"]["status"] == "ok")["result"]["raw"]["step_s"]) == 2
+    rounds = run.read_bench().rounds
+    assert len(rounds) == 2
+    assert [len(r.result.raw.step_s) for r in rounds if isinstance(r.result, StepResult)] == [2]
     assert "out-of-memory" in (run.path / "bench.md").read_text()
     assert run.status().status == "finished"
 
@@ -135,7 +136,7 @@ def test_ctrl_c_keeps_what_was_measured_and_says_what_was_not(tiny: list[str], t
     run = RunDir.open(only_run(tmp_path / "o"))
     assert run.status().status == "stopped"
     assert run.read_environment()["host"]
-    assert any(r["status"] == "ok" for r in run.read_bench()["rows"])
+    assert any(r.status == "ok" for r in run.read_bench().rows)
 
 
 @pytest.mark.parametrize(

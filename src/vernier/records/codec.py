@@ -26,9 +26,9 @@ def flattened() -> Any:
     return dataclasses.field(default_factory=dict, metadata={"flatten": True})
 
 
-def named(key: str) -> Any:
-    """A required field whose JSON key is no Python name, such as `class`."""
-    return dataclasses.field(metadata={"key": key})
+def named(key: str, default: Any = dataclasses.MISSING) -> Any:
+    """A field whose JSON key is not its name: `class`, which Python reserves, or a key that older files have."""
+    return dataclasses.field(default=default, metadata={"key": key})
 
 
 def encode(value: Any) -> Any:

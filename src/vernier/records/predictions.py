@@ -22,7 +22,7 @@ class ImagePrediction:
 
     image: str
     error: str | None = None
-    found: tuple[ScoredClass, ...] = ()
+    predictions: tuple[ScoredClass, ...] = named("found", ())
     picture: str | None = None
 
 
@@ -83,4 +83,4 @@ class DetectionExample:
     height: int
     jpeg: str | None = None
     truth: tuple[TrueBox, ...] = ()
-    found: tuple[ScoredClass, ...] = ()
+    objects: tuple[ScoredClass, ...] = named("found", ())

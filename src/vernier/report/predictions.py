@@ -39,7 +39,7 @@ class PredictionWriter:
                 self._sheet.append((path, predictions))
         self._images.append(
             ImagePrediction(
-                image=str(path), error=error, found=tuple(predictions), picture=str(picture) if picture else None
+                image=str(path), error=error, predictions=tuple(predictions), picture=str(picture) if picture else None
             )
         )
 
@@ -82,9 +82,9 @@ class PredictionWriter:
     def _line(self, image: ImagePrediction) -> str:
         if image.error:
             return f"cannot be read: {image.error}"
-        if image.found and not image.found[0].box:
-            return "  ".join(f"{p.class_name} {100 * p.score:.1f} %" for p in image.found)
-        shown = self._shown(image.found)
+        if image.predictions and not image.predictions[0].box:
+            return "  ".join(f"{p.class_name} {100 * p.score:.1f} %" for p in image.predictions)
+        shown = self._shown(image.predictions)
         names = "  ".join(f"{p.class_name} {p.score:.2f}" for p in shown[:SHOWN_OBJECTS])
         more = "  ..." if len(shown) > SHOWN_OBJECTS else ""
         return f"{len(shown)} objects  {names}{more}" if shown else "no objects"

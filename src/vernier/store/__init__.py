@@ -18,7 +18,7 @@ from vernier.store.durable import (
     write_json,
 )
 from vernier.store.events import EventLog, read_history
-from vernier.store.run_dir import RunDir, find_runs, run_of_checkpoint
+from vernier.store.run_dir import RunDir, find_runs, read_bench, run_of_checkpoint
 
 __all__ = [
     "CheckpointDir",
@@ -27,6 +27,7 @@ __all__ = [
     "RunDir",
     "find_runs",
     "open_checkpoint",
+    "read_bench",
     "read_checkpoint_state",
     "read_history",
     "read_json",

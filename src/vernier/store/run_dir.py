@@ -15,11 +15,13 @@ from typing import Any
 from vernier.clock import file_stamp, utc_stamp
 from vernier.config.migrations import SCHEMAS, migrated
 from vernier.errors import ConfigError
+from vernier.records.bench import BenchResult
 from vernier.records.codec import DamagedRecord, decode
+from vernier.records.environment import Environment
 from vernier.records.events import Event
 from vernier.records.run import RunStatus
 from vernier.store.checkpoints import Checkpoints
-from vernier.store.durable import DamagedFile, read_object, write_atomically, write_json
+from vernier.store.durable import DamagedFile, read_object, read_record, write_atomically, write_json
 from vernier.store.events import EventLog, read_history, read_lines
 
 
@@ -110,12 +112,20 @@ class RunDir:
         self._write("bench", "bench.json", tree)
         write_atomically(self.path / "bench.md", markdown)
 
-    def read_bench(self) -> dict[str, Any]:
+    def read_bench(self) -> BenchResult:
         """The result of a benchmark. Raises ConfigError where the run is none, or its file is damaged."""
-        try:
-            return self._read("bench", "bench.json")
-        except FileNotFoundError:
-            raise ConfigError(f"{self.path} is not a benchmark: it has no bench.json.") from None
+        if not self.is_bench:
+            raise ConfigError(f"{self.path} is not a benchmark: it has no bench.json.")
+        return read_bench(self.path / "bench.json")
+
+    @property
+    def is_bench(self) -> bool:
+        return (self.path / "bench.json").is_file()
+
+    def unreadable(self) -> list[Path]:
+        """Damaged files that a report can do without: run.json and environment.json."""
+        files = [(self.path / "run.json", RunStatus), (self.path / "environment.json", Environment)]
+        return [path for path, record in files if path.is_file() and not _fits(record, path)]
 
     # -- folders and logs
 
@@ -146,11 +156,15 @@ class RunDir:
 
     def history(self) -> list[Event]:
         """The events of the run, of all its sessions; damaged ones are left out."""
-        return read_history(self.path / "events.jsonl")[0]
+        return self.history_and_damage()[0]
 
     def damaged_events(self) -> int:
         """Lines and events that cannot be read: a killed run leaves one, a damaged file more."""
-        return read_history(self.path / "events.jsonl")[1]
+        return self.history_and_damage()[1]
+
+    def history_and_damage(self) -> tuple[list[Event], int]:
+        """Both of the above at the cost of one."""
+        return read_history(self.path / "events.jsonl")
 
     def telemetry(self, rank: int = 0) -> EventLog:
         """Samples of the sensors; one file per process that samples."""
@@ -184,6 +198,22 @@ class RunDir:
     @property
     def checkpoints(self) -> Checkpoints:
         return Checkpoints(self.path / "checkpoints")
+
+
+def read_bench(path: Path) -> BenchResult:
+    """bench.json, or a copy of it under another name. Raises FileNotFoundError, DamagedFile or NewerFile."""
+    try:
+        return decode(BenchResult, migrated("bench", read_object(path), path))
+    except DamagedRecord as error:
+        raise DamagedFile(f"Cannot read {path}: {error}.") from None
+
+
+def _fits(record: type[Any], path: Path) -> bool:
+    try:
+        read_record(record, path)
+    except DamagedFile:
+        return False
+    return True
 
 
 def _rank_file(name: str, rank: int) -> str:

@@ -73,7 +73,7 @@ def detector(out: Path, name: str = "detector", evil: str = "") -> Path:
     box, name = (0.1, 0.2, 0.6, 0.7), f"star{evil}"
     objects = tuple(ScoredClass(class_name=name, score=score, box=box) for score in (0.9, 0.1))
     truth = (TrueBox(box=box, class_name=name),)
-    example = DetectionExample(image=f"/data/{evil}.jpg", width=8, height=8, jpeg=jpeg, truth=truth, found=objects)
+    example = DetectionExample(image=f"/data/{evil}.jpg", width=8, height=8, jpeg=jpeg, truth=truth, objects=objects)
     run.write_prediction("examples", encode([example]))
     summary = RunSummary(result=result, spent_s={"compute": 1.0, "total": 1.0})
     run.write_status("finished", summary=encode(summary))

@@ -66,9 +66,9 @@ def test_examples_show_annotated_and_predicted_objects(source: BoxSource) -> Non
     assert isinstance(documents, list)
     assert len(documents) == min(EXAMPLES, len(source))
     example = decode(DetectionExample, documents[0])
-    assert len(example.found) == len(example.truth)
-    assert example.found[0].box == pytest.approx(example.truth[0].box, abs=1e-5)
-    assert all(0 <= side <= 1 for shown in example.found for side in shown.box or ())
+    assert len(example.objects) == len(example.truth)
+    assert example.objects[0].box == pytest.approx(example.truth[0].box, abs=1e-5)
+    assert all(0 <= side <= 1 for shown in example.objects for side in shown.box or ())
 
 
 def test_boxes_are_clipped_to_the_image_and_named() -> None:

@@ -14,7 +14,6 @@ from vernier.errors import ConfigError
 from vernier.measure.bench.arms import Arm, memory_limit
 from vernier.measure.bench.versions import Version, checked_out, describe_this_version, fit_config
 from vernier.records.bench import ArmLabels, ArmRequest, BenchRequest, Layout
-from vernier.records.codec import DamagedRecord, decode
 from vernier.store import RunDir
 
 HERE = "here"
@@ -148,10 +147,9 @@ def _differences(request: BenchRequest, other: BenchRequest) -> list[str]:
 def _earlier_request(request: BenchRequest, path: Path) -> tuple[BenchRequest, str]:
     """What an earlier benchmark measured, and the commit it ran. Raises ConfigError where that cannot be run again."""
     run = RunDir.open(path)
-    try:
-        earlier = decode(BenchRequest, run.read_bench().get("asked"))
-    except DamagedRecord as error:
-        raise ConfigError(f"--against {path}: its bench.json does not say what was measured: {error}.") from None
+    earlier = run.read_bench().asked
+    if earlier is None:
+        raise ConfigError(f"--against {path}: its bench.json does not say what was measured.")
     if earlier.what != request.what:
         raise ConfigError(
             f"--against {path} is a benchmark of {earlier.what}, this one is of {request.what}: "

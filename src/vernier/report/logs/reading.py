@@ -11,16 +11,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vernier.config.migrations import migrated
 from vernier.errors import ConfigError, did_you_mean
 from vernier.measure.statistics.throughput import warmup_steps
 from vernier.records.bench import BenchResult, StepResult
-from vernier.records.codec import DamagedRecord, decode, encode
+from vernier.records.codec import encode
 from vernier.records.environment import decode_environment
 from vernier.records.events import EvalEvent, Event, StartEvent, StepEvent, sessions
 from vernier.report.logs import dllogger, mllog
 from vernier.report.logs.model import EvalRecord, RunLog, StepRecord
-from vernier.store import DamagedFile, RunDir, find_runs, read_history, read_json, read_object
+from vernier.store import DamagedFile, RunDir, find_runs, read_bench, read_json
 
 _KINDS = "a run directory, a bench result (JSON), a raport.json, DLLogger lines or an MLPerf log"
 
@@ -95,7 +94,7 @@ def _open_json(path: Path, tree: Any, arm: str | None) -> list[RunLog]:
 
 def read_run(run: RunDir) -> RunLog:
     """The log of a Vernier run, also of a killed one, with notes about what is missing."""
-    events, damaged = read_history(run.path / "events.jsonl")
+    events, damaged = run.history_and_damage()
     start = next((e for e in reversed(events) if isinstance(e, StartEvent)), None)
     steps = tuple(_steps(events, start or StartEvent()))
     status = run.status()
@@ -154,14 +153,6 @@ def _eval(event: EvalEvent) -> EvalRecord:
 
 
 # -------------------------------------------------------------------------------------------------------------- bench
-
-
-def read_bench(path: Path) -> BenchResult:
-    """bench.json, or a copy of it under another name. Raises FileNotFoundError, or ConfigError with the path."""
-    try:
-        return decode(BenchResult, migrated("bench", read_object(path), path))
-    except DamagedRecord as error:
-        raise DamagedFile(f"Cannot read {path}: {error}.") from None
 
 
 def _bench_rounds(path: Path, arm: str | None) -> list[RunLog]:

@@ -37,9 +37,9 @@ from vernier.records.profile import KernelTime, MemoryPoint, ProfileSummary
 from vernier.records.run import EvalResult, RunSummary
 from vernier.records.telemetry import TelemetryRecord, decode_telemetry
 from vernier.report.logs.model import RunLog, Tree
-from vernier.report.logs.reading import open_logs, read_bench
+from vernier.report.logs.reading import open_logs
 from vernier.report.page.studies import Study, open_study, open_study_result
-from vernier.store import DamagedFile, RunDir, find_runs, read_history, read_json, read_record
+from vernier.store import DamagedFile, RunDir, find_runs, read_bench, read_json, read_record
 
 T = TypeVar("T")
 MOST_POINTS = 1500
@@ -181,16 +181,14 @@ def _read_json(path: Path) -> Any:
 
 
 def _of_run(run: RunDir) -> Subject:
-    events, damaged = read_history(run.path / "events.jsonl")
+    events, damaged = run.history_and_damage()
     notes = [f"{damaged} damaged event(s) left out"] if damaged else []
     status, telemetry = run.status(), tuple(decode_telemetry(run.read_telemetry()))
     summary = status.summary or RunSummary()
-    bench = _read_or_note(partial(read_bench, run.path / "bench.json"), notes)
+    bench = _read_or_note(run.read_bench, notes) if run.is_bench else None
     profiles = tuple(p for path in run.profiles() if (p := _read_or_note(partial(_profile, path), notes)))
     environment = decode_environment(run.read_environment())
-    for name, readable in (("run.json", status.status != "unknown"), ("environment.json", environment is not None)):
-        if not readable and (run.path / name).is_file():
-            notes.append(f"left out: Cannot read {run.path / name}.")
+    notes += [f"left out: Cannot read {path}." for path in run.unreadable()]
     predictions = run.path / "predictions"
     return Subject(
         name=run.path.resolve().name,

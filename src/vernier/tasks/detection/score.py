@@ -95,7 +95,7 @@ class DetectionScore:
                 TrueBox(box=_box(box / scale), class_name=self._source.classes[kind])
                 for box, kind in zip(truth.ltrb, truth.classes.tolist(), strict=True)
             ),
-            found=tuple(name_rows(np.concatenate([best[:, :4] / scale, best[:, 4:]], axis=1), self._source.classes)),
+            objects=tuple(name_rows(np.concatenate([best[:, :4] / scale, best[:, 4:]], axis=1), self._source.classes)),
         )
 
 

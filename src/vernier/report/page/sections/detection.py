@@ -76,7 +76,7 @@ def _by_class(runs: list[Subject]) -> Figure:
 
 def _examples(s: Subject, several: bool) -> Markup:
     classes = sorted(
-        {t.class_name for e in s.examples for t in e.truth} | {o.class_name for e in s.examples for o in e.found}
+        {t.class_name for e in s.examples for t in e.truth} | {o.class_name for e in s.examples for o in e.objects}
     )
     title = tag("h3", f"Examples of {s.name}" if several else "Examples")
     return tag(
@@ -88,7 +88,7 @@ def _examples(s: Subject, several: bool) -> Markup:
 
 
 def _example(e: DetectionExample, classes: list[str]) -> Markup:
-    objects = sorted(e.found, key=lambda o: o.score)
+    objects = sorted(e.objects, key=lambda o: o.score)
     boxes = [_box(t.box, cls="truth") for t in e.truth]
     labels = []
     for thing in objects:
