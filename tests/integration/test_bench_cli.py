@@ -150,10 +150,6 @@ def test_ctrl_c_keeps_what_was_measured_and_says_what_was_not(tiny: list[str], t
         (["bench", "train", "no-such-recipe"], "no-such-recipe"),
         (["bench", "train", "--against", "no-such-ref"], "neither a run directory nor a git reference"),
         (["bench", "train", "--against", ""], "neither a run directory nor a git reference"),
-        (["bench", "infer", "--scenarios", "online"], "choose from offline"),
-        (["bench", "infer", "--run", "nowhere"], "does not exist"),
-        (["bench", "infer", "shapes-quick", "--run", "x"], "leave RECIPE"),
-        (["bench", "arm", "nothing", "nowhere"], "Cannot read"),
     ],
 )
 def test_wrong_input_is_explained(

@@ -1,4 +1,6 @@
-from dataclasses import replace
+import json
+from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 
@@ -9,12 +11,15 @@ from vernier.records.bench import (
     Arithmetic,
     ArmFailure,
     ArmLabels,
+    BenchResult,
+    BenchRow,
     FailedRow,
     MatmulSpeed,
     Round,
     StepResult,
     StepRow,
 )
+from vernier.records.codec import decode, encode
 from vernier.records.environment import CpuInfo, Environment
 from vernier.records.profile import PhaseTimes
 
@@ -147,3 +152,22 @@ def test_sides_are_compared_round_by_round() -> None:
     assert comparison.verdict == "faster"
     assert "4 rounds" in comparison.basis
     assert compare_arms(own, "own", "other", 0.01) is None
+
+
+@pytest.mark.parametrize("name", ["bench-train", "bench-infer", "bench-scaling"])
+def test_rounds_of_version_0_1_are_pooled_to_the_same_rows_and_tables(name: str) -> None:
+    folder = Path(__file__).resolve().parents[2] / "golden" / "0.1" / name
+    golden = decode(BenchResult, json.loads((folder / "bench.json").read_text()))
+    assert golden.asked is not None
+    rows = [pool_rounds(row.arm, _labels(row), golden.rounds) for row in golden.rows]
+    if golden.asked.scaling:
+        rows = add_scaling(rows, golden.rounds, golden.asked.scaling)
+    assert len(rows) == len(golden.rows)
+    for row, golden_row in zip(rows, golden.rows, strict=True):
+        assert encode(row) == encode(golden_row)
+    table_lines = [line for line in (folder / "bench.md").read_text().splitlines() if line.startswith("|")]
+    assert [line for line in markdown("t", rows, []).splitlines() if line.startswith("|")] == table_lines
+
+
+def _labels(row: BenchRow) -> ArmLabels:
+    return ArmLabels(**{f.name: getattr(row, f.name) for f in fields(ArmLabels)})

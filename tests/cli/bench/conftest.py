@@ -1,0 +1,17 @@
+import pytest
+
+from vernier.measure.bench import session
+from vernier.records.bench import BenchRequest
+
+
+@pytest.fixture
+def bench_requests(monkeypatch: pytest.MonkeyPatch) -> list[BenchRequest]:
+    """The requests that commands make; nothing is measured."""
+    requests: list[BenchRequest] = []
+
+    def run_bench(request: BenchRequest, *_: object) -> None:
+        requests.append(request)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(session, "run_bench", run_bench)
+    return requests
