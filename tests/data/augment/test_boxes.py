@@ -43,7 +43,7 @@ def _inside(window: tuple[float, ...], box: tuple[float, ...]) -> bool:
 @pytest.mark.parametrize("augment", RULES)
 @given(ltrb=boxes(), size=SIZES, index=st.integers(0, 10**9), at=st.integers(0, 2**63))
 @settings(deadline=None, max_examples=150)
-def test_a_window_satisfies_what_its_pass_demands(
+def test_a_window_satisfies_the_conditions_of_its_pass(
     augment: Augment, ltrb: Shares, size: tuple[int, int], index: int, at: int
 ) -> None:
     """The passes are gone through one by one, with arithmetic of their own, until one ends the search."""

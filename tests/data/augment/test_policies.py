@@ -82,7 +82,7 @@ def test_a_policy_is_a_function_of_seed_epoch_and_sample(policy: str) -> None:
     assert len({a.tobytes() for a in first}) > 12
 
 
-def test_erasing_happens_as_often_as_asked_and_fills_with_the_mean() -> None:
+def test_erasing_happens_as_often_as_set_and_fills_with_the_mean() -> None:
     pixels = PixelAugment(Data(), Augment(erase=0.3))
     rows = uniform(key(5, 1, 0), np.arange(400), pixels.draws)
     shares = []
@@ -102,7 +102,7 @@ def test_an_image_too_small_to_erase_is_left_alone() -> None:
     assert erased_box(1, 1, np.full(40, 0.5)) is None
 
 
-def test_nothing_asked_for_draws_nothing() -> None:
+def test_without_policy_and_erasing_no_numbers_are_drawn() -> None:
     assert PixelAugment(Data(), Augment()).draws == 0
 
 

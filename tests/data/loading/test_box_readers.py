@@ -106,7 +106,7 @@ def broken(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_what_stands_in_for_a_bad_image_brings_its_own_boxes(broken: Path) -> None:
+def test_a_substitute_for_a_bad_image_brings_its_own_boxes(broken: Path) -> None:
     source = open_boxes(str(broken), "train")
     reader = BoxTrainReader(source, DATA, Augment(crop="none", flip=0), 1)
     loader = Loader(reader, batch=12, workers=2, prefetch=1)
@@ -122,7 +122,7 @@ def test_what_stands_in_for_a_bad_image_brings_its_own_boxes(broken: Path) -> No
         )
 
 
-def test_a_bad_image_in_evaluation_is_black_and_keeps_its_place(broken: Path) -> None:
+def test_a_bad_image_in_evaluation_is_black_and_stays(broken: Path) -> None:
     reader = BoxEvalReader(open_boxes(str(broken), "val"), DATA)
     out = np.full((12, 48, 48, 3), 9, np.uint8)
     targets = reader.targets(np.arange(12), [reader.fill(0, np.arange(12), out)])

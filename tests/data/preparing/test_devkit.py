@@ -35,7 +35,7 @@ def test_imagenet_is_prepared_with_the_devkits_numbers(
     assert names == [f"{SYNSETS[0]}/ILSVRC2012_val_00000002.JPEG", f"{SYNSETS[1]}/ILSVRC2012_val_00000001.JPEG"]
 
 
-def test_what_is_no_devkit_is_refused(tmp_path: Path) -> None:
+def test_a_damaged_or_foreign_devkit_is_refused(tmp_path: Path) -> None:
     (tmp_path / TRUTH).write_text("1\n2\n")
     with pytest.raises(ConfigError, match="not beside it"):
         validation_synsets(tmp_path / TRUTH)

@@ -53,7 +53,7 @@ def test_a_server_without_ranges_starts_again(server: Server, tmp_path: Path) ->
     assert path.read_bytes() == CONTENT
 
 
-def test_what_was_brought_another_way_must_be_right(tmp_path: Path) -> None:
+def test_a_file_that_was_copied_there_must_have_the_checksum(tmp_path: Path) -> None:
     (tmp_path / "data.bin").write_bytes(CONTENT)
     url, right = "http://127.0.0.1:9/data.bin", hashlib.md5(CONTENT).hexdigest()
     with pytest.raises(RunFailed, match="does not have the checksum"):
