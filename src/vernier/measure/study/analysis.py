@@ -6,6 +6,7 @@ of its repeats. What is normal is learned from the devices at hand without their
 assumed.
 """
 
+import itertools
 import math
 import statistics
 from collections.abc import Sequence
@@ -67,6 +68,10 @@ class Table:
             grouped.setdefault(row.device, []).append(row.value)
         return {k: np.array(v) for k, v in sorted(grouped.items())}
 
+    def medians(self) -> dict[str, float]:
+        """The median of each device's repeats."""
+        return {k: float(np.median(v)) for k, v in self.by_device().items()}
+
 
 # ------------------------------------------------------------------------------------------------------------ variation
 
@@ -120,9 +125,10 @@ def variance_split(groups: Sequence[Floats]) -> VarianceSplit:
     those of all such distances.
     """
     logs = [np.log(g) for g in groups]
-    if len(groups) < 2 or sum(g.size for g in logs) <= len(groups):
-        why = "one device only" if len(groups) < 2 else "one repeat per device: device and noise cannot be told apart"
-        return VarianceSplit(missing=why)
+    if len(groups) < 2:
+        return VarianceSplit(missing="one device only")
+    if all(g.size == 1 for g in logs):
+        return VarianceSplit(missing="one repeat per device: device and noise cannot be told apart")
     distances = np.concatenate([g - np.median(g) for g in logs if g.size > 1])
     q1, q3 = np.percentile(distances, [25, 75])
     reach = 3 * float(q3 - q1) + max(abs(float(q1)), abs(float(q3)))
@@ -184,8 +190,8 @@ def fit_inliers(values: Floats) -> Inliers:
     robust = 1.4826 * float(np.median(np.abs(values - middle)))
     inside = values[np.abs(values - middle) <= _CUT * robust] if robust > 0 else values[values == middle]
     if inside.size < 2:
-        return Inliers(centre=middle, sd=robust, count=max(2, int(values.size)))
-    return Inliers(centre=float(inside.mean()), sd=_CUT_BIAS * float(inside.std(ddof=1)), count=int(inside.size))
+        return Inliers(centre=middle, sd=robust, count=max(2, values.size))
+    return Inliers(centre=float(inside.mean()), sd=_CUT_BIAS * float(inside.std(ddof=1)), count=inside.size)
 
 
 def repeat_noise(groups: Sequence[Floats]) -> float:
@@ -209,37 +215,35 @@ def median_variance(noise_sd: float, repeats: int) -> float:
 
 def judge_devices(table: Table) -> list[DeviceVerdict]:
     """Each device's median over the cluster's, and the probability that a normal device is so slow; slowest first."""
-    groups = table.by_device()
-    medians = np.array([float(np.median(g)) for g in groups.values()])
+    groups, medians = table.by_device(), np.array(list(table.medians().values()))
     low, high = quartile_fences(medians)
     cluster, noise = float(np.median(medians)), repeat_noise(list(groups.values()))
-    sign = 1.0 if table.slow_is_high else -1.0
-    slowness = sign * np.log(medians / cluster)
+    slowness = (1.0 if table.slow_is_high else -1.0) * np.log(medians / cluster)
     few = len(groups) < FEWEST_DEVICES
     freedom = max(1, len(table.rows) - len(groups))
     normal = Inliers(centre=0.0, sd=0.0, count=freedom + 1) if few else fit_inliers(slowness)
     typical = statistics.median([median_variance(noise, g.size) for g in groups.values()])
     verdicts = []
-    for (name, values), middle, slow in zip(groups.items(), medians, slowness, strict=True):
-        own = median_variance(noise, values.size)
+    for (name, values), middle, slow in zip(groups.items(), medians.tolist(), slowness.tolist(), strict=True):
+        own, normalised = median_variance(noise, values.size), middle / cluster
         extra = own * 2 if few else max(0.0, own - typical)
-        p_slow = p_above(normal, float(slow), extra) if values.size > 1 or not few else 0.5
+        p_slow = p_above(normal, slow, extra) if values.size > 1 or not few else 0.5
         p_fast = 1 - p_slow
         half = float(t_quantiles(LEVEL, freedom)) * math.sqrt(own)
         verdicts.append(
             DeviceVerdict(
                 device=name,
-                repeats=int(values.size),
-                median=float(middle),
-                normalised=float(middle / cluster),
-                low=float(middle / cluster * math.exp(-half)) if noise > 0 else None,
-                high=float(middle / cluster * math.exp(half)) if noise > 0 else None,
-                slower_percent=float(100 * (math.exp(slow) - 1)),
+                repeats=values.size,
+                median=middle,
+                normalised=normalised,
+                low=normalised * math.exp(-half) if noise > 0 else None,
+                high=normalised * math.exp(half) if noise > 0 else None,
+                slower_percent=100 * (math.exp(slow) - 1),
                 beyond_fence=None if low <= middle <= high else "slow" if slow > 0 else "fast",
                 p_slow=p_slow,
                 p_fast=p_fast,
-                sure_slow=bool(p_slow * len(groups) < 1 - LEVEL),
-                sure_fast=bool(p_fast * len(groups) < 1 - LEVEL),
+                sure_slow=p_slow * len(groups) < 1 - LEVEL,
+                sure_fast=p_fast * len(groups) < 1 - LEVEL,
                 repeat_spread_percent=100 * float(np.ptp(values) / middle) if values.size > 1 else None,
             )
         )
@@ -248,9 +252,9 @@ def judge_devices(table: Table) -> list[DeviceVerdict]:
 
 def find_straggler(table: Table, without: Sequence[str] = ()) -> Straggler:
     """The slowest device, and slowest / median: the cost of synchronous training, in which all wait for it."""
-    groups = {k: float(np.median(v)) for k, v in table.by_device().items()}
-    rest = {k: v for k, v in groups.items() if k not in without}
-    middle = statistics.median(groups.values())
+    medians = table.medians()
+    rest = {k: v for k, v in medians.items() if k not in without}
+    middle = statistics.median(medians.values())
     worst = (max if table.slow_is_high else min)(rest, key=rest.__getitem__)
     return Straggler(slowest=worst, cost=rest[worst] / middle if table.slow_is_high else middle / rest[worst])
 
@@ -278,19 +282,18 @@ def correlations(table: Table) -> Correlations:
     for sensor in SENSORS:
         values = [r.sensors.get(sensor) for r in table.rows]
         columns[sensor] = np.array([math.nan if v is None else v for v in values])
-    pearson: CorrelationMatrix = {}
-    spearman: CorrelationMatrix = {}
-    for a, x in columns.items():
-        pearson[a], spearman[a] = {}, {}
-        for b, y in columns.items():
-            both = np.isfinite(x) & np.isfinite(y)
-            pearson[a][b] = _pearson(x[both], y[both])
-            spearman[a][b] = _pearson(_ranks(x[both]), _ranks(y[both])) if both.any() else None
+    pearson: CorrelationMatrix = {a: {} for a in columns}
+    spearman: CorrelationMatrix = {a: {} for a in columns}
+    for (a, x), (b, y) in itertools.product(columns.items(), repeat=2):
+        both = np.isfinite(x) & np.isfinite(y)
+        pearson[a][b] = _pearson(x[both], y[both])
+        spearman[a][b] = _pearson(_ranks(x[both]), _ranks(y[both])) if both.any() else None
+    finite = {k: v[np.isfinite(v)] for k, v in columns.items()}
     return Correlations(
         pearson=pearson,
         spearman=spearman,
-        not_measured=tuple(s for s in SENSORS if not np.isfinite(columns[s]).any()),
-        constant=tuple(k for k, v in columns.items() if np.isfinite(v).any() and np.ptp(v[np.isfinite(v)]) == 0),
+        not_measured=tuple(k for k, v in finite.items() if not v.size),
+        constant=tuple(k for k, v in finite.items() if v.size and np.ptp(v) == 0),
     )
 
 
@@ -301,9 +304,10 @@ def analyze(table: Table) -> StudyAnalysis:
     """The whole analysis of a study."""
     groups = table.by_device()
     values = np.array([r.value for r in table.rows])
-    medians = np.array([float(np.median(g)) for g in groups.values()])
+    middle = float(np.median(values))
     ranked = judge_devices(table)
     pull = () if len(groups) < FEWEST_DEVICES else tuple(d.device for d in ranked if d.sure_slow)
+    beyond = [d.beyond_fence for d in ranked]
     counts = sorted(g.size for g in groups.values())
     low, high = (float(q) for q in np.percentile(values, [25, 75]))
     return StudyAnalysis(
@@ -315,39 +319,30 @@ def analyze(table: Table) -> StudyAnalysis:
         runs=len(table.rows),
         devices_measured=len(groups),
         repeats_per_device=RepeatCounts(least=counts[0], median=statistics.median(counts), most=counts[-1]),
-        median=float(np.median(values)),
+        median=middle,
         quartiles=(low, high),
         variation_percent=Variation(
-            definitions=VARIATIONS, over_runs=variations(values), over_device_medians=variations(medians)
+            definitions=VARIATIONS,
+            over_runs=variations(values),
+            over_device_medians=variations(np.array(list(table.medians().values()))),
         ),
         variance=variance_split(list(groups.values())),
         correlation=correlations(table),
-        outliers=_outliers(ranked),
+        outliers=Outliers(
+            beyond_fence=SlowFastCounts(slow=beyond.count("slow"), fast=beyond.count("fast")),
+            sure=SlowFastCounts(slow=sum(d.sure_slow for d in ranked), fast=sum(d.sure_fast for d in ranked)),
+            rule=f"sure: the chance that even one of the {len(ranked)} devices is called so although it is normal is "
+            f"below {100 * (1 - LEVEL):g} % (family-wise error)",
+        ),
         straggler=StragglerCost(
             **vars(find_straggler(table)),
-            slowest_run_over_median=_worst_run(table),
+            slowest_run_over_median=float(values.max() / middle if table.slow_is_high else middle / values.min()),
             after_pulling=find_straggler(table, pull),
         ),
         pull=pull,
         devices=tuple(ranked),
         notes=(*table.notes, *_limits(len(groups), counts[-1])),
     )
-
-
-def _outliers(ranked: Sequence[DeviceVerdict]) -> Outliers:
-    beyond = [d.beyond_fence for d in ranked]
-    return Outliers(
-        beyond_fence=SlowFastCounts(slow=beyond.count("slow"), fast=beyond.count("fast")),
-        sure=SlowFastCounts(slow=sum(d.sure_slow for d in ranked), fast=sum(d.sure_fast for d in ranked)),
-        rule=f"sure: the chance that even one of the {len(ranked)} devices is called so although it is normal is below "
-        f"{100 * (1 - LEVEL):g} % (family-wise error)",
-    )
-
-
-def _worst_run(table: Table) -> float:
-    values = [r.value for r in table.rows]
-    middle = statistics.median(values)
-    return max(values) / middle if table.slow_is_high else middle / min(values)
 
 
 def _limits(count: int, most_repeats: int) -> list[str]:

@@ -58,7 +58,7 @@ def read_baseline(path: Path) -> Baseline:
 
 def _slowness(table: Table) -> dict[str, float]:
     sign = 1.0 if table.slow_is_high else -1.0
-    return {name: sign * math.log(float(np.median(values))) for name, values in table.by_device().items()}
+    return {name: sign * math.log(median) for name, median in table.medians().items()}
 
 
 def _spread(values: Floats) -> float | None:
@@ -69,8 +69,7 @@ def _spread(values: Floats) -> float | None:
 def _sensor_medians(table: Table, sensor: str) -> dict[str, float]:
     readings: dict[str, list[float]] = {}
     for row in table.rows:
-        value = row.sensors.get(sensor)
-        if value is not None:
+        if (value := row.sensors.get(sensor)) is not None:
             readings.setdefault(row.device, []).append(value)
     return {k: float(np.median(v)) for k, v in readings.items()}
 
@@ -118,7 +117,8 @@ def check(baseline: Baseline, table: Table) -> CheckResult:
             )
     groups = table.by_device()
     alpha = FALSE_ALARMS / len(groups)
-    slowness, sensors = _slowness(table), {s: _sensor_medians(table, s) for s in baseline.sensors}
+    slowness, medians = _slowness(table), table.medians()
+    sensors = {s: _sensor_medians(table, s) for s in baseline.sensors}
     verdicts, smallest_detectable = [], 0.0
     for name, values in groups.items():
         extra = median_variance(baseline.noise_sd, values.size)
@@ -129,8 +129,8 @@ def check(baseline: Baseline, table: Table) -> CheckResult:
             DeviceCheck(
                 device=name,
                 accepted=not reasons,
-                repeats=int(values.size),
-                median=float(np.median(values)),
+                repeats=values.size,
+                median=medians[name],
                 limit=math.exp(limit if baseline.slow_is_high else -limit),
                 p_slow=p_above(baseline.speed, slowness[name], extra),
                 reasons=reasons,

@@ -155,7 +155,10 @@ class StudyDir:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the study to add repeats; the system releases the lock when the process ends, however it ends."""
+        """Lock the study to add repeats, and remove unfinished ones.
+
+        The system releases the lock when the process ends, however it ends.
+        """
         with (self.path / META).open("r") as f:
             try:
                 fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -163,7 +166,9 @@ class StudyDir:
                 raise ConfigError(
                     f"{self.path} is being measured by another process; wait for it or stop it first."
                 ) from None
-            self.remove_unfinished()
+            for folder in (self.path / DATA).glob("*/repeat-*"):
+                if not (folder / REPEAT).exists():  # a killed process did not finish it
+                    shutil.rmtree(folder, ignore_errors=True)
             yield
 
     @classmethod
@@ -195,49 +200,34 @@ class StudyDir:
         for name, rows in ((ITERATIONS, numbered), (KERNELS, repeat.kernels), (TELEMETRY, repeat.telemetry)):
             if rows:
                 write_atomically(folder / name, csv_text(list(dict.fromkeys(k for r in rows for k in r)), rows))
-        info = RepeatInfo(**{f.name: getattr(repeat, f.name) for f in fields(RepeatInfo)})
-        write_json(folder / REPEAT, encode(info))
+        write_json(folder / REPEAT, {f.name: encode(getattr(repeat, f.name)) for f in fields(RepeatInfo)})
         return folder
 
     def repeats(self) -> list[Repeat]:
         """Every finished repeat, by device and number. Raises ConfigError naming a file that cannot be read."""
-        return [self._read_repeat(p) for p in self._repeat_folders()]
-
-    def _repeat_folders(self) -> list[Path]:
         finished = (p.parent for p in (self.path / DATA).glob(f"*/*/{REPEAT}"))
-        folders = [p for p in finished if _REPEAT_DIR.match(p.name)]
-        return sorted(folders, key=lambda p: (p.parent.name, int(p.name.removeprefix("repeat-"))))
-
-    def _read_repeat(self, folder: Path) -> Repeat:
-        try:
-            info = read_record(RepeatInfo, folder / REPEAT)
-            seconds = tuple(float(row["seconds"] or "nan") for row in read_csv(folder / ITERATIONS))
-            telemetry, kernels = (
-                read_csv(folder / name) if (folder / name).is_file() else () for name in (TELEMETRY, KERNELS)
-            )
-            return Repeat(**vars(info), seconds=seconds, telemetry=telemetry, kernels=kernels)
-        except (OSError, ValueError, KeyError) as error:
-            raise ConfigError(f"{folder} cannot be read: {error}. Remove it to analyse the rest.") from None
-
-    def remove_unfinished(self) -> None:
-        """Remove repeats that a killed process did not finish."""
-        for folder in (self.path / DATA).glob("*/repeat-*"):
-            if not (folder / REPEAT).exists():
-                shutil.rmtree(folder, ignore_errors=True)
-
-    # -- the study's tables
+        numbered = [(p.parent.name, int(match[1]), p) for p in finished if (match := _REPEAT_DIR.match(p.name))]
+        return [_read_repeat(folder) for *_, folder in sorted(numbered)]
 
     def write_tables(self) -> None:
         """Write all_data.csv and aggregated_data.csv from the repeats so far."""
-        meta, rows = self.meta(), self.table()
-        write_atomically(self.path / ALL, csv_text(ALL_COLUMNS, rows))
-        write_atomically(self.path / AGGREGATED, csv_text(AGGREGATED_COLUMNS, aggregate(rows, meta)))
-
-    def table(self) -> list[CsvRow]:
-        """One row per repeat with the columns of all_data.csv."""
         meta = self.meta()
         devices = {d.id: d for d in meta.devices}
-        return [_all_data_row(r, devices.get(r.device) or StudyDevice(id=r.device), meta) for r in self.repeats()]
+        rows = [_all_data_row(r, devices.get(r.device) or StudyDevice(id=r.device), meta) for r in self.repeats()]
+        write_atomically(self.path / ALL, csv_text(ALL_COLUMNS, rows))
+        write_atomically(self.path / AGGREGATED, csv_text(AGGREGATED_COLUMNS, _aggregate(rows)))
+
+
+def _read_repeat(folder: Path) -> Repeat:
+    try:
+        info = read_record(RepeatInfo, folder / REPEAT)
+        seconds = tuple(float(row["seconds"] or "nan") for row in read_csv(folder / ITERATIONS))
+        telemetry, kernels = (
+            read_csv(folder / name) if (folder / name).is_file() else () for name in (TELEMETRY, KERNELS)
+        )
+        return Repeat(**vars(info), seconds=seconds, telemetry=telemetry, kernels=kernels)
+    except (OSError, ValueError, KeyError) as error:
+        raise ConfigError(f"{folder} cannot be read: {error}. Remove it to analyse the rest.") from None
 
 
 def _with_current_config(meta: StudyMeta) -> Any:
@@ -263,14 +253,13 @@ def _all_data_row(repeat: Repeat, device: StudyDevice, meta: StudyMeta) -> CsvRo
     steady = repeat.steady_s
     cabinet, node = split_host(device.host)
     longest = max(range(len(steady)), key=steady.__getitem__)
-    total = repeat.train_time_s if repeat.train_time_s is not None else sum(repeat.seconds)
     return {
         "exp": meta.workload,
         "reps": repeat.repeat,
         "cabinet": cabinet,
         "node": node,
         "device": device.index,
-        "train_time": total,
+        "train_time": sum(repeat.seconds) if repeat.train_time_s is None else repeat.train_time_s,
         "mean_iter_dur": statistics.fmean(steady),
         "med_iter_dur": statistics.median(steady),
         "max_iter_dur": steady[longest],
@@ -282,27 +271,18 @@ def _all_data_row(repeat: Repeat, device: StudyDevice, meta: StudyMeta) -> CsvRo
     }
 
 
-def aggregate(rows: Sequence[CsvRow], meta: StudyMeta) -> list[CsvRow]:
-    """One row per device with the columns of aggregated_data.csv."""
-    grouped: dict[str, list[CsvRow]] = {}
+def _aggregate(rows: Sequence[CsvRow]) -> Iterator[CsvRow]:
+    """One row per device with the columns of aggregated_data.csv, from the rows of all_data.csv."""
+    grouped: dict[Cell, list[CsvRow]] = {}
     for row in rows:
-        grouped.setdefault(str(row["uuid"]), []).append(row)
-    out: list[CsvRow] = []
-    for uuid, repeats in grouped.items():
-        means, totals = ([float(r[c] or 0) for r in repeats] for c in ("mean_iter_dur", "train_time"))
-        out.append(
-            {
-                **{c: repeats[0][c] for c in ("cabinet", "node", "device", "simulated")},
-                "exp": meta.workload,
-                "uuid": uuid,
-                "mean_iter_dur_mean": statistics.fmean(means),
-                "mean_iter_dur_median": statistics.median(means),
-                "train_time_mean": statistics.fmean(totals),
-                "train_time_median": statistics.median(totals),
-                "repeats": len(repeats),
-            }
-        )
-    return out
+        grouped.setdefault(row["uuid"], []).append(row)
+    for repeats in grouped.values():
+        aggregated = {**repeats[0], "repeats": len(repeats)}
+        for column in ("mean_iter_dur", "train_time"):
+            values = [float(r[column] or 0) for r in repeats]
+            aggregated[f"{column}_mean"] = statistics.fmean(values)
+            aggregated[f"{column}_median"] = statistics.median(values)
+        yield aggregated
 
 
 def merge(sources: Sequence[Path], out: Path) -> StudyDir:
@@ -316,14 +296,11 @@ def merge(sources: Sequence[Path], out: Path) -> StudyDir:
                 f"These studies cannot be merged: {name} is {' and '.join(sorted(map(str, values)))}. "
                 "Merge studies of one workload, measured alike."
             )
-    devices = {d.id: d for m in metas for d in m.devices}
-    meta = StudyMeta(
-        workload=metas[0].workload,
-        iterations=metas[0].iterations,
+    meta = replace(
+        metas[0],
         repeats=max(m.repeats for m in metas),
-        devices=tuple(devices.values()),
+        devices=tuple({d.id: d for m in metas for d in m.devices}.values()),
         order=tuple(o for m in metas for o in m.order),
-        simulated=metas[0].simulated,
         settings={"merged_from": [p.name for p in sources], "settings": [m.settings for m in metas]},
     )
     by_device: dict[str, list[Repeat]] = {}

@@ -67,18 +67,15 @@ def find_targets(settings: StudySettings, device: Device) -> list[Target]:
         if settings.slow:
             raise ConfigError("--slow is for virtual devices: give --virtual N too.")
         return real
-    factors, count = dict(settings.slow), settings.virtual
-    if bad := [i for i in factors if not 0 <= i < count]:
+    count, host = settings.virtual, platform.node()
+    if bad := [i for i, _ in settings.slow if not 0 <= i < count]:
         raise ConfigError(f"--slow names device {bad[0]}, but --virtual {count} has 0 to {count - 1}.")
-    return [_slowed(i, factors.get(i, 1.0), real[i % len(real)]) for i in range(count)]
-
-
-def _slowed(index: int, factor: float, real: Target) -> Target:
-    """A virtual device on a real one."""
-    name = f"simulated, {factor:g} times as slow"
-    host = platform.node()
-    device = StudyDevice(id=f"simulated-{index:03d}", index=index, name=name, host=host, slowdown=factor)
-    return replace(real, device=device)
+    factors = dict.fromkeys(range(count), 1.0) | dict(settings.slow)
+    virtual = (
+        StudyDevice(id=f"simulated-{i:03d}", index=i, name=f"simulated, {f:g} times as slow", host=host, slowdown=f)
+        for i, f in factors.items()
+    )
+    return [replace(real[device.index % len(real)], device=device) for device in virtual]
 
 
 def _accelerators(device: Device, identity: Sequence[DeviceInfo]) -> list[Target]:

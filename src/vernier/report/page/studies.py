@@ -1,11 +1,10 @@
 """Reads a variability study for the page: its analysis, its runs, and where each device is."""
 
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
@@ -38,7 +37,7 @@ def open_study(paths: Sequence[Path]) -> Study:
     return Study(
         result=analyze(table),
         runs=table.rows,
-        median=float(np.median([float(np.median(v)) for v in table.by_device().values()])),
+        median=statistics.median(table.medians().values()),
         locations={k: v for path in paths for k, v in _locations(path).items()},
         settings={k: v for study in studies for k, v in study.meta().settings.items()},
         telemetry=tuple(_telemetry(studies)),

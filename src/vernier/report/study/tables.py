@@ -88,8 +88,7 @@ def read_table(paths: Sequence[Path], options: ColumnOptions | None = None) -> T
     if len(simulated) > 1:
         raise ConfigError("Simulated and real devices cannot be analysed together.")
     unit, rows = _one_unit(parts, notes)
-    _refuse_mixed_scales(rows, unit)
-    return Table(
+    table = Table(
         rows=tuple(rows),
         unit=unit,
         what=parts[0].what,
@@ -98,6 +97,8 @@ def read_table(paths: Sequence[Path], options: ColumnOptions | None = None) -> T
         simulated=simulated.pop(),
         notes=tuple(dict.fromkeys(notes)),
     )
+    _refuse_mixed_scales(table)
+    return table
 
 
 def _one_unit(parts: Sequence[_Part], notes: list[str]) -> tuple[str, list[Measurement]]:
@@ -110,12 +111,12 @@ def _one_unit(parts: Sequence[_Part], notes: list[str]) -> tuple[str, list[Measu
     return "s", [replace(r, value=r.value * TIMES[p.unit]) for p in parts for r in p.rows]
 
 
-def _refuse_mixed_scales(rows: Sequence[Measurement], unit: str) -> None:
-    medians = {d: float(statistics.median(v.value for v in rows if v.device == d)) for d in {r.device for r in rows}}
-    slow, fast = max(medians, key=medians.__getitem__), min(medians, key=medians.__getitem__)
-    if medians[slow] > _SUSPICIOUS * medians[fast]:
+def _refuse_mixed_scales(table: Table) -> None:
+    medians = [(median, device) for device, median in table.medians().items()]
+    (low, low_device), (high, high_device) = min(medians), max(medians)
+    if high > _SUSPICIOUS * low:
         raise ConfigError(
-            f"{slow} has {medians[slow]:g} {unit} and {fast} has {medians[fast]:g}: the units seem to be mixed. "
+            f"{high_device} has {high:g} {table.unit} and {low_device} has {low:g}: the units seem to be mixed. "
             "Analyse the files separately, or convert them to one unit first."
         )
 

@@ -1,16 +1,13 @@
 """Words and rows for a terminal: the result of a study's analysis, and of a check against a baseline."""
 
-from collections.abc import Sequence
-
-from vernier.records.study import CheckResult, Component, Correlations, DeviceVerdict, StudyAnalysis, VarianceSplit
+from vernier.records.study import CheckResult, Component, Correlations, StudyAnalysis, VarianceSplit
 
 SHOWN_NOTES = 8
 
 
-def _span(component: Component, unit: str = " %", digits: int = 2) -> str:
-    if component.low is None:
-        return f"{component.value:.{digits}f}{unit} (no interval)"
-    return f"{component.value:.{digits}f}{unit} ({component.low:.{digits}f} to {component.high:.{digits}f})"
+def _span(component: Component, unit: str = " %") -> str:
+    interval = "no interval" if component.low is None else f"{component.low:.2f} to {component.high:.2f}"
+    return f"{component.value:.2f}{unit} ({interval})"
 
 
 def _percent(value: float | None) -> str:
@@ -89,7 +86,6 @@ def _correlation_lines(correlation: Correlations) -> list[str]:
 
 def study_rows(result: StudyAnalysis, most: int | None) -> list[dict[str, object]]:
     """The table of the devices, slowest first; all of them or the first `most`."""
-    devices: Sequence[DeviceVerdict] = result.devices if most is None else result.devices[:most]
     return [
         {
             "device": d.device,
@@ -101,7 +97,7 @@ def study_rows(result: StudyAnalysis, most: int | None) -> list[dict[str, object
             "chance it is normal": f"{min(d.p_slow, d.p_fast, 0.5) * 2:.2g}",
             "verdict": d.verdict or "",
         }
-        for d in devices
+        for d in result.devices[:most]
     ]
 
 

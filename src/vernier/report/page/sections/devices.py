@@ -1,5 +1,6 @@
 """The devices section: a study's values by cabinet, node and device, correlations with sensors, and telemetry."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from markupsafe import Markup
@@ -8,8 +9,8 @@ from vernier.measure.study.analysis import SENSORS
 from vernier.records.study import StudyAnalysis
 from vernier.records.telemetry import Sample, TelemetryHeader
 from vernier.report.page.collect import MOST_POINTS, Subject
-from vernier.report.page.figures import Boxes, Figure, Heat, Lines, Scatter, Section, grid, with_data
-from vernier.report.page.html import Cell, Column, chip, joined, section, table, tag
+from vernier.report.page.figures import Boxes, Figure, Heat, Lines, Row, Scatter, Section, grid, with_data
+from vernier.report.page.html import Column, chip, joined, section, table, tag
 from vernier.report.page.studies import Study
 from vernier.report.study.text import removal_sentence
 
@@ -52,13 +53,8 @@ def devices(subjects: list[Subject]) -> Section | None:
 
 def _flags(result: StudyAnalysis) -> dict[str, str]:
     """A remark per device that stands out."""
-    flags = {}
-    for d in result.devices:
-        if d.verdict:
-            flags[d.device] = f"surely {d.verdict}"
-        elif d.beyond_fence:
-            flags[d.device] = f"{d.beyond_fence}, beyond the fence"
-    return flags
+    beyond = {d.device: f"{d.beyond_fence}, beyond the fence" for d in result.devices if d.beyond_fence}
+    return beyond | {d.device: f"surely {d.verdict}" for d in result.devices if d.verdict}
 
 
 def _verdict(result: StudyAnalysis) -> Markup:
@@ -103,14 +99,13 @@ def _boxes(study: Study, level: str, flags: dict[str, str], number: int) -> Figu
         return None
     middle = {g: sorted(r[2] for r in rows if r[0] == g) for g in groups}
     rows.sort(key=lambda r: (-middle[r[0]][len(middle[r[0]]) // 2], str(r[0])) if level == "device" else (0, str(r[0])))
-    chart = Boxes(
-        category=level, value="normalised", name="which", flag="remark", line=1.0, x_title="over the median device"
-    )
     dots = "each dot is a run" if level == "device" else "each dot is a device's median"
     return Figure(
         name=f"{level}-{number}",
         title=f"By {level}",
-        chart=chart,
+        chart=Boxes(
+            category=level, value="normalised", name="which", flag="remark", line=1.0, x_title="over the median device"
+        ),
         columns=[level, "which", "normalised", "remark"],
         rows=rows,
         wide=True,
@@ -122,27 +117,25 @@ def _boxes(study: Study, level: str, flags: dict[str, str], number: int) -> Figu
 def _ranked(result: StudyAnalysis, flags: dict[str, str], number: int) -> Figure | None:
     if len(result.devices) < 5:
         return None
-    rows: list[list[Any]] = [
-        [i, d.device, d.normalised, d.low, d.high, flags.get(d.device, "")]
-        for i, d in enumerate(result.devices, start=1)
-    ]
-    chart = Scatter(
-        x="rank",
-        y="normalised",
-        low="low",
-        high="high",
-        name="device",
-        flag="remark",
-        line=1.0,
-        x_title="rank, slowest first",
-        y_title="over the median device",
-    )
     return Figure(
         name=f"ranked-{number}",
         title="Devices, slowest first",
-        chart=chart,
+        chart=Scatter(
+            x="rank",
+            y="normalised",
+            low="low",
+            high="high",
+            name="device",
+            flag="remark",
+            line=1.0,
+            x_title="rank, slowest first",
+            y_title="over the median device",
+        ),
         columns=["rank", "device", "normalised", "low", "high", "remark"],
-        rows=rows,
+        rows=[
+            [i, d.device, d.normalised, d.low, d.high, flags.get(d.device, "")]
+            for i, d in enumerate(result.devices, start=1)
+        ],
         caption="median of its repeats with 95 % interval",
     )
 
@@ -171,22 +164,20 @@ def _correlation(result: StudyAnalysis, number: int) -> Figure | None:
     names = {n: UNITS[n].split(",")[0] for n in correlation.pearson if n not in correlation.not_measured}
     if len(names) < 2:
         return None
-    rows: list[list[Any]] = [
-        [names[a], names[b], correlation.pearson[a][b], correlation.spearman[a][b]] for a in names for b in names
-    ]
-    chart = Heat(row="this", column="with", value="Pearson", diverging=True, most=1, cell=96)
     return Figure(
         name=f"correlation-{number}",
         title="Correlations",
-        chart=chart,
+        chart=Heat(row="this", column="with", value="Pearson", diverging=True, most=1, cell=96),
         columns=["this", "with", "Pearson", "Spearman"],
-        rows=rows,
+        rows=[
+            [names[a], names[b], correlation.pearson[a][b], correlation.spearman[a][b]] for a in names for b in names
+        ],
         caption="Pearson's correlation over runs; orange: positive, blue: negative",
     )
 
 
 def _study_lines(study: Study, key: str, number: int) -> Figure:
-    rows: list[list[Any]] = [
+    rows = [
         [r.get("seconds", r.get("t_s")), device, r[key]]
         for device, r in study.telemetry
         if isinstance(r.get(key), int | float)
@@ -194,7 +185,7 @@ def _study_lines(study: Study, key: str, number: int) -> Figure:
     return _lines(f"study-{key}-{number}", key, rows, "repeat", caption="first repeat of each device")
 
 
-def _lines(name: str, key: str, rows: list[list[Any]], since: str, caption: str = "", zero: bool = False) -> Figure:
+def _lines(name: str, key: str, rows: Sequence[Row], since: str, caption: str = "", zero: bool = False) -> Figure:
     """The figure of one sensor over time, one line per device."""
     chart = Lines(x="s", y=key, by="device", x_title=f"s since the {since} began", y_title="", zero=zero)
     columns = ["s", "device", key]
@@ -202,37 +193,24 @@ def _lines(name: str, key: str, rows: list[list[Any]], since: str, caption: str 
 
 
 def _table(result: StudyAnalysis, number: int) -> Markup:
-    rows: list[list[Cell]] = [
+    devices = table(
+        f"study-{number}",
         [
-            d.device,
-            d.repeats,
-            d.median,
-            d.normalised,
-            d.low,
-            d.high,
-            d.slower_percent,
-            d.beyond_fence,
-            d.verdict,
-        ]
-        for d in result.devices
-    ]
-    columns = [
-        Column("device", wrap=True),
-        Column("repeats"),
-        Column(f"median, {result.unit}"),
-        Column("normalised", 4),
-        Column("low", 4),
-        Column("high", 4),
-        Column("slower %", 2),
-        Column("beyond fence"),
-        Column("surely"),
-    ]
-    return tag(
-        "div",
-        table(f"study-{number}", columns, rows, "Devices"),
-        tag("p", result.outliers.rule, cls="note"),
-        cls="card",
+            Column("device", wrap=True),
+            "repeats",
+            f"median, {result.unit}",
+            *(Column(name, 4) for name in ("normalised", "low", "high")),
+            Column("slower %", 2),
+            "beyond fence",
+            "surely",
+        ],
+        [
+            [d.device, d.repeats, d.median, d.normalised, d.low, d.high, d.slower_percent, d.beyond_fence, d.verdict]
+            for d in result.devices
+        ],
+        "Devices",
     )
+    return tag("div", devices, tag("p", result.outliers.rule, cls="note"), cls="card")
 
 
 # ------------------------------------------------------------------------------------------------------------ telemetry
@@ -250,8 +228,7 @@ def _curves(s: Subject, key: str, *, several: bool) -> list[list[Any]]:
     groups: dict[str, list[tuple[float, float]]] = {}
     begun: dict[int, float] = {}
     for r in s.telemetry:
-        value = getattr(r, key) if isinstance(r, Sample) else None
-        if not isinstance(r, Sample) or value is None:
+        if not isinstance(r, Sample) or (value := getattr(r, key)) is None:
             continue
         begun.setdefault(r.session, r.t_s)
         run, session = s.name if several else "", f"session {r.session + 1}" if r.session else ""
