@@ -1,4 +1,4 @@
-"""Images inside a tar file, read in place at known positions, which `data.preparing.prepare` finds."""
+"""Images inside a tar file, read in place at known positions, which `data.preparing.imagenet` finds."""
 
 from pathlib import Path
 
