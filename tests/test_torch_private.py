@@ -56,3 +56,31 @@ def test_foreach_operations_with_an_underscore_work_in_place() -> None:
     assert tensors[0].tolist() == [2.0, 4.0, 6.0]
     torch_private.foreach_lerp_(tensors, others, 0.5)
     assert tensors[0].tolist() == [2.0, 3.0, 4.0]
+
+
+def test_compiler_counters_count_a_new_graph_and_its_seconds() -> None:
+    before = torch_private.compiler_counters()
+    compiled = torch.compile(lambda x: x * 2 + 1, backend="eager")
+    compiled(torch.ones(3))
+    after = torch_private.compiler_counters()
+    assert after.graphs == before.graphs + 1
+    assert after.seconds > before.seconds
+
+
+def test_patch_inductor_changes_a_setting_while_entered() -> None:
+    from torch._inductor import config
+
+    before = config.freezing
+    with torch_private.patch_inductor(freezing=not before):
+        assert config.freezing is not before
+    assert config.freezing is before
+
+
+def test_a_failure_of_the_compilers_backend_is_recognised() -> None:
+    def broken(*_: object) -> None:
+        raise ValueError("no compiler here")
+
+    with pytest.raises(Exception, match="no compiler here") as failure:
+        torch.compile(lambda x: x + 1, backend=broken)(torch.ones(3))  # type: ignore[arg-type]
+    assert torch_private.is_compiler_failure(failure.value)
+    assert not torch_private.is_compiler_failure(ValueError("another"))

@@ -5,7 +5,6 @@ a release of PyTorch moves one of these names, this file and its tests are the o
 """
 
 import threading
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
@@ -73,11 +72,6 @@ def resize_each(images: List[Tensor], flipped: List[bool], bicubic: bool, out: T
             row.copy_(row.flip(3))
 """
     )
-
-
-def norms(tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
-    """The norm of each tensor, in one kernel launch instead of one per tensor."""
-    return torch._foreach_norm(list(tensors))
 
 
 @dataclass(frozen=True)

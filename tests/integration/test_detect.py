@@ -1,4 +1,4 @@
-"""Detection through the command line: learn, score, predict, stop and go on, and everything that can be asked wrongly."""
+"""Detection through the command line: learn, score, predict, stop and resume, and wrong settings."""
 
 import hashlib
 import json
@@ -38,7 +38,7 @@ def sha(path: Path) -> str:
 
 
 def test_eight_images_are_learned_by_heart(vernier_here: Vernier, tmp_path: Path) -> None:
-    """The loss goes to nearly nothing and every object is found where it is: model, matching, loss and scoring agree."""
+    """The loss goes to nearly 0 and every object is detected: model, matching, loss and scoring agree."""
     data = make_shapes(tmp_path / "eight", ShapesSpec(kind="detect", train=8, val=1, size_px=96, seed=2))
     done = train(
         vernier_here, data, tmp_path / "runs", "--epochs", "220", "--train-only", "--lr", "0.02",
@@ -74,20 +74,20 @@ def test_train_eval_and_predict_tell_the_same_story(vernier_here: Vernier, boxes
 
     out = tmp_path / "drawn"
     predicted = json.loads(vernier_here("predict", str(run), str(boxes / "val"), "--out", str(out), "--json").out)
-    found = sorted(
+    predicted_boxes = sorted(
         (t["score"], *t["box"]) for image in predicted["images"] for t in image["found"]
     )  # the same detections, corner by corner
     scored_boxes = sorted(
         (d["score"], d["bbox"][0], d["bbox"][1], d["bbox"][0] + d["bbox"][2], d["bbox"][1] + d["bbox"][3])
         for d in written
     )
-    assert np.array(found).reshape(-1, 5) == pytest.approx(np.array(scored_boxes).reshape(-1, 5), abs=1e-4)
+    assert np.array(predicted_boxes).reshape(-1, 5) == pytest.approx(np.array(scored_boxes).reshape(-1, 5), abs=1e-4)
     for image in predicted["images"]:
         with Image.open(image["picture"]) as drawn:
             assert drawn.size == (96, 96)
 
 
-def test_a_stopped_training_goes_on_bit_for_bit(vernier_here: Vernier, boxes: Path, tmp_path: Path) -> None:
+def test_a_stopped_training_resumes_bit_for_bit(vernier_here: Vernier, boxes: Path, tmp_path: Path) -> None:
     changed = ["--set", "augment.crop=ssd", "--set", "augment.jitter=mlperf", "--train-only", "--epochs", "3"]
     assert train(vernier_here, boxes, tmp_path / "whole", *changed).code == 0
     assert train(vernier_here, boxes, tmp_path / "parts", *changed, "--max-steps", "4").code == 0

@@ -1,4 +1,4 @@
-"""Interruptions, for real: processes that are killed, stopped or damaged at any moment, and go on to the same end."""
+"""Real interruptions: processes killed, stopped or damaged at any moment, and resumed to the same end."""
 
 import json
 import random
@@ -67,7 +67,7 @@ def test_killed_at_random_moments_and_resumed_it_ends_bit_for_bit_the_same(
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
-def test_a_signal_saves_at_the_next_step_and_the_same_command_goes_on(
+def test_a_signal_saves_at_the_next_step_and_the_same_command_resumes(
     tiny: list[str], vernier: Callable[..., Done], tmp_path: Path, number: signal.Signals
 ) -> None:
     out = tmp_path / "stopped"
@@ -85,19 +85,18 @@ def test_a_signal_saves_at_the_next_step_and_the_same_command_goes_on(
     run = only_run(out)
     status = json.loads((run / "run.json").read_text())
     assert status["status"] == "stopped"
-    (kept,) = (run / "checkpoints").glob("step-*")
-    assert int(kept.name[5:]) >= 5
+    (checkpoint,) = (run / "checkpoints").glob("step-*")
+    assert int(checkpoint.name[5:]) >= 5
     done = vernier("train", *arguments, "--json")
     assert done.code == 0, done.err
     assert "resuming from step" in done.err
     assert done.json()["run"] == str(run)
     whole = vernier("train", *arguments[:-4], "--out", str(tmp_path / "whole"))
     assert whole.code == 0
-    ours, theirs = _state(run), _state(only_run(tmp_path / "whole"))
-    assert ours == theirs
+    assert _state(run) == _state(only_run(tmp_path / "whole"))
 
 
-def test_a_damaged_newest_checkpoint_is_passed_over_with_a_warning(
+def test_a_damaged_newest_checkpoint_is_skipped_with_a_warning(
     tiny: list[str], vernier: Callable[..., Done], tmp_path: Path
 ) -> None:
     first = vernier("train", *tiny, "--epochs", "2", "--max-steps", "14", "--set", "checkpoint.every_steps=7")
@@ -148,7 +147,9 @@ def test_a_run_in_use_is_not_touched(tiny: list[str], vernier: Callable[..., Don
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
+    deadline = time.monotonic() + 120
     while _steps_logged(out) < 12:
+        assert time.monotonic() < deadline, "the training does not start"
         time.sleep(0.05)
     during = vernier("eval", str(only_run(out)))
     refused = vernier("train", *tiny, "--epochs", "200", "--resume", "auto")

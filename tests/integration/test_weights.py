@@ -71,17 +71,17 @@ IMAGENET_OF_COCO = {
 
 def _photographs_of(coco: Path, kinds: set[str], share: float) -> list[tuple[Path, str]]:
     """Photographs in which one object of a kind covers at least `share` of the picture."""
-    found = []
+    photographs = []
     for split in ("train2017", "val2017"):
-        said = json.loads((coco / "annotations" / f"instances_{split}.json").read_text())
-        names = {c["id"]: c["name"] for c in said["categories"]}
-        images = {i["id"]: i for i in said["images"]}
-        for box in said["annotations"]:
+        annotations = json.loads((coco / "annotations" / f"instances_{split}.json").read_text())
+        names = {c["id"]: c["name"] for c in annotations["categories"]}
+        images = {i["id"]: i for i in annotations["images"]}
+        for box in annotations["annotations"]:
             image, kind = images[box["image_id"]], names[box["category_id"]]
             large = box["bbox"][2] * box["bbox"][3] >= share * image["width"] * image["height"]
             if kind in kinds and large and not box["iscrowd"] and (coco / split / image["file_name"]).exists():
-                found.append((coco / split / image["file_name"], kind))
-    return list(dict.fromkeys(found))
+                photographs.append((coco / split / image["file_name"], kind))
+    return list(dict.fromkeys(photographs))
 
 
 def _folders(root: Path, photographs: list[tuple[Path, str]]) -> Path:
@@ -106,8 +106,8 @@ def test_imagenet_weights_see_what_is_on_photographs(real_data: Callable[[str], 
     load_weights(model, str(real_data("resnet50-imagenet") / "resnet50-v1-imagenet.safetensors"))
     data, hits = Data(), 0
     pixels = torch.empty((len(photographs), 224, 224, 3), dtype=torch.uint8)
-    for place, (path, _) in enumerate(photographs):
-        EvalTransform(data)(decode(path.read_bytes()), pixels[place].numpy())
+    for row, (path, _) in enumerate(photographs):
+        EvalTransform(data)(decode(path.read_bytes()), pixels[row].numpy())
     with torch.inference_mode():
         logits = model(Normalizer(data, torch.device("cpu"))(pixels.permute(0, 3, 1, 2)))
     for (_, kind), row in zip(photographs, logits.topk(5).indices.tolist(), strict=True):
@@ -149,9 +149,9 @@ def test_weights_are_told_apart_at_any_training_resolution(
     """Fine-tuning at 64 pixels must neither refuse v1 weights in a v1 network nor let them pass as v1.5."""
     coco = real_data("coco")
     for split in ("train", "val"):
-        for place, path in enumerate(sorted((coco / "val2017").glob("*.jpg"))[:24]):
-            (tmp_path / "set" / split / f"class{place % 2}").mkdir(parents=True, exist_ok=True)
-            (tmp_path / "set" / split / f"class{place % 2}" / path.name).symlink_to(path)
+        for number, path in enumerate(sorted((coco / "val2017").glob("*.jpg"))[:24]):
+            (tmp_path / "set" / split / f"class{number % 2}").mkdir(parents=True, exist_ok=True)
+            (tmp_path / "set" / split / f"class{number % 2}" / path.name).symlink_to(path)
     silent = tmp_path / "silent.pth"
     torch.save(load_file(real_data("resnet50-imagenet") / "resnet50-v1-imagenet.safetensors"), silent)
     arguments = (

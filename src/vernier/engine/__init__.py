@@ -1,4 +1,4 @@
-"""What runs a model: `training`, `inference`, `measured` (what a measuring process runs) and `processes` (several ranks).
+"""What runs a model: `training`, `inference`, `measured` (inside a measuring process), `processes` (several ranks).
 
 `build` makes devices and networks, `execution` their mode, `starting_weights` loads and freezes, `observe` sends events
 to observers. May import everything below it (`tasks`, `data`, `models`, `optim`, `devices`, `measure`, `store`,

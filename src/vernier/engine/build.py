@@ -18,7 +18,7 @@ from vernier.tasks.base import Task
 
 
 def prepare_device(config: Config) -> tuple[Device, int]:
-    """The device, made ready for this process, and its compute threads. Raises ConfigError for what it cannot do."""
+    """Set up this process's device; the device and its compute threads. Raises ConfigError for what it cannot do."""
     machine, where = config.machine, topology()
     device = resolve(machine.device)
     if why_not := device.refuse(machine.precision, machine.mode, allow_slow=machine.allow_slow):

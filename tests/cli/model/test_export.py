@@ -131,7 +131,11 @@ def test_a_folder_without_write_permission_is_an_error(run: Path, vernier_here: 
     assert "Traceback" not in done.err
 
 
-def test_a_detector_is_exported_with_both_outputs(boxes: Path, vernier_here: Vernier, tmp_path: Path) -> None:  # noqa: F811
+def test_a_detector_is_exported_with_both_outputs(
+    boxes: Path,  # noqa: F811
+    vernier_here: Vernier,
+    tmp_path: Path,
+) -> None:
     assert train(vernier_here, boxes, tmp_path / "runs", "--max-steps", "2", "--train-only").code == 0
     run, out = str(only_run(tmp_path / "runs")), tmp_path / "ssd.pt2"
     done = vernier_here("export", run, "--format", "torch-export", "--out", str(out), "--json")

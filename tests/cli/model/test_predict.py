@@ -1,4 +1,4 @@
-"""`vernier predict` through the command line, on a classifier: the same figures as evaluation, pictures, wrong inputs."""
+"""`vernier predict` on a classifier: the same figures as evaluation, pictures, wrong inputs."""
 
 import json
 from collections.abc import Callable

@@ -38,9 +38,14 @@ def test_the_state_says_what_the_weights_are_without_the_run_directory(shapes: P
 def test_fields_of_another_version_are_ignored_and_missing_ones_have_defaults(tmp_path: Path) -> None:
     checkpoint = CheckpointDir(3, tmp_path)
     tree = {
-        "step": 3, "progress": {"step": 3, "from_the_future": 1}, "classes": ["a"], "channels": 3,
-        "data_fingerprint": "x", "config": {}, "also_new": True,
-    }  # fmt: skip
+        "step": 3,
+        "progress": {"step": 3, "from_the_future": 1},
+        "classes": ["a"],
+        "channels": 3,
+        "data_fingerprint": "x",
+        "config": {},
+        "also_new": True,
+    }
     (tmp_path / "state.json").write_text(json.dumps(tree))
     state = read_state(checkpoint)
     assert isinstance(state, CheckpointState)
@@ -64,7 +69,8 @@ def test_the_last_checkpoints_and_those_at_whole_epochs_are_kept() -> None:
 def test_an_optimiser_continues_bit_for_bit_after_a_round_trip(name: str) -> None:
     def make() -> tuple[nn.Module, torch.optim.Optimizer]:
         torch.manual_seed(0)
-        model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4))
+        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return model, build_optimizer(model, Optim(name=name, lr=0.1), 0.1)  # type: ignore[arg-type]
 
     def step(model: nn.Module, optimizer: torch.optim.Optimizer, seed: int) -> None:

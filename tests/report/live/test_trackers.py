@@ -79,14 +79,14 @@ def test_mlflow_keeps_a_run_in_a_local_store(
 
     client = MlflowClient(store)
     (experiment,) = client.search_experiments(filter_string="name = 'vernier'")
-    (found,) = client.search_runs([experiment.experiment_id])
+    (record,) = client.search_runs([experiment.experiment_id])
     run = only_run(tmp_path / "runs")
-    assert found.info.run_name == run.name
-    assert found.info.status == "FINISHED"
-    assert found.data.params["recipe.global_batch"] == "16"
+    assert record.info.run_name == run.name
+    assert record.info.status == "FINISHED"
+    assert record.data.params["recipe.global_batch"] == "16"
     result = json.loads((run / "run.json").read_text())["summary"]["result"]
-    assert found.data.metrics["val/top1"] == pytest.approx(result["top1"])
-    assert [a.path for a in client.list_artifacts(found.info.run_id)] == ["train-images.png"]
+    assert record.data.metrics["val/top1"] == pytest.approx(result["top1"])
+    assert [a.path for a in client.list_artifacts(record.info.run_id)] == ["train-images.png"]
 
 
 def test_wandb_keeps_a_run_offline(
@@ -98,10 +98,10 @@ def test_wandb_keeps_a_run_offline(
     assert done.code == 0, done.err
     run = only_run(tmp_path / "runs")
     (record,) = run.glob("wandb/offline-run-*/run-*.wandb")
-    kept = record.read_bytes()
-    assert run.name.encode() in kept
-    assert b"train/loss" in kept
-    assert b"val/top1" in kept
+    content = record.read_bytes()
+    assert run.name.encode() in content
+    assert b"train/loss" in content
+    assert b"val/top1" in content
 
 
 def test_a_tracker_that_cannot_start_fails_the_run_with_a_way_out(
@@ -135,7 +135,9 @@ class Failing(trackers.TensorBoard):
         raise ConnectionError("gone")
 
 
-def test_a_tracker_that_fails_later_is_dropped(tiny: list[str], vernier_here: Vernier, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+def test_a_tracker_that_fails_later_is_dropped(
+    tiny: list[str], vernier_here: Vernier, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("tensorboard", reason="needs vernier[tensorboard]")
     monkeypatch.setitem(trackers.SINKS, "tensorboard", Failing)
     done = vernier_here("train", *tiny, "--epochs", "1", "--set", "limits.log_every_steps=2")

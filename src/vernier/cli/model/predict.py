@@ -26,7 +26,7 @@ def predict(
     """Apply a trained model to images: the five most likely classes, or objects with boxes.
 
     With --out: predictions.json, and pictures (boxes drawn on every image, or one sheet of classes with bars). Images
-    are prepared exactly as in evaluation. Ends with exit code 1 when an image could not be read; the others are done.
+    are prepared exactly as in evaluation. Exit code 1 when an image could not be read; the others are predicted.
 
     Example: vernier predict runs/20261115-183000-shapes-quick photos/ --out predicted
 

@@ -78,7 +78,7 @@ def train(
     Args:
         recipe: A built-in recipe (see `vernier recipes`) or a .toml file of your own.
         data: A built-in data set, or a folder with train/ and val/ (one folder per class).
-        out: Folder in which the run directory is made, or looked for when resuming.
+        out: Folder in which the run directory is created, or searched when resuming.
         device: Where to run.
         procs: Number of processes; one per device.
         precision: Number format the network computes in.

@@ -141,5 +141,5 @@ def weights_for_use(checkpoint: CheckpointDir, *, averaged: bool | None) -> tupl
 def all_finite(model: nn.Module) -> bool:
     """Whether every weight and statistic is a finite number."""
     floats = [t for t in model.state_dict().values() if t.is_floating_point()]
-    norms = torch.stack([n.float() for n in torch_private.norms(floats)])
+    norms = torch.stack([n.float() for n in torch_private.foreach_norm(floats)])
     return bool(torch.isfinite(norms).all())

@@ -244,7 +244,7 @@ class Training:
         self.saved = (self.progress.step, self.progress.last_eval_step)
 
     def _write_checkpoint(self) -> float:
-        """Commit a checkpoint and remove the ones that are no longer kept; the seconds it took."""
+        """Commit a checkpoint and remove those that the policy does not keep; the seconds it took."""
         began_s, job, progress = now_s(), self.job, self.progress
         progress.spent_s, progress.scaler = self.watch.spent(), job.step.scaler.state()
         state = checkpoint_state(job.config, job.task, job.train_source, progress)
