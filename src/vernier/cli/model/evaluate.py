@@ -1,7 +1,6 @@
 """`vernier eval`: a run, a checkpoint or anybody's weights evaluated on a data set."""
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -26,7 +25,7 @@ from vernier.config import Config
 from vernier.errors import EXIT_DONE, ConfigError
 
 if TYPE_CHECKING:
-    from vernier.engine.inference.trained import Trained
+    from vernier.engine.inference.trained import Change, Trained
     from vernier.records.run import EvaluationReport
 
 
@@ -94,10 +93,7 @@ def evaluate(
         from vernier.records.codec import encode
 
         for step in checkpoint_steps(Path(path or "")) if which == "all" else [which]:
-            if weights is None:
-                trained = _load_run(path or "", step, averaged, model, changed)
-            else:
-                trained = _load_weights_file(weights, model, averaged, changed)
+            trained = _load(path, step, weights, model, averaged, changed)
             folder = None if out is None else Path(out) / (f"step-{step}" if which == "all" else "")
             report = evaluate_trained(
                 trained,
@@ -116,26 +112,21 @@ def evaluate(
     return EXIT_DONE
 
 
-def _load_run(
-    path: str, which: str, ema: bool | None, model: str | None, changed: Callable[[Config], Config]
+def _load(
+    path: str | None, which: str, weights: str | None, model: str | None, averaged: bool | None, changed: "Change"
 ) -> "Trained":
-    from vernier.engine.inference.trained import load_trained
+    """The model of a run or checkpoint, or of a weights file."""
+    from vernier.engine.inference.trained import foreign_config, load_foreign, load_trained
 
-    if model is not None:
-        raise ConfigError("--model is for --weights FILE; a run has its own model. Leave out --model.")
-    return load_trained(Path(path), which=which, averaged=ema, changed=changed)
-
-
-def _load_weights_file(
-    weights: str, model: str | None, ema: bool | None, changed: Callable[[Config], Config]
-) -> "Trained":
-    from vernier.engine.inference.trained import foreign_config, load_foreign
-
+    if weights is None:
+        if model is not None:
+            raise ConfigError("--model is for --weights FILE; a run has its own model. Leave out --model.")
+        return load_trained(Path(path or ""), which=which, averaged=averaged, changed=changed)
     if model is None:
         raise ConfigError(
             "--weights needs --model NAME (see `vernier models`): a weights file does not name its network."
         )
-    return load_foreign(Path(weights), changed(foreign_config(model)), averaged=ema)
+    return load_foreign(Path(weights), changed(foreign_config(model)), averaged=averaged)
 
 
 def _report_text(report: "EvaluationReport") -> str:
