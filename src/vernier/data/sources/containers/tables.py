@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from vernier.store.durable import replaced_atomically
+
 Columns = dict[str, npt.NDArray[Any]]
 _DTYPES = {"U8": "u1", "U16": "<u2", "U32": "<u4", "U64": "<u8", "I32": "<i4", "I64": "<i8", "F32": "<f4"}
 _DTYPE_NAMES = {np.dtype(dtype): name for name, dtype in _DTYPES.items()}
@@ -35,12 +37,10 @@ def write_table(path: Path, columns: Columns, metadata: dict[str, str]) -> None:
         offset = end
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    temporary = path.with_name(f".{path.name}.tmp-{os.getpid()}")
-    with temporary.open("wb") as f:
+    with replaced_atomically(path) as temporary, temporary.open("wb") as f:
         f.write(len(text).to_bytes(8, "little") + text)
         for _, values in arrays:
             f.write(np.ascontiguousarray(values).data)
-    temporary.replace(path)
 
 
 def read_table(path: Path) -> tuple[Columns, dict[str, str]]:
