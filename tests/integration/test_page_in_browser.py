@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.report.bench_results import bench_run
-from tests.report.page.conftest import EVIL, STEP, detector, emit
+from tests.report.page.conftest import EVIL, STEP, detector, emit, trained  # noqa: F401
 from tests.report.run_dirs import step_times, write_run
 from vernier.measure.study.files import csv_text
 from vernier.report.page.build import build
@@ -125,7 +125,7 @@ def devices_csv(path: Path, devices: int = 64, repeats: int = 8) -> Path:
 
 
 @pytest.fixture(scope="module")
-def everything(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def everything(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:  # noqa: F811
     """A page with every section except the profile: a real training and written runs, with hostile names."""
     out = tmp_path_factory.mktemp("everything")
     table = devices_csv(out / "fleet.csv")
