@@ -13,7 +13,7 @@ from vernier.devices import Device, resolve
 from vernier.engine.processes.affinity import bind_cores
 from vernier.engine.processes.launch import topology
 from vernier.errors import ConfigError
-from vernier.models import build, info
+from vernier.models import build, is_detector
 from vernier.tasks.base import Task
 
 
@@ -75,7 +75,7 @@ def build_model(config: Config, outputs: int, channels: int, torch_device: torch
         drop_path=spec.drop_path,
         blurpool=spec.blurpool,
         box_sizes=spec.box_sizes,
-        image_px=None if info(spec.name).ssd is None else config.recipe.data.image_px,
+        image_px=config.recipe.data.image_px if is_detector(spec.name) else None,
     )
     layout = torch.channels_last if config.machine.channels_last else torch.contiguous_format
     return model.to(device=torch_device, memory_format=layout)  # type: ignore[call-overload, no-any-return]

@@ -6,6 +6,19 @@ weights file is in `engine.starting_weights`.
 """
 
 from vernier.models.architecture import Arch, Init, Options, SsdSpec, Stem
-from vernier.models.catalogue import ModelInfo, build, describe, info, names, ssd_spec
+from vernier.models.catalogue import ModelInfo, build, describe, info, is_detector, names, ssd_spec
 
-__all__ = ["Arch", "Init", "ModelInfo", "Options", "SsdSpec", "Stem", "build", "describe", "info", "names", "ssd_spec"]
+__all__ = [
+    "Arch",
+    "Init",
+    "ModelInfo",
+    "Options",
+    "SsdSpec",
+    "Stem",
+    "build",
+    "describe",
+    "info",
+    "is_detector",
+    "names",
+    "ssd_spec",
+]

@@ -61,6 +61,11 @@ def info(name: str) -> ModelInfo:
     return _CATALOGUE[name]
 
 
+def is_detector(name: str) -> bool:
+    """Whether the network called `name` finds objects; otherwise it tells classes."""
+    return info(name).ssd is not None
+
+
 def build(name: str, **options: Any) -> ResNet | Ssd:
     """Build a network with new weights; `options` are the fields of `Options`, of which `num_classes` is required.
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from vernier.config import Config, Recipe, load_file
 from vernier.errors import ConfigError, did_you_mean
 from vernier.frozen import frozen
-from vernier.models import info
+from vernier.models import is_detector
 from vernier.recipes import detection, embedded, habana, modern, nvidia, study
 from vernier.records.codec import omitted
 
@@ -63,7 +63,7 @@ _TRAIN_BOXED = {"shapes": 4_000, "bccd": 205}
 
 def train_images(recipe: Recipe) -> int:
     """Number of training images the recipe was written for: ImageNet's or COCO's, unless it names another set."""
-    if info(recipe.model.name).ssd is not None:
+    if is_detector(recipe.model.name):
         return _TRAIN_BOXED.get(recipe.data.source, COCO_TRAIN)
     return _TRAIN_IMAGES.get(recipe.data.source, IMAGENET_TRAIN)
 
@@ -114,7 +114,7 @@ def smoke(config: Config) -> Config:
     """
     recipe = config.recipe
     data = replace(recipe.data, source="shapes", image_px=96, eval_px=96)
-    if info(recipe.model.name).ssd is None:
+    if not is_detector(recipe.model.name):
         short_side = max(64, round(64 * recipe.data.eval_short_side_px / recipe.data.eval_px))
         data = replace(data, image_px=64, eval_px=64, eval_short_side_px=short_side)
     small = replace(

@@ -10,7 +10,7 @@ from vernier.clock import utc_stamp
 from vernier.config import Config, Recipe, config_from_tree
 from vernier.errors import RunFailed
 from vernier.measure.statistics.agreement import agreement_lines
-from vernier.models import info
+from vernier.models import info, is_detector
 from vernier.records.codec import decode
 from vernier.records.environment import Environment, decode_environment
 from vernier.records.events import EvalEvent, StartEvent
@@ -93,7 +93,7 @@ def _model(config: Config, state: CheckpointState) -> str:
     data, spec, classes = config.recipe.data, config.recipe.model, state.classes
     more = f", ... ({len(classes) - _CLASSES_SHOWN} more)" if len(classes) > _CLASSES_SHOWN else ""
     names = ", ".join(f"{number} {escape_markdown(name)}" for number, name in enumerate(classes[:_CLASSES_SHOWN]))
-    if info(spec.name).ssd is not None:
+    if is_detector(spec.name):
         size = f"resized to {data.eval_px} x {data.eval_px} px (antialiased {data.interpolation})"
         output = "\n- output: offsets to the network's default boxes, and logits with class 0 for background"
     else:
@@ -167,7 +167,7 @@ def _machine(environment: Environment | None, status: RunStatus | None) -> str:
 
 
 def _limits(recipe: Recipe, state: CheckpointState, status: RunStatus | None, evaluations: int) -> str:
-    subject = "every object in an image" if info(recipe.model.name).ssd is not None else "any image"
+    subject = "every object in an image" if is_detector(recipe.model.name) else "any image"
     lines = [
         f"It has these {len(state.classes)} classes and no others: {subject} gets one of them, with a score that is "
         "not calibrated.",

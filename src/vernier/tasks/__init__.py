@@ -6,7 +6,7 @@
 """
 
 from vernier.config import Recipe, check_recipe
-from vernier.models import info
+from vernier.models import is_detector
 from vernier.tasks.base import Task
 from vernier.tasks.classification.task import Classify
 from vernier.tasks.detection.task import Detect
@@ -14,6 +14,6 @@ from vernier.tasks.detection.task import Detect
 
 def task_of(recipe: Recipe) -> Task:
     """Create the task that the recipe's network is made for. Raises ConfigError for settings that do not fit it."""
-    detector = info(recipe.model.name).ssd is not None
+    detector = is_detector(recipe.model.name)
     check_recipe(recipe, detector=detector)
     return Detect(recipe) if detector else Classify(recipe)

@@ -23,7 +23,7 @@ from vernier.cli.flags import (
 )
 from vernier.cli.launching import console_of, joined, silence_profiler, start_processes, with_procs
 from vernier.cli.output import print_json
-from vernier.config import Config
+from vernier.config import Config, check_config
 from vernier.errors import EXIT_DONE, EXIT_STOPPED, ConfigError
 
 if TYPE_CHECKING:
@@ -107,6 +107,7 @@ def train(
     """
     from vernier import recipes as book
     from vernier.measure.profile.summary import StepRange
+    from vernier.models import is_detector
     from vernier.report.live.trackers import require_installed
 
     profile = None if profile_steps is None else StepRange.parse(profile_steps, "--profile-steps")
@@ -137,6 +138,7 @@ def train(
     }
     start = _starting_config(recipe, config, resume)
     chosen = apply_flags(book.smoke(start) if smoke else start, flags, settings)
+    check_config(chosen, detector=is_detector(chosen.recipe.model.name))
     require_installed(track)
     chosen, to_start = with_procs(chosen)
     if to_start:

@@ -28,7 +28,7 @@ from vernier.engine.training.checkpoint import config_of, read_state, weights_fo
 from vernier.errors import ConfigError, RunFailed
 from vernier.frozen import frozen
 from vernier.measure.machine.environment import installed_version
-from vernier.models import info, weights
+from vernier.models import info, is_detector, weights
 from vernier.records.run import CheckpointState, ExportCheck
 from vernier.store import CheckpointDir, replaced_atomically
 from vernier.tasks import task_of
@@ -178,7 +178,7 @@ def _require_torchvision(config: Config) -> None:
     arch = info(spec.name).arch
     stem = arch.stem if spec.stem == "default" else spec.stem
     differences = {
-        "it is a detector": info(spec.name).ssd is not None,
+        "it is a detector": is_detector(spec.name),
         "its stride is in the first 1x1 (v1)": arch.block == "bottleneck" and arch.stride_in != "3x3",
         "its stem is for small images": stem != "imagenet",
         "its shortcuts have no weights": arch.shortcut != "projection",
