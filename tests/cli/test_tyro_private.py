@@ -27,7 +27,7 @@ def app() -> tyro.extras.SubcommandApp:
 
 
 def test_use_colours_sets_an_option_that_tyro_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That help then has colours, or none, is tested on a terminal in test_main.py."""
+    """That help then has colours, or none, is tested on a terminal in test_init.py."""
     assert "ansi_codes" in tyro._experimental_options
     for on in (True, False):
         monkeypatch.setitem(tyro._experimental_options, "ansi_codes", not on)
