@@ -11,8 +11,7 @@ from vernier.errors import ConfigError, RunFailed
 from vernier.measure.bench import arms as bench_arms
 from vernier.measure.bench.arms import Arm
 from vernier.measure.bench.session import Outcome, run_bench
-from vernier.records.bench import ArmFailure, ArmResult, BenchRequest, BenchResult
-from vernier.records.codec import decode
+from vernier.records.bench import ArmFailure, ArmResult, BenchRequest
 from vernier.store import find_runs
 
 REQUEST = BenchRequest(what="train", config=to_dict(Config()), batches=(4,), repeats=2)
@@ -32,7 +31,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 def test_the_run_directory_holds_every_sample_and_the_summary_of_one_training(run: Run) -> None:
     outcome = run(lambda arm: step_result([0.5, 0.5], images=4))
-    assert decode(BenchResult, outcome.run.read_bench()) == outcome.result
+    assert outcome.run.read_bench() == outcome.result
     assert len(outcome.result.rounds) == 2
     status = outcome.run.status()
     assert status.status == "finished"
