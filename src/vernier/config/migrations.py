@@ -1,7 +1,7 @@
 """Versions of every file that Vernier writes: their schema numbers and all changes between them.
 
-A file of a newer version is refused with a sentence that says so; an older one is brought up to date as it is read, never
-on disk. A file without a number is of schema 1.
+A file of a newer version is refused with a sentence that says so; an older one is brought up to date as it is read,
+never on disk. A file without a number is of schema 1.
 
 | schema | changed in | what changed |
 |---|---|---|

@@ -1,7 +1,7 @@
 """From data sets to batches of uint8 images and their targets.
 
 `sources` reads samples by index, `decoding` turns their bytes into pixels, `augment` changes the pixels and `loading`
-makes batches; `preparing` fetches, packs and checks data sets, `shapes` draws the built-in one, and `unfinished` marks a
-folder while it is written. May import config and the foundations, never tasks, models, engine, report or cli: what a
+makes batches; `preparing` fetches, packs and checks data sets, `shapes` draws the built-in one, and `unfinished`
+marks a folder while it is written. May import config and the foundations, never tasks, models, engine, report or cli: what a
 batch is for is up to `tasks`.
 """

@@ -22,7 +22,7 @@ def omitted() -> Any:
 
 
 def flattened() -> Any:
-    """A dictionary field whose entries stand beside the other fields in the JSON; reading puts all unknown keys into it."""
+    """A dictionary field whose entries stand beside the other fields in the JSON; it reads all unknown keys."""
     return dataclasses.field(default_factory=dict, metadata={"flatten": True})
 
 

@@ -76,7 +76,7 @@ class StartEvent:
 class StepEvent:
     """A window of steps that ends at `step`: their mean loss, and the wall time and data wait of each one in seconds.
 
-    `samples` are summed over the window and all processes; `t_s` is the monotonic clock at its end, that of the telemetry.
+    `samples` are summed over the window and all processes; `t_s` is the monotonic clock at its end, as in telemetry.
     """
 
     kind: ClassVar[str] = "step"

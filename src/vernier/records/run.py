@@ -26,7 +26,7 @@ class ClassScore:
 class EvalResult:
     """One evaluation. `figures` are named as the task names them: top1 and top5 in percent, AP and AP50 from 0 to 1.
 
-    A figure is None where the data has nothing to measure it on. `exact` is False when only a part of the set was evaluated.
+    A figure is None where the data has nothing to measure it on. `exact` is False when only a part was evaluated.
     """
 
     samples: int = 0
@@ -75,7 +75,7 @@ class PublishedFigure:
 
 @frozen
 class Agreement:
-    """A result beside the published one. `interval` is where 95 % of repetitions should fall; None without a published spread."""
+    """A result and the published one. `interval`: where 95 % of repetitions fall; None without a published spread."""
 
     metric: str
     value: float
@@ -200,8 +200,8 @@ class CheckpointState:
 class ExportCheck:
     """An exported network and PyTorch's on the same validation images. `against` is the runtime that ran the export.
 
-    `max_difference` and `largest_output` are over all outputs. `same_top1` counts images with the same most likely class;
-    None where an image has more than one answer.
+    `max_difference` and `largest_output` are over all outputs. `same_top1` counts images with the same most likely
+    class; None for detectors.
     """
 
     against: str

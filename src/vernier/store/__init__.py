@@ -2,8 +2,8 @@
 
 Everything is either appended and flushed (events, telemetry) or replaced atomically (JSON, checkpoints), so a run that
 dies at any moment leaves a directory that can be read. `durable` writes and reads single files, `events` files of one
-object per line, `checkpoints` their directories, `run_dir` ties them together. May import `records`, `config.migrations`,
-`clock` and `errors`; never torch, so reports use it too. What is in a record is decided in `records`, what is in a
+object per line, `checkpoints` their directories, `run_dir` ties them together. May import `records`, `clock`, `errors`
+and `config.migrations`; never torch, so reports use it too. What is in a record is decided in `records`, what is in a
 checkpoint in `engine.training`.
 """
 

@@ -32,8 +32,8 @@ def read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
 def read_history(path: Path) -> tuple[list[Event], int]:
     """The events of a run as one history, and how many lines or events are damaged.
 
-    Steps that a resumed session repeated count once: the events after the step it resumed from are dropped. Kinds that a
-    newer version added are skipped.
+    Steps that a resumed session repeated count once: the events after the step it resumed from are dropped. Kinds of a
+    newer version are skipped.
     """
     objects, damaged = read_lines(path)
     events: list[Event] = []

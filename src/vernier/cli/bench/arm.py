@@ -10,6 +10,7 @@ from vernier.cli.launching import joined, silence_profiler, start_processes, wit
 from vernier.errors import EXIT_DONE, ConfigError
 from vernier.records.bench import ArmRequest, decode_request
 from vernier.records.codec import DamagedRecord, encode
+from vernier.store import read_json
 
 RequestPath = Annotated[Positional[str], arg(metavar="REQUEST")]
 AnswerPath = Annotated[Positional[str], arg(metavar="ANSWER")]
@@ -27,7 +28,7 @@ def arm(request: RequestPath, answer: AnswerPath, /) -> int:
     from vernier.engine.measured.arm import guard_memory, run_request
 
     try:
-        arm_request = decode_request(json.loads(Path(request).read_text(encoding="utf-8")))
+        arm_request = decode_request(read_json(Path(request)))
     except (OSError, ValueError, DamagedRecord) as error:
         raise ConfigError(f"Cannot read what to measure from {request}: {error}.") from None
     config, to_start = with_procs(from_dict(Config, arm_request.config or {}))
