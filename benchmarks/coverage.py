@@ -140,7 +140,7 @@ def call_rate(
 
 
 def bench_call_rates(rng: Rng, traces: int, steps: int, slower: float) -> dict[str, float]:
-    """The call rates of `vernier bench --against`, which measures after the warm-up: without the noise that warms up."""
+    """The call rates of `vernier bench --against`, which measures after the warm-up."""
     kinds = {name: kind for name, kind in COMPARED.items() if not name.startswith("warming")}
     return {f"bench; {name}": call_rate(rng, kind, traces, steps, "bench", slower) for name, kind in kinds.items()}
 

@@ -113,7 +113,7 @@ def _send_sizes(spec: LoaderSpec, sizes: Any) -> None:
         sizes.put(images)
 
 
-# ----------------------------------------------------------------------------------------------------------- comparisons
+# ------------------------------------------------------------------------------------------------------- comparisons
 
 
 def write_layouts(images: Path, scratch: Path, workers: int) -> dict[str, str]:

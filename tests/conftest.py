@@ -76,9 +76,25 @@ class Done:
 
 
 TINY = [
-    "--model", "resnet8-small", "--global-batch", "16", "--set", "model.width=8", "--set", "model.stem=small", "--set", "data.image_px=32", "--set", "data.eval_px=32",
-    "--set", "data.eval_short_side_px=32", "--set", "machine.threads=1", "--set", "machine.eval_batch=16",
-]  # fmt: skip
+    "--model",
+    "resnet8-small",
+    "--global-batch",
+    "16",
+    "--set",
+    "model.width=8",
+    "--set",
+    "model.stem=small",
+    "--set",
+    "data.image_px=32",
+    "--set",
+    "data.eval_px=32",
+    "--set",
+    "data.eval_short_side_px=32",
+    "--set",
+    "machine.threads=1",
+    "--set",
+    "machine.eval_batch=16",
+]
 
 
 @pytest.fixture

@@ -98,7 +98,7 @@ def function_of(words: tuple[str, ...]) -> tuple[Any, list[str]] | None:
 
 
 def parsed(words: tuple[str, ...]) -> dict[str, Any]:
-    """What the command would be called with, positional ones under `0`, `1`, ...; SystemExit where a flag is unknown."""
+    """The arguments of the command, positional ones under `0`, `1`, ...; SystemExit where a flag is unknown."""
     found = function_of(words)
     assert found is not None, f"there is no command {' '.join(words[:2])}"
     function, rest = found
@@ -117,7 +117,7 @@ def takes_recipe(words: tuple[str, ...]) -> bool:
 
 
 def configured(words: tuple[str, ...]) -> Config | None:
-    """The recipe that a command names with its `--set`s applied, so that misspelt ones raise; None when it names none."""
+    """The recipe that a command names, with its `--set`s applied; None when it names none. Misspelt ones raise."""
     given = parsed(words)
     recipe = given.get("1") if words[:2] == ("recipes", "show") else given.get("0") if takes_recipe(words) else None
     named = isinstance(recipe, str) and not PLACEHOLDER.fullmatch(recipe)

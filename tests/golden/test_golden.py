@@ -1,7 +1,7 @@
 """Run directories, benchmarks and studies that earlier versions wrote stay readable, resumable and reportable.
 
-`tests/golden/0.1` was written by version 0.1.0: a finished classifier, an unfinished one, a detector, three benchmarks, a
-profile, a study with its analysis and a baseline, all on the few images in `shapes/`.
+`tests/golden/0.1` was written by version 0.1.0: a finished classifier, an unfinished one, a detector, three benchmarks,
+a profile, a study with its analysis and a baseline, all on the few images in `shapes/`.
 """
 
 import json

@@ -84,8 +84,12 @@ def test_rates_and_batches_are_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
         config = resolved(shown, monkeypatch)
         derived = derive(config, train_samples=book.train_images(config.recipe))
         found[shown.line, shown.page.stem.rpartition("-")[2]] = (
-            config.recipe.name, config.recipe.global_batch, round(derived.lr, 4), derived.accumulation, derived.steps_per_epoch,
-        )  # fmt: skip
+            config.recipe.name,
+            config.recipe.global_batch,
+            round(derived.lr, 4),
+            derived.accumulation,
+            derived.steps_per_epoch,
+        )
     seen = set(found.values())
     assert ("nvidia-resnet50-90e", 2048, 2.048, 1, 625) in seen  # 8 x 256
     assert ("nvidia-resnet50-90e", 256, 0.1, 1, 5004) in seen  # the defaults of main.py on one GPU
@@ -118,16 +122,39 @@ class Stage:
         if name in ("traces", "resnet-longhorn-agg.csv"):
             return str(self.folder / name)
         known = ("resnet34.pth", "checkpoint.pth.tar", "longhorn", "as-the-study", "benchmark.json")
-        return str(self.folder / name) if name in known or name.startswith(("ILSVRC2012", "train2017", "val2017", "annotations_")) else word  # fmt: skip
+        return (
+            str(self.folder / name)
+            if name in known or name.startswith(("ILSVRC2012", "train2017", "val2017", "annotations_"))
+            else word
+        )
 
     def _smaller(self, words: tuple[str, ...]) -> list[str]:
         command = words[0] if words[0] not in ("bench", "study", "data") else " ".join(words[:2])
         return {
-            "train": self._training, "eval": self._evaluation, "doctor": lambda w: ["--no-probe"],
-            "bench train": self._benchmark, "bench infer": self._benchmark, "bench scaling": self._benchmark,
-            "study run": lambda w: ["--workload", "sgemm", "--virtual", "2", "--iterations", "2", "--repeats", "1", "--pause", "0", "--kernels", "0", "--device", "cpu"],
+            "train": self._training,
+            "eval": self._evaluation,
+            "doctor": lambda w: ["--no-probe"],
+            "bench train": self._benchmark,
+            "bench infer": self._benchmark,
+            "bench scaling": self._benchmark,
+            "study run": lambda w: [
+                "--workload",
+                "sgemm",
+                "--virtual",
+                "2",
+                "--iterations",
+                "2",
+                "--repeats",
+                "1",
+                "--pause",
+                "0",
+                "--kernels",
+                "0",
+                "--device",
+                "cpu",
+            ],
             "data prepare": self._preparation,
-        }.get(command, lambda w: [])(words)  # fmt: skip
+        }.get(command, lambda w: [])(words)
 
     def _data(self, words: tuple[str, ...]) -> str:
         return str(self.boxes if any("ssd" in w for w in words[1:3]) else self.shapes)
@@ -141,7 +168,18 @@ class Stage:
             settings["machine.process_batch"] = "4"
         if "machine.backend" in line:
             settings["machine.backend"] = "native"
-        more = ["--smoke", "--data", self._data(words), "--out", str(self.folder / "out"), "--resume", "never", "--no-tensorboard", "--workers", "1"]  # fmt: skip
+        more = [
+            "--smoke",
+            "--data",
+            self._data(words),
+            "--out",
+            str(self.folder / "out"),
+            "--resume",
+            "never",
+            "--no-tensorboard",
+            "--workers",
+            "1",
+        ]
         more += ["--device", "cpu", "--procs", "1", "--global-batch", "8", "--max-steps", "2", "--max-eval-steps", "1"]
         more += ["--precision", "fp32"] if "--precision bf16" in line else []
         more += ["--allow-slow", "--train-only"] if "--precision fp16" in line else []
@@ -151,11 +189,31 @@ class Stage:
 
     def _evaluation(self, words: tuple[str, ...]) -> list[str]:
         more = ["--max-eval-steps", "1", "--set", "machine.threads=1", "--set", "machine.eval_batch=4"]
-        narrow = ["--data", str(self.shapes), "--set", "model.width=16", "--set", "data.eval_px=64", "--set", "data.eval_short_side_px=64"]  # fmt: skip
+        narrow = [
+            "--data",
+            str(self.shapes),
+            "--set",
+            "model.width=16",
+            "--set",
+            "data.eval_px=64",
+            "--set",
+            "data.eval_short_side_px=64",
+        ]
         return [*more, *narrow] if "--weights" in words else more
 
     def _benchmark(self, words: tuple[str, ...]) -> list[str]:
-        more = ["--data", str(self.shapes), "--device", "cpu", "--steps", "2", "--repeats", "1", "--out", str(self.folder / "out")]  # fmt: skip
+        more = [
+            "--data",
+            str(self.shapes),
+            "--device",
+            "cpu",
+            "--steps",
+            "2",
+            "--repeats",
+            "1",
+            "--out",
+            str(self.folder / "out"),
+        ]
         settings = [
             "model.width=16",
             "data.image_px=32",

@@ -16,9 +16,21 @@ from vernier.tasks.detection.coco import coco_figures
 
 Vernier = Callable[..., Done]
 SMALL = [
-    "--set", "data.image_px=96", "--set", "data.eval_px=96", "--set", "model.width=16", "--set", "global_batch=8",
-    "--set", "machine.eval_batch=8", "--workers", "1", "--set", "machine.threads=1",
-]  # fmt: skip
+    "--set",
+    "data.image_px=96",
+    "--set",
+    "data.eval_px=96",
+    "--set",
+    "model.width=16",
+    "--set",
+    "global_batch=8",
+    "--set",
+    "machine.eval_batch=8",
+    "--workers",
+    "1",
+    "--set",
+    "machine.threads=1",
+]
 
 
 @pytest.fixture(scope="session")
@@ -41,9 +53,23 @@ def test_eight_images_are_learned_by_heart(vernier_here: Vernier, tmp_path: Path
     """The loss goes to nearly 0 and every object is detected: model, matching, loss and scoring agree."""
     data = make_shapes(tmp_path / "eight", ShapesSpec(kind="detect", train=8, val=1, size_px=96, seed=2))
     done = train(
-        vernier_here, data, tmp_path / "runs", "--epochs", "220", "--train-only", "--lr", "0.02",
-        "--set", "augment.flip=0", "--set", "ema.decay=0", "--set", "optim.lr_batch=8", "--set", "checkpoint.every_epochs=0",
-    )  # fmt: skip
+        vernier_here,
+        data,
+        tmp_path / "runs",
+        "--epochs",
+        "220",
+        "--train-only",
+        "--lr",
+        "0.02",
+        "--set",
+        "augment.flip=0",
+        "--set",
+        "ema.decay=0",
+        "--set",
+        "optim.lr_batch=8",
+        "--set",
+        "checkpoint.every_epochs=0",
+    )
     assert done.code == 0, done.err
     run = only_run(tmp_path / "runs")
     losses = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
@@ -103,9 +129,16 @@ def test_real_annotations_train_and_every_checkpoint_is_scored_in_order(
 ) -> None:
     bccd = real_data("bccd")
     done = train(
-        vernier_here, bccd, tmp_path / "runs", "--max-steps", "2", "--set", "checkpoint.every_steps=1",
-        "--max-eval-steps", "2",
-    )  # fmt: skip
+        vernier_here,
+        bccd,
+        tmp_path / "runs",
+        "--max-steps",
+        "2",
+        "--set",
+        "checkpoint.every_steps=1",
+        "--max-eval-steps",
+        "2",
+    )
     assert done.code == 0, done.err
     run = only_run(tmp_path / "runs")
     scored = json.loads(
@@ -121,8 +154,16 @@ def test_categories_keep_their_own_numbers(
 ) -> None:
     """COCO's 80 classes have ids up to 90; results must speak of those."""
     done = train(
-        vernier_here, real_data("coco"), tmp_path / "runs", "--max-steps", "1", "--max-eval-steps", "1", "--set", "detect.min_score=0.001"
-    )  # fmt: skip
+        vernier_here,
+        real_data("coco"),
+        tmp_path / "runs",
+        "--max-steps",
+        "1",
+        "--max-eval-steps",
+        "1",
+        "--set",
+        "detect.min_score=0.001",
+    )
     assert done.code == 0, done.err
     run = only_run(tmp_path / "runs")
     ids = {d["category_id"] for d in json.loads((run / "predictions" / "detections.json").read_text())}
@@ -152,7 +193,7 @@ def test_fake_and_fixed_data_need_no_images(vernier_here: Vernier, tmp_path: Pat
         (["--set", "model.num_classes=3"], "10 classes"),
         (["--set", "model.box_sizes=[0.2, 0.1, 0.5]"], "three rising shares"),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_setting_is_refused_with_the_reason(
     vernier_here: Vernier, boxes: Path, tmp_path: Path, given: list[str], words: str
 ) -> None:
@@ -183,9 +224,17 @@ def test_data_of_the_other_kind_is_named_as_such(
 
 def test_a_large_detector_without_a_backbone_is_warned_of(vernier_here: Vernier, boxes: Path, tmp_path: Path) -> None:
     done = train(
-        vernier_here, boxes, tmp_path / "runs", "--model", "ssd300-resnet18", "--max-steps", "1", "--train-only",
-        "--set", "global_batch=2",
-    )  # fmt: skip
+        vernier_here,
+        boxes,
+        tmp_path / "runs",
+        "--model",
+        "ssd300-resnet18",
+        "--max-steps",
+        "1",
+        "--train-only",
+        "--set",
+        "global_batch=2",
+    )
     assert done.code == 0, done.err
     assert "FROM SCRATCH" in done.err
 

@@ -1,4 +1,4 @@
-"""Settings of recipes through the command line: each has an effect, all together resume bit for bit, wrong ones are refused."""
+"""Settings through the command line: each has an effect, all together resume bit for bit, wrong ones are refused."""
 
 import json
 from collections.abc import Callable

@@ -13,9 +13,21 @@ import pytest
 from tests.conftest import Done, command, only_run
 
 HARD = [
-    "--epochs", "4", "--set", "augment.mixup=0.2", "--set", "ema.decay=0.9", "--set", "machine.accumulation=2",
-    "--set", "loss.label_smoothing=0.1", "--set", "checkpoint.every_steps=3", "--set", "limits.log_every_steps=1",
-]  # fmt: skip
+    "--epochs",
+    "4",
+    "--set",
+    "augment.mixup=0.2",
+    "--set",
+    "ema.decay=0.9",
+    "--set",
+    "machine.accumulation=2",
+    "--set",
+    "loss.label_smoothing=0.1",
+    "--set",
+    "checkpoint.every_steps=3",
+    "--set",
+    "limits.log_every_steps=1",
+]
 
 
 def _state(run: Path) -> dict[str, bytes]:

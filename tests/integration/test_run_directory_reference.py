@@ -24,11 +24,13 @@ def documented(heading: str) -> set[str]:
 def undocumented(file: Path, heading: str | None = None) -> list[str]:
     """`kind.field` of each record that its section leaves out."""
     events = [json.loads(line) for line in file.read_text().splitlines()]
-    return sorted({
-        f"{event['kind']}.{field}"
-        for event in events
-        for field in event.keys() - EVERYWHERE - documented(heading or event["kind"])
-    })  # fmt: skip
+    return sorted(
+        {
+            f"{event['kind']}.{field}"
+            for event in events
+            for field in event.keys() - EVERYWHERE - documented(heading or event["kind"])
+        }
+    )
 
 
 @pytest.fixture(scope="module")

@@ -155,10 +155,26 @@ def test_weights_are_told_apart_at_any_training_resolution(
     silent = tmp_path / "silent.pth"
     torch.save(load_file(real_data("resnet50-imagenet") / "resnet50-v1-imagenet.safetensors"), silent)
     arguments = (
-        "train", "--data", str(tmp_path / "set"), "--out", str(tmp_path / "runs"), "--weights", str(silent), "--reset-head",
-        "--max-steps", "1", "--global-batch", "4", "--train-only", "--freeze", "backbone", "--set", "model.stem=default",
-        "--set", "model.width=none",
-    )  # fmt: skip
+        "train",
+        "--data",
+        str(tmp_path / "set"),
+        "--out",
+        str(tmp_path / "runs"),
+        "--weights",
+        str(silent),
+        "--reset-head",
+        "--max-steps",
+        "1",
+        "--global-batch",
+        "4",
+        "--train-only",
+        "--freeze",
+        "backbone",
+        "--set",
+        "model.stem=default",
+        "--set",
+        "model.width=none",
+    )
     refused = vernier_here(*arguments, "--model", "resnet50")
     assert refused.code == 2, refused.err
     assert "Use resnet50-v1" in refused.err
@@ -259,9 +275,18 @@ def test_only_the_head_learns_when_the_backbone_is_frozen(
     tiny: list[str], seven_classes: Path, vernier_here: Callable[..., Done], tmp_path: Path
 ) -> None:
     done = vernier_here(
-        "train", *tiny, "--weights", str(seven_classes), "--reset-head", "--freeze", "backbone", "--epochs", "2",
-        "--set", "ema.decay=0.5",
-    )  # fmt: skip
+        "train",
+        *tiny,
+        "--weights",
+        str(seven_classes),
+        "--reset-head",
+        "--freeze",
+        "backbone",
+        "--epochs",
+        "2",
+        "--set",
+        "ema.decay=0.5",
+    )
     assert done.code == 0, done.err
     assert "tensors are frozen (backbone)" in done.err
     given = {

@@ -2,6 +2,6 @@
 
 `sources` reads samples by index, `decoding` turns their bytes into pixels, `augment` changes the pixels and `loading`
 makes batches; `preparing` fetches, packs and checks data sets, `shapes` draws the built-in one, and `unfinished`
-marks a folder while it is written. May import config and the foundations, never tasks, models, engine, report or cli: what a
-batch is for is up to `tasks`.
+marks a folder while it is written. May import config, store, records and the foundations.
+What a batch is for is up to `tasks`.
 """
