@@ -32,6 +32,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 REPO = Path(__file__).resolve().parents[1]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that drive the command line start processes and train: all of them are slow."""
+    for item in items:
+        if REPO / "tests" / "integration" in item.path.parents:
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def vernier_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built-in data is made in a folder of the test run, never in the user's cache."""

@@ -11,7 +11,8 @@ from tests.conftest import REPO, TINY, Done, only_run
 from vernier.data.shapes import ShapesSpec, make_shapes
 
 PAGE = REPO / "docs" / "getting-started.md"
-SET_UP = ("git clone", "make install")  # what the CI does before any test
+SET_UP = ("git clone", "make install", "source .venv")  # what the CI does before any test
+RUNS = ("runs/RUN", "runs/RUN_A", "runs/RUN_B")
 FEWER = {
     "train": ["--max-steps", "2", "--max-eval-steps", "1", *TINY],
     "doctor": ["--no-probe"],
@@ -38,7 +39,7 @@ def test_every_command_of_the_page_runs(
         assert words[0].rpartition("/")[2] == "vernier", line
         target = Path(words[words.index(">") + 1]) if ">" in words else None
         arguments = words[1 : words.index(">")] if target else words[1:]
-        arguments = [str(only_run(tmp_path / "runs")) if word == "runs/RUN" else word for word in arguments]
+        arguments = [str(only_run(tmp_path / "runs")) if word in RUNS else word for word in arguments]
         more = list(FEWER.get(arguments[0], []))
         if "ssd-shapes-quick" in arguments:
             boxes = make_shapes(tmp_path / "boxes", ShapesSpec(kind="detect", train=24, val=10, size_px=96, seed=5))

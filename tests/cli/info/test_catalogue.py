@@ -26,6 +26,7 @@ def test_the_list_has_published_results_and_sources(vernier_here: Callable[..., 
     assert all(row["source"] for row in rows.values())
 
 
+@pytest.mark.slow
 def test_device_hours_are_an_estimate_and_say_so(vernier_here: Callable[..., Done]) -> None:
     done = vernier_here("recipes", "--device-hours", "1000", "--json")
     assert "ESTIMATE" in done.err

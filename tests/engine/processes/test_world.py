@@ -53,11 +53,13 @@ def answers(shapes: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[int,
     return {1: one, 2: two, 3: three}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("procs", [2, 3])
 def test_the_order_of_samples_is_the_same(answers: dict[int, dict[str, Any]], procs: int) -> None:
     assert answers[procs]["order"] == answers[1]["order"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("curve", ["in sync", "groups", "plain"])
 @pytest.mark.parametrize("procs", [2, 3])
 def test_losses_agree_to_float_tolerance(answers: dict[int, dict[str, Any]], procs: int, curve: str) -> None:
@@ -66,10 +68,12 @@ def test_losses_agree_to_float_tolerance(answers: dict[int, dict[str, Any]], pro
     assert answers[procs][curve] == pytest.approx(answers[1][curve], rel=1e-3)  # rounding grows from step to step
 
 
+@pytest.mark.slow
 def test_groups_are_not_the_same_as_all_in_sync(answers: dict[int, dict[str, Any]]) -> None:
     assert answers[1]["groups"] != pytest.approx(answers[1]["in sync"], rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("procs", [2, 3])
 def test_evaluation_is_the_same_to_the_last_digit(answers: dict[int, dict[str, Any]], procs: int) -> None:
     names = ("top1", "top5", "loss", "samples")
@@ -82,6 +86,7 @@ def _weights(run: str) -> dict[str, Any]:
     return dict(load_file(newest / "model.safetensors"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("procs", [2, 3])
 def test_accumulation_times_processes_gives_the_same_weights(answers: dict[int, dict[str, Any]], procs: int) -> None:
     """SGD without batch norm: 1 x 6, 2 x 3 and 3 x 2 make the same global batch."""
@@ -90,12 +95,14 @@ def test_accumulation_times_processes_gives_the_same_weights(answers: dict[int, 
     assert max(float((one[k] - several[k]).abs().max()) for k in one) < 1e-6
 
 
+@pytest.mark.slow
 def test_three_processes_resume_what_two_began(answers: dict[int, dict[str, Any]]) -> None:
     resumed, whole = _weights(answers[3]["resumed"]), _weights(answers[1]["plain run"])
     assert max(float((resumed[k] - whole[k]).abs().max()) for k in whole) < 1e-6
     assert answers[3]["resumed"] == answers[2]["half"]
 
 
+@pytest.mark.slow
 def test_every_process_writes_its_own_events(answers: dict[int, dict[str, Any]]) -> None:
     run = Path(answers[3]["plain run"])
     assert sorted(p.name for p in run.glob("events*")) == ["events.jsonl", "events.rank1.jsonl", "events.rank2.jsonl"]

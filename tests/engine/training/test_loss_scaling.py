@@ -62,6 +62,7 @@ def _parts(machine: Machine) -> tuple[torch.nn.Module, TrainStep, Batch, Derived
     return model, step, Batch(images, torch.arange(8), 0.0), derived
 
 
+@pytest.mark.slow
 def test_scale_and_weights_follow_gradscaler_through_overflows_and_growth() -> None:
     machine = _half(scale=2.0**34, growth=4)
     model, step, batch, _ = _parts(machine)
@@ -115,6 +116,7 @@ def test_batch_norm_and_weights_stay_fp32() -> None:
     assert all(t.dtype == torch.float32 for t in model.state_dict().values() if t.is_floating_point())
 
 
+@pytest.mark.slow
 def test_a_half_precision_run_resumes_with_its_scale(shapes: Path, tmp_path: Path) -> None:
     config = tiny_config(shapes, schedule=Schedule(epochs=1.0), optim=Optim(lr=0.01))
     config = replace(config, machine=replace(_half(scale=2.0**34, growth=3), eval_batch=50))

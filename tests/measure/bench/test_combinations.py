@@ -54,6 +54,7 @@ def test_arms_of_both_sides_are_paired_by_their_labels() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_sides_of_a_benchmark_name_the_settings_in_which_they_differ(tmp_path: Path) -> None:
     if not (REPO / ".git").exists():
         pytest.skip("this is no git clone")

@@ -17,6 +17,7 @@ from vernier.measure.bench.versions import checked_out, fit_config
 needs_git = pytest.mark.skipif(not (REPO / ".git").exists(), reason="this is no git clone")
 
 
+@pytest.mark.slow
 @needs_git
 def test_another_version_is_checked_out_beside_this_one_and_gone_afterwards() -> None:
     with checked_out("HEAD") as other:

@@ -46,6 +46,7 @@ def test_batches_of_different_size_are_compared_by_samples() -> None:
     assert comparison.ratio == pytest.approx(1, abs=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("design", ["runs", "rounds", "one run", "bench"])
 def test_comparisons_are_right_as_often_as_they_say(design: str) -> None:
     """A small run of the benchmark: at most 6 % false calls, give or take three standard errors of 300 experiments."""
