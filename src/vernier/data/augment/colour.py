@@ -19,37 +19,31 @@ from vernier.data.decoding.decode import Image
 Planes = npt.NDArray[np.int16]  # [3, pixels]
 
 DRAWS = 5
-BRIGHTNESS, CONTRAST, SATURATION, HUE = 0.125, 0.5, 0.5, 0.05
+_LARGEST_CHANGES = BRIGHTNESS, CONTRAST, SATURATION, HUE = 0.125, 0.5, 0.5, 0.05
+_ENHANCERS = (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color)
 _FINE = 8  # steps per level, so that three roundings in a row do not show; 13 x 8 x 255 still fits into 16 bits
 _ORDERS = tuple(itertools.permutations(range(4)))
 
 
 def jitter_mlperf(image: Image, row: Row) -> None:
     """Change `image` in place. The first number of the row gives the order, the others the strengths."""
-    brightness, contrast, saturation = (
-        1 + (2 * float(u) - 1) * most for u, most in zip(row[1:4], (BRIGHTNESS, CONTRAST, SATURATION), strict=True)
-    )
-    for change in _ORDERS[int(row[0] * len(_ORDERS))]:
-        match change:
-            case 0:
-                _enhance(ImageEnhance.Brightness, image, brightness)
-            case 1:
-                _enhance(ImageEnhance.Contrast, image, contrast)
-            case 2:
-                _enhance(ImageEnhance.Color, image, saturation)
-            case _:
-                turn_hue(image, (2 * float(row[4]) - 1) * HUE)
+    changes = _draw_changes(row)
+    for number in _ORDERS[int(row[0] * len(_ORDERS))]:
+        if number < len(_ENHANCERS):
+            enhancer = _ENHANCERS[number](Pillow.fromarray(image))
+            image[...] = np.asarray(enhancer.enhance(1 + changes[number]))
+        else:
+            turn_hue(image, changes[number])
 
 
-def _enhance(kind: type[ImageEnhance._Enhance], image: Image, factor: float) -> None:
-    image[...] = np.asarray(kind(Pillow.fromarray(image)).enhance(factor))  # type: ignore[call-arg]
+def _draw_changes(row: Row) -> list[float]:
+    """The changes of brightness, contrast, saturation and hue."""
+    return [(2 * float(u) - 1) * most for u, most in zip(row[1:], _LARGEST_CHANGES, strict=True)]
 
 
 def jitter_tf(image: Image, row: Row) -> None:
     """Change `image` in place. The first number of the row is not used."""
-    added, contrast, saturation, turn = (
-        (2 * float(u) - 1) * most for u, most in zip(row[1:5], (BRIGHTNESS, CONTRAST, SATURATION, HUE), strict=True)
-    )
+    added, contrast, saturation, turn = _draw_changes(row)
     planes = _planes(image)
     levels = np.arange(256) + 255 * added
     for plane in planes:
@@ -79,15 +73,20 @@ def _put(planes: Planes, image: Image) -> None:
         pixels[:, channel] = plane
 
 
+def _top_and_spread(planes: Planes) -> tuple[Planes, Planes]:
+    """The largest value of each pixel, and how far it is from the smallest."""
+    red, green, blue = planes
+    top = np.maximum(np.maximum(red, green), blue)
+    return top, top - np.minimum(np.minimum(red, green), blue)
+
+
 def _turn(planes: Planes, share: float) -> None:
     """Rotate the hue without a conversion to HSV: the largest and smallest value of a pixel stay, hue is hue x spread.
 
     In sixths of the circle times the spread d, channel n of (5, 3, 1) is top - clip(min(k, 4 d - k), 0, d) at
     k = hue + n d, modulo 6 d. All of it fits into 16 bits, which numpy vectorises well.
     """
-    red, green, blue = planes
-    top = np.maximum(np.maximum(red, green), blue)
-    spread = top - np.minimum(np.minimum(red, green), blue)
+    (red, green, blue), (top, spread) = planes, _top_and_spread(planes)
     by_red = top == red
     by_green = (top == green) & ~by_red
     hue = (green - blue) * by_red + (blue - red + 2 * spread) * by_green
@@ -107,9 +106,7 @@ def _turn(planes: Planes, share: float) -> None:
 
 def _scale_saturation(planes: Planes, factor: float) -> None:
     """Scale HSV's saturation: the largest channel stays, the others move away from it or towards it, not below zero."""
-    red, green, blue = planes
-    top = np.maximum(np.maximum(red, green), blue)
-    spread = top - np.minimum(np.minimum(red, green), blue)
+    top, spread = _top_and_spread(planes)
     scale = np.minimum(np.float32(factor), top / np.maximum(spread, 1).astype(np.float32))
     for plane in planes:
         plane[...] = top - np.rint((top - plane) * scale).astype(np.int16)

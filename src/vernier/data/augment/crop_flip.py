@@ -19,7 +19,7 @@ from vernier.torch_private import resize_antialiased, resize_each_antialiased
 
 Row = npt.NDArray[np.float64]
 DRAWS = 42  # uniform numbers per training image: 10 crop attempts of 4, flip, one spare
-_ATTEMPTS = 10
+BOX_ATTEMPTS = 10
 
 
 def augment_rows(seed: int, epoch: int, indices: npt.NDArray[np.int64]) -> Row:
@@ -73,16 +73,28 @@ def mirror(image: Image) -> None:
     pixels.copy_(pixels.flip(3))
 
 
+def draw_box(
+    width: int, height: int, area: tuple[float, float], ratio: tuple[float, float], row: Row, *, whole: bool = True
+) -> tuple[int, int, int, int] | None:
+    """Left, top, width, height of a box of random area and ratio; None when none of ten draws fits.
+
+    `whole`: it may be as wide or as high as the image.
+    """
+    log_low, log_high = map(math.log, ratio)
+    for attempt in range(BOX_ATTEMPTS):
+        a, r, x, y = row[4 * attempt : 4 * attempt + 4].tolist()
+        pixels = width * height * (area[0] + a * (area[1] - area[0]))
+        shape = math.exp(log_low + r * (log_high - log_low))
+        w, h = round(math.sqrt(pixels * shape)), round(math.sqrt(pixels / shape))
+        if 0 < w < width + whole and 0 < h < height + whole:
+            return int(x * (width - w + 1)), int(y * (height - h + 1)), w, h
+    return None
+
+
 def random_crop_box(width: int, height: int, augment: Augment, row: Row) -> tuple[int, int, int, int]:
     """Left, top, width, height of a crop of random area and ratio; of the centre when none of ten draws fits."""
-    log_low, log_high = math.log(augment.ratio[0]), math.log(augment.ratio[1])
-    for attempt in range(_ATTEMPTS):
-        a, r, x, y = row[4 * attempt : 4 * attempt + 4].tolist()
-        area = width * height * (augment.area[0] + a * (augment.area[1] - augment.area[0]))
-        ratio = math.exp(log_low + r * (log_high - log_low))
-        w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
-        if 0 < w <= width and 0 < h <= height:
-            return int(x * (width - w + 1)), int(y * (height - h + 1)), w, h
+    if (box := draw_box(width, height, augment.area, augment.ratio, row)) is not None:
+        return box
     w, h = width, height
     if width / height < augment.ratio[0]:
         h = round(width / augment.ratio[0])
@@ -118,13 +130,12 @@ class TrainTransform:
 
     def finish(self, crop: Image, row: Row, out: Image) -> None:
         """Resize a crop into `out`, shift and flip it."""
-        mode, flipped = self.data.interpolation, bool(row[-2] < self.augment.flip)
+        mode = self.data.interpolation
         if self.augment.crop == "pad":
-            out[...] = _shifted(resize(crop, out.shape[1], out.shape[0], mode), self.augment.pad_px, row)
-            if flipped:
-                mirror(out)
+            square = resize(crop, out.shape[1], out.shape[0], mode)
+            pad_crop_flip_many(square[None], row[None], self.augment, out[None])
         else:
-            resize_into(crop, out, mode, flipped=flipped)
+            resize_into(crop, out, mode, flipped=bool(row[-2] < self.augment.flip))
 
     def finish_many(self, crops: list[Image], rows: Row, out: Image) -> None:
         """`finish` for every row of `out` at once; not for crop = pad."""
@@ -135,14 +146,6 @@ class TrainTransform:
 def reduction(width: int, height: int, size: int) -> int:
     """The factor by which the decoder may reduce a crop that becomes a square of `size`: 8, 4, 2 or 1."""
     return next((f for f in (8, 4, 2) if min(width, height) >= f * size), 1)
-
-
-def _shifted(image: Image, pad: int, row: Row) -> Image:
-    """The image moved by up to `pad` pixels in both directions, with black where it was not."""
-    size = image.shape[0]
-    top, left = int(row[0] * (2 * pad + 1)), int(row[1] * (2 * pad + 1))
-    framed = np.pad(image, ((pad, pad), (pad, pad), (0, 0)))
-    return framed[top : top + size, left : left + size]
 
 
 @dataclass(frozen=True)
@@ -164,11 +167,13 @@ class EvalTransform:
 
 
 def pad_crop_flip_many(images: Image, rows: Row, augment: Augment, out: Image) -> None:
-    """`TrainTransform` with crop = pad or none for many small images of the target size at once."""
+    """`TrainTransform` with crop = pad or none for many small images of the target size at once.
+
+    Moves each by up to `augment.pad_px` pixels in both directions, with black where it was not, and flips it.
+    """
     count, size = len(images), images.shape[1]
     pad = augment.pad_px if augment.crop == "pad" else 0
-    top = (rows[:, 0] * (2 * pad + 1)).astype(np.intp)
-    left = (rows[:, 1] * (2 * pad + 1)).astype(np.intp)
+    top, left = (rows[:, :2] * (2 * pad + 1)).astype(np.intp).T
     framed = np.pad(images, ((0, 0), (pad, pad), (pad, pad), (0, 0)))
     windows = np.lib.stride_tricks.sliding_window_view(framed, (size, size), axis=(1, 2))
     out[...] = windows[np.arange(count), top, left].transpose(0, 2, 3, 1)

@@ -4,7 +4,6 @@ Works on uint8 images, with Pillow's operations. Each change is a function of a 
 `randomness.uniform` makes from (seed, epoch, sample). Cropping and flipping are in `crop_flip`.
 """
 
-import math
 from collections.abc import Callable
 from statistics import NormalDist
 
@@ -13,16 +12,15 @@ from PIL import Image as Pillow
 from PIL import ImageEnhance, ImageOps
 
 from vernier.config import Augment, Data
-from vernier.data.augment.crop_flip import Row
+from vernier.data.augment.crop_flip import BOX_ATTEMPTS, Row, draw_box
 from vernier.data.decoding.decode import Image
 
 Picture = Pillow.Image
 Colour = tuple[int, ...] | int
 
-_ERASE_ATTEMPTS = 10
 _ERASE_AREA = (0.02, 0.33)
 _ERASE_RATIO = (0.3, 3.3)
-_ERASE_DRAWS = 1 + 4 * _ERASE_ATTEMPTS
+_ERASE_DRAWS = 1 + 4 * BOX_ATTEMPTS
 _DRAWS_PER_OP = 5
 _TRIVIAL_BINS = 31
 _RAND_CHANCE = 0.5  # timm's RandAugment skips each chosen operation half of the time
@@ -60,37 +58,57 @@ class PixelAugment:
 # ------------------------------------------------------------------------------------------------ single operations
 
 
-def _affine(picture: Picture, matrix: tuple[float, ...], fill: Colour) -> Picture:
-    return picture.transform(picture.size, Pillow.Transform.AFFINE, matrix, Pillow.Resampling.BILINEAR, fillcolor=fill)
-
-
-def _shear_x(picture: Picture, amount: float, fill: Colour) -> Picture:
-    return _affine(picture, (1, amount, 0, 0, 1, 0), fill)
-
-
-def _shear_y(picture: Picture, amount: float, fill: Colour) -> Picture:
-    return _affine(picture, (1, 0, 0, amount, 1, 0), fill)
-
-
-def _shift(picture: Picture, right_px: float, down_px: float, fill: Colour) -> Picture:
-    return _affine(picture, (1, 0, -right_px, 0, 1, -down_px), fill)
-
-
-def _rotate(picture: Picture, degrees: float, fill: Colour) -> Picture:
-    return picture.rotate(degrees, Pillow.Resampling.BILINEAR, fillcolor=fill)
-
-
-def _solarize_add(picture: Picture, amount: int) -> Picture:
-    table = [min(255, value + amount) if value < 128 else value for value in range(256)]
-    return picture.point(table * len(picture.getbands()))
-
-
 _ENHANCERS: dict[str, Callable[[Picture], ImageEnhance._Enhance]] = {
     "brightness": ImageEnhance.Brightness,
     "color": ImageEnhance.Color,
     "contrast": ImageEnhance.Contrast,
     "sharpness": ImageEnhance.Sharpness,
 }
+_PLAIN_OPS: dict[str, Callable[[Picture], Picture]] = {
+    "autocontrast": ImageOps.autocontrast,
+    "equalize": ImageOps.equalize,
+    "invert": ImageOps.invert,
+}
+"""Operations without a strength."""
+
+
+def _change(
+    picture: Picture,
+    name: str,
+    *,
+    shear: float,
+    shift_px: tuple[float, float],
+    degrees: float,
+    bits: int,
+    solarize_from: int,
+    added: int = 0,
+    enhancement: float,
+    fill: Colour,
+) -> Picture:
+    """One operation, with the strength that it would have. What comes in from outside gets the colour `fill`."""
+    if name in _PLAIN_OPS:
+        return _PLAIN_OPS[name](picture)
+    if name in _ENHANCERS:
+        return _ENHANCERS[name](picture).enhance(enhancement)
+    match name:
+        case "identity":
+            return picture
+        case "rotate":
+            return picture.rotate(degrees, Pillow.Resampling.BILINEAR, fillcolor=fill)
+        case "posterize":
+            return ImageOps.posterize(picture, bits)
+        case "solarize":
+            return ImageOps.solarize(picture, solarize_from)
+        case "solarize-add":
+            table = [min(255, value + added) if value < 128 else value for value in range(256)]
+            return picture.point(table * len(picture.getbands()))
+    matrix = {
+        "shear-x": (1, shear, 0, 0, 1, 0),
+        "shear-y": (1, 0, 0, shear, 1, 0),
+        "translate-x": (1, 0, -shift_px[0], 0, 1, 0),
+        "translate-y": (1, 0, 0, 0, 1, -shift_px[1]),
+    }[name]
+    return picture.transform(picture.size, Pillow.Transform.AFFINE, matrix, Pillow.Resampling.BILINEAR, fillcolor=fill)
 
 
 # --------------------------------------------------------------------------------------------- TrivialAugmentWide
@@ -118,30 +136,17 @@ def trivial_wide(picture: Picture, row: Row) -> Picture:
     name = TRIVIAL_OPS[int(row[0] * len(TRIVIAL_OPS))]
     strength = int(row[1] * _TRIVIAL_BINS) / (_TRIVIAL_BINS - 1)
     signed = strength if row[2] < 0.5 else -strength
-    black: Colour = 0 if picture.mode == "L" else (0, 0, 0)
-    match name:
-        case "shear-x":
-            return _shear_x(picture, 0.99 * signed, black)
-        case "shear-y":
-            return _shear_y(picture, 0.99 * signed, black)
-        case "translate-x":
-            return _shift(picture, int(32 * signed), 0, black)
-        case "translate-y":
-            return _shift(picture, 0, int(32 * signed), black)
-        case "rotate":
-            return _rotate(picture, _FULL_TURN * signed, black)
-        case "posterize":
-            return ImageOps.posterize(picture, 8 - round(6 * strength))
-        case "solarize":
-            return ImageOps.solarize(picture, round(255 * (1 - strength)))
-        case "autocontrast":
-            return ImageOps.autocontrast(picture)
-        case "equalize":
-            return ImageOps.equalize(picture)
-        case "identity":
-            return picture
-        case _:
-            return _ENHANCERS[name](picture).enhance(1 + 0.99 * signed)
+    return _change(
+        picture,
+        name,
+        fill=0 if picture.mode == "L" else (0, 0, 0),
+        shear=0.99 * signed,
+        shift_px=(int(32 * signed), int(32 * signed)),
+        degrees=_FULL_TURN * signed,
+        bits=8 - round(6 * strength),
+        solarize_from=round(255 * (1 - strength)),
+        enhancement=1 + 0.99 * signed,
+    )
 
 
 # ------------------------------------------------------------------------------------------------------ RandAugment
@@ -173,31 +178,18 @@ def rand_op(picture: Picture, row: Row, magnitude: float, std: float, fill: Colo
     drawn = magnitude + std * NormalDist().inv_cdf(min(max(float(row[2]), 1e-12), 1 - 1e-12)) if std > 0 else magnitude
     strength = min(max(drawn, 0.0), _RAND_TOP) / _RAND_TOP
     signed = strength if row[3] < 0.5 else -strength
-    match name:
-        case "autocontrast":
-            return ImageOps.autocontrast(picture)
-        case "equalize":
-            return ImageOps.equalize(picture)
-        case "invert":
-            return ImageOps.invert(picture)
-        case "rotate":
-            return _rotate(picture, 30 * signed, fill)
-        case "posterize":
-            return ImageOps.posterize(picture, 4 - int(4 * strength))
-        case "solarize":
-            return ImageOps.solarize(picture, 256 - min(256, int(256 * strength)))
-        case "solarize-add":
-            return _solarize_add(picture, min(128, int(110 * strength)))
-        case "shear-x":
-            return _shear_x(picture, 0.3 * signed, fill)
-        case "shear-y":
-            return _shear_y(picture, 0.3 * signed, fill)
-        case "translate-x":
-            return _shift(picture, 0.45 * signed * picture.width, 0, fill)
-        case "translate-y":
-            return _shift(picture, 0, 0.45 * signed * picture.height, fill)
-        case _:
-            return _ENHANCERS[name](picture).enhance(max(0.1, 1 + 0.9 * signed))
+    return _change(
+        picture,
+        name,
+        fill=fill,
+        shear=0.3 * signed,
+        shift_px=(0.45 * signed * picture.width, 0.45 * signed * picture.height),
+        degrees=30 * signed,
+        bits=4 - int(4 * strength),
+        solarize_from=256 - min(256, int(256 * strength)),
+        added=min(128, int(110 * strength)),
+        enhancement=max(0.1, 1 + 0.9 * signed),
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------- erasing
@@ -205,15 +197,7 @@ def rand_op(picture: Picture, row: Row, magnitude: float, std: float, fill: Colo
 
 def erased_box(height: int, width: int, row: Row) -> tuple[int, int, int, int] | None:
     """Top, left, height, width of a rectangle of 2 to 33 % of the area; None when none of ten draws fits."""
-    low, high = (math.log(r) for r in _ERASE_RATIO)
-    for attempt in range(_ERASE_ATTEMPTS):
-        a, r, y, x = row[4 * attempt : 4 * attempt + 4]
-        area = height * width * (_ERASE_AREA[0] + a * (_ERASE_AREA[1] - _ERASE_AREA[0]))
-        ratio = math.exp(low + r * (high - low))
-        h, w = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
-        if 0 < h < height and 0 < w < width:
-            return int(y * (height - h + 1)), int(x * (width - w + 1)), h, w
-    return None
+    return draw_box(height, width, _ERASE_AREA, _ERASE_RATIO, row, whole=False)
 
 
 def _erase(image: Image, row: Row, chance: float, fill: Colour) -> None:
