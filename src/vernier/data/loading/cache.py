@@ -11,7 +11,7 @@ import numpy as np
 import psutil
 
 from vernier.data.decoding.decode import BadImage, Image, read_size
-from vernier.data.sources.base import Boxes, BoxSource, EncodedSource, Source
+from vernier.data.sources.base import Boxes, BoxSource, EncodedSource, Source, spread_evenly
 from vernier.data.sources.containers.shards import ShardSource
 from vernier.frozen import frozen
 from vernier.records.codec import omitted
@@ -29,9 +29,6 @@ class CachedSource(Source):
         self._inner, self._left = inner, limit_bytes
         self.classes, self.labels, self.channels = inner.classes, inner.labels, inner.channels
         self._cache: list[Image | None] = [None] * len(inner)
-
-    def __len__(self) -> int:
-        return len(self._inner)
 
     def image(self, index: int) -> Image:
         image = self._cache[index]
@@ -79,16 +76,14 @@ def decoded_bytes(source: EncodedSource) -> int:
 
 def _areas_in_tables(source: ShardSource) -> list[int]:
     """Without reading a shard, which may be remote."""
-    chosen = np.unique(np.linspace(0, len(source.shards) - 1, min(_SHARDS, len(source.shards))).astype(int)).tolist()
-    tables = [source.table(which) for which in chosen]
+    tables = [source.table(which) for which in spread_evenly(len(source.shards), _SHARDS)]
     areas = np.concatenate([table["width"].astype(np.int64) * table["height"] for table in tables])
     return [area for area in areas.tolist() if area]
 
 
 def _areas_of_headers(source: EncodedSource) -> list[int]:
-    chosen = np.unique(np.linspace(0, len(source) - 1, min(_SAMPLE, len(source))).astype(int)).tolist()
     areas = []
-    for index in chosen:
+    for index in spread_evenly(len(source), _SAMPLE):
         try:
             width, height = read_size(source.read(index))
             areas.append(width * height)

@@ -14,7 +14,7 @@ import numpy as np
 
 from vernier.data.preparing.devkit import validation_synsets
 from vernier.data.preparing.fetch import Progress
-from vernier.data.sources.base import EncodedSource
+from vernier.data.sources.base import EncodedSource, read_lines
 from vernier.data.sources.containers.tar import TarImages
 from vernier.errors import ConfigError, RunFailed
 
@@ -33,10 +33,8 @@ def open_imagenet(
 
     Raises ConfigError where one is missing, RunFailed where it does not have the expected counts.
     """
-    train = next((p for p in archives if "train" in p.name), None)
-    val = next((p for p in archives if "val" in p.name), None)
-    devkit = next((str(p) for p in archives if "devkit" in p.name), None)
-    if unknown := [str(p) for p in archives if p not in (train, val) and str(p) != devkit]:
+    train, val, devkit = (next((p for p in archives if k in p.name), None) for k in ("train", "val", "devkit"))
+    if unknown := [str(p) for p in archives if p not in (train, val, devkit)]:
         raise ConfigError(f"{', '.join(unknown)}: a name with 'train', 'val' or 'devkit' in it is expected.")
     labels = val_labels or devkit
     if train is None:
@@ -111,7 +109,7 @@ def open_val(path: Path, truth: Path, synsets: tuple[str, ...], samples: int) ->
 
 def _read_lines(truth: Path) -> list[str]:
     try:
-        return [line.split()[-1] for line in truth.read_text(encoding="utf-8").splitlines() if line.strip()]
+        return [line.split()[-1] for line in read_lines(truth)]
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"Cannot read the labels in {truth}: {error}.") from None
 

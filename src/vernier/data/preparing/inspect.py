@@ -13,7 +13,7 @@ from PIL import ImageDraw
 from vernier.data.augment.crop_flip import resize
 from vernier.data.decoding.decode import BadImage, Image, decode_strictly, read_size
 from vernier.data.sources import ArraySource, EncodedSource, Source
-from vernier.data.sources.base import BoxSource
+from vernier.data.sources.base import BoxSource, spread_evenly
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.records.codec import omitted
@@ -57,7 +57,7 @@ def describe(splits: dict[str, Source], sample: int = 500) -> dict[str, SplitFac
 
 
 def _describe_split(source: Source, sample: int) -> SplitFacts:
-    sizes = [s for s in (_size(source, i) for i in _spread(source, sample)) if s is not None]
+    sizes = [s for s in (_size(source, i) for i in spread_evenly(len(source), sample)) if s is not None]
     sides = [side for size in sizes for side in size]
     counts = _count_classes(source)
     boxes = source if isinstance(source, BoxSource) else None
@@ -77,12 +77,6 @@ def _describe_split(source: Source, sample: int) -> SplitFacts:
         largest_side_px=max(sides) if sizes else None,
         sizes_from=len(sizes) or None,
     )
-
-
-def _spread(source: Source, count: int) -> list[int]:
-    """Up to `count` samples, evenly spread over the set."""
-    samples: list[int] = np.unique(np.linspace(0, len(source) - 1, min(count, len(source))).astype(int)).tolist()
-    return samples
 
 
 def _count_classes(source: Source) -> list[int]:
@@ -115,7 +109,7 @@ def draw_contact_sheet(source: Source, path: Path, columns: int = 8, rows: int =
     cell_w, cell_h = _THUMB + _GAP, _THUMB + _GAP + _CAPTION
     sheet = Pillow.new("RGB", (columns * cell_w + _GAP, -(-count // columns) * cell_h + _GAP), (250, 250, 250))
     draw = ImageDraw.Draw(sheet)
-    for cell, index in enumerate(np.linspace(0, len(source) - 1, count).astype(int).tolist()):
+    for cell, index in enumerate(spread_evenly(len(source), count)):
         x, y = _GAP + cell % columns * cell_w, _GAP + cell // columns * cell_h
         caption = _paste(sheet, draw, source, index, x, y)
         draw.text((x, y + _THUMB + 1), caption[:20], fill=(40, 40, 40))
@@ -164,7 +158,7 @@ def compare_backends(source: Source, sample: int = 50) -> list[DecoderDifference
     """Decode some images with Pillow and DALI too and compare the pixels with the native decoder's."""
     if isinstance(source, ArraySource) or not isinstance(source, EncodedSource):
         raise ConfigError("Comparing decoders needs encoded images; this set is decoded already.")
-    samples = _spread(source, sample)
+    samples = spread_evenly(len(source), sample)
     encoded, native = _read_readable(source, samples)
     if not native:
         raise ConfigError(

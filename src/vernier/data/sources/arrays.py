@@ -32,9 +32,6 @@ class ArraySource(Source):
         image: Image = self.images[index]
         return image
 
-    def __len__(self) -> int:
-        return len(self.labels)
-
     def describe(self, index: int) -> str:
         return f"{self._origin}[{index}]"
 

@@ -39,8 +39,8 @@ class Source(ABC):
     notes: tuple[str, ...] = ()
     """What the user should know about the set before it is used."""
 
-    @abstractmethod
-    def __len__(self) -> int: ...
+    def __len__(self) -> int:
+        return len(self.labels)
 
     @abstractmethod
     def describe(self, index: int) -> str:
@@ -142,6 +142,22 @@ def fingerprint_of(*parts: bytes) -> str:
     return total.hexdigest()[:16]
 
 
+def spread_evenly(total: int, count: int) -> list[int]:
+    """Up to `count` positions, evenly spread over `total`."""
+    positions: list[int] = np.unique(np.linspace(0, total - 1, min(count, total)).astype(int)).tolist()
+    return positions
+
+
+def read_lines(path: Path) -> tuple[str, ...]:
+    """The lines of a text file that are not blank."""
+    return tuple(line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
+
+
+def positive_size(width: int, height: int) -> tuple[int, int] | None:
+    """A size as annotations have it; None where they leave it out or have zeros."""
+    return (width, height) if width > 0 and height > 0 else None
+
+
 def choose_validation(names: Sequence[str], val_share: float) -> list[int]:
     """The positions of the files that a set without splits uses for validation, chosen by the hashes of their names."""
     shuffled = sorted(range(len(names)), key=lambda i: hashlib.sha256(os.fsencode(names[i])).digest())
@@ -169,6 +185,16 @@ class Names:
     def __getitem__(self, index: int) -> str:
         start = int(self.ends[index - 1]) if index else 0
         return os.fsdecode(bytes(self._bytes[start : int(self.ends[index])]))
+
+
+class NamedSource(Source):
+    """A source whose samples have names; they and the labels tell it from others."""
+
+    labels: Indices
+    _names: Names
+
+    def fingerprint(self) -> str:
+        return self._fingerprint(self._names.joined, self.labels.tobytes())
 
 
 class OpenFiles:

@@ -20,9 +20,6 @@ class FilesSource(EncodedSource, BoxSource):
         self.labels = np.full(len(paths), -1, np.int64)
         self.category_ids = tuple(range(1, len(classes) + 1))
 
-    def __len__(self) -> int:
-        return len(self.paths)
-
     def read(self, index: int) -> bytes:
         return self.paths[index].read_bytes()
 

@@ -4,7 +4,6 @@ The listing of a large folder is cached in Vernier's data home and used until a 
 """
 
 import copy
-import hashlib
 import json
 import os
 from collections.abc import Iterator
@@ -12,20 +11,17 @@ from pathlib import Path
 
 import numpy as np
 
-from vernier.data.sources.base import EncodedSource, Indices, Names, choose_validation
-from vernier.data.sources.containers.tables import Columns, read_table, write_table
+from vernier.data.sources.base import EncodedSource, Indices, NamedSource, Names, choose_validation
+from vernier.data.sources.containers.tables import Columns, cached_table_path, read_table, write_table
 from vernier.errors import ConfigError
-from vernier.folders import data_home
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".tif", ".tiff"})
 CACHED_FROM = 5_000  # files; listing fewer is faster than checking whether the cached listing is valid
 _SETTLED_NS = 2_000_000_000  # a directory changed more recently may change again without a new time stamp
 
 
-class FolderSource(EncodedSource):
+class FolderSource(EncodedSource, NamedSource):
     """The ImageNet layout: one folder per class, in sorted order."""
-
-    labels: Indices
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -38,9 +34,6 @@ class FolderSource(EncodedSource):
         part.labels = self.labels[indices]
         return part
 
-    def __len__(self) -> int:
-        return len(self._names)
-
     def name(self, index: int) -> str:
         """The path below the root."""
         return self._names[index]
@@ -51,9 +44,6 @@ class FolderSource(EncodedSource):
 
     def describe(self, index: int) -> str:
         return str(self.root / self._names[index])
-
-    def fingerprint(self) -> str:
-        return self._fingerprint(self._names.joined, self.labels.tobytes())
 
 
 def has_class_folders(root: Path, ignore: tuple[str, ...] = ()) -> bool:
@@ -115,10 +105,6 @@ def _raise(error: OSError) -> None:
 # -------------------------------------------------------------------------------------------------- the cached listing
 
 
-def _listing_path(root: Path) -> Path:
-    return data_home() / "listings" / (hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:24] + ".table")
-
-
 def _directory_times(root: Path) -> dict[str, int]:
     """When each directory last gained, lost or renamed an entry."""
     return {os.path.relpath(here, root): Path(here).stat().st_mtime_ns for here, _, _ in os.walk(root)}
@@ -126,7 +112,7 @@ def _directory_times(root: Path) -> dict[str, int]:
 
 def _cache_listing(root: Path, classes: tuple[str, ...], names: Names, labels: Indices) -> None:
     """Store the listing if the cache can be written; otherwise the folder is listed again next time."""
-    path = _listing_path(root)
+    path = cached_table_path("listings", root)
     times = _directory_times(root)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -139,7 +125,7 @@ def _cache_listing(root: Path, classes: tuple[str, ...], names: Names, labels: I
 
 
 def _read_cached_listing(root: Path) -> tuple[tuple[str, ...], Names, Indices] | None:
-    path = _listing_path(root)
+    path = cached_table_path("listings", root)
     if not path.is_file():
         return None
     try:

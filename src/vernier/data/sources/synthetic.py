@@ -31,9 +31,6 @@ class SyntheticSource(Source):
         self._pools: dict[tuple[int, ...], Image] = {}
         self._lock = threading.Lock()
 
-    def __len__(self) -> int:
-        return len(self.labels)
-
     def copy_ready_images(self, indices: Indices, out: Image) -> Indices:
         """Copy images of the size of `out` from the pool and return their positions in it."""
         in_pool = np.arange(len(indices)) % POOL if self._static else indices % POOL

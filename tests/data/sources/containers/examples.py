@@ -7,7 +7,7 @@ from typing import Any
 
 from PIL import Image
 
-from vernier.data.sources.containers.example import encode_record
+from vernier.data.sources.containers.example import mask_crc
 
 
 def _varint(value: int) -> bytes:
@@ -36,6 +36,15 @@ def encode_example(**features: list[Any]) -> bytes:
         _field(1, _field(1, k.replace("__", "/").encode()) + _field(2, _feature(v))) for k, v in features.items() if v
     ]
     return _field(1, b"".join(entries))
+
+
+def encode_record(content: bytes) -> bytes:
+    """The bytes of a record in a file."""
+    import google_crc32c
+
+    length = struct.pack("<Q", len(content))
+    length_crc, content_crc = (struct.pack("<I", mask_crc(google_crc32c.value(part))) for part in (length, content))
+    return length + length_crc + content + content_crc
 
 
 def encode_jpeg(shade: int) -> bytes:

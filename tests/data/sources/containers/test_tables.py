@@ -46,15 +46,18 @@ def test_a_table_is_scanned_again_only_when_its_stamp_differs(tmp_path: Path) ->
         return {"x": np.arange(3, dtype="u4")}, {"about": "three"}
 
     for stamp in ("1", "1", "2"):
-        columns, metadata = load_or_scan(tmp_path / "data", tmp_path / "cache", {"bytes": stamp}, scan)
+        columns, metadata = load_or_scan(tmp_path / "data", {"bytes": stamp}, scan)
         assert columns["x"].tolist() == [0, 1, 2]
         assert metadata == {"bytes": stamp, "about": "three"}
     assert len(scans) == 2
     assert table_path(tmp_path / "data").is_file()
 
 
-def test_a_table_is_stored_in_the_cache_where_its_folder_cannot_be_written(tmp_path: Path) -> None:
+def test_a_table_is_stored_in_the_cache_where_its_folder_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VERNIER_HOME", str(tmp_path / "home"))
     (tmp_path / "data.table").mkdir()  # nothing can be renamed to this
     for _ in range(2):
-        load_or_scan(tmp_path / "data", tmp_path / "cache", {}, lambda: ({"x": np.arange(3, dtype="u4")}, {}))
-    assert len(list((tmp_path / "cache").iterdir())) == 1
+        load_or_scan(tmp_path / "data", {}, lambda: ({"x": np.arange(3, dtype="u4")}, {}))
+    assert len(list((tmp_path / "home" / "data" / "tables").iterdir())) == 1

@@ -9,9 +9,8 @@ import pytest
 pytest.importorskip("google_crc32c", reason="the extra 'tfrecord' is not installed")
 
 from tests.conftest import Done
-from tests.data.sources.containers.examples import encode_example, encode_jpeg, write_imagenet
+from tests.data.sources.containers.examples import encode_example, encode_jpeg, encode_record, write_imagenet
 from vernier.data.sources import open_boxes, open_split
-from vernier.data.sources.containers.example import encode_record
 from vernier.data.sources.containers.tfrecord import TFRecordSource
 from vernier.errors import ConfigError
 

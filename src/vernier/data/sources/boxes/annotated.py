@@ -90,7 +90,7 @@ class AnnotatedSource(EncodedSource, BoxSource):
             for sample, cut_sample in zip(annotations.samples, cut, strict=True)
             for before, after in zip(sample.rows, cut_sample.rows, strict=True)
         )
-        samples = [_drop_without_area(s) for s in cut]
+        samples = [replace(s, rows=tuple(r for r in s.rows if r.has_area)) for s in cut]
         self.dropped_boxes = sum(len(s.rows) for s in cut) - sum(len(s.rows) for s in samples)
         self.without_boxes = sum(not s.rows for s in samples)
         if training:
@@ -123,9 +123,6 @@ class AnnotatedSource(EncodedSource, BoxSource):
             (self.without_boxes if training else 0, "image(s) without boxes are left out of training"),
         )
         return tuple(f"{count:,} {change}" for count, change in changes if count)
-
-    def __len__(self) -> int:
-        return len(self._paths)
 
     def read(self, index: int) -> bytes:
         return self._paths[index].read_bytes()
@@ -166,15 +163,7 @@ def _cut_boxes(sample: AnnotatedImage) -> AnnotatedImage:
         top, bottom = (min(max(v, 0.0), height) for v in (row.top, row.bottom))
         return Row(left, top, right, bottom, row.label, row.crowd, None)
 
-    if all(r.left >= 0 and r.top >= 0 and r.right <= width and r.bottom <= height for r in sample.rows):
-        return sample
     return replace(sample, rows=tuple(cut(r) for r in sample.rows))
-
-
-def _drop_without_area(sample: AnnotatedImage) -> AnnotatedImage:
-    if all(r.has_area for r in sample.rows):
-        return sample
-    return replace(sample, rows=tuple(r for r in sample.rows if r.has_area))
 
 
 def split_by_name(samples: list[AnnotatedImage], split: str, val_share: float, where: str) -> list[AnnotatedImage]:

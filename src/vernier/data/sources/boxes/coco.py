@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import NotRequired, TypedDict
 
+from vernier.data.sources.base import positive_size
 from vernier.data.sources.boxes.annotated import SPLITS, AnnotatedImage, Annotations, Row, path_inside
 from vernier.errors import ConfigError
 
@@ -85,7 +86,7 @@ def read_coco(file: Path, folders: list[Path]) -> Annotations:
                 path=path_inside(folder, image["file_name"]),
                 image_id=int(image["id"]),
                 rows=tuple(rows.pop(image["id"], ())),
-                size=_read_size(image),
+                size=positive_size(int(image.get("width") or 0), int(image.get("height") or 0)),
             )
             for image in tree["images"]
         ]
@@ -130,8 +131,3 @@ def _find_image_folder(folders: list[Path], images: list[_Image]) -> Path:
     existing = [f for f in folders if f.is_dir()]
     name = images[0]["file_name"] if images else ""
     return next((f for f in existing if name and path_inside(f, name).is_file()), existing[0])
-
-
-def _read_size(image: _Image) -> tuple[int, int] | None:
-    width, height = int(image.get("width") or 0), int(image.get("height") or 0)
-    return (width, height) if width > 0 and height > 0 else None

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
+from vernier.data.sources.base import positive_size, read_lines
 from vernier.data.sources.boxes.annotated import SPLITS, AnnotatedImage, Annotations, Row, path_inside
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
@@ -66,7 +67,7 @@ def _find_image_folder(base: Path) -> Path:
 
 
 def _read_listed(folders: VocFolders, listing: Path) -> Annotations:
-    names = [line.split()[0] for line in listing.read_text().splitlines() if line.strip()]
+    names = [line.split()[0] for line in read_lines(listing)]
     return read_voc(folders, names, list(folders.xml.glob("*.xml")))
 
 
@@ -113,6 +114,6 @@ def _parse(path: Path) -> tuple[list[_Object], tuple[int, int] | None]:
                 difficult = item.findtext("difficult", "0").strip() == "1"
                 objects.append(_Object(name, left, top, right, bottom, difficult))
         width, height = (int(float(root.findtext(f"size/{k}") or 0)) for k in ("width", "height"))
-        return objects, (width, height) if width > 0 and height > 0 else None
+        return objects, positive_size(width, height)
     except (OSError, ElementTree.ParseError, ValueError) as error:
         raise ConfigError(f"Cannot read the annotation {path}: {error}.") from None

@@ -7,6 +7,7 @@ from pathlib import Path
 import yaml
 
 from vernier.data.decoding.decode import BadImage, read_size
+from vernier.data.sources.base import read_lines
 from vernier.data.sources.boxes.annotated import SPLITS, AnnotatedImage, Annotations, Row
 from vernier.data.sources.folder import IMAGE_SUFFIXES
 from vernier.errors import ConfigError
@@ -79,7 +80,7 @@ def read_class_names(root: Path) -> tuple[str, ...]:
     """The names in classes.txt, obj.names, or under `names:` in a .yaml file. Raises ConfigError if there are none."""
     for path in (root / "classes.txt", root / "obj.names"):
         if path.is_file():
-            return tuple(line.strip() for line in path.read_text().splitlines() if line.strip())
+            return read_lines(path)
     for path in sorted(root.glob("*.yaml")):
         if names := _read_yaml_names(path):
             return names

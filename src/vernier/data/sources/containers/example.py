@@ -54,13 +54,6 @@ def read_records(path: Path) -> Iterator[tuple[int, bytes]]:
             yield start, content
 
 
-def encode_record(content: bytes) -> bytes:
-    """The bytes of a record in a file."""
-    crc32c, length = _crc32c(), struct.pack("<Q", len(content))
-    length_crc, content_crc = (struct.pack("<I", mask_crc(crc32c(part))) for part in (length, content))
-    return length + length_crc + content + content_crc
-
-
 def parse_example(data: bytes) -> dict[str, Feature]:
     """The features of an Example message by name. Raises ValueError."""
     features: dict[str, Feature] = {}

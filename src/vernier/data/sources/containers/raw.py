@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from vernier.data.decoding.decode import Image
-from vernier.data.sources.base import Indices, Names, Source
+from vernier.data.sources.base import NamedSource, Names
 from vernier.data.sources.containers.tables import read_table, table_path
 from vernier.errors import ConfigError
 
@@ -18,10 +18,8 @@ FORMAT = "vernier-raw"
 VERSION = "1"
 
 
-class RawSource(Source):
+class RawSource(NamedSource):
     """The images of a `.raw` file."""
-
-    labels: Indices
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -44,15 +42,9 @@ class RawSource(Source):
         # Mode "c" (copy on write): torch wants memory that it may write to.
         self._pixels = np.memmap(path, np.uint8, "c").view(np.ndarray)
 
-    def __len__(self) -> int:
-        return len(self.labels)
-
     def image(self, index: int) -> Image:
         offset, height, width = self._offsets_and_sizes[index]
         return self._pixels[offset : offset + 3 * height * width].reshape(height, width, 3)
 
     def describe(self, index: int) -> str:
         return f"{self._path}[{index}] ({self._names[index]})"
-
-    def fingerprint(self) -> str:
-        return self._fingerprint(self._names.joined, self.labels.tobytes())

@@ -19,7 +19,6 @@ from vernier.data.sources.base import Names
 from vernier.data.sources.containers.tables import Columns, load_or_scan, table_path, write_table
 from vernier.data.sources.folder import IMAGE_SUFFIXES
 from vernier.errors import ConfigError
-from vernier.folders import data_home
 
 VERSION = 1
 _COLUMN_TYPES = {
@@ -113,7 +112,7 @@ def read_name(table: Columns, row: int) -> str:
 
 def load_table(shard: Path) -> Columns:
     """The table of a shard: stored beside it, stored in the cache, or made now from the tar itself."""
-    return load_or_scan(shard, data_home() / "tables", _stamp(shard), lambda: (scan_tar(shard), {}))[0]
+    return load_or_scan(shard, _stamp(shard), lambda: (scan_tar(shard), {}))[0]
 
 
 def store_table(shard: Path, columns: Columns) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from vernier.data.decoding.decode import Croppable, SegmentedJpeg
-from vernier.data.sources.base import EncodedSource, Indices, OpenFiles
+from vernier.data.sources.base import EncodedSource, Indices, OpenFiles, read_lines
 from vernier.data.sources.containers.shard_index import VERSION, load_table, read_name, read_segments
 from vernier.data.sources.containers.tables import Columns
 from vernier.errors import ConfigError, RunFailed
@@ -211,8 +211,8 @@ def _read_foreign_classes(folder: Path, count: int) -> tuple[str, ...]:
     """The lines of classes.txt if there is one, otherwise the numbers."""
     for path in (folder / "classes.txt", folder.parent / "classes.txt"):
         if path.is_file():
-            names = tuple(line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
+            names = read_lines(path)
             if len(names) < count:
                 raise ConfigError(f"{path} names {len(names)} classes, but the labels go up to {count - 1}.")
             return names
-    return tuple(str(i) for i in range(count))
+    return tuple(map(str, range(count)))

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from vernier.folders import data_home
 from vernier.store.durable import replaced_atomically
 
 Columns = dict[str, npt.NDArray[Any]]
@@ -70,16 +71,21 @@ def table_path(file: Path) -> Path:
     return file.with_name(file.name + ".table")
 
 
+def cached_table_path(kind: str, path: Path) -> Path:
+    """Where Vernier's cache has the table of a file or folder."""
+    return data_home() / kind / (hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:24] + ".table")
+
+
 def load_or_scan(
-    file: Path, cache: Path, stamp: dict[str, str], scan: Callable[[], tuple[Columns, dict[str, str]]]
+    file: Path, stamp: dict[str, str], scan: Callable[[], tuple[Columns, dict[str, str]]]
 ) -> tuple[Columns, dict[str, str]]:
     """The table of a data file and its metadata.
 
-    Looked for beside the file, then in the folder `cache`. If neither has this stamp, `scan` makes the table, which
+    Looked for beside the file, then in Vernier's cache. If neither has this stamp, `scan` makes the table, which
     is then stored at the first of the two that can be written.
     """
-    in_cache = cache / (hashlib.sha256(os.fsencode(file.resolve())).hexdigest()[:24] + ".table")
-    for path in (table_path(file), in_cache):
+    paths = (table_path(file), cached_table_path("tables", file))
+    for path in paths:
         try:
             columns, metadata = read_table(path)
         except (OSError, ValueError, KeyError):
@@ -88,7 +94,7 @@ def load_or_scan(
             return columns, metadata
     columns, scanned_metadata = scan()
     metadata = {**stamp, **scanned_metadata}
-    for path in (table_path(file), in_cache):
+    for path in paths:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_table(path, columns, metadata)

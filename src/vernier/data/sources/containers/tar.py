@@ -2,13 +2,11 @@
 
 from pathlib import Path
 
-from vernier.data.sources.base import EncodedSource, Indices, Names, OpenFiles
+from vernier.data.sources.base import EncodedSource, Indices, NamedSource, Names, OpenFiles
 
 
-class TarImages(EncodedSource):
+class TarImages(EncodedSource, NamedSource):
     """Images of a tar, or of tars inside it. `ranges` has the position and length of each image in bytes."""
-
-    labels: Indices
 
     def __init__(
         self, path: Path, ranges: list[tuple[int, int]], names: list[str], labels: Indices, classes: tuple[str, ...]
@@ -16,9 +14,6 @@ class TarImages(EncodedSource):
         self._path, self._ranges, self._names = path, ranges, Names.of(names)
         self.labels, self.classes = labels, classes
         self._files = OpenFiles()
-
-    def __len__(self) -> int:
-        return len(self._ranges)
 
     def read(self, index: int) -> bytes:
         return self._files.read(str(self._path), *self._ranges[index])
@@ -28,6 +23,3 @@ class TarImages(EncodedSource):
 
     def describe(self, index: int) -> str:
         return f"{self._path}:{self._names[index]}"
-
-    def fingerprint(self) -> str:
-        return self._fingerprint(self._names.joined, self.labels.tobytes())

@@ -15,17 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from vernier.data.decoding.decode import read_size
-from vernier.data.sources.base import (
-    Boxes,
-    BoxSource,
-    EncodedSource,
-    Indices,
-    OpenFiles,
-)
+from vernier.data.sources.base import Boxes, BoxSource, EncodedSource, Indices, OpenFiles, positive_size
 from vernier.data.sources.containers.example import Feature, parse_example, read_records
 from vernier.data.sources.containers.tables import Columns, load_or_scan
 from vernier.errors import ConfigError
-from vernier.folders import data_home
 from vernier.frozen import frozen
 
 VERSION = "2"
@@ -48,7 +41,7 @@ def find_tfrecords(root: Path, split: str) -> list[Path]:
 
 def _load_table(path: Path) -> tuple[Columns, dict[str, str]]:
     stamp = {"version": VERSION, "bytes": str(path.stat().st_size), "modified": str(path.stat().st_mtime_ns)}
-    return load_or_scan(path, data_home() / "tables", stamp, lambda: _scan(path))
+    return load_or_scan(path, stamp, lambda: _scan(path))
 
 
 def _scan(path: Path) -> tuple[Columns, dict[str, str]]:
@@ -145,9 +138,6 @@ class _Records(EncodedSource):
         self._offset, self._size = (tables.columns[key][records] for key in ("offset", "size"))
         self._files = OpenFiles()
 
-    def __len__(self) -> int:
-        return len(self._offset)
-
     def _find_file(self, index: int) -> int:
         return int(np.searchsorted(self._starts, self._records[index], side="right")) - 1
 
@@ -220,8 +210,7 @@ class TFRecordBoxSource(_Records, BoxSource):
         return Boxes(ltrb, classes, rows[:, _CROWD] > 0, areas)
 
     def size(self, index: int) -> tuple[int, int] | None:
-        width, height = self._sizes[index].tolist()
-        return (width, height) if width > 0 and height > 0 else None
+        return positive_size(*self._sizes[index].tolist())
 
     def image_id(self, index: int) -> int:
         return int(self._ids[index])
