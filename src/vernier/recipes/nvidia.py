@@ -13,13 +13,20 @@ from vernier.config import Augment, Loss, Model, Optim, Published, Recipe, Sched
 _SEED = "NVIDIA DLE RN50v1.5, May 2019"
 _HEAD = "NVIDIA DLE ConvNets, 729963d"
 
+# Where a result was measured: machine and container, and the page that says so.
+_DGX1_2019, _DGX2_2019 = ("DGX-1V, 2019", _SEED), ("DGX-2V, 2019", _SEED)
+_DGX1, _DGX_A100 = ("DGX-1, 20.12", _HEAD), ("DGX A100, 20.12", _HEAD)
 
-def _base(
-    name: str, model: str, *, epochs: int, batch: int, decay: float, source: str, published: tuple[Published, ...]
-) -> Recipe:
-    """SGD 0.875, rate 0.256 / 256 * batch, warm-up by epochs, then cosine, smoothing 0.1; MixUp for 250 epochs."""
+
+def _recipe(source: str, model: str, epochs: int, batch: int, *published: Published) -> Recipe:
+    """SGD 0.875, rate 0.256 / 256 * batch, warm-up by epochs, then cosine, smoothing 0.1; MixUp for 250 epochs.
+
+    The settings of 2019 decay half as much as all that came later.
+    """
+    decay = 1 / 32768 if source == _SEED else 1 / 16384
+    usual_batch = 2048 if model == "resnet50" else 1024
     return Recipe(
-        name=name,
+        name=f"nvidia-{model.removesuffix('-32x4d')}-{epochs}e" + (f"-{batch}" if batch != usual_batch else ""),
         about=f"{model}, {epochs} epochs at {batch}",
         source=source,
         global_batch=batch,
@@ -38,19 +45,9 @@ def _base(
     )
 
 
-def _pair(
-    mixed: tuple[float, float], full: tuple[float, float], note: str, source: str, kind: Literal["fp32", "tf32"]
-) -> list[Published]:
-    return [
-        Published(mean=mixed[0], sd=mixed[1], precision="mixed", note=note, source=source),
-        Published(mean=full[0], sd=full[1], precision=kind, note=note, source=source),
-    ]
-
-
-def _resnet50(name: str, epochs: int, batch: int, *published: Published) -> Recipe:
-    return _base(
-        name, "resnet50", epochs=epochs, batch=batch, decay=1 / 32768, source=_SEED, published=tuple(published)
-    )
+def _result(system: tuple[str, str], precision: Literal["mixed", "fp32", "tf32"], mean: float, sd: float) -> Published:
+    note, source = system
+    return Published(mean=mean, sd=sd, precision=precision, note=note, source=source)
 
 
 def resnet50_50e() -> Recipe:
@@ -60,8 +57,8 @@ def resnet50_50e() -> Recipe:
     Hardware and cost: DGX-1, 8 V100 16 GB at 5,816 img/s in fp16: about 3.1 hours of steps.
     Command: vernier train nvidia-resnet50-50e --data IMAGENET
     """
-    return _resnet50(
-        "nvidia-resnet50-50e", 50, 2048, *_pair((76.25, 0.04), (76.26, 0.07), "DGX-1V, 2019", _SEED, "fp32")
+    return _recipe(
+        _SEED, "resnet50", 50, 2048, _result(_DGX1_2019, "mixed", 76.25, 0.04), _result(_DGX1_2019, "fp32", 76.26, 0.07)
     )
 
 
@@ -75,13 +72,16 @@ def resnet50_90e() -> Recipe:
     hours".
     Command: vernier train nvidia-resnet50-90e --data IMAGENET
     """
-    return _resnet50(
-        "nvidia-resnet50-90e",
+    return _recipe(
+        _SEED,
+        "resnet50",
         90,
         2048,
-        *_pair((77.23, 0.04), (77.08, 0.07), "DGX-1V, 2019", _SEED, "fp32"),
-        *_pair((77.12, 0.11), (76.95, 0.18), "DGX A100, 20.12", _HEAD, "tf32"),
-        Published(mean=76.88, sd=0.16, precision="mixed", note="DGX-1, 20.12", source=_HEAD),
+        _result(_DGX1_2019, "mixed", 77.23, 0.04),
+        _result(_DGX1_2019, "fp32", 77.08, 0.07),
+        _result(_DGX_A100, "mixed", 77.12, 0.11),
+        _result(_DGX_A100, "tf32", 76.95, 0.18),
+        _result(_DGX1, "mixed", 76.88, 0.16),
     )
 
 
@@ -94,18 +94,17 @@ def resnet50_250e() -> Recipe:
     Hardware and cost: 8 A100 80 GB at 16,621 img/s: about 5.4 hours of steps.
     Command: vernier train nvidia-resnet50-250e --data IMAGENET
     """
-    return _resnet50(
-        "nvidia-resnet50-250e",
+    return _recipe(
+        _SEED,
+        "resnet50",
         250,
         2048,
-        *_pair((78.42, 0.04), (78.30, 0.16), "DGX-1V, 2019", _SEED, "fp32"),
-        *_pair((78.43, 0.11), (78.38, 0.17), "DGX A100, 20.12", _HEAD, "tf32"),
-        Published(mean=78.25, sd=0.12, precision="mixed", note="DGX-1, 20.12", source=_HEAD),
+        _result(_DGX1_2019, "mixed", 78.42, 0.04),
+        _result(_DGX1_2019, "fp32", 78.30, 0.16),
+        _result(_DGX_A100, "mixed", 78.43, 0.11),
+        _result(_DGX_A100, "tf32", 78.38, 0.17),
+        _result(_DGX1, "mixed", 78.25, 0.12),
     )
-
-
-def _dgx2(mixed: tuple[float, float], full: tuple[float, float]) -> list[Published]:
-    return _pair(mixed, full, "DGX-2V, 2019", _SEED, "fp32")
 
 
 def resnet50_50e_4096() -> Recipe:
@@ -115,7 +114,9 @@ def resnet50_50e_4096() -> Recipe:
     Hardware and cost: DGX-2, 16 V100 at 12,086 img/s in fp16: about 1.5 hours of steps.
     Command: vernier train nvidia-resnet50-50e-4096 --data IMAGENET
     """
-    return _resnet50("nvidia-resnet50-50e-4096", 50, 4096, *_dgx2((75.80, 0.08), (76.04, 0.05)))
+    return _recipe(
+        _SEED, "resnet50", 50, 4096, _result(_DGX2_2019, "mixed", 75.80, 0.08), _result(_DGX2_2019, "fp32", 76.04, 0.05)
+    )
 
 
 def resnet50_90e_4096() -> Recipe:
@@ -125,7 +126,9 @@ def resnet50_90e_4096() -> Recipe:
     Hardware and cost: DGX-2, 16 V100 at 12,086 img/s in fp16: about 2.7 hours of steps.
     Command: vernier train nvidia-resnet50-90e-4096 --data IMAGENET
     """
-    return _resnet50("nvidia-resnet50-90e-4096", 90, 4096, *_dgx2((77.10, 0.06), (77.23, 0.04)))
+    return _recipe(
+        _SEED, "resnet50", 90, 4096, _result(_DGX2_2019, "mixed", 77.10, 0.06), _result(_DGX2_2019, "fp32", 77.23, 0.04)
+    )
 
 
 def resnet50_250e_4096() -> Recipe:
@@ -136,12 +139,14 @@ def resnet50_250e_4096() -> Recipe:
     Hardware and cost: DGX-2, 16 V100 at 12,086 img/s in fp16: about 7.4 hours of steps.
     Command: vernier train nvidia-resnet50-250e-4096 --data IMAGENET
     """
-    return _resnet50("nvidia-resnet50-250e-4096", 250, 4096, *_dgx2((78.59, 0.13), (78.46, 0.03)))
-
-
-def _resnet50_896(name: str, epochs: int, mean: float) -> Recipe:
-    published = Published(mean=mean, sd=0.16, precision="fp32", note="DGX-1, 20.12", source=_HEAD)
-    return _base(name, "resnet50", epochs=epochs, batch=896, decay=1 / 16384, source=_HEAD, published=(published,))
+    return _recipe(
+        _SEED,
+        "resnet50",
+        250,
+        4096,
+        _result(_DGX2_2019, "mixed", 78.59, 0.13),
+        _result(_DGX2_2019, "fp32", 78.46, 0.03),
+    )
 
 
 def resnet50_90e_896() -> Recipe:
@@ -151,7 +156,7 @@ def resnet50_90e_896() -> Recipe:
     Hardware and cost: 8 V100 16 GB at 2,855 img/s: about 11.2 hours of steps.
     Command: vernier train nvidia-resnet50-90e-896 --data IMAGENET
     """
-    return _resnet50_896("nvidia-resnet50-90e-896", 90, 77.01)
+    return _recipe(_HEAD, "resnet50", 90, 896, _result(_DGX1, "fp32", 77.01, 0.16))
 
 
 def resnet50_250e_896() -> Recipe:
@@ -161,11 +166,7 @@ def resnet50_250e_896() -> Recipe:
     Hardware and cost: 8 V100 16 GB at 2,855 img/s: about 31 hours of steps.
     Command: vernier train nvidia-resnet50-250e-896 --data IMAGENET
     """
-    return _resnet50_896("nvidia-resnet50-250e-896", 250, 78.30)
-
-
-def _resnext(name: str, model: str, epochs: int, batch: int, *published: Published) -> Recipe:
-    return _base(name, model, epochs=epochs, batch=batch, decay=1 / 16384, source=_HEAD, published=tuple(published))
+    return _recipe(_HEAD, "resnet50", 250, 896, _result(_DGX1, "fp32", 78.30, 0.16))
 
 
 def resnext101_90e() -> Recipe:
@@ -176,13 +177,15 @@ def resnext101_90e() -> Recipe:
     Hardware and cost: 8 A100 80 GB at 7,925 img/s (AMP): about 4.0 hours of steps.
     Command: vernier train nvidia-resnext101-90e --data IMAGENET
     """
-    return _resnext(
-        "nvidia-resnext101-90e",
+    return _recipe(
+        _HEAD,
         "resnext101-32x4d",
         90,
         1024,
-        *_pair((79.47, 0.03), (79.38, 0.07), "DGX A100, 20.12", _HEAD, "tf32"),
-        *_pair((79.49, 0.05), (79.40, 0.10), "DGX-1, 20.12", _HEAD, "fp32"),
+        _result(_DGX_A100, "mixed", 79.47, 0.03),
+        _result(_DGX_A100, "tf32", 79.38, 0.07),
+        _result(_DGX1, "mixed", 79.49, 0.05),
+        _result(_DGX1, "fp32", 79.40, 0.10),
     )
 
 
@@ -194,13 +197,15 @@ def resnext101_250e() -> Recipe:
     Hardware and cost: 8 A100 80 GB at 7,925 img/s (AMP): about 11.2 hours of steps.
     Command: vernier train nvidia-resnext101-250e --data IMAGENET
     """
-    return _resnext(
-        "nvidia-resnext101-250e",
+    return _recipe(
+        _HEAD,
         "resnext101-32x4d",
         250,
         1024,
-        *_pair((80.19, 0.08), (80.27, 0.10), "DGX A100, 20.12", _HEAD, "tf32"),
-        *_pair((80.26, 0.11), (80.06, 0.06), "DGX-1, 20.12", _HEAD, "fp32"),
+        _result(_DGX_A100, "mixed", 80.19, 0.08),
+        _result(_DGX_A100, "tf32", 80.27, 0.10),
+        _result(_DGX1, "mixed", 80.26, 0.11),
+        _result(_DGX1, "fp32", 80.06, 0.06),
     )
 
 
@@ -212,13 +217,14 @@ def se_resnext101_90e() -> Recipe:
     Hardware and cost: 8 A100 80 GB at 5,779 img/s (AMP), "about 6 hours".
     Command: vernier train nvidia-se-resnext101-90e --data IMAGENET
     """
-    return _resnext(
-        "nvidia-se-resnext101-90e",
+    return _recipe(
+        _HEAD,
         "se-resnext101-32x4d",
         90,
         1024,
-        *_pair((80.03, 0.11), (79.92, 0.07), "DGX A100, 20.12", _HEAD, "tf32"),
-        Published(mean=79.93, sd=0.10, precision="fp32", note="DGX-1, 20.12", source=_HEAD),
+        _result(_DGX_A100, "mixed", 80.03, 0.11),
+        _result(_DGX_A100, "tf32", 79.92, 0.07),
+        _result(_DGX1, "fp32", 79.93, 0.10),
     )
 
 
@@ -230,13 +236,14 @@ def se_resnext101_250e() -> Recipe:
     Hardware and cost: 8 A100 80 GB at 5,779 img/s (AMP): about 15.4 hours of steps.
     Command: vernier train nvidia-se-resnext101-250e --data IMAGENET
     """
-    return _resnext(
-        "nvidia-se-resnext101-250e",
+    return _recipe(
+        _HEAD,
         "se-resnext101-32x4d",
         250,
         1024,
-        *_pair((80.90, 0.08), (80.98, 0.07), "DGX A100, 20.12", _HEAD, "tf32"),
-        Published(mean=80.97, sd=0.09, precision="fp32", note="DGX-1, 20.12", source=_HEAD),
+        _result(_DGX_A100, "mixed", 80.90, 0.08),
+        _result(_DGX_A100, "tf32", 80.98, 0.07),
+        _result(_DGX1, "fp32", 80.97, 0.09),
     )
 
 
@@ -247,12 +254,12 @@ def se_resnext101_90e_896() -> Recipe:
     Hardware and cost: 8 V100 16 GB at 2,971 img/s (AMP), "about 12 hours".
     Command: vernier train nvidia-se-resnext101-90e-896 --data IMAGENET
     """
-    return _resnext(
-        "nvidia-se-resnext101-90e-896",
+    return _recipe(
+        _HEAD,
         "se-resnext101-32x4d",
         90,
         896,
-        Published(mean=80.04, sd=0.07, precision="mixed", note="DGX-1, 20.12", source=_HEAD),
+        _result(_DGX1, "mixed", 80.04, 0.07),
     )
 
 
@@ -263,12 +270,12 @@ def se_resnext101_250e_896() -> Recipe:
     Hardware and cost: 8 V100 16 GB at 2,971 img/s (AMP): about 30 hours of steps.
     Command: vernier train nvidia-se-resnext101-250e-896 --data IMAGENET
     """
-    return _resnext(
-        "nvidia-se-resnext101-250e-896",
+    return _recipe(
+        _HEAD,
         "se-resnext101-32x4d",
         250,
         896,
-        Published(mean=80.92, sd=0.09, precision="mixed", note="DGX-1, 20.12", source=_HEAD),
+        _result(_DGX1, "mixed", 80.92, 0.09),
     )
 
 
