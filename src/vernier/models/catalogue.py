@@ -105,54 +105,16 @@ def ssd_spec(name: str, box_sizes: tuple[float, ...] = ()) -> SsdSpec:
     return replace(spec, sizes=(box_sizes[0], box_sizes[1], box_sizes[2]))
 
 
-def _basic(*blocks: int) -> Arch:
-    return Arch(block="basic", blocks=blocks)
+def _basic(*blocks: int, **shape: Any) -> Arch:
+    return Arch(block="basic", blocks=blocks, **shape)
 
 
-def _bottleneck(*blocks: int, stride_in: Literal["3x3", "1x1"] = "3x3") -> Arch:
-    return Arch(block="bottleneck", blocks=blocks, stride_in=stride_in)
+def _bottleneck(*blocks: int, **shape: Any) -> Arch:
+    return Arch(block="bottleneck", blocks=blocks, **shape)
 
 
-def _resnext(*blocks: int, groups: int, group_width: int, squeeze: int = 0) -> Arch:
-    return Arch(block="bottleneck", blocks=blocks, groups=groups, group_width=group_width, squeeze=squeeze)
-
-
-def _cifar(blocks: int) -> Arch:
-    return Arch(block="basic", blocks=(blocks,) * 3, width=16, shortcut="pad", stem="small")
-
-
-def _small(blocks: int) -> Arch:
-    return Arch(block="basic", blocks=(blocks,) * 3, width=16, stem="small")
-
-
-_FAMILIES: dict[str, tuple[int, int]] = {  # family: (input_px, classes) at which its costs below were counted
-    "resnet": (224, 1000),
-    "resnet-v1": (224, 1000),
-    "resnext": (224, 1000),
-    "resnet-cifar": (32, 10),
-    "resnet-small": (32, 10),
-    "ssd": (300, 81),
-}
-
-
-def _entry(
-    name: str,
-    family: str,
-    arch: Arch,
-    params: int,
-    macs: int,
-    summary: str,
-    ssd: SsdSpec | None = None,
-    at: tuple[int, int] | None = None,
-) -> ModelInfo:
-    px, classes = at or _FAMILIES[family]
-    cost = {"input_px": px, "classes": classes, "params": params, "macs": macs}
-    return ModelInfo(name=name, family=family, summary=summary, arch=arch, ssd=ssd, **cost)
-
-
-def _backbone(arch: Arch) -> Arch:
-    """The first three stages of a ResNet, the last without its stride: SSD's backbone."""
-    return replace(arch, blocks=arch.blocks[:3], last_stride=1)
+def _small(blocks: int, shortcut: Literal["projection", "pad"] = "projection") -> Arch:
+    return _basic(blocks, blocks, blocks, width=16, shortcut=shortcut, stem="small")
 
 
 _EXTRAS = ((256, 512), (256, 512), (128, 256), (128, 256), (128, 256))
@@ -168,113 +130,167 @@ _SAME = "the same network as {}: basic blocks have only one form"
 _CIFAR = "He et al. 2015 section 4.2: 16/32/64 channels, parameter-free shortcuts"
 _SMALL = "basic blocks in three stages for small images, projection shortcuts"
 
+
+def _family(
+    family: str, input_px: int, classes: int, *rows: tuple[str, Arch, int, int, str], ssd: SsdSpec | None = None
+) -> list[ModelInfo]:
+    """Entries from rows of name, architecture, parameters, multiply-accumulates at this size, and summary."""
+    return [
+        ModelInfo(
+            name=name,
+            family=family,
+            summary=summary,
+            arch=arch,
+            ssd=ssd,
+            params=params,
+            macs=macs,
+            input_px=input_px,
+            classes=classes,
+        )
+        for name, arch, params, macs, summary in rows
+    ]
+
+
 # The counts are facts about the networks; a test builds every one and compares.
 _CATALOGUE: dict[str, ModelInfo] = {
     entry.name: entry
     for entry in (
-        _entry("resnet18", "resnet", _basic(2, 2, 2, 2), 11_689_512, 1_814_073_344, "basic blocks"),
-        _entry("resnet34", "resnet", _basic(3, 4, 6, 3), 21_797_672, 3_663_761_408, "basic blocks"),
-        _entry("resnet50", "resnet", _bottleneck(3, 4, 6, 3), 25_557_032, 4_089_184_256, _V15),
-        _entry("resnet101", "resnet", _bottleneck(3, 4, 23, 3), 44_549_160, 7_801_405_440, _V15),
-        _entry("resnet152", "resnet", _bottleneck(3, 8, 36, 3), 60_192_808, 11_513_626_624, _V15),
-        _entry("resnet18-v1", "resnet-v1", _basic(2, 2, 2, 2), 11_689_512, 1_814_073_344, _SAME.format("resnet18")),
-        _entry("resnet34-v1", "resnet-v1", _basic(3, 4, 6, 3), 21_797_672, 3_663_761_408, _SAME.format("resnet34")),
-        _entry("resnet50-v1", "resnet-v1", _bottleneck(3, 4, 6, 3, stride_in="1x1"), 25_557_032, 3_857_973_248, _V1),
-        _entry("resnet101-v1", "resnet-v1", _bottleneck(3, 4, 23, 3, stride_in="1x1"), 44_549_160, 7_570_194_432, _V1),
-        _entry("resnet152-v1", "resnet-v1", _bottleneck(3, 8, 36, 3, stride_in="1x1"), 60_192_808, 11_282_415_616, _V1),
-        _entry(
-            "resnext50-32x4d",
+        *_family(
+            "resnet",
+            224,
+            1000,
+            ("resnet18", _basic(2, 2, 2, 2), 11_689_512, 1_814_073_344, "basic blocks"),
+            ("resnet34", _basic(3, 4, 6, 3), 21_797_672, 3_663_761_408, "basic blocks"),
+            ("resnet50", _bottleneck(3, 4, 6, 3), 25_557_032, 4_089_184_256, _V15),
+            ("resnet101", _bottleneck(3, 4, 23, 3), 44_549_160, 7_801_405_440, _V15),
+            ("resnet152", _bottleneck(3, 8, 36, 3), 60_192_808, 11_513_626_624, _V15),
+        ),
+        *_family(
+            "resnet-v1",
+            224,
+            1000,
+            ("resnet18-v1", _basic(2, 2, 2, 2), 11_689_512, 1_814_073_344, _SAME.format("resnet18")),
+            ("resnet34-v1", _basic(3, 4, 6, 3), 21_797_672, 3_663_761_408, _SAME.format("resnet34")),
+            ("resnet50-v1", _bottleneck(3, 4, 6, 3, stride_in="1x1"), 25_557_032, 3_857_973_248, _V1),
+            ("resnet101-v1", _bottleneck(3, 4, 23, 3, stride_in="1x1"), 44_549_160, 7_570_194_432, _V1),
+            ("resnet152-v1", _bottleneck(3, 8, 36, 3, stride_in="1x1"), 60_192_808, 11_282_415_616, _V1),
+        ),
+        *_family(
             "resnext",
-            _resnext(3, 4, 6, 3, groups=32, group_width=4),
-            25_028_904,
-            4_230_479_872,
-            "grouped 3x3, 32 groups of 4",
+            224,
+            1000,
+            (
+                "resnext50-32x4d",
+                _bottleneck(3, 4, 6, 3, groups=32, group_width=4),
+                25_028_904,
+                4_230_479_872,
+                "grouped 3x3, 32 groups of 4",
+            ),
+            (
+                "resnext101-32x4d",
+                _bottleneck(3, 4, 23, 3, groups=32, group_width=4),
+                44_177_704,
+                7_969_996_800,
+                "grouped 3x3, 32 groups of 4 (NVIDIA's and Habana's ResNeXt-101)",
+            ),
+            (
+                "resnext101-32x8d",
+                _bottleneck(3, 4, 23, 3, groups=32, group_width=8),
+                88_791_336,
+                16_414_015_488,
+                "grouped 3x3, 32 groups of 8",
+            ),
+            (
+                "resnext101-64x4d",
+                _bottleneck(3, 4, 23, 3, groups=64, group_width=4),
+                83_455_272,
+                15_460_270_080,
+                "grouped 3x3, 64 groups of 4",
+            ),
+            (
+                "se-resnext101-32x4d",
+                _bottleneck(3, 4, 23, 3, groups=32, group_width=4, squeeze=16),
+                45_251_128,
+                7_971_037_184,
+                "resnext101-32x4d with NVIDIA's squeeze-and-excitation, 16 wide in every block",
+            ),
         ),
-        _entry(
-            "resnext101-32x4d",
-            "resnext",
-            _resnext(3, 4, 23, 3, groups=32, group_width=4),
-            44_177_704,
-            7_969_996_800,
-            "grouped 3x3, 32 groups of 4 (NVIDIA's and Habana's ResNeXt-101)",
+        *_family(
+            "resnet-cifar",
+            32,
+            10,
+            ("resnet20-cifar", _small(3, "pad"), 269_722, 40_551_040, _CIFAR),
+            ("resnet32-cifar", _small(5, "pad"), 464_154, 68_862_592, _CIFAR),
+            ("resnet44-cifar", _small(7, "pad"), 658_586, 97_174_144, _CIFAR),
+            ("resnet56-cifar", _small(9, "pad"), 853_018, 125_485_696, _CIFAR),
+            ("resnet110-cifar", _small(18, "pad"), 1_727_962, 252_887_680, _CIFAR),
         ),
-        _entry(
-            "resnext101-32x8d",
-            "resnext",
-            _resnext(3, 4, 23, 3, groups=32, group_width=8),
-            88_791_336,
-            16_414_015_488,
-            "grouped 3x3, 32 groups of 8",
+        *_family(
+            "resnet-small",
+            32,
+            10,
+            ("resnet8-small", _small(1), 78_042, 12_501_632, _SMALL),
+            ("resnet14-small", _small(2), 175_258, 26_657_408, _SMALL),
+            ("resnet20-small", _small(3), 272_474, 40_813_184, _SMALL),
         ),
-        _entry(
-            "resnext101-64x4d",
-            "resnext",
-            _resnext(3, 4, 23, 3, groups=64, group_width=4),
-            83_455_272,
-            15_460_270_080,
-            "grouped 3x3, 64 groups of 4",
-        ),
-        _entry(
-            "se-resnext101-32x4d",
-            "resnext",
-            _resnext(3, 4, 23, 3, groups=32, group_width=4, squeeze=16),
-            45_251_128,
-            7_971_037_184,
-            "resnext101-32x4d with NVIDIA's squeeze-and-excitation, 16 wide in every block",
-        ),
-        _entry("resnet20-cifar", "resnet-cifar", _cifar(3), 269_722, 40_551_040, _CIFAR),
-        _entry("resnet32-cifar", "resnet-cifar", _cifar(5), 464_154, 68_862_592, _CIFAR),
-        _entry("resnet44-cifar", "resnet-cifar", _cifar(7), 658_586, 97_174_144, _CIFAR),
-        _entry("resnet56-cifar", "resnet-cifar", _cifar(9), 853_018, 125_485_696, _CIFAR),
-        _entry("resnet110-cifar", "resnet-cifar", _cifar(18), 1_727_962, 252_887_680, _CIFAR),
-        _entry("resnet8-small", "resnet-small", _small(1), 78_042, 12_501_632, _SMALL),
-        _entry("resnet14-small", "resnet-small", _small(2), 175_258, 26_657_408, _SMALL),
-        _entry("resnet20-small", "resnet-small", _small(3), 272_474, 40_813_184, _SMALL),
-        _entry(
-            "ssd300-resnet34",
+        *_family(
             "ssd",
-            _backbone(_basic(3, 4, 6)),
-            19_972_534,
-            15_862_078_720,
-            "8732 default boxes (MLPerf, Google, Habana)",
-            _MLPERF_SSD,
+            300,
+            81,
+            (
+                "ssd300-resnet34",
+                _basic(3, 4, 6, last_stride=1),
+                19_972_534,
+                15_862_078_720,
+                "8732 default boxes (MLPerf, Google, Habana)",
+            ),
+            ssd=_MLPERF_SSD,
         ),
-        _entry(
-            "ssd300-resnet18",
+        *_family(
             "ssd",
-            _backbone(_basic(2, 2, 2)),
-            14_048_310,
-            7_781_466_880,
-            "8732 default boxes, batch norm in the extra levels (NVIDIA's SSD300 v1.1)",
-            _NVIDIA_SSD_18,
+            300,
+            81,
+            (
+                "ssd300-resnet18",
+                _basic(2, 2, 2, last_stride=1),
+                14_048_310,
+                7_781_466_880,
+                "8732 default boxes, batch norm in the extra levels (NVIDIA's SSD300 v1.1)",
+            ),
+            ssd=_NVIDIA_SSD_18,
         ),
-        _entry(
-            "ssd300-resnet50",
+        *_family(
             "ssd",
-            _backbone(_bottleneck(3, 4, 6)),
-            22_894_902,
-            20_150_906_112,
-            "8732 default boxes, batch norm in the extra levels (NVIDIA's SSD300 v1.1)",
-            _NVIDIA_SSD,
+            300,
+            81,
+            (
+                "ssd300-resnet50",
+                _bottleneck(3, 4, 6, last_stride=1),
+                22_894_902,
+                20_150_906_112,
+                "8732 default boxes, batch norm in the extra levels (NVIDIA's SSD300 v1.1)",
+            ),
+            (
+                "ssd300-resnet50-v1",
+                _bottleneck(3, 4, 6, stride_in="1x1", last_stride=1),
+                22_894_902,
+                20_013_903_104,
+                "the same on a v1 backbone, for weights of that kind",
+            ),
+            ssd=_NVIDIA_SSD,
         ),
-        _entry(
-            "ssd300-resnet50-v1",
+        *_family(
             "ssd",
-            _backbone(_bottleneck(3, 4, 6, stride_in="1x1")),
-            22_894_902,
-            20_013_903_104,
-            "the same on a v1 backbone, for weights of that kind",
-            _NVIDIA_SSD,
-        ),
-        _entry(
-            "ssd-small",
-            "ssd",
-            _backbone(replace(_basic(1, 1, 1), width=16)),
-            224_516,
-            46_444_544,
-            "three levels on a narrow backbone for the embedded shapes",
-            _SMALL_SSD,
-            at=(128, 11),
+            128,
+            11,
+            (
+                "ssd-small",
+                _basic(1, 1, 1, width=16, last_stride=1),
+                224_516,
+                46_444_544,
+                "three levels on a narrow backbone for the embedded shapes",
+            ),
+            ssd=_SMALL_SSD,
         ),
     )
 }

@@ -13,32 +13,28 @@ from vernier.config import Augment, Data, Detect, Eval, Model, Optim, Published,
 _LOGS = "MLPerf training v0.6 logs"
 _HABANA = "Habana Model-References TensorFlow, 1.5.0"
 _IMAGES = 117_266
+_EVERY_5_EPOCHS = Eval(every_epochs=5.0)
+_TO_TARGET = Eval(every_epochs=5.0, target_ap=0.23)
 
 
 def _ssd(
     name: str,
     about: str,
     source: str,
-    *,
+    *published: Published,
     model: str = "ssd300-resnet34",
     batch: int,
     lr: float,
     epochs: float,
     warmup_epochs: float,
-    milestones: tuple[float, ...],
+    milestones: tuple[float, ...] = (40.0, 50.0),
     weight_decay: float = 5e-4,
     decay_rule: Literal["all", "norm-and-bias"] = "all",
     tensorflow: bool = False,
     batch_norm_images: int | None = None,
-    trials: int = 1,
-    target_ap: float | None = 0.23,
-    eval_at: Eval | None = None,
-    published: tuple[Published, ...] = (),
+    evaluation: Eval = _TO_TARGET,
 ) -> Recipe:
     """SGD with a linear warm-up from zero and two drops by ten."""
-    augment = (
-        Augment(crop="ssd-tf", jitter="tf") if tensorflow else Augment(crop="ssd", jitter="mlperf", crop_trials=trials)
-    )
     return Recipe(
         name=name,
         about=about,
@@ -46,26 +42,13 @@ def _ssd(
         global_batch=batch,
         model=Model(name=model, batch_norm_images=batch_norm_images),
         data=Data(image_px=300, eval_px=300),
-        augment=augment,
+        augment=Augment(crop="ssd-tf", jitter="tf") if tensorflow else Augment(crop="ssd", jitter="mlperf"),
         detect=Detect(match="at-least" if tensorflow else "above"),
         optim=Optim(lr=lr, lr_batch=32, momentum=0.9, weight_decay=weight_decay, decay_rule=decay_rule),
         schedule=Schedule(kind="step", epochs=epochs, warmup_epochs=warmup_epochs, milestones=milestones, gamma=0.1),
-        eval=eval_at or Eval(every_epochs=5.0, target_ap=target_ap),
+        eval=evaluation,
         published=published,
     )
-
-
-def _ap(
-    mean: float,
-    *,
-    sd: float | None = None,
-    n: int | None = None,
-    precision: Literal["", "mixed"] = "",
-    note: str,
-    source: str,
-    samples: int = 5000,
-) -> Published:
-    return Published(mean=mean, sd=sd, n=n, metric="AP", precision=precision, note=note, source=source, samples=samples)
 
 
 def mlperf_ssd() -> Recipe:
@@ -85,7 +68,6 @@ def mlperf_ssd() -> Recipe:
         lr=2.5e-3,
         epochs=70.0,
         warmup_epochs=0.0,
-        milestones=(40.0, 50.0),
     )
 
 
@@ -106,7 +88,6 @@ def mlperf_ssd_1024() -> Recipe:
         lr=2.5e-3,
         epochs=70.0,
         warmup_epochs=2.619685,
-        milestones=(40.0, 50.0),
     )
 
 
@@ -119,19 +100,24 @@ def habana_ssd_1() -> Recipe:
     Hardware and cost: one Gaudi, bf16, 470 img/s: 3 hours 35 minutes.
     Command: vernier train habana-ssd-1 --data COCO --backbone-weights resnet34.pth
     """
-    published = _ap(0.2297, precision="mixed", note="1 Gaudi, bf16", source="Habana, TensorFlow 1.0 page")
     return _ssd(
         "habana-ssd-1",
         "SSD300-R34, TensorFlow lineage, 50 epochs at 128",
         _HABANA,
+        Published(
+            metric="AP",
+            samples=5000,
+            mean=0.2297,
+            precision="mixed",
+            note="1 Gaudi, bf16",
+            source="Habana, TensorFlow 1.0 page",
+        ),
         batch=128,
         lr=3e-3,
         epochs=50.0,
         warmup_epochs=5.0,
-        milestones=(40.0, 50.0),
         tensorflow=True,
-        published=(published,),
-        eval_at=Eval(every_epochs=5.0),
+        evaluation=_EVERY_5_EPOCHS,
     )
 
 
@@ -152,9 +138,8 @@ def habana_ssd_8() -> Recipe:
         lr=3e-3,
         epochs=64.0,
         warmup_epochs=5.0,
-        milestones=(40.0, 50.0),
         tensorflow=True,
-        eval_at=Eval(every_epochs=5.0),
+        evaluation=_EVERY_5_EPOCHS,
     )
 
 
@@ -167,11 +152,11 @@ def google_ssd_tpu32() -> Recipe:
     Hardware and cost: TPU v3-32, 743 to 763 s.
     Command: vernier train google-ssd-tpu32 --data COCO --backbone-weights resnet34.pth
     """
-    published = _ap(0.233, note="TPU v3-32, 0.232 to 0.234", source=_LOGS)
     return _ssd(
         "google-ssd-tpu32",
         "SSD300-R34, Google's MLPerf v0.6 on a TPU v3-32",
         "MLPerf training v0.6, Google",
+        Published(metric="AP", samples=5000, mean=0.233, note="TPU v3-32, 0.232 to 0.234", source=_LOGS),
         batch=1024,
         lr=3e-3,
         epochs=64.0,
@@ -179,7 +164,6 @@ def google_ssd_tpu32() -> Recipe:
         milestones=(42.6, 53.3),
         tensorflow=True,
         batch_norm_images=64,
-        published=(published,),
     )
 
 
@@ -192,19 +176,20 @@ def nvidia_ssd_dgx1() -> Recipe:
     Hardware and cost: eight V100, 1,338 to 1,348 s.
     Command: vernier train nvidia-ssd-dgx1 --data COCO --backbone-weights resnet34.pth
     """
-    published = _ap(0.2315, precision="mixed", note="DGX-1, 0.230 to 0.233", source=_LOGS)
     return _ssd(
         "nvidia-ssd-dgx1",
         "SSD300-R34, NVIDIA's MLPerf v0.6 on a DGX-1",
         "MLPerf training v0.6, NVIDIA",
+        Published(
+            metric="AP", samples=5000, mean=0.2315, precision="mixed", note="DGX-1, 0.230 to 0.233", source=_LOGS
+        ),
         batch=960,
         lr=2.92e-3,
         epochs=80.0,
         warmup_epochs=650 * 960 / _IMAGES,
         weight_decay=1.6e-4,
         milestones=(160_000 * 32 / _IMAGES, 200_000 * 32 / _IMAGES),
-        published=(published,),
-        eval_at=Eval(at_epochs=(32.0, 43.0, 49.0, 54.0, 60.0, 65.0), target_ap=0.23),
+        evaluation=Eval(at_epochs=(32.0, 43.0, 49.0, 54.0, 60.0, 65.0), target_ap=0.23),
     )
 
 
@@ -217,13 +202,20 @@ def nvidia_ssd300_r50() -> Recipe:
     Hardware and cost: eight A100 at 128 images each train 5,734 img/s in mixed precision.
     Command: vernier train nvidia-ssd300-r50 --data COCO --backbone-weights resnet50.pth
     """
-    published = _ap(
-        0.26795, sd=0.00136, n=15, precision="mixed", note="15 seeds", source="DeepLearningExamples SSD v1.1"
-    )
     return _ssd(
         "nvidia-ssd300-r50",
         "SSD300-R50, 65 epochs at 512",
         "NVIDIA/DeepLearningExamples PyTorch/Detection/SSD v1.1",
+        Published(
+            metric="AP",
+            samples=5000,
+            mean=0.26795,
+            sd=0.00136,
+            n=15,
+            precision="mixed",
+            note="15 seeds",
+            source="DeepLearningExamples SSD v1.1",
+        ),
         model="ssd300-resnet50",
         batch=512,
         lr=2.6e-3,
@@ -231,8 +223,7 @@ def nvidia_ssd300_r50() -> Recipe:
         warmup_epochs=300 * 512 / _IMAGES,
         milestones=(43.0, 54.0),
         decay_rule="norm-and-bias",
-        published=(published,),
-        eval_at=Eval(every_epochs=5.0),
+        evaluation=_EVERY_5_EPOCHS,
     )
 
 

@@ -12,20 +12,18 @@ from vernier.config import Augment, Data, Eval, Loss, Model, Optim, Published, R
 _PYTORCH = "Habana Model-References PyTorch, 1.13.0"
 _TENSORFLOW = "Habana Model-References TensorFlow, 1.5.0"
 _PAGE = "Habana, SynapseAI 1.0.0 performance page"
-_DROPS = (30.0, 60.0, 80.0)
 
 
 def _rate_list(
     name: str,
     model: str,
-    *,
+    *published: Published,
     batch: int,
-    epochs: int,
+    epochs: int = 90,
     rates: tuple[float, ...],
-    milestones: tuple[float, ...],
-    published: tuple[Published, ...] = (),
 ) -> Recipe:
-    """Plain SGD with a list of rates that change at whole epochs."""
+    """Plain SGD with a list of rates: the last three begin at epochs 30, 60 and 80, those before at 0, 1, 2, ..."""
+    milestones = (*map(float, range(1, len(rates) - 3)), 30.0, 60.0, 80.0)
     peak = max(rates)
     return Recipe(
         name=name,
@@ -49,15 +47,12 @@ def resnet50_sgd_1() -> Recipe:
     Hardware and cost: one Gaudi at 679 img/s in bf16: about 47 hours.
     Command: vernier train habana-resnet50-sgd-1 --data IMAGENET
     """
-    published = Published(mean=75.85, precision="mixed", note="1 Gaudi, bf16", source="Model-References 0.13.0 README")
     return _rate_list(
         "habana-resnet50-sgd-1",
         "resnet50",
+        Published(mean=75.85, precision="mixed", note="1 Gaudi, bf16", source="Model-References 0.13.0 README"),
         batch=256,
-        epochs=90,
         rates=(0.1, 0.01, 0.001, 0.0001),
-        milestones=_DROPS,
-        published=(published,),
     )
 
 
@@ -73,9 +68,7 @@ def resnet50_sgd_8() -> Recipe:
         "habana-resnet50-sgd-8",
         "resnet50",
         batch=8 * 256,
-        epochs=90,
         rates=(0.1, 0.275, 0.45, 0.625, 0.8, 0.08, 0.008, 0.0008),
-        milestones=(1.0, 2.0, 3.0, 4.0, *_DROPS),
     )
 
 
@@ -91,9 +84,7 @@ def resnet50_sgd_8_1024() -> Recipe:
         "habana-resnet50-sgd-8-1024",
         "resnet50",
         batch=8 * 128,
-        epochs=90,
         rates=(0.1, 0.175, 0.25, 0.325, 0.4, 0.04, 0.004, 0.0004),
-        milestones=(1.0, 2.0, 3.0, 4.0, *_DROPS),
     )
 
 
@@ -109,9 +100,7 @@ def resnet50_sgd_16() -> Recipe:
         "habana-resnet50-sgd-16",
         "resnet50",
         batch=16 * 256,
-        epochs=90,
         rates=(0.1, 0.475, 0.85, 1.225, 1.6, 0.16, 0.016, 0.0016),
-        milestones=(1.0, 2.0, 3.0, 4.0, *_DROPS),
     )
 
 
@@ -128,7 +117,6 @@ def resnext101_100e() -> Recipe:
         batch=128,
         epochs=100,
         rates=(0.1, 0.01, 0.001, 0.0001),
-        milestones=_DROPS,
     )
 
 
@@ -184,7 +172,7 @@ def resnet50_lars_16() -> Recipe:
     )
 
 
-def _tf(name: str, *, epochs: int, cards: int, decay: float, published: tuple[Published, ...] = ()) -> Recipe:
+def _tf(name: str, *published: Published, epochs: int, cards: int, decay: float = 1 / 16384) -> Recipe:
     """Rate 0.256 / 256 * batch: a straight line per step over 8 epochs, then the cosine of the whole training."""
     return Recipe(
         name=name,
@@ -210,11 +198,13 @@ def tf_resnext101_90e() -> Recipe:
     Hardware and cost: one Gaudi at 650 img/s, about 49 hours; eight at 4,656 img/s, 6 h 56 min.
     Command: vernier train habana-tf-resnext101-90e --data IMAGENET
     """
-    published = (
+    return _tf(
+        "habana-tf-resnext101-90e",
         Published(mean=79.2, precision="mixed", note="1 Gaudi, bf16, batch 128", source=_PAGE),
         Published(mean=79.02, precision="mixed", note="8 Gaudi, bf16, batch 1024", source=_PAGE),
+        epochs=90,
+        cards=1,
     )
-    return _tf("habana-tf-resnext101-90e", epochs=90, cards=1, decay=1 / 16384, published=published)
 
 
 def tf_resnext101_250e() -> Recipe:
@@ -225,7 +215,7 @@ def tf_resnext101_250e() -> Recipe:
     Hardware and cost: eight Gaudi at 4,656 img/s: about 19 hours.
     Command: vernier train habana-tf-resnext101-250e --data IMAGENET
     """
-    return _tf("habana-tf-resnext101-250e", epochs=250, cards=8, decay=1 / 16384)
+    return _tf("habana-tf-resnext101-250e", epochs=250, cards=8)
 
 
 def tf_resnext101_90e_64() -> Recipe:
