@@ -80,8 +80,8 @@ def test_a_file_of_a_persons_own_may_use_old_names_and_gets_a_note(tmp_path: Pat
     path = tmp_path / "mine.toml"
     path.write_text("[detect]\nmost = 9\n")
     with pytest.warns(RenamedSetting, match="max_detections"):
-        assert load_file(path, Config()).recipe.detect.max_detections == 9
+        assert load_file(path).recipe.detect.max_detections == 9
     path.write_text("[detect]\nmax_detections = 9\n")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert load_file(path, Config()).recipe.detect.max_detections == 9
+        assert load_file(path).recipe.detect.max_detections == 9

@@ -26,14 +26,14 @@ def test_a_recipe_survives_toml_and_json(name: str, tmp_path: Path) -> None:
     recipe = recipes.get(name)
     mine = tmp_path / "mine.toml"
     mine.write_text(to_toml(recipe))
-    assert load_file(mine, Config()).recipe == recipe
+    assert load_file(mine).recipe == recipe
     assert from_dict(Recipe, json.loads(json.dumps(to_dict(recipe)))) == recipe
 
 
 def test_a_partial_toml_keeps_the_defaults_of_the_rest(tmp_path: Path) -> None:
     mine = tmp_path / "mine.toml"
     mine.write_text('name = "mine"\n[optim]\nlr = 1\n[machine]\nworkers = 7\n[checkpoint]\nevery_steps = 5\n')
-    config = load_file(mine, Config())
+    config = load_file(mine)
     assert (config.recipe.name, config.recipe.optim.lr, config.machine.workers, config.checkpoint.every_steps) == (
         "mine",
         1.0,
@@ -97,15 +97,15 @@ def test_a_wrong_setting_says_what_would_work(assignment: str, message: str) -> 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"nowhere\.toml"):
-        load_file(tmp_path / "nowhere.toml", Config())
+        load_file(tmp_path / "nowhere.toml")
     broken = tmp_path / "broken.toml"
     broken.write_text("a = [")
     with pytest.raises(ConfigError, match="not valid TOML"):
-        load_file(broken, Config())
+        load_file(broken)
     unknown = tmp_path / "unknown.toml"
     unknown.write_text("[optim]\nlearning_rate = 1\n")
     with pytest.raises(ConfigError, match=r"unknown\.toml: Unknown setting 'optim.learning_rate'"):
-        load_file(unknown, Config())
+        load_file(unknown)
 
 
 def test_digest_and_differences_see_every_change() -> None:

@@ -171,7 +171,7 @@ def test_blurpool_blurs_where_ffcv_does() -> None:
 
 
 def test_blur_is_a_binomial_average() -> None:
-    conv = BlurConv2d(16, 16, 1, stride=2, groups=1)
+    conv = BlurConv2d(16, 16, 1, stride=2, bias=False)
     conv.weight.data.copy_(torch.eye(16)[:, :, None, None])
     point = torch.zeros(1, 16, 8, 8)
     point[:, :, 4, 4], point[:, :, 1, 1] = 16.0, 16.0

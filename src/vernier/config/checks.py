@@ -5,6 +5,7 @@ single fields are in `config.settings`; what depends on the data or on the devic
 """
 
 from dataclasses import fields, is_dataclass
+from operator import attrgetter
 from typing import Any
 
 from vernier.config.settings import Config, Machine, Recipe
@@ -77,7 +78,8 @@ def check_config(config: Config, *, detector: bool) -> None:
 
 def _check_effect(recipe: Recipe, reasons: dict[str, str], detector: bool) -> None:
     for path, reason in reasons.items():
-        for name, value in _changed(_at(recipe, path), _at(_DEFAULTS, path), path):
+        setting = attrgetter(path)
+        for name, value in _changed(setting(recipe), setting(_DEFAULTS), path):
             raise ConfigError(
                 f"{name} = {_shown(value)} has no effect on {recipe.model.name}, a "
                 f"{'detector' if detector else 'classifier'}: {reason}. Leave {name} out."
@@ -85,13 +87,6 @@ def _check_effect(recipe: Recipe, reasons: dict[str, str], detector: bool) -> No
 
 
 _DEFAULTS = Recipe()
-
-
-def _at(recipe: Recipe, path: str) -> Any:
-    value: Any = recipe
-    for part in path.split("."):
-        value = getattr(value, part)
-    return value
 
 
 def _changed(value: Any, default: Any, path: str) -> list[tuple[str, Any]]:

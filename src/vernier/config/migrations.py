@@ -104,19 +104,15 @@ def _config_2(tree: Tree) -> Tree:
     return out
 
 
-def _config_within(*paths: tuple[str, ...]) -> Callable[[Tree], Tree]:
+def _config_within(*paths: str) -> Callable[[Tree], Tree]:
     """A step for the configurations that a file holds at these paths."""
 
     def step(tree: Tree) -> Tree:
         tree = dict(tree)
         for path in paths:
-            holder: Any = tree
-            for part in path[:-1]:
-                inner = holder.get(part)
-                holder[part] = dict(inner) if isinstance(inner, dict) else {}
-                holder = holder[part]
-            if isinstance(holder.get(path[-1]), dict):
-                holder[path[-1]] = _config_2(holder[path[-1]])
+            group, name = _group(tree, path)
+            if group is not None and isinstance(group.get(name), dict):
+                group[name] = _config_2(group[name])
         return tree
 
     return step
@@ -124,7 +120,7 @@ def _config_within(*paths: tuple[str, ...]) -> Callable[[Tree], Tree]:
 
 _STEPS: dict[tuple[str, int], Callable[[Tree], Tree]] = {
     ("config", 1): _config_2,
-    ("checkpoint", 1): _config_within(("config",)),
-    ("bench", 1): _config_within(("config",), ("asked", "config")),
+    ("checkpoint", 1): _config_within("config"),
+    ("bench", 1): _config_within("config", "asked.config"),
 }
 """(kind, schema) -> the step to the next schema."""

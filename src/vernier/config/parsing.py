@@ -21,6 +21,7 @@ T = TypeVar("T")
 
 ALIASES = {"data.workers": "machine.workers", "data.prefetch": "machine.prefetch"}
 """Names people try that are settings of another group."""
+_GROUPS = {f.name for f in dataclasses.fields(Config)}
 _OTHER_NAMES_OF_VALUES = {("machine.mode", "graph"): "compile"}
 
 
@@ -86,14 +87,14 @@ def _type_name(hint: Any) -> str:
 def _check_range(value: Any, meta: Any, where: str) -> None:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return
-    low, high, above = meta.get("low"), meta.get("high"), meta.get("above")
+    low, high, above = meta["low"], meta["high"], meta["above"]
     if not math.isfinite(value):
         raise ConfigError(f"{where} = {value} is not a finite number.")
-    if low is not None and value < low:
+    if value < low:
         raise ConfigError(f"{where} = {value} is out of range: it must be {low} or more.")
-    if above is not None and value <= above:
+    if value <= above:
         raise ConfigError(f"{where} = {value} is out of range: it must be above {above}.")
-    if high is not None and value > high:
+    if value > high:
         raise ConfigError(f"{where} = {value} is out of range: it must be {high} or less.")
 
 
@@ -107,28 +108,29 @@ def override(config: Config, path: str, value: Any) -> Config:
     """`config` with one field replaced. Recipe fields need no prefix: `optim.lr`, `machine.procs`, `global_batch`."""
     path = ALIASES.get(path, path)
     tree = to_dict(config)
-    parts = _from_the_top(path).split(".")
-    outer = {f.name for f in dataclasses.fields(Config)}
-    node: Any = tree
-    shown: list[str] = []
-    for depth, part in enumerate(parts):
-        known = list(node) if isinstance(node, dict) else []
-        if part not in known:
-            names = known if shown and shown != ["recipe"] else [*tree["recipe"], *sorted(outer - {"recipe"})]
-            raise ConfigError(f"Unknown setting {path!r}. {did_you_mean(part, names)}")
-        if depth < len(parts) - 1:
-            node = node[part]
-        shown.append(part)
-    if isinstance(node[parts[-1]], dict) and not isinstance(value, dict):
-        raise ConfigError(f"{path!r} is a group of settings: name one of {', '.join(node[parts[-1]])}.")
-    node[parts[-1]] = value
+    *groups, name = _from_the_top(path).split(".")
+    group: Any = tree
+    for part in groups:
+        group = _setting(group, part, path, tree)
+    old = _setting(group, name, path, tree)
+    if isinstance(old, dict) and not isinstance(value, dict):
+        raise ConfigError(f"{path!r} is a group of settings: name one of {', '.join(old)}.")
+    group[name] = value
     return from_dict(Config, tree)
+
+
+def _setting(group: Any, name: str, path: str, tree: dict[str, Any]) -> Any:
+    names = list(group) if isinstance(group, dict) else []
+    if name in names:
+        return group[name]
+    if group is tree["recipe"]:
+        names += sorted(_GROUPS - {"recipe"})
+    raise ConfigError(f"Unknown setting {path!r}. {did_you_mean(name, names)}")
 
 
 def _from_the_top(path: str) -> str:
     """A setting's full name, by its new name where it was renamed."""
-    outer = {f.name for f in dataclasses.fields(Config)}
-    path = path if path.split(".")[0] in outer else f"recipe.{path}"
+    path = path if path.split(".")[0] in _GROUPS else f"recipe.{path}"
     if new := RENAMED_SETTINGS.get(path):
         old_name, new_name = (name.removeprefix("recipe.") for name in (path, new))
         note = f"note: the setting {old_name} is called {new_name} now; the old name stops working in 0.3."
@@ -159,8 +161,8 @@ def parse_value(text: str) -> Any:
         return text
 
 
-def load_file(path: Path, base: Config) -> Config:
-    """A TOML file (recipe fields at the top, tables for the rest) or a run's config.json, applied over `base`."""
+def load_file(path: Path) -> Config:
+    """A TOML file (recipe fields at the top, tables for the rest) or a run's config.json; defaults for the rest."""
     try:
         text = path.read_text(encoding="utf-8")
         given = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
@@ -168,21 +170,18 @@ def load_file(path: Path, base: Config) -> Config:
         raise ConfigError(f"Cannot read {path}: {error}.") from None
     except (json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{path} is not valid {'JSON' if path.suffix == '.json' else 'TOML'}: {error}.") from None
-    tree = to_dict(base)
-    outer = {f.name for f in dataclasses.fields(Config)}
     if not isinstance(given, dict):
         raise ConfigError(f"{path} must hold a table of settings.")
     if "schema" in given:
         given = migrated("config", given, path)
     if "recipe" not in given:
-        groups = {name: value for name, value in given.items() if name in outer}
-        given = {"recipe": {name: value for name, value in given.items() if name not in outer}, **groups}
+        groups = {name: given.pop(name) for name in list(given) if name in _GROUPS}
+        given = {"recipe": given, **groups}
     for old in RENAMED_SETTINGS:
         if _has(given, old.split(".")):
             _from_the_top(old)
-    given = with_new_names(given)
     try:
-        return from_dict(Config, _merged(tree, given))
+        return from_dict(Config, with_new_names(given))
     except ConfigError as error:
         raise ConfigError(f"{path}: {str(error).replace('recipe.', '')}") from None
 
@@ -193,14 +192,6 @@ def _has(tree: Any, parts: list[str]) -> bool:
             return False
         tree = tree[part]
     return True
-
-
-def _merged(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
-    out = dict(base)
-    for key, value in top.items():
-        inner = out.get(key)
-        out[key] = _merged(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else value
-    return out
 
 
 # ------------------------------------------------------------------------------------------------- from values to text
@@ -225,16 +216,12 @@ def to_toml(recipe: Recipe) -> str:
 
 
 def _toml_line(f: Any, value: Any) -> str:
-    doc = f.metadata["doc"]
-    if value is None:
-        return f"# {f.name} =".ljust(40) + f"  # {doc}"
-    return f"{f.name} = {_toml_value(value)}".ljust(40) + f"  # {doc}"
+    setting = f"# {f.name} =" if value is None else f"{f.name} = {_toml_value(value)}"
+    return f"{setting:40}  # {f.metadata['doc']}"
 
 
 def _toml_value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
+    if isinstance(value, bool | str):
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, tuple):
         return "[" + ", ".join(_toml_value(v) for v in value) + "]"

@@ -3,6 +3,7 @@
 Reading and writing them is `config.parsing`, rules between them are `config.checks`.
 """
 
+import math
 from dataclasses import field
 from typing import Any, Literal
 
@@ -13,9 +14,7 @@ Precision = Literal["fp32", "tf32", "bf16", "fp16"]
 Mode = Literal["eager", "compile", "trace"]
 
 
-def option(
-    default: Any, doc: str, *, low: float | None = None, high: float | None = None, above: float | None = None
-) -> Any:
+def option(default: Any, doc: str, *, low: float = -math.inf, high: float = math.inf, above: float = -math.inf) -> Any:
     """A configured field: its default, one line of help, and its range (`above` excludes its own value)."""
     return field(default=default, metadata={"doc": doc, "low": low, "high": high, "above": above})
 
@@ -233,15 +232,15 @@ class Recipe:
     source: str = option("", "citation, with revision")
     seed: int = option(1, "initial weights, order, augmentation", low=0, high=2**31 - 1)
     global_batch: int = option(256, "images per optimiser step, over all processes", low=1)
-    model: Model = field(default_factory=Model)
-    data: Data = field(default_factory=Data)
-    augment: Augment = field(default_factory=Augment)
-    loss: Loss = field(default_factory=Loss)
-    detect: Detect = field(default_factory=Detect)
-    optim: Optim = field(default_factory=Optim)
-    schedule: Schedule = field(default_factory=Schedule)
-    ema: Ema = field(default_factory=Ema)
-    eval: Eval = field(default_factory=Eval)
+    model: Model = Model()
+    data: Data = Data()
+    augment: Augment = Augment()
+    loss: Loss = Loss()
+    detect: Detect = Detect()
+    optim: Optim = Optim()
+    schedule: Schedule = Schedule()
+    ema: Ema = Ema()
+    eval: Eval = Eval()
     published: tuple[Published, ...] = field(default=(), metadata={"doc": "published results"})
 
 
@@ -309,7 +308,7 @@ class Limits:
 class Config:
     """All settings of a run. `config.json` holds them, and repeats the run."""
 
-    recipe: Recipe = field(default_factory=Recipe)
-    machine: Machine = field(default_factory=Machine)
-    checkpoint: Checkpoint = field(default_factory=Checkpoint)
-    limits: Limits = field(default_factory=Limits)
+    recipe: Recipe = Recipe()
+    machine: Machine = Machine()
+    checkpoint: Checkpoint = Checkpoint()
+    limits: Limits = Limits()

@@ -21,9 +21,9 @@ KINDS: dict[str, type[Device]] = {"cuda": Cuda, "hpu": Hpu, "xpu": Xpu, "mps": M
 def resolve(name: str) -> Device:
     """Give the device of that name; `auto` takes the best one of this machine. Raises ConfigError."""
     if name == "auto":
-        return next(kind() for kind in KINDS.values() if kind.available())
+        return usable()[0]
     if name not in KINDS or not KINDS[name].available():
-        here = ", ".join(k for k, v in KINDS.items() if v.available())
+        here = ", ".join(device.name for device in usable())
         raise ConfigError(f"--device {name} cannot be used on this machine. Usable: {here}.")
     return KINDS[name]()
 

@@ -133,3 +133,39 @@ class Device:
     def for_inference(self, model: torch.nn.Module) -> torch.nn.Module:
         """Wrap the model for fast inference, where the device has a way; otherwise return it unchanged."""
         return model
+
+
+class Accelerator(Device):
+    """A device whose library has the functions of torch.cuda, by the same names."""
+
+    native_sync_bn = True
+
+    @classmethod
+    def library(cls) -> Any:
+        """The module of these functions: torch.cuda, torch.xpu, or the vendor's own."""
+        return getattr(torch, cls.name)
+
+    @classmethod
+    def available(cls) -> bool:
+        return bool(cls.library().is_available())
+
+    def count(self) -> int:
+        return int(self.library().device_count())
+
+    def prepare(self, precision: str = "fp32", *, deterministic: bool = False, local_rank: int = 0) -> None:
+        self.library().set_device(self.torch_device(local_rank).index)
+        super().prepare(precision, deterministic=deterministic)
+
+    def synchronize(self) -> None:
+        self.library().synchronize()
+
+    def memory(self) -> Memory | None:
+        library = self.library()
+        return Memory(
+            allocated_bytes=library.memory_allocated(),
+            peak_bytes=library.max_memory_allocated(),
+            total_bytes=library.mem_get_info()[1],
+        )
+
+    def reset_peak_memory(self) -> None:
+        self.library().reset_peak_memory_stats()

@@ -92,11 +92,14 @@ _INSTRUCTIONS = {
 
 def instruction_sets() -> frozenset[str]:
     """The instruction sets of the processor, as far as /proc/cpuinfo lists them."""
-    info = Path("/proc/cpuinfo")
-    if not info.exists():
-        return frozenset()
-    lines = [line for line in info.read_text().splitlines() if line.startswith(("flags", "Features"))]
-    return frozenset(lines[0].partition(":")[2].split()) if lines else frozenset()
+    return frozenset(_cpuinfo("flags", "Features").split())
+
+
+def _cpuinfo(*names: str) -> str:
+    """The first entry of /proc/cpuinfo with one of these names; empty where there is none."""
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text().splitlines() if path.exists() else []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(names)), "")
 
 
 @functools.cache
@@ -114,12 +117,7 @@ def compiler() -> str | None:
 
 def cpu_name() -> str:
     """The processor's own name."""
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+    return _cpuinfo("model name") or platform.processor() or platform.machine()
 
 
 def machine_id() -> str | None:

@@ -5,28 +5,20 @@ from typing import Any
 
 import torch
 
-from vernier.devices.base import YES, Answer, Device, Memory
+from vernier.devices.base import YES, Accelerator, Answer
 from vernier.records.environment import DeviceInfo
 
 _BF16_CAPABILITY = (8, 0)
 
 
-class Cuda(Device):
+class Cuda(Accelerator):
     name = "cuda"
     visibility_variable = "CUDA_VISIBLE_DEVICES"
     backend = "nccl"
     pins_memory = True
-    native_sync_bn = True
 
     def __init__(self) -> None:
         self._copies: Any = None
-
-    @classmethod
-    def available(cls) -> bool:
-        return torch.cuda.is_available()
-
-    def count(self) -> int:
-        return torch.cuda.device_count()
 
     def identity(self) -> list[DeviceInfo]:
         return [self._one(index) for index in range(self.count())]
@@ -60,14 +52,13 @@ class Cuda(Device):
 
     def prepare(self, precision: str = "fp32", *, deterministic: bool = False, local_rank: int = 0) -> None:
         """TF32 only if requested; cuDNN autotunes its algorithms unless the run is deterministic."""
-        torch.cuda.set_device(self.torch_device(local_rank))
         arithmetic = "tf32" if precision == "tf32" else "ieee"
         torch.backends.cuda.matmul.fp32_precision = arithmetic
         torch.backends.cudnn.conv.fp32_precision = arithmetic  # type: ignore[attr-defined]
         torch.backends.cudnn.benchmark = not deterministic
         if deterministic:
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-        super().prepare(precision, deterministic=deterministic)
+        super().prepare(precision, deterministic=deterministic, local_rank=local_rank)
 
     def upload(self, tensor: torch.Tensor, target: torch.device) -> torch.Tensor:
         """Copy on a separate stream, while the previous step still computes."""
@@ -82,19 +73,6 @@ class Cuda(Device):
     def uploads_done(self) -> None:
         if self._copies is not None:
             self._copies.synchronize()
-
-    def synchronize(self) -> None:
-        torch.cuda.synchronize()
-
-    def memory(self) -> Memory | None:
-        return Memory(
-            allocated_bytes=torch.cuda.memory_allocated(),
-            peak_bytes=torch.cuda.max_memory_allocated(),
-            total_bytes=torch.cuda.mem_get_info()[1],
-        )
-
-    def reset_peak_memory(self) -> None:
-        torch.cuda.reset_peak_memory_stats()
 
 
 def is_rocm() -> bool:

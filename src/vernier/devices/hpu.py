@@ -14,29 +14,29 @@ from typing import Any
 
 import torch
 
-from vernier.devices.base import YES, Answer, Device, Memory
+from vernier.devices.base import YES, Accelerator, Answer, Memory
 from vernier.records.environment import DeviceInfo
 
 
-class Hpu(Device):
+class Hpu(Accelerator):
     name = "hpu"
     visibility_variable = "HABANA_VISIBLE_MODULES"
     backend = "hccl"
     static_shapes = True
-    native_sync_bn = True
     compile_backend = "hpu_backend"
 
     @classmethod
-    def available(cls) -> bool:
-        return importlib.util.find_spec("habana_frameworks") is not None and bool(_hpu().is_available())
+    def library(cls) -> Any:
+        return importlib.import_module("habana_frameworks.torch.hpu")
 
-    def count(self) -> int:
-        return int(_hpu().device_count())
+    @classmethod
+    def available(cls) -> bool:
+        return importlib.util.find_spec("habana_frameworks") is not None and super().available()
 
     def identity(self) -> list[DeviceInfo]:
         uuids = _uuids()
         return [
-            DeviceInfo(index=i, name=_hpu().get_device_name(i), uuid=uuids[i] if i < len(uuids) else None)
+            DeviceInfo(index=i, name=self.library().get_device_name(i), uuid=uuids[i] if i < len(uuids) else None)
             for i in range(self.count())
         ]
 
@@ -52,15 +52,11 @@ class Hpu(Device):
     def prepare(self, precision: str = "fp32", *, deterministic: bool = False, local_rank: int = 0) -> None:
         _core()
         importlib.import_module("habana_frameworks.torch.distributed.hccl")  # registers the backend
-        _hpu().set_device(local_rank % max(1, self.count()))
-        super().prepare(precision, deterministic=deterministic)
+        super().prepare(precision, deterministic=deterministic, local_rank=local_rank)
 
     def torch_device(self, local_rank: int) -> torch.device:
         _core()
-        return torch.device("hpu", local_rank % max(1, self.count()))
-
-    def synchronize(self) -> None:
-        _hpu().synchronize()
+        return super().torch_device(local_rank)
 
     def mark_step(self) -> None:
         if lazy():
@@ -68,19 +64,14 @@ class Hpu(Device):
 
     def memory(self) -> Memory | None:
         return Memory(
-            allocated_bytes=int(_hpu().memory_allocated()),
-            peak_bytes=int(_hpu().max_memory_allocated()),
-            total_bytes=None,
+            allocated_bytes=self.library().memory_allocated(), peak_bytes=self.library().max_memory_allocated()
         )
-
-    def reset_peak_memory(self) -> None:
-        _hpu().reset_peak_memory_stats()
 
     def for_inference(self, model: torch.nn.Module) -> torch.nn.Module:
         """Record the graph of each input shape once and replay it; lazy mode only."""
         if not lazy():
             return model
-        wrapped: torch.nn.Module = _hpu().wrap_in_hpu_graph(model)
+        wrapped: torch.nn.Module = self.library().wrap_in_hpu_graph(model)
         return wrapped
 
 
@@ -91,10 +82,6 @@ def lazy() -> bool:
 
 def _core() -> Any:
     return importlib.import_module("habana_frameworks.torch.core")
-
-
-def _hpu() -> Any:
-    return importlib.import_module("habana_frameworks.torch.hpu")
 
 
 def _uuids() -> list[str]:

@@ -1,8 +1,8 @@
 """Networks: how they are described (`architecture`), named (`catalogue`) and built (`resnet`, `ssd`), what they cost
 (`cost`), and weights files of others (`weights`, `naming`, `stride_check`).
 
-May import `config`, `errors` and nothing above them. Loss, metric and boxes are in `tasks`; starting a training from a
-weights file is in `engine.starting_weights`.
+May import `config`, `store`, `errors` and nothing above them. Loss, metric and boxes are in `tasks`; starting a
+training from a weights file is in `engine.starting_weights`.
 """
 
 from vernier.models.architecture import Arch, Init, Options, SsdSpec, Stem

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -30,10 +31,8 @@ class BlurConv2d(nn.Conv2d):
 
     blur: Tensor
 
-    def __init__(self, in_channels: int, out_channels: int, kernel: int, stride: int, groups: int) -> None:
-        super().__init__(
-            in_channels, out_channels, kernel, stride=stride, padding=kernel // 2, groups=groups, bias=False
-        )
+    def __init__(self, in_channels: int, *args: Any, **options: Any) -> None:
+        super().__init__(in_channels, *args, **options)
         row = torch.tensor([1.0, 2.0, 1.0]) / 4
         self.register_buffer("blur", (row[:, None] * row).repeat(in_channels, 1, 1, 1), persistent=False)
 
@@ -88,9 +87,8 @@ class _Layers:
         self.options = options
 
     def conv(self, in_channels: int, out_channels: int, kernel: int, *, stride: int = 1, groups: int = 1) -> nn.Conv2d:
-        if self.options.blurpool and stride > 1 and in_channels >= BLUR_MIN_CHANNELS:
-            return BlurConv2d(in_channels, out_channels, kernel, stride, groups)
-        return nn.Conv2d(
+        blur = self.options.blurpool and stride > 1 and in_channels >= BLUR_MIN_CHANNELS
+        return (BlurConv2d if blur else nn.Conv2d)(
             in_channels, out_channels, kernel, stride=stride, padding=kernel // 2, groups=groups, bias=False
         )
 
@@ -143,10 +141,6 @@ class BasicBlock(_Block):
         self.bn2 = layers.norm(planes)
         self.downsample = layers.shortcut(arch, in_channels, planes, stride)
 
-    @property
-    def last_norm(self) -> nn.BatchNorm2d:
-        return self.bn2
-
     def branch(self, x: Tensor) -> Tensor:
         out = self.relu(self.bn1(self.conv1(x)))
         last: Tensor = self.bn2(self.conv2(out))
@@ -170,10 +164,6 @@ class Bottleneck(_Block):
         self.bn3 = layers.norm(out_channels)
         self.se = SqueezeExcite(out_channels, arch.squeeze) if arch.squeeze else None
         self.downsample = layers.shortcut(arch, in_channels, out_channels, stride)
-
-    @property
-    def last_norm(self) -> nn.BatchNorm2d:
-        return self.bn3
 
     def branch(self, x: Tensor) -> Tensor:
         out = self.relu(self.bn1(self.conv1(x)))
@@ -254,7 +244,8 @@ def initialise(model: nn.Module, init: Init, *, zero_gamma: bool) -> None:
     if zero_gamma:
         for module in model.modules():
             if isinstance(module, BasicBlock | Bottleneck):
-                nn.init.zeros_(module.last_norm.weight)
+                last_norm = module.bn3 if isinstance(module, Bottleneck) else module.bn2
+                nn.init.zeros_(last_norm.weight)
 
 
 def _initialise_conv(weight: Tensor, init: Init) -> None:
@@ -266,20 +257,15 @@ def _initialise_conv(weight: Tensor, init: Init) -> None:
         nn.init.kaiming_normal_(weight, mode="fan_in" if init == "fan-in" else "fan_out", nonlinearity="relu")
 
 
-def _stage_stride(arch: Arch, index: int) -> int:
-    if index == 0:
-        return 1
-    return arch.last_stride if index == len(arch.blocks) - 1 else 2
-
-
 def _stages(layers: _Layers, arch: Arch, width: int, drop_path: float) -> list[nn.Sequential]:
     block = Bottleneck if arch.block == "bottleneck" else BasicBlock
+    strides = [1] + [2] * (len(arch.blocks) - 2) + [arch.last_stride]
     stages, channels, number = [], width, 0
     for index, count in enumerate(arch.blocks):
         planes, blocks = width * 2**index, []
         for position in range(count):
             number += 1
-            stride = _stage_stride(arch, index) if position == 0 else 1
+            stride = strides[index] if position == 0 else 1
             blocks.append(block(layers, arch, channels, planes, stride, drop_path * number / sum(arch.blocks)))
             channels = planes * arch.expansion
         stages.append(nn.Sequential(*blocks))

@@ -34,13 +34,13 @@ from vernier.models.naming import (
 from vernier.models.resnet import BlurConv2d
 from vernier.models.ssd import Ssd
 from vernier.models.stride_check import check_stride
+from vernier.store import replaced_atomically
 
 __all__ = ["Report", "State", "identify", "to_torchvision", "translate"]  # of `naming`, for users of this module
 
 _PLAIN_CONTAINERS = ("state_dict", "model_state_dict", "model")
 _EMA_CONTAINERS = ("state_dict_ema", "ema_state_dict", "model_ema")
 _UNNEEDED = ("num_batches_tracked",)  # no network here uses it: batch norm has a fixed momentum
-_HEAD, _DETECTOR_HEAD = "fc.", "conf."  # the layers that name classes
 _NOT_IN_BACKBONE = ("layer4.", "fc.")
 
 
@@ -76,18 +76,14 @@ def read_metadata(path: str | Path) -> dict[str, str]:
 
 def save_safetensors(state: Mapping[str, Tensor], path: str | Path, metadata: Mapping[str, str]) -> None:
     """Write a safetensors file; it gets its final name when it is complete."""
-    path = Path(path)
-    partial = path.with_name(f".{path.name}.partial")
-    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}, partial, dict(metadata))
-    partial.replace(path)
+    with replaced_atomically(Path(path)) as partial:
+        save_file({name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}, partial, dict(metadata))
 
 
 def save_torch(state: Mapping[str, Tensor], path: str | Path) -> None:
     """Write a torch file with a plain state dict; it gets its final name when it is complete."""
-    path = Path(path)
-    partial = path.with_name(f".{path.name}.partial")
-    torch.save(dict(state), partial)
-    partial.replace(path)
+    with replaced_atomically(Path(path)) as partial:
+        torch.save(dict(state), partial)
 
 
 def _is_safetensors(path: Path) -> bool:
@@ -178,11 +174,12 @@ def adapt(
     """
     loaded, report = (translate_detector if isinstance(model, Ssd) else translate)(state)
     own = model.state_dict()
-    _check_blur(report, model)
+    if report.source == "ffcv-blurpool" and not any(isinstance(module, BlurConv2d) for module in model.modules()):
+        raise ConfigError("The weights were trained with blurpool. Set model.blurpool = true.")
     notes = check_stride(loaded, model, images, metadata or {})
     if not reset_head:
         _check_classes(loaded, own, model)
-    skipped = (_head_of(model),) if reset_head else ()
+    skipped = ("conf." if isinstance(model, Ssd) else "fc.",) if reset_head else ()  # the layers that name classes
     free = (*optional, *skipped)
     fitted, missing, problems = _fit(loaded, own, free, skipped)
     left_over = [name for name in loaded if name not in own]
@@ -218,27 +215,18 @@ def _fit(
     return fitted, missing, problems
 
 
-def _head_of(model: nn.Module) -> str:
-    return _DETECTOR_HEAD if isinstance(model, Ssd) else _HEAD
-
-
 def _check_classes(loaded: State, own: State, model: nn.Module) -> None:
-    detector = isinstance(model, Ssd)
-    name, shapes = ("conf.0.weight", len(model.levels[0].shapes)) if isinstance(model, Ssd) else ("fc.weight", 1)
+    name, shapes, label = "fc.weight", 1, "classes"
+    if isinstance(model, Ssd):
+        name, shapes, label = "conf.0.weight", len(model.levels[0].shapes), "classes, the background among them,"
     head, own_head = loaded.get(name), own.get(name)
     if head is None or own_head is None or head.shape[1:] != own_head.shape[1:] or len(head) == len(own_head):
         return
-    classes, label = len(head) // shapes, "classes, the background among them," if detector else "classes"
+    classes = len(head) // shapes
     raise ConfigError(
         f"The weights have {classes} {label} and the model has {len(own_head) // shapes}. Give --reset-head to keep "
         f"the rest and start a new classifier, or set model.num_classes to {classes}."
     )
-
-
-def _check_blur(report: Report, model: nn.Module) -> None:
-    trained_with_blur = report.source == "ffcv-blurpool"
-    if trained_with_blur and not any(isinstance(module, BlurConv2d) for module in model.modules()):
-        raise ConfigError("The weights were trained with blurpool. Set model.blurpool = true.")
 
 
 def _misfit(problems: Sequence[str], loaded: State, model: nn.Module) -> str:

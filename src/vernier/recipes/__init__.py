@@ -47,7 +47,7 @@ def notes(name: str) -> str:
 def load(name_or_file: str) -> Config:
     """Load a built-in recipe by name, or a .toml or .json file."""
     if name_or_file.endswith((".toml", ".json")):
-        return load_file(Path(name_or_file), Config())
+        return load_file(Path(name_or_file))
     return Config(recipe=get(name_or_file))
 
 

@@ -54,10 +54,11 @@ def decode(cls: type[T], tree: Any, where: str = "") -> T:
     if not isinstance(tree, dict):
         raise DamagedRecord(f"{where or cls.__name__} is {_brief(tree)}, not an object")
     values: dict[str, Any] = {}
-    rest: str | None = None
     for name, key, hint, field in _fields(cls):
         if key is None:
-            rest = name
+            taken = {name for name, *_ in _fields(cls)} | {"schema", "kind"}
+            item_hint = get_args(hint)[1]
+            values[name] = {k: v for k, v in tree.items() if k not in taken and _fits(v, item_hint)}
         elif key in tree:
             value = tree[key]
             if type(value) not in _PLAIN.get(hint, ()):  # most values are as they should be; telemetry has millions
@@ -65,10 +66,6 @@ def decode(cls: type[T], tree: Any, where: str = "") -> T:
             values[name] = value
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise DamagedRecord(f"{where or cls.__name__} has no {key!r}")
-    if rest is not None:
-        known = {name for name, *_ in _fields(cls)} | {"schema", "kind"}
-        hint = get_args(next(hint for name, _, hint, _ in _fields(cls) if name == rest))[1]
-        values[rest] = {k: v for k, v in tree.items() if k not in known and _fits(v, hint)}
     try:
         return cls(**values)
     except (TypeError, ValueError) as error:
@@ -79,6 +76,8 @@ _PLAIN: dict[Any, tuple[type, ...]] = {
     hint: (kind,) for kind in (float, int, str, bool) for hint in (kind, kind | None)
 }
 """Types of fields, and the type of the JSON values that they take without conversion."""
+_JSON_TYPES: dict[Any, Any] = {float: int | float, int: int, str: str, bool: bool, Path: str}
+"""Types of fields that a JSON value of one type is converted to; a bool is no number."""
 _Fields = tuple[tuple[str, str | None, Any, dataclasses.Field[Any]], ...]
 _FIELDS: dict[Any, _Fields] = {}
 
@@ -106,18 +105,9 @@ def _fits(value: Any, hint: Any) -> bool:
 def _convert(value: Any, hint: Any, where: str) -> Any:
     if hint is Any:
         return value
-    if hint is float:
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return float(value)
-    elif hint is int:
-        if isinstance(value, int) and not isinstance(value, bool):
-            return value
-    elif hint in (str, bool):
-        if isinstance(value, hint):
-            return value
-    elif hint is Path:
-        if isinstance(value, str):
-            return Path(value)
+    if hint in _JSON_TYPES:
+        if isinstance(value, _JSON_TYPES[hint]) and (hint is bool or not isinstance(value, bool)):
+            return hint(value)
     elif dataclasses.is_dataclass(hint):
         return decode(hint, value, where)  # type: ignore[arg-type]
     else:

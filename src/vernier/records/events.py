@@ -1,7 +1,7 @@
 """The events of a run, one per line of events.jsonl: start, step, epoch, eval, checkpoint, warning, end."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 from vernier.frozen import frozen
 from vernier.records.codec import DamagedRecord, decode, encode, omitted
@@ -153,9 +153,7 @@ class EndEvent(RunSummary):
 
 
 Event = StartEvent | StepEvent | EpochEvent | EvalEvent | CheckpointEvent | WarningEvent | EndEvent
-_KINDS: dict[str, type[Event]] = {
-    cls.kind: cls for cls in (StartEvent, StepEvent, EpochEvent, EvalEvent, CheckpointEvent, WarningEvent, EndEvent)
-}
+_KINDS: dict[str, type[Event]] = {cls.kind: cls for cls in get_args(Event)}
 
 
 def encode_event(event: Event) -> dict[str, Any]:

@@ -158,12 +158,8 @@ class RunDir:
         """The events of the run, of all its sessions; damaged ones are left out."""
         return self.history_and_damage()[0]
 
-    def damaged_events(self) -> int:
-        """Lines and events that cannot be read: a killed run leaves one, a damaged file more."""
-        return self.history_and_damage()[1]
-
     def history_and_damage(self) -> tuple[list[Event], int]:
-        """Both of the above at the cost of one."""
+        """The same, and how many lines and events cannot be read: a killed run leaves one, a damaged file more."""
         return read_history(self.path / "events.jsonl")
 
     def telemetry(self, rank: int = 0) -> EventLog:
