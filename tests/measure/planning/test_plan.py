@@ -1,5 +1,7 @@
 """The parts of the scaling model against arithmetic done by hand."""
 
+from dataclasses import replace
+
 import pytest
 
 from vernier.measure.planning.plan import (
@@ -8,8 +10,7 @@ from vernier.measure.planning.plan import (
     Workload,
     all_reduce_s,
     compute_s,
-    hours,
-    kilowatt_hours,
+    plan_rows,
     predict,
     reduce_gradients_s,
 )
@@ -67,6 +68,7 @@ def test_the_slowest_of_many_is_waited_for() -> None:
 
 
 def test_time_and_energy() -> None:
-    row = predict(WORK, 1, 100, SLOW)
-    assert hours(3_600_000, row.images_per_s_total) == pytest.approx(1.0)
-    assert kilowatt_hours(3_600_000, row, 500) == pytest.approx(0.5)
+    one, two = plan_rows(replace(WORK, watts=500), [1, 2], 100, NETWORKS["dgx-h100"], 3_600_000)
+    assert (one.hours, one.kwh) == (1.0, 0.5)
+    assert two.kwh == pytest.approx(2 * 0.5 * two.hours, abs=0.01)
+    assert plan_rows(WORK, [1], 100, SLOW, 3_600_000)[0].kwh is None

@@ -1,5 +1,6 @@
 """`vernier plan`: predicts the scaling of a recipe. The model behind it is in `vernier.measure.planning`."""
 
+import math
 import re
 import sys
 from collections.abc import Mapping
@@ -62,6 +63,9 @@ def plan(
         )
     counts = _counts(devices)
     changes = {"per_host": per_host, "link_gb_s": link_gb_s, "host_gb_s": host_gb_s, "host_us": host_us}
+    for name, value in {**changes, "input_img_s": input_img_s, "spread": spread, "watts": watts}.items():
+        if value is not None and not 0 < value < math.inf:
+            raise ConfigError(f"--{name.replace('_', '-')} {value:g} must be more than 0.")
     net = _network(network, changes)
     from vernier import recipes as book
     from vernier.measure.planning.plan import plan_rows
@@ -72,9 +76,9 @@ def plan(
     work, basis = workload_of(chosen, bench, device_batch or max(1, chosen.global_batch // counts[0]))
     work = replace(
         work,
-        spread=work.spread if spread is None else _positive("--spread", spread) / 100,
-        host_images_per_s=None if input_img_s is None else _positive("--input-img-s", input_img_s),
-        watts=None if watts is None else _positive("--watts", watts),
+        spread=work.spread if spread is None else spread / 100,
+        host_images_per_s=input_img_s,
+        watts=watts,
     )
     images = chosen.schedule.epochs * book.train_images(chosen)
     rows = encode(plan_rows(work, counts, device_batch or work.measured_batch, net, images))
@@ -99,21 +103,12 @@ def _counts(text: str) -> list[int]:
     raise ConfigError(f"--devices {text}: give a range such as 8..4096, or a list such as 8,16,64.")
 
 
-def _network(name: str, changes: Mapping[str, float | None]) -> "Network":
+def _network(name: str, changes: Mapping[str, Any]) -> "Network":
     from vernier.measure.planning.plan import NETWORKS
 
     if name not in NETWORKS:
         raise ConfigError(f"There is no network {name!r} for --network. {did_you_mean(name, NETWORKS)}")
-    values = {
-        key: _positive(f"--{key.replace('_', '-')}", value) for key, value in changes.items() if value is not None
-    }
-    return replace(NETWORKS[name], **values)
-
-
-def _positive(flag: str, value: float) -> Any:
-    if not 0 < value < float("inf"):
-        raise ConfigError(f"{flag} {value:g} must be more than 0.")
-    return value
+    return replace(NETWORKS[name], **{key: value for key, value in changes.items() if value is not None})
 
 
 def _check(json: bool) -> int:

@@ -21,7 +21,6 @@ from vernier.cli.launching import silence_profiler
 from vernier.cli.output import print_json, print_rows
 from vernier.errors import EXIT_DONE
 from vernier.records.codec import encode
-from vernier.records.profile import KernelTime
 
 
 def profile(
@@ -81,19 +80,18 @@ def profile(
     if json:
         print_json({"run": str(run.path), **encode(summary)})
         return EXIT_DONE
-    print_rows([_row(kernel) for kernel in summary.top], False)
-    for line in describe_profile(summary):
-        sys.stdout.write(f"{line}\n")
-    sys.stdout.write(f"run        {run.path}  (traces/: {', '.join(summary.files)})\n")
+    rows = [
+        {
+            "name": kernel.name,
+            "device": kernel.device,
+            "calls": kernel.calls,
+            "total_ms": round(kernel.total_ms, 4),
+            "mean_ms": round(kernel.mean_ms, 4),
+            "share": round(kernel.share, 4),
+        }
+        for kernel in summary.top
+    ]
+    print_rows(rows, False)
+    lines = [*describe_profile(summary), f"run        {run.path}  (traces/: {', '.join(summary.files)})"]
+    sys.stdout.write("\n".join(lines) + "\n")
     return EXIT_DONE
-
-
-def _row(kernel: KernelTime) -> dict[str, str | float]:
-    return {
-        "name": kernel.name,
-        "device": kernel.device,
-        "calls": kernel.calls,
-        "total_ms": round(kernel.total_ms, 4),
-        "mean_ms": round(kernel.mean_ms, 4),
-        "share": round(kernel.share, 4),
-    }

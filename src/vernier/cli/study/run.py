@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import arg
 
-from vernier.cli.flags import JsonFlag, optional
+from vernier.cli.flags import JsonFlag, apply_flags, optional
 from vernier.cli.launching import COMMAND_LINE, sigterm_as_interrupt, silence_profiler
 from vernier.cli.output import print_json, progress_bar, rough_duration, say
 from vernier.config.settings import DeviceName
@@ -62,11 +62,11 @@ def run(
         seed: Seed of the random order.
         out: Directory of the study. Default: a new one in runs/, named by time and workload.
     """
-    limits = {"iterations": 2, "repeats": 1, "batch": 1, "virtual": 0, "pause": 0, "kernels": 0}
-    values = dict(zip(limits, (iterations, repeats, batch, virtual, pause, kernels), strict=True))
-    for name, least in limits.items():
-        if values[name] < least:
-            raise ConfigError(f"--{name} {values[name]:g} is out of range: it must be {least} or more.")
+    least_values = {"iterations": 2, "repeats": 1, "batch": 1, "virtual": 0, "pause": 0, "kernels": 0}
+    values = (iterations, repeats, batch, virtual, pause, kernels)
+    for (name, least), value in zip(least_values.items(), values, strict=True):
+        if value < least:
+            raise ConfigError(f"--{name} {value:g} is out of range: it must be {least} or more.")
     from vernier.clock import file_stamp
     from vernier.devices import resolve
     from vernier.measure.study.run import StudySettings, collect, find_targets, parse_slow
@@ -162,15 +162,15 @@ def _count(number: int, noun: str) -> str:
 def _training_config(workload: str, batch: int, device: str) -> "ConfigTree | None":
     """What the workload trains: ResNet-50 on one fixed batch, so that all inputs are equal, or the built-in recipe."""
     from vernier import recipes as book
-    from vernier.config import override, to_dict
+    from vernier.config import to_dict
 
     names = {"resnet50": "study-resnet50", "shapes": "shapes-quick"}
     if workload not in names:
         return None
-    config = book.load(names[workload])
-    settings = {"global_batch": batch, "machine.device": device, "eval.every_epochs": 0.0}
-    if workload == "resnet50":
-        settings["data.source"] = "static"
-    for name, value in settings.items():
-        config = override(config, name, value)
-    return to_dict(config)
+    settings = {
+        "global_batch": batch,
+        "machine.device": device,
+        "eval.every_epochs": 0.0,
+        "data.source": "static" if workload == "resnet50" else None,
+    }
+    return to_dict(apply_flags(book.load(names[workload]), settings, ()))

@@ -18,7 +18,7 @@ from vernier.records.environment import DeviceInfo
 if TYPE_CHECKING:
     from vernier.devices.base import Ability
 
-EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
+EXTRAS = {
     "onnx": (("onnx", "onnxscript", "onnxruntime"), "export to ONNX"),
     "tensorboard": (("tensorboard",), "TensorBoard's event files of every run"),
     "dali": (("nvidia-dali-cuda120",), "NVIDIA's loader"),

@@ -126,19 +126,9 @@ def predict(work: Workload, devices: int, device_batch: int, network: Network) -
     )
 
 
-def hours(images: float, images_per_s: float) -> float:
-    """Hours for so many images: training steps only, no evaluation, no start-up."""
-    return images / images_per_s / 3600
-
-
-def kilowatt_hours(images: float, row: Prediction, watts: float) -> float:
-    """Energy of all devices for so many images."""
-    return hours(images, row.images_per_s_total) * row.devices * watts / 1000
-
-
 @frozen
 class PlanRow:
-    """One row of `vernier plan`, rounded for reading."""
+    """One row of `vernier plan`, rounded for reading. Hours and energy are those of the training steps alone."""
 
     devices: int
     global_batch: int
@@ -157,6 +147,7 @@ def plan_rows(work: Workload, counts: list[int], device_batch: int, network: Net
     for count in counts:
         row = predict(work, count, device_batch, network)
         rate = row.images_per_s_total
+        hours = images / rate / 3600
         rows.append(
             PlanRow(
                 devices=count,
@@ -166,8 +157,8 @@ def plan_rows(work: Workload, counts: list[int], device_batch: int, network: Net
                 step_ms=round(1000 * count * device_batch / rate, 2),
                 exposed_ms=round(row.exposed_ms, 3),
                 limit=row.limit,
-                hours=round(hours(images, rate), 3),
-                kwh=None if work.watts is None else round(kilowatt_hours(images, row, work.watts), 2),
+                hours=round(hours, 3),
+                kwh=None if work.watts is None else round(hours * count * work.watts / 1000, 2),
             )
         )
     return rows

@@ -18,15 +18,6 @@ class MeasuredRun:
     config: Config
     images_per_s_per_device: float
 
-    @property
-    def device_batch(self) -> int:
-        """Images per device and micro-step."""
-        return self.config.recipe.global_batch // self.config.machine.procs // self.config.machine.accumulation
-
-    def speed(self) -> Speed:
-        """The speed of one device, with the cost of the images it was measured on."""
-        return Speed(images_per_s=self.images_per_s_per_device, gmac=image_gmac(self.config.recipe))
-
 
 def read_measured_run(path: Path) -> MeasuredRun:
     """Read the measured speed of a run directory. Raises ConfigError if it is no run or has none yet."""
@@ -58,11 +49,11 @@ def workload_of(recipe: Recipe, run_or_rate: str, batch: int) -> tuple[Workload,
         basis = f"{rate:g} img/s of one device, as given"
     except ValueError:
         run = read_measured_run(Path(run_or_rate))
-        measured, rate = run.config.recipe, run.images_per_s_per_device
+        measured, machine, rate = run.config.recipe, run.config.machine, run.images_per_s_per_device
         if (measured.model, measured.data.image_px) != (spec, recipe.data.image_px):
             rate *= image_gmac(measured) / image_gmac(recipe)
-        batch = run.device_batch
-        basis = f"{rate:,.1f} img/s per device, from {run.name} ({run.config.machine.procs} process(es))"
+        batch = measured.global_batch // machine.procs // machine.accumulation
+        basis = f"{rate:,.1f} img/s per device, from {run.name} ({machine.procs} process(es))"
     if not 0 < rate < float("inf"):
         raise ConfigError(f"--bench {rate:g} must be more than 0.")
     parameters = sum(p.numel() for p in network.parameters())
@@ -75,8 +66,10 @@ def speed_of(run_or_rate: str) -> tuple[Speed, str]:
         rate = float(run_or_rate)
     except ValueError:
         run = read_measured_run(Path(run_or_rate))
-        model, px = run.config.recipe.model.name, run.config.recipe.data.image_px
-        return run.speed(), f"{run.images_per_s_per_device:,.0f} img/s per device of {model} at {px} px in {run.name}"
+        recipe, rate = run.config.recipe, run.images_per_s_per_device
+        network = f"{recipe.model.name} at {recipe.data.image_px} px"
+        basis = f"{rate:,.0f} img/s per device of {network} in {run.name}"
+        return Speed(images_per_s=rate, gmac=image_gmac(recipe)), basis
     if not 0 < rate < float("inf"):
         raise ConfigError(f"--device-hours {run_or_rate}: images per second must be more than 0.")
     reference = gmac(Model(name="resnet50", num_classes=1000), 224)

@@ -49,14 +49,14 @@ class StepProfiler:
         self._steps, self._folder, self._synchronize, self._rank = steps, folder, synchronize, rank
         self._clock = PhaseClock(synchronize, lambda name: record_function(f"{_PREFIX}{name}"))
         self._profile: Any = None
-        self._active = False
+        """Torch's profiler from the first step of the range to the last."""
         self._began_s = 0.0
         self._durations: dict[int, float] = {}
         self._kernels: list[KernelTime] = []
         self._communication_ms = 0.0
 
     def phase(self, name: str) -> AbstractContextManager[Any]:
-        return self._clock(name) if self._active else nullcontext()
+        return self._clock(name) if self._profile else nullcontext()
 
     def begin(self, step: int) -> None:
         if step == self._steps.first:
@@ -64,18 +64,16 @@ class StepProfiler:
             activities = [a for a in ProfilerActivity.__members__.values() if a in supported]
             self._profile = torch.profiler.profile(activities=activities, profile_memory=True)
             self._profile.start()
-            self._active = True
         self._synchronize()
         self._began_s = now_s()
 
     def end(self, step: int) -> None:
         self._synchronize()
         self._durations[step] = now_s() - self._began_s
-        if self._active:
+        if self._profile:
             self._clock.next_step()
         if step == self._steps.last:
             self._profile.stop()
-            self._active = False
             self._write_trace()
 
     def _path(self, name: str, suffix: str) -> Path:
@@ -98,7 +96,7 @@ class StepProfiler:
 
     def close(self) -> ProfileSummary | None:
         """Write the durations of all steps and the summary; None where the range was never completed."""
-        if self._active or self._profile is not None:  # ended inside the range
+        if self._profile:  # ended inside the range
             self._profile.stop()
             return None
         profiled = {s: d for s, d in self._durations.items() if self._steps.first <= s <= self._steps.last}

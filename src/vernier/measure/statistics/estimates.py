@@ -40,7 +40,7 @@ def t_two_sided(t: float, freedom: int) -> float:
     angle = math.atan(t / math.sqrt(freedom))
     cosine, sine = math.cos(angle), math.sin(angle)
     odd = freedom % 2 == 1
-    term, total = (cosine, 0.0) if odd else (1.0, 0.0)
+    term, total = cosine if odd else 1.0, 0.0
     for k in range((freedom - 1) // 2 if odd else freedom // 2):
         total += term
         term *= cosine * cosine * ((2 * k + 2) / (2 * k + 3) if odd else (2 * k + 1) / (2 * k + 2))

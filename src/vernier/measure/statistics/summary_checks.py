@@ -29,7 +29,7 @@ def summarize(samples: Sequence[float] | Floats, *, unit: str, of: str) -> Sampl
     ends = float(row.min()), float(row.max())
     mean = min(max(estimate.value, ends[0]), ends[1])  # the sum of equal values may be rounded past them
     low, high = estimate.low, estimate.high
-    p5, p95, p99 = (float(np.percentile(row, p)) for p in (5, 95, 99))
+    p5, p95, p99 = np.percentile(row, [5, 95, 99]).tolist()
     summary = SampleSummary(
         unit=unit,
         of=of,

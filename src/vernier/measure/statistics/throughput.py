@@ -64,8 +64,9 @@ def warmup_steps(step_s: Sequence[float], *, tolerance: float = 0.1, run: int = 
     """Number of first steps that are not steady yet: until the median of `run` steps is near that of the later half."""
     if len(step_s) < 2 * run:
         return min(1, len(step_s) - 1) if step_s else 0
-    settled = statistics.median(step_s[len(step_s) // 2 :]) * (1 + tolerance)
-    for first in range(len(step_s) // 2):
+    half = len(step_s) // 2
+    settled = statistics.median(step_s[half:]) * (1 + tolerance)
+    for first in range(half):
         if step_s[first] <= settled and statistics.median(step_s[first : first + run]) <= settled:
             return first
-    return len(step_s) // 2
+    return half

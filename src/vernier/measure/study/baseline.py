@@ -180,17 +180,17 @@ def _unusual(baseline: Baseline, values: dict[str, float], alpha: float) -> tupl
 
 def sensitivity_notes(baseline: Baseline, table: Table, smallest_detectable: float) -> list[str]:
     """What this check cannot find. `smallest_detectable` is the smallest slowdown that is rejected, as a share."""
-    notes = []
+    groups, notes = table.by_device(), []
     if smallest_detectable > WORTH_KNOWING:
         notes.append(
             f"only devices that are more than {100 * smallest_detectable:.0f} % slower can be told from normal ones: "
             f"the baseline has {baseline.devices} devices whose repeats differ by {100 * baseline.noise_sd:.1f} %; "
             "learn from more devices, or from more repeats"
         )
-    if len(baseline.spreads) + 1 < 1 / FALSE_ALARMS * len(table.by_device()):
+    if len(baseline.spreads) + 1 < 1 / FALSE_ALARMS * len(groups):
         notes.append(
             f"the spread of repeats is not judged: the baseline's {len(baseline.spreads)} devices are too few for that"
         )
-    if all(v.size == 1 for v in table.by_device().values()):
+    if all(v.size == 1 for v in groups.values()):
         notes.append("one repeat per device: a single disturbed run can reject a good device; measure more repeats")
     return notes

@@ -174,7 +174,16 @@ def collect(settings: StudySettings, targets: Sequence[Target], kind: str, out: 
             listener.repeat(len(finished) + number, len(order), f"{name}, repeat {repeat}")
             on_pace = None if number else lambda seconds: listener.pace(seconds, len(left))
             target = by_id[name]
-            result = run_study_repeat(name, _request(settings, target, kind), target.variables, on_pace)
+            request = StudyRequest(
+                workload=settings.workload,
+                iterations=settings.iterations,
+                config=settings.config,
+                device=kind,
+                cores=target.cores,
+                slowdown=target.device.slowdown or 1.0,
+                kernel_iterations=settings.kernel_iterations,
+            )
+            result = run_study_repeat(name, request, target.variables, on_pace)
             if isinstance(result, RepeatResult):
                 study.write_repeat(_repeat(name, repeat, result, note))
                 study.write_tables()
@@ -186,18 +195,6 @@ def collect(settings: StudySettings, targets: Sequence[Target], kind: str, out: 
             f"{len(failures)} of {len(order)} repeats failed, the others are in {out}. First: {failures[0]}"
         )
     return study
-
-
-def _request(settings: StudySettings, target: Target, kind: str) -> StudyRequest:
-    return StudyRequest(
-        workload=settings.workload,
-        iterations=settings.iterations,
-        config=settings.config,
-        device=kind,
-        cores=target.cores,
-        slowdown=target.device.slowdown or 1.0,
-        kernel_iterations=settings.kernel_iterations,
-    )
 
 
 def _repeat(device: str, number: int, result: RepeatResult, cooling_note: str) -> Repeat:

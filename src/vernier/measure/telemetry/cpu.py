@@ -1,5 +1,6 @@
 """Sensors of the processor: files below /proc and /sys, so any directory with such files can stand in for them."""
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,12 +25,17 @@ class CpuSensors:
         self._own_processes = own_processes or (lambda: [this])
         self._this = this
         self.missing: list[MissingSensor] = []
-        self._clocks = self._readable("clock_mhz", _clock_files(root), "no cpufreq: a virtual machine, or no driver")
+        cpus = root / "sys/devices/system/cpu"
+        clocks = sorted(cpus.glob("cpu[0-9]*/cpufreq/scaling_cur_freq"))
+        self._clocks = self._readable("clock_mhz", clocks, "no cpufreq: a virtual machine, or no driver")
         self._temperatures = self._readable(
             "temperature_c", _temperature_files(root), "no thermal zone or hwmon of the CPU"
         )
-        self._energy = [EnergyCounter(p) for p in self._readable("energy_j", _energy_files(root), "no RAPL (powercap)")]
-        self._throttles = self._readable("throttle", _throttle_files(root), "no thermal_throttle counters")
+        # whole packages only: their cores and memory controllers are parts of them
+        packages = sorted((root / "sys/class/powercap").glob("intel-rapl:[0-9]/energy_uj"))
+        self._energy = [EnergyCounter(p) for p in self._readable("energy_j", packages, "no RAPL (powercap)")]
+        throttles = sorted(cpus.glob("cpu[0-9]*/thermal_throttle/*_throttle_count"))
+        self._throttles = self._readable("throttle", throttles, "no thermal_throttle counters")
         self._throttle_count = sum(map(_number, self._throttles))
         self._miss("memory_clock_mhz", "CPUs do not report it")
         self._miss("power_limit_w", "not read on CPUs")
@@ -50,19 +56,15 @@ class CpuSensors:
 
     def _times(self) -> tuple[float, float, float, float]:
         """Busy, stolen and total seconds of all cores, and seconds of our own processes."""
-        cores = psutil.cpu_times()
-        stolen = float(getattr(cores, "steal", 0.0))
-        idle = cores.idle + float(getattr(cores, "iowait", 0.0))
-        guest = float(getattr(cores, "guest", 0.0)) + float(getattr(cores, "guest_nice", 0.0))  # already in user
-        total = sum(cores) - guest
+        cores = psutil.cpu_times()._asdict()
+        stolen, iowait, *guests = (cores.get(name, 0.0) for name in ("steal", "iowait", "guest", "guest_nice"))
+        total = sum(cores.values()) - sum(guests)  # guests are already in user
         own = 0.0
         for process in self._own_processes():
-            try:
+            with contextlib.suppress(psutil.NoSuchProcess):
                 times = process.cpu_times()
-            except psutil.NoSuchProcess:
-                continue
-            own += times.user + times.system
-        return total - idle - stolen, stolen, total, own
+                own += times.user + times.system
+        return total - cores["idle"] - iowait - stolen, stolen, total, own
 
     def _joules(self) -> tuple[float, float]:
         return now_s(), sum(counter.joules() for counter in self._energy)
@@ -74,18 +76,15 @@ class CpuSensors:
         self._load_due_s = now_s() + LOAD_EVERY_S
         before, self._times_before = self._times_before, self._times()
         busy, stolen, total, own = (b - a for a, b in zip(before, self._times_before, strict=True))
-        values: dict[str, float] = {}
-        if total > 0:
-            seconds = {
-                "util_pct": busy,
-                "own_pct": min(own, busy),
-                "others_pct": max(0.0, busy - own),
-                "steal_pct": stolen,
-            }
-            values = {name: 100 * s / total for name, s in seconds.items()}
-        values["mem_used_bytes"] = float(psutil.virtual_memory().used)
-        values["rss_bytes"] = float(self._this.memory_info().rss)
-        return values
+        memory = {
+            "mem_used_bytes": float(psutil.virtual_memory().used),
+            "rss_bytes": float(self._this.memory_info().rss),
+        }
+        if total <= 0:
+            return memory
+        others = max(0.0, busy - own)
+        seconds = {"util_pct": busy, "own_pct": min(own, busy), "others_pct": others, "steal_pct": stolen}
+        return {name: 100 * s / total for name, s in seconds.items()} | memory
 
     def _throttle(self) -> tuple[str, ...] | None:
         """Whether the clock was held down since the last reading; None where that is not counted."""
@@ -130,10 +129,6 @@ class EnergyCounter:
         return (self._wrapped + value) / 1e6
 
 
-def _clock_files(root: Path) -> list[Path]:
-    return sorted((root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_cur_freq"))
-
-
 def _temperature_files(root: Path) -> list[Path]:
     """Thermal zones and hwmon chips whose label is that of a processor."""
     zones = [(z / "type", [z / "temp"]) for z in sorted((root / "sys/class/thermal").glob("thermal_zone*"))]
@@ -144,15 +139,6 @@ def _temperature_files(root: Path) -> list[Path]:
         if _is_readable(label) and label.read_text().strip().lower().startswith(_TEMPERATURE_LABELS)
         for path in paths
     ]
-
-
-def _energy_files(root: Path) -> list[Path]:
-    """Whole packages only: their cores and memory controllers are parts of them."""
-    return sorted((root / "sys/class/powercap").glob("intel-rapl:[0-9]/energy_uj"))
-
-
-def _throttle_files(root: Path) -> list[Path]:
-    return sorted((root / "sys/devices/system/cpu").glob("cpu[0-9]*/thermal_throttle/*_throttle_count"))
 
 
 def _number(path: Path) -> float:

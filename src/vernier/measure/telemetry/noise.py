@@ -16,12 +16,11 @@ def measure_noise(records: Iterable[TelemetryRecord], span: tuple[float, float],
     kind = next((s.device_kind for s in samples if s.device_kind != "cpu"), "cpu")
     used = [s for s in samples if s.device_kind == kind]
     others_pct = _mean([s.others_pct for s in cpu if s.others_pct is not None])
-    throttles = [s.throttle for s in used if s.throttle is not None]
     return Noise(
         samples=len(samples),
         others_cores=None if others_pct is None else others_pct / 100 * (cores or psutil.cpu_count() or 1),
         steal_pct=_mean([s.steal_pct for s in cpu if s.steal_pct is not None]),
-        throttled=_merge(throttles),
+        throttled=_merge([s.throttle for s in used]),
         clock_drift_pct=_drift_pct([s.clock_mhz for s in used if s.clock_mhz is not None]),
         temperature_c_max=max((s.temperature_c for s in used if s.temperature_c is not None), default=None),
     )
@@ -31,9 +30,10 @@ def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def _merge(reasons: Sequence[tuple[str, ...]]) -> tuple[str, ...] | None:
+def _merge(readings: Sequence[tuple[str, ...] | None]) -> tuple[str, ...] | None:
     """All reasons of throttling once; None where throttling was never read."""
-    return tuple(sorted({why for several in reasons for why in several})) if reasons else None
+    reasons = [r for r in readings if r is not None]
+    return tuple(sorted(set().union(*reasons))) if reasons else None
 
 
 def _drift_pct(values: Sequence[float]) -> float | None:
@@ -57,7 +57,7 @@ def worst_noise(noises: Sequence[Noise]) -> Noise | None:
         samples=sum(n.samples for n in noises),
         others_cores=worst(n.others_cores for n in noises),
         steal_pct=worst(n.steal_pct for n in noises),
-        throttled=_merge([n.throttled for n in noises if n.throttled is not None]),
+        throttled=_merge([n.throttled for n in noises]),
         clock_drift_pct=worst(n.clock_drift_pct for n in noises),
         temperature_c_max=worst(n.temperature_c_max for n in noises),
     )
@@ -66,12 +66,12 @@ def worst_noise(noises: Sequence[Noise]) -> Noise | None:
 def describe_noise(noise: Noise) -> list[str]:
     """Sentences for a reader; empty when the machine was quiet as far as its sensors tell."""
     sentences = []
-    if noise.others_cores is not None and noise.others_cores > OTHERS_CORES_LIMIT:
+    if (noise.others_cores or 0) > OTHERS_CORES_LIMIT:
         sentences.append(f"other programs used {noise.others_cores:.2f} cores")
-    if noise.steal_pct is not None and noise.steal_pct > STEAL_LIMIT_PCT:
+    if (noise.steal_pct or 0) > STEAL_LIMIT_PCT:
         sentences.append(f"the hypervisor took {noise.steal_pct:.1f} % of the CPU")
     if noise.throttled:
         sentences.append(f"throttled: {', '.join(noise.throttled)}")
-    if noise.clock_drift_pct is not None and abs(noise.clock_drift_pct) > DRIFT_LIMIT_PCT:
+    if abs(noise.clock_drift_pct or 0) > DRIFT_LIMIT_PCT:
         sentences.append(f"the clock drifted by {noise.clock_drift_pct:+.1f} %")
     return sentences

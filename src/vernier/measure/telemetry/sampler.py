@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import psutil
 
 from vernier.clock import now_s, thread_cpu_s
-from vernier.measure.telemetry.sensors import FIELDS, Sensors, open_sensors
+from vernier.measure.telemetry.sensors import FIELDS, open_sensors
 from vernier.records.telemetry import (
     Reading,
     Sample,
@@ -60,19 +60,16 @@ class Sampler:
         self._sink, self._hz, self._session = sink, hz, session
         self._done = threading.Event()
         self._thread: threading.Thread | None = None
-        self._sensors: list[Sensors] = []
-        self.setup = SensorSetup(hz=hz)
-        if hz > 0:
-            self._sensors, missing = open_sensors(device_kind, None if root_pid is None else ProcessTree(root_pid))
-            devices = tuple(device for sensors in self._sensors for device in sensors.devices)
-            self.setup = SensorSetup(hz=hz, devices=devices, missing=missing)
+        own = None if root_pid is None else ProcessTree(root_pid)
+        self._sensors, missing = open_sensors(device_kind, own) if hz > 0 else ([], ())
+        devices = tuple(device for sensors in self._sensors for device in sensors.devices)
+        self.setup = SensorSetup(hz=hz, devices=devices, missing=missing)
 
     def __enter__(self) -> "Sampler":
         if self._hz > 0:
-            header = TelemetryHeader(
-                method=METHOD, session=self._session, t_s=now_s(), fields=FIELDS, **vars(self.setup)
+            self._sink.emit(
+                TelemetryHeader(method=METHOD, session=self._session, t_s=now_s(), fields=FIELDS, **vars(self.setup))
             )
-            self._sink.emit(header)
             self._thread = threading.Thread(target=self._run, name="vernier-telemetry", daemon=True)
             self._thread.start()
         return self

@@ -22,14 +22,6 @@ class Library:
     package: str
     getters: _Getters
 
-    def call(self, module: ModuleType, name: str, *arguments: Any) -> Any:
-        return getattr(module, f"{self.prefix}{name}")(*arguments)
-
-    def errors(self, module: ModuleType) -> type[Exception]:
-        """The base class of the library's own exceptions: NVMLError, HLMLError."""
-        error: type[Exception] = getattr(module, f"{self.prefix.upper()}Error")
-        return error
-
 
 def _bits(value: int, names: dict[int, str]) -> tuple[str, ...]:
     return tuple(name for bit, name in names.items() if value & bit)
@@ -92,9 +84,8 @@ class LibrarySensors:
         self.kind = library.kind
         self.missing: list[MissingSensor] = []
         self._library, self._module = library, module
-        library.call(module, "Init")
-        count = library.call(module, "DeviceGetCount")
-        self._handles = [library.call(module, "DeviceGetHandleByIndex", i) for i in range(count)]
+        self._call("Init")
+        self._handles = [self._call("DeviceGetHandleByIndex", i) for i in range(self._call("DeviceGetCount"))]
         self.devices = tuple(
             SensorDevice(
                 kind=self.kind, index=i, name=self._text("DeviceGetName", h), uuid=self._text("DeviceGetUUID", h)
@@ -103,16 +94,20 @@ class LibrarySensors:
         )
         self._getters = [self._working_getters(index, handle) for index, handle in enumerate(self._handles)]
 
+    def _call(self, name: str, *arguments: Any) -> Any:
+        return getattr(self._module, f"{self._library.prefix}{name}")(*arguments)
+
     def _text(self, name: str, handle: Any) -> str:
-        value = self._library.call(self._module, name, handle)
+        value = self._call(name, handle)
         return value.decode() if isinstance(value, bytes) else str(value)
 
     def _working_getters(self, index: int, handle: Any) -> _Getters:
         working: _Getters = {}
+        refused: type[Exception] = getattr(self._module, f"{self._library.prefix.upper()}Error")
         for name, getter in self._library.getters.items():
             try:
                 getter(self._module, handle)
-            except self._library.errors(self._module) as error:
+            except refused as error:
                 why = f"{self._library.package}: {error or type(error).__name__}"
                 self.missing.append(MissingSensor(kind=self.kind, device=index, sensor=name, why=why))
             else:
@@ -126,7 +121,7 @@ class LibrarySensors:
         ]
 
     def close(self) -> None:
-        self._library.call(self._module, "Shutdown")
+        self._call("Shutdown")
 
 
 _HL_SMI_FIELDS = {

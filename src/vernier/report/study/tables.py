@@ -28,8 +28,8 @@ from vernier.report.logs.reading import open_logs, read_text
 from vernier.store import find_runs
 
 TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60.0}
-FIELDS = ("perf", "device", "repeat", "freq", "power", "temp", "workload")
 SENSOR_UNITS = {"freq": {"MHz": 1.0, "GHz": 1000.0, "kHz": 1e-3}, "power": {"W": 1.0, "mW": 1e-3}, "temp": {"C": 1.0}}
+FIELDS = ("perf", "device", "repeat", *SENSOR_UNITS, "workload")
 POSSIBLE = {"freq": (0.0, 10_000.0), "power": (0.0, 3_000.0), "temp": (-50.0, 150.0)}
 _STUDY_SENSORS = {"freq": "clock_mhz", "power": "power_w", "temp": "temperature_c"}
 _SUSPICIOUS = 100.0
@@ -265,15 +265,13 @@ def _csv(path: Path, text: str, options: ColumnOptions) -> _Part:
     part = _Part(unit="", what=layout.what)
     if not rows:
         raise ConfigError(f"{path} has column names but no rows.")
-    copies = len(rows) - len({tuple(r.items()) for r in rows})
-    if copies:
+    distinct = {tuple(r.items()): r for r in rows}
+    if copies := len(rows) - len(distinct):
         part.notes.append(
             f"{path.name}: {copies} of {len(rows)} rows are exact copies of others, "
             + ("dropped" if options.drop_duplicates else "kept (--drop-duplicates drops them)")
         )
-    if options.drop_duplicates:
-        rows = tuple({tuple(r.items()): r for r in rows}.values())
-    _fill(part, path, rows, layout, options)
+    _fill(part, path, list(distinct.values()) if options.drop_duplicates else rows, layout, options)
     return part
 
 

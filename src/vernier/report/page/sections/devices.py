@@ -52,8 +52,8 @@ def devices(subjects: list[Subject]) -> Section | None:
 
 
 def _flags(result: StudyAnalysis) -> dict[str, str]:
-    """A remark per device that stands out."""
-    beyond = {d.device: f"{d.beyond_fence}, beyond the fence" for d in result.devices if d.beyond_fence}
+    """A remark per device; empty for those that do not stand out."""
+    beyond = {d.device: f"{d.beyond_fence}, beyond the fence" if d.beyond_fence else "" for d in result.devices}
     return beyond | {d.device: f"surely {d.verdict}" for d in result.devices if d.verdict}
 
 
@@ -86,13 +86,13 @@ def _boxes(study: Study, level: str, flags: dict[str, str], number: int) -> Figu
     """Every run of a device; of a node or cabinet, the medians of its devices."""
     rows: list[list[Any]]
     if level == "device":
-        rows = [[r.device, r.device, r.value / study.median, flags.get(r.device, "")] for r in study.runs]
+        rows = [[r.device, r.device, r.value / study.median, flags[r.device]] for r in study.runs]
     else:
-        groups_by_device = {d: names[level == "node"] for d, names in study.locations.items() if names[level == "node"]}
+        groups_by_device = {device: names[level == "node"] for device, names in study.locations.items()}
         rows = [
-            [groups_by_device[d.device], d.device, d.normalised, flags.get(d.device, "")]
+            [group, d.device, d.normalised, flags[d.device]]
             for d in study.result.devices
-            if d.device in groups_by_device
+            if (group := groups_by_device.get(d.device))
         ]
     groups = {r[0] for r in rows}
     if not 2 <= len(groups) <= MOST_GROUPS:
@@ -133,8 +133,7 @@ def _ranked(result: StudyAnalysis, flags: dict[str, str], number: int) -> Figure
         ),
         columns=["rank", "device", "normalised", "low", "high", "remark"],
         rows=[
-            [i, d.device, d.normalised, d.low, d.high, flags.get(d.device, "")]
-            for i, d in enumerate(result.devices, start=1)
+            [i, d.device, d.normalised, d.low, d.high, flags[d.device]] for i, d in enumerate(result.devices, start=1)
         ],
         caption="median of its repeats with 95 % interval",
     )
@@ -143,9 +142,7 @@ def _ranked(result: StudyAnalysis, flags: dict[str, str], number: int) -> Figure
 def _scatter(study: Study, sensor: str, flags: dict[str, str], number: int) -> Figure:
     result = study.result
     rows: list[list[Any]] = [
-        [r.sensors[sensor], r.value, r.device, flags.get(r.device, "")]
-        for r in study.runs
-        if r.sensors.get(sensor) is not None
+        [r.sensors[sensor], r.value, r.device, flags[r.device]] for r in study.runs if r.sensors.get(sensor) is not None
     ]
     value = result.correlation.pearson["perf"].get(sensor)
     remark = f"correlation {value:+.2f} over {len(rows):,} runs" if value is not None else "constant: no correlation"

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from markupsafe import Markup
 
 from vernier.records.codec import encode
-from vernier.records.environment import Environment
 from vernier.report.page.collect import Subject
 from vernier.report.page.figures import Section
 from vernier.report.page.html import NONE, chip, joined, section, tag
@@ -21,7 +20,9 @@ def environment(subjects: list[Subject]) -> Section | None:
     """None where no subject has settings or an environment."""
     tables = {
         "Configuration": [flatten(s.settings) for s in subjects],
-        "Environment": [_environment_rows(s.environment) for s in subjects],
+        "Environment": [
+            flatten({**encode(e), "command": shlex.join(e.command)}) if (e := s.environment) else {} for s in subjects
+        ],
     }
     parts = [_table(title, subjects, trees) for title, trees in tables.items() if any(trees)]
     if not parts:
@@ -36,12 +37,6 @@ def environment(subjects: list[Subject]) -> Section | None:
         cls="different-only" if several else None,
     )
     return Section(name="environment", title="Configuration", html=html)
-
-
-def _environment_rows(environment: Environment | None) -> dict[str, str]:
-    if environment is None:
-        return {}
-    return flatten({**encode(environment), "command": shlex.join(environment.command)})
 
 
 def flatten(tree: Mapping[str, object], prefix: str = "") -> dict[str, str]:

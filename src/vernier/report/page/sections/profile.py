@@ -1,11 +1,12 @@
 """Profile: where a step's time goes, the longest kernels, their share by kind, memory, and a link to the trace."""
 
 import re
+from collections import defaultdict
 
 from markupsafe import Markup
 
 from vernier.report.page.collect import Profile, Subject
-from vernier.report.page.figures import PHASE_COLOURS, Bars, Figure, Lines, Row, Section, Stack, grid
+from vernier.report.page.figures import PHASE_COLOURS, Bars, Figure, Lines, Section, Stack, grid, with_data
 from vernier.report.page.html import Cell, Column, joined, section, table, tag
 
 TOP = 25
@@ -31,10 +32,10 @@ def profile(subjects: list[Subject]) -> Section | None:
     figures: list[Figure] = []
     parts: list[Markup] = []
     for number, (s, p) in enumerate(profiles):
-        charts = [f for f in (_phases(p, number), _kinds(p, number), _memory(p, number)) if f]
+        charts = with_data(_phases(p, number), _kinds(p, number), _memory(p, number))
         figures += charts
-        title = f"{s.name}, process {p.summary.rank}" if len(profiles) > 1 else ""
-        head = tag("h3", title, style="margin-bottom:10px") if title else None
+        title = f"{s.name}, process {p.summary.rank}"
+        head = tag("h3", title, style="margin-bottom:10px") if len(profiles) > 1 else None
         parts.append(
             tag(
                 "div",
@@ -52,30 +53,21 @@ def profile(subjects: list[Subject]) -> Section | None:
 
 
 def _describe(p: Profile) -> str:
-    first, last = p.summary.steps
-    cost = p.summary.overhead
-    slower = (
-        f"; a profiled step took {cost.ratio:.2f} times as long as the {cost.n_others} steady steps around it"
-        if cost
-        else ""
-    )
-    return f"Steps {first} to {last}{slower}."
+    text, cost = "Steps {} to {}".format(*p.summary.steps), p.summary.overhead
+    if cost:
+        text += f"; a profiled step took {cost.ratio:.2f} times as long as the {cost.n_others} steady steps around it"
+    return f"{text}."
 
 
-def _phases(p: Profile, number: int) -> Figure | None:
-    seconds = p.summary.where_the_time_goes.seconds
-    if not seconds:
-        return None
+def _phases(p: Profile, number: int) -> Figure:
     first, last = p.summary.steps
     steps = "one step" if first == last else "the profiled steps"
-    rows: list[Row] = [[steps, name, 1000 * s] for name, s in seconds.items()]
-    chart = Stack(category="what", part="phase", value="ms", unit="ms", part_colours=PHASE_COLOURS)
     return Figure(
         name=f"where-{number}",
         title="Where the time goes",
-        chart=chart,
+        chart=Stack(category="what", part="phase", value="ms", unit="ms", part_colours=PHASE_COLOURS),
         columns=["what", "phase", "ms"],
-        rows=rows,
+        rows=[[steps, name, 1000 * s] for name, s in p.summary.where_the_time_goes.seconds.items()],
         wide=True,
     )
 
@@ -85,49 +77,38 @@ def kernel_kind(name: str) -> str:
     return next((kind for kind, pattern in KINDS if re.search(pattern, name, re.IGNORECASE)), "other")
 
 
-def _kinds(p: Profile, number: int) -> Figure | None:
-    totals: dict[tuple[str, str], float] = {}
+def _kinds(p: Profile, number: int) -> Figure:
+    totals: dict[tuple[str, str], float] = defaultdict(float)
     for k in p.kernels:
-        key = (k.device, kernel_kind(k.name))
-        totals[key] = totals.get(key, 0.0) + k.total_ms
-    if not totals:
-        return None
+        totals[k.device, kernel_kind(k.name)] += k.total_ms
     whole = {d: sum(v for (device, _), v in totals.items() if device == d) for d, _ in totals}
-    rows: list[Row] = [
-        [kind, device, 100 * ms / whole[device], ms]
-        for (device, kind), ms in sorted(totals.items(), key=lambda e: -e[1])
-        if ms
-    ]
-    chart = Bars(
-        category="kind",
-        value="share %",
-        unit=" %",
-        x_title="% of the device's time",
-        by="device" if len(whole) > 1 else None,
-    )
     return Figure(
         name=f"kinds-{number}",
         title="Share by kind",
-        chart=chart,
+        chart=Bars(
+            category="kind",
+            value="share %",
+            unit=" %",
+            x_title="% of the device's time",
+            by="device" if len(whole) > 1 else None,
+        ),
         columns=["kind", "device", "share %", "ms"],
-        rows=rows,
+        rows=[
+            [kind, device, 100 * ms / whole[device], ms]
+            for (device, kind), ms in sorted(totals.items(), key=lambda e: -e[1])
+            if ms
+        ],
         caption="kinds are judged by the names of operations",
     )
 
 
-def _memory(p: Profile, number: int) -> Figure | None:
-    rows: list[Row] = [[m.t_ms, m.device, m.allocated_bytes / 2**20] for m in p.memory]
-    chart = Lines(x="ms", y="MiB", by="device", zero=True, unit=" MiB")
-    return (
-        Figure(
-            name=f"memory-{number}",
-            title="Memory held by PyTorch's allocators",
-            chart=chart,
-            columns=["ms", "device", "MiB"],
-            rows=rows,
-        )
-        if rows
-        else None
+def _memory(p: Profile, number: int) -> Figure:
+    return Figure(
+        name=f"memory-{number}",
+        title="Memory held by PyTorch's allocators",
+        chart=Lines(x="ms", y="MiB", by="device", zero=True, unit=" MiB"),
+        columns=["ms", "device", "MiB"],
+        rows=[[m.t_ms, m.device, m.allocated_bytes / 2**20] for m in p.memory],
     )
 
 
@@ -138,11 +119,9 @@ def _kernels(p: Profile, number: int) -> Markup | None:
     ]
     if not rows:
         return None
-    columns: list[Column | str] = [
+    columns = [
         Column("name", wrap=True),
-        "device",
-        "kind",
-        Column("calls"),
+        *map(Column, ("device", "kind", "calls")),
         Column("total ms", 2),
         Column("mean ms", 3),
         Column("longest ms", 3),
