@@ -7,9 +7,11 @@ Results go to standard output, messages and bars to standard error. Live output 
 import json as jsonlib
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
+
+from vernier.records.codec import encode
 
 
 def say(text: str) -> None:
@@ -24,6 +26,11 @@ def print_json(value: Any) -> None:
     if not_finite:
         more = f" and {len(not_finite) - 3} more" if len(not_finite) > 3 else ""
         say(f"not a finite number, null in the JSON: {', '.join(not_finite[:3])}{more}")
+
+
+def print_result(result: Any, json: bool, lines: Callable[[Any], Iterable[str]]) -> None:
+    """Print a record: as JSON, or in the lines that tell it to a person."""
+    print_json(encode(result)) if json else sys.stdout.write("".join(f"{line}\n" for line in lines(result)))
 
 
 def _finite(value: Any, path: str, not_finite: list[str]) -> Any:

@@ -1,11 +1,10 @@
 """`vernier doctor`: one screen about this machine."""
 
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vernier.cli.flags import JsonFlag
-from vernier.cli.output import print_json, say
+from vernier.cli.output import print_result, say
 from vernier.cores import allowed_cores
 from vernier.errors import EXIT_DONE, ConfigError
 
@@ -26,17 +25,13 @@ def doctor(*, probe: bool = True, seconds: float = 10.0, json: JsonFlag = False)
         seconds: Length of the speed test, in seconds.
     """
     from vernier.measure.machine.doctor import examine
-    from vernier.records.codec import encode
 
     if not 0 < seconds <= 600:
         raise ConfigError(f"--seconds {seconds:g}: use more than 0 and at most 600, or --no-probe.")
     examination = examine()
     if probe:
         examination = replace(examination, probe=_measure(seconds))
-    if json:
-        print_json(encode(examination))
-    else:
-        sys.stdout.write("\n".join(_screen(examination)) + "\n")
+    print_result(examination, json, _screen)
     return EXIT_DONE
 
 

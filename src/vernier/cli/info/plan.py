@@ -3,18 +3,14 @@
 import math
 import re
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
 from vernier.cli.flags import JsonFlag, OptionalFloat, OptionalInt, optional
 from vernier.cli.output import print_json, print_rows, say
 from vernier.errors import EXIT_DONE, ConfigError, did_you_mean
-
-if TYPE_CHECKING:
-    from vernier.measure.planning.plan import Network
 
 
 def plan(
@@ -62,16 +58,18 @@ def plan(
             "Give a recipe and a speed: vernier plan RECIPE --bench RUN|IMG_PER_S; or vernier plan --check."
         )
     counts = _counts(devices)
-    changes = {"per_host": per_host, "link_gb_s": link_gb_s, "host_gb_s": host_gb_s, "host_us": host_us}
+    changes: dict[str, Any] = {"per_host": per_host, "link_gb_s": link_gb_s, "host_gb_s": host_gb_s, "host_us": host_us}
     for name, value in {**changes, "input_img_s": input_img_s, "spread": spread, "watts": watts}.items():
         if value is not None and not 0 < value < math.inf:
             raise ConfigError(f"--{name.replace('_', '-')} {value:g} must be more than 0.")
-    net = _network(network, changes)
     from vernier import recipes as book
-    from vernier.measure.planning.plan import plan_rows
+    from vernier.measure.planning.plan import NETWORKS, plan_rows
     from vernier.measure.planning.workload import workload_of
     from vernier.records.codec import encode
 
+    if network not in NETWORKS:
+        raise ConfigError(f"There is no network {network!r} for --network. {did_you_mean(network, NETWORKS)}")
+    net = replace(NETWORKS[network], **{name: value for name, value in changes.items() if value is not None})
     chosen = book.load(recipe).recipe
     work, basis = workload_of(chosen, bench, device_batch or max(1, chosen.global_batch // counts[0]))
     work = replace(
@@ -101,14 +99,6 @@ def _counts(text: str) -> list[int]:
     elif re.fullmatch(r"\d+(,\d+)*", text) and all(1 <= int(n) <= 10**6 for n in text.split(",")):
         return [int(n) for n in text.split(",")]
     raise ConfigError(f"--devices {text}: give a range such as 8..4096, or a list such as 8,16,64.")
-
-
-def _network(name: str, changes: Mapping[str, Any]) -> "Network":
-    from vernier.measure.planning.plan import NETWORKS
-
-    if name not in NETWORKS:
-        raise ConfigError(f"There is no network {name!r} for --network. {did_you_mean(name, NETWORKS)}")
-    return replace(NETWORKS[name], **{key: value for key, value in changes.items() if value is not None})
 
 
 def _check(json: bool) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
 from vernier.cli.flags import JsonFlag, optional
-from vernier.cli.output import print_json, print_rows
+from vernier.cli.output import print_json, print_result, print_rows
 from vernier.cli.study.run import run
 from vernier.errors import EXIT_DONE, EXIT_FAILED, ConfigError
 
@@ -60,15 +60,12 @@ def analyze(
         all_devices: List every device, not only the 20 slowest.
     """
     from vernier.measure.study.analysis import analyze as analyze_table
-    from vernier.records.codec import encode
     from vernier.report.study.text import study_lines, study_rows
 
     analysis = analyze_table(_table(sources, columns, units, drop_duplicates))
-    if json:
-        print_json(encode(analysis))
-        return EXIT_DONE
-    sys.stdout.write("\n".join(study_lines(analysis)) + "\n")
-    print_rows(study_rows(analysis, None if all_devices else SHOWN), False)
+    print_result(analysis, json, study_lines)
+    if not json:
+        print_rows(study_rows(analysis, None if all_devices else SHOWN), False)
     return EXIT_DONE
 
 
@@ -128,11 +125,10 @@ def check(
     """
     from vernier.measure.study.baseline import check as check_table
     from vernier.measure.study.baseline import read_baseline
-    from vernier.records.codec import encode
     from vernier.report.study.text import check_lines
 
     result = check_table(read_baseline(Path(baseline).expanduser()), _table(sources, columns, units))
-    print_json(encode(result)) if json else sys.stdout.write("\n".join(check_lines(result)) + "\n")
+    print_result(result, json, check_lines)
     return EXIT_DONE if result.accepted else EXIT_FAILED
 
 

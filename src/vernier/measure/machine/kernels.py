@@ -4,6 +4,7 @@ They show the best a device can do, as a reference for a network's rate. Their r
 may leave the work out.
 """
 
+import statistics
 from collections.abc import Callable
 
 import torch
@@ -69,13 +70,18 @@ def measure_matmul(
 ) -> MatmulSpeed:
     """The rate of large matrix products, measured now: the median of as many as fit into the time, at least five."""
     load = MatrixLoad(device, synchronize, size=1024 if device.type == "cpu" else 8192, precision=precision)
-    load.step()
-    began_s, samples = now_s(), list[float]()
-    while len(samples) < 5 or now_s() - began_s < seconds:
-        start_s = now_s()
-        load.step()
-        samples.append(now_s() - start_s)
+    samples_s = time_steps(load.step, 5, seconds)
     load.checksum()
-    samples.sort()
-    gflop_per_s = load.flops / samples[len(samples) // 2] / 1e9
-    return MatmulSpeed(gflop_per_s=gflop_per_s, size=load.size, precision=precision, n=len(samples))
+    gflop_per_s = load.flops / statistics.median_high(samples_s) / 1e9
+    return MatmulSpeed(gflop_per_s=gflop_per_s, size=load.size, precision=precision, n=len(samples_s))
+
+
+def time_steps(step: Callable[[], object], fewest: int, seconds: float) -> list[float]:
+    """Seconds of each step, for as many steps as fit into the time; one more before them is not counted."""
+    began_s, steps_s = now_s(), list[float]()
+    step()
+    while len(steps_s) < fewest or now_s() - began_s < seconds:
+        start_s = now_s()
+        step()
+        steps_s.append(now_s() - start_s)
+    return steps_s

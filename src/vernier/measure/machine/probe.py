@@ -7,13 +7,13 @@ import statistics
 
 import torch
 
-from vernier.clock import now_s
 from vernier.devices import Device
 from vernier.measure.machine.doctor import TrainingProbe
+from vernier.measure.machine.kernels import time_steps
 from vernier.models import build
 
 MODEL, PX = "resnet50", 224
-WARMUP_STEPS, MIN_STEPS = 1, 2
+MIN_STEPS = 2
 CPU_BATCH, ACCELERATOR_BATCH = 8, 64
 
 
@@ -25,19 +25,16 @@ def probe_training(device: Device, precision: str, seconds: float) -> TrainingPr
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     images = torch.randn(batch, 3, PX, PX, device=torch_device).to(memory_format=layout)
     labels = torch.randint(0, 1000, (batch,), device=torch_device)
-    rates: list[float] = []
-    began_s, step = now_s(), 0
-    while step < WARMUP_STEPS + MIN_STEPS or now_s() - began_s < seconds:
-        start_s = now_s()
+
+    def step() -> None:
         with device.autocast(precision):
             logits = model(images)
         torch.nn.functional.cross_entropy(logits.float(), labels).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         device.synchronize()
-        if step >= WARMUP_STEPS:
-            rates.append(batch / (now_s() - start_s))
-        step += 1
+
+    rates = [batch / step_s for step_s in time_steps(step, MIN_STEPS, seconds)]
     return TrainingProbe(
         model=MODEL,
         px=PX,

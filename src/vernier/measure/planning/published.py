@@ -1,14 +1,14 @@
 """Published scaling tables and what the model of `plan` predicts for them, for `vernier plan --check`."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from vernier.frozen import frozen
 from vernier.measure.planning.plan import NETWORKS, Workload, predict
 from vernier.records.codec import named
 
 
-@dataclass(frozen=True)
-class PublishedSpeed:
+class PublishedSpeed(NamedTuple):
     """Images per second of `devices` devices, and of a smaller number, the base, from which they are predicted."""
 
     what: str

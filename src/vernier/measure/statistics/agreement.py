@@ -27,11 +27,12 @@ def prediction_interval(published: Published) -> tuple[float, float] | None:
 
 
 def agreement(config: Config, result: EvalResult | None, reference: Recipe | None) -> Agreement | None:
-    """The result against what the recipe's authors published, in the precision nearest to this run's.
+    """The result against what the recipe's authors published: in this run's precision, or else their first result.
 
     None when there is nothing to compare. `reference` is the recipe before the user changed it.
     """
-    published = nearest(config)
+    precision, entries = _published_precision(config), config.recipe.published
+    published = next((p for p in entries if p.precision == precision), entries[0] if entries else None)
     if result is None or published is None or (value := result.figures.get(published.metric)) is None:
         return None
     interval = prediction_interval(published)
@@ -47,12 +48,6 @@ def agreement(config: Config, result: EvalResult | None, reference: Recipe | Non
         samples=(result.samples, published.samples),
         differs=tuple(what_differs(config, published, reference)),
     )
-
-
-def nearest(config: Config) -> Published | None:
-    """The published result of this run's precision, or the first one."""
-    precision, entries = _published_precision(config), config.recipe.published
-    return next((p for p in entries if p.precision == precision), entries[0] if entries else None)
 
 
 def _published_precision(config: Config) -> str:

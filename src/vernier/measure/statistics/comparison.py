@@ -11,7 +11,7 @@ compared. The `ratio_rows` functions take many comparisons at once, for the cove
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -41,8 +41,7 @@ class Trace:
         return Window(samples=self.samples_per_step * len(self.step_s), wall_s=sum(self.step_s))
 
 
-@dataclass(frozen=True)
-class LogRatios:
+class LogRatios(NamedTuple):
     """Natural logarithms of speed B / speed A with 95 % intervals, one per row."""
 
     value: Floats

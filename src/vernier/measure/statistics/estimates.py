@@ -12,10 +12,11 @@ Functions of `Floats` work on rows, so that thousands of traces are one call. No
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from itertools import accumulate
 from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -74,8 +75,7 @@ def t_quantiles(level: float, freedom: npt.ArrayLike) -> Floats:
 # --------------------------------------------------------------------------------------------------- correlated samples
 
 
-@dataclass(frozen=True)
-class Intervals:
+class Intervals(NamedTuple):
     """Per row: the mean, its 95 % interval and standard error, degrees of freedom, and the autocorrelation time."""
 
     mean: Floats

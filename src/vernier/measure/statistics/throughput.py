@@ -60,13 +60,13 @@ class Window:
         return self.data_wait_s / self.wall_s if self.wall_s > 0 else 0.0
 
 
-def warmup_steps(step_s: Sequence[float], *, tolerance: float = 0.1, run: int = 3) -> int:
-    """Number of first steps that are not steady yet: until the median of `run` steps is near that of the later half."""
-    if len(step_s) < 2 * run:
+def warmup_steps(step_s: Sequence[float]) -> int:
+    """Number of first steps that are not steady yet: until the median of three is near that of the later half."""
+    if len(step_s) < 6:
         return min(1, len(step_s) - 1) if step_s else 0
     half = len(step_s) // 2
-    settled = statistics.median(step_s[half:]) * (1 + tolerance)
+    settled = statistics.median(step_s[half:]) * 1.1
     for first in range(half):
-        if step_s[first] <= settled and statistics.median(step_s[first : first + run]) <= settled:
+        if step_s[first] <= settled and statistics.median(step_s[first : first + 3]) <= settled:
             return first
     return half

@@ -215,13 +215,13 @@ class Cooler:
     """Waits between repeats until the device is as cool as at first; without a sensor, for a fixed time."""
 
     def __init__(self, kind: str, pause_s: float) -> None:
-        self._sensors = next((s for s in open_sensors(kind)[0] if s.kind == kind), None)
+        self._sensors = [s for s in open_sensors(kind)[0] if s.kind == kind]
         self._pause_s = pause_s
         self.idle_c = self._temperature()
 
     def _temperature(self) -> float | None:
-        readings = [] if self._sensors is None else self._sensors.read()
-        return max((r.temperature_c for r in readings if r.temperature_c is not None), default=None)
+        readings = (reading.temperature_c for sensors in self._sensors for reading in sensors.read())
+        return max((c for c in readings if c is not None), default=None)
 
     def wait(self) -> str:
         """Wait; returns a note when the device did not cool down in time, else an empty text."""

@@ -14,7 +14,6 @@ from vernier.measure.telemetry.sensors import FIELDS, open_sensors
 from vernier.records.telemetry import (
     Reading,
     Sample,
-    SensorDevice,
     SensorSetup,
     TelemetryEnd,
     TelemetryHeader,
@@ -107,14 +106,13 @@ class Sampler:
     def _sample(self) -> None:
         for sensors in self._sensors:
             for device, reading in zip(sensors.devices, sensors.read(), strict=True):
-                if reading != Reading():
-                    self._sink.emit(_to_sample(device, self._session, reading))
-
-
-def _to_sample(device: SensorDevice, session: int, reading: Reading) -> Sample:
-    """The reading with its device and time; numbers rounded to what a sensor can resolve."""
-    values: dict[str, Any] = {k: round(v, 3) if isinstance(v, float) else v for k, v in vars(reading).items()}
-    return Sample(device_kind=device.kind, device=device.index, session=session, t_s=round(now_s(), 6), **values)
+                if reading == Reading():
+                    continue
+                sample: dict[str, Any] = {  # rounded to what a sensor can resolve
+                    name: round(float(v), 3) if isinstance(v, int | float) else v for name, v in vars(reading).items()
+                }
+                sample |= {"device_kind": device.kind, "device": device.index, "session": self._session}
+                self._sink.emit(Sample(**sample, t_s=round(now_s(), 6)))
 
 
 class ProcessTree:

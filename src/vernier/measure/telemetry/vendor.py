@@ -45,11 +45,11 @@ NVML = Library(
     prefix="nvml",
     package="nvidia-ml-py",
     getters={
-        "util_pct": lambda m, h: float(m.nvmlDeviceGetUtilizationRates(h).gpu),
-        "mem_used_bytes": lambda m, h: float(m.nvmlDeviceGetMemoryInfo(h).used),
-        "clock_mhz": lambda m, h: float(m.nvmlDeviceGetClockInfo(h, m.NVML_CLOCK_SM)),
-        "memory_clock_mhz": lambda m, h: float(m.nvmlDeviceGetClockInfo(h, m.NVML_CLOCK_MEM)),
-        "temperature_c": lambda m, h: float(m.nvmlDeviceGetTemperature(h, m.NVML_TEMPERATURE_GPU)),
+        "util_pct": lambda m, h: m.nvmlDeviceGetUtilizationRates(h).gpu,
+        "mem_used_bytes": lambda m, h: m.nvmlDeviceGetMemoryInfo(h).used,
+        "clock_mhz": lambda m, h: m.nvmlDeviceGetClockInfo(h, m.NVML_CLOCK_SM),
+        "memory_clock_mhz": lambda m, h: m.nvmlDeviceGetClockInfo(h, m.NVML_CLOCK_MEM),
+        "temperature_c": lambda m, h: m.nvmlDeviceGetTemperature(h, m.NVML_TEMPERATURE_GPU),
         "power_w": lambda m, h: m.nvmlDeviceGetPowerUsage(h) / 1000,
         "power_limit_w": lambda m, h: m.nvmlDeviceGetEnforcedPowerLimit(h) / 1000,
         "energy_j": lambda m, h: m.nvmlDeviceGetTotalEnergyConsumption(h) / 1000,
@@ -62,10 +62,10 @@ HLML = Library(
     prefix="hlml",
     package="pyhlml",
     getters={
-        "util_pct": lambda m, h: float(m.hlmlDeviceGetUtilizationRates(h)),
-        "mem_used_bytes": lambda m, h: float(m.hlmlDeviceGetMemoryInfo(h).used),
-        "clock_mhz": lambda m, h: float(m.hlmlDeviceGetClockInfo(h)),
-        "temperature_c": lambda m, h: float(m.hlmlDeviceGetTemperature(h, 0)),
+        "util_pct": lambda m, h: m.hlmlDeviceGetUtilizationRates(h),
+        "mem_used_bytes": lambda m, h: m.hlmlDeviceGetMemoryInfo(h).used,
+        "clock_mhz": lambda m, h: m.hlmlDeviceGetClockInfo(h),
+        "temperature_c": lambda m, h: m.hlmlDeviceGetTemperature(h, 0),
         "power_w": lambda m, h: m.hlmlDeviceGetPowerUsage(h) / 1000,
         "power_limit_w": lambda m, h: m.hlmlDeviceGetPowerManagementDefaultLimit(h) / 1000,
         "energy_j": lambda m, h: m.hlmlDeviceGetTotalEnergyConsumption(h) / 1000,
@@ -165,19 +165,20 @@ class HlSmiSensors:
         return [dict(zip(self._columns, (cell.strip() for cell in cells), strict=True)) for cells in lines]
 
     def read(self) -> list[Reading]:
-        return [_parse_row(row) for row in self._query()]
+        return [
+            Reading(
+                throttle=None,
+                **{
+                    field: value * factor
+                    for column, (field, factor) in _HL_SMI_FIELDS.items()
+                    if (value := _parse_number(row[column])) is not None
+                },
+            )
+            for row in self._query()
+        ]
 
     def close(self) -> None:
         """Each query is a process of its own."""
-
-
-def _parse_row(row: dict[str, str]) -> Reading:
-    values = {
-        field: value * factor
-        for column, (field, factor) in _HL_SMI_FIELDS.items()
-        if (value := _parse_number(row[column])) is not None
-    }
-    return Reading(throttle=None, **values)
 
 
 def _parse_number(text: str) -> float | None:

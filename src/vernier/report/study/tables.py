@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from vernier.errors import ConfigError, did_you_mean
 from vernier.frozen import frozen
@@ -97,7 +98,13 @@ def read_table(paths: Sequence[Path], options: ColumnOptions | None = None) -> T
         simulated=simulated.pop(),
         notes=tuple(dict.fromkeys(notes)),
     )
-    _refuse_mixed_scales(table)
+    medians = [(median, device) for device, median in table.medians().items()]
+    (low, low_device), (high, high_device) = min(medians), max(medians)
+    if high > _SUSPICIOUS * low:
+        raise ConfigError(
+            f"{high_device} has {high:g} {unit} and {low_device} has {low:g}: the units seem to be mixed. "
+            "Analyse the files separately, or convert them to one unit first."
+        )
     return table
 
 
@@ -109,16 +116,6 @@ def _one_unit(parts: Sequence[_Part], notes: list[str]) -> tuple[str, list[Measu
         raise ConfigError(f"Performance is in {' and '.join(units)}, which cannot be analysed together.")
     notes.append(f"times in {' and '.join(units)} were converted to seconds")
     return "s", [replace(r, value=r.value * TIMES[p.unit]) for p in parts for r in p.rows]
-
-
-def _refuse_mixed_scales(table: Table) -> None:
-    medians = [(median, device) for device, median in table.medians().items()]
-    (low, low_device), (high, high_device) = min(medians), max(medians)
-    if high > _SUSPICIOUS * low:
-        raise ConfigError(
-            f"{high_device} has {high:g} {table.unit} and {low_device} has {low:g}: the units seem to be mixed. "
-            "Analyse the files separately, or convert them to one unit first."
-        )
 
 
 def _parts(path: Path, options: ColumnOptions) -> list[_Part]:
@@ -157,18 +154,28 @@ def _file(path: Path, options: ColumnOptions) -> _Part:
 
 def _study(study: StudyDir) -> _Part:
     meta, repeats = study.meta(), study.repeats()
-    part = _Part(unit="s", what="median iteration", simulated=meta.simulated, workloads={meta.workload})
-    for r in repeats:
-        sensors = {name: r.sensor(column) for name, column in _STUDY_SENSORS.items()}
-        value = statistics.median(r.steady_s)
-        part.rows.append(Measurement(device=r.device, repeat=str(r.repeat), value=value, sensors=sensors))
+    notes = [f"{r.device}, repeat {r.repeat}: {n}" for r in repeats for n in r.notes]
     expected = len(meta.devices) * meta.repeats
     if len(repeats) < expected:
-        part.notes.append(
-            f"{study.path.name} has {len(repeats)} of {expected} repeats: it was interrupted or is still running"
+        unfinished = f"{len(repeats)} of {expected} repeats: it was interrupted or is still running"
+        notes.insert(0, f"{study.path.name} has {unfinished}")
+    rows = [
+        Measurement(
+            device=r.device,
+            repeat=str(r.repeat),
+            value=statistics.median(r.steady_s),
+            sensors={name: r.sensor(column) for name, column in _STUDY_SENSORS.items()},
         )
-    part.notes += [f"{r.device}, repeat {r.repeat}: {n}" for r in repeats for n in r.notes]
-    return part
+        for r in repeats
+    ]
+    return _Part(
+        unit="s",
+        what="median iteration",
+        rows=rows,
+        workloads={meta.workload},
+        simulated=meta.simulated,
+        notes=notes,
+    )
 
 
 def _runs(runs: Sequence[RunLog]) -> _Part:
@@ -201,21 +208,21 @@ def _iteration_file(path: Path, text: str) -> _Part:
         times.setdefault(device, []).append(float(seconds))
     match = _ITERATION_FILE.search(path.name)
     stamp, host = match.groups() if match else (path.stem, path.stem)
-    part = _Part(unit="s", what="median iteration")
-    for device, values in times.items():
-        if len(values) > 1:
-            part.rows.append(Measurement(device=f"{host}-{device}", repeat=stamp, value=statistics.median(values[1:])))
-    part.notes.append(
+    rows = [
+        Measurement(device=f"{host}-{device}", repeat=stamp, value=statistics.median(values[1:]))
+        for device, values in times.items()
+        if len(values) > 1
+    ]
+    note = (
         "devices are named by host and number, so an exchanged device goes unnoticed; a study with UUIDs would show it"
     )
-    return part
+    return _Part(unit="s", what="median iteration", rows=rows, notes=[note])
 
 
 # ------------------------------------------------------------------------------------------------------------------ CSV
 
 
-@dataclass(frozen=True)
-class _Layout:
+class _Layout(NamedTuple):
     """Vernier's name -> column, and the unit of the performance column."""
 
     columns: Mapping[str, str]
@@ -248,7 +255,7 @@ def _layout(path: Path, names: Sequence[str], options: ColumnOptions) -> _Layout
 def _unit_in_name(name: str) -> str | None:
     """`time_ms`, `duration (ms)`, `time [s]`."""
     match = re.search(r"(?:_|\(|\[|\s)(s|ms|us|ns|min|[A-Za-z]+/s)[)\]]?$", name.strip())
-    return match.group(1) if match else None
+    return match[1] if match else None
 
 
 def _csv(path: Path, text: str, options: ColumnOptions) -> _Part:
@@ -288,8 +295,9 @@ def _fill(part: _Part, path: Path, rows: Sequence[CsvRow], layout: _Layout, opti
     numbered: Counter[str] = Counter()
     for row, (value, unit) in zip(rows, cells, strict=True):
         device = _device(row, layout)
-        if value is None or not math.isfinite(value) or value <= 0 or not device:
-            dropped[_why_unusable(device, value)] += 1
+        if not math.isfinite(value) or value <= 0 or not device:
+            why = "performance not above 0" if math.isfinite(value) else "no performance"
+            dropped[why if device else "no device"] += 1
             continue
         scale = TIMES[unit or layout.unit or "s"] if mixed else 1.0
         repeat = row.get(layout.columns.get("repeat", ""), numbered[device])
@@ -302,10 +310,10 @@ def _fill(part: _Part, path: Path, rows: Sequence[CsvRow], layout: _Layout, opti
     part.notes += [f"{path.name}: {count} {why}: treated as not measured" for why, count in unmeasured.items()]
 
 
-def _column_units(path: Path, cells: Sequence[tuple[float | None, str | None]], layout: _Layout) -> set[str]:
-    """The units in the cells themselves, and the column's where a cell has none."""
-    in_cells = {unit for value, unit in cells if value is not None and unit}
-    if not any(value is not None and not unit for value, unit in cells):
+def _column_units(path: Path, cells: Sequence[tuple[float, str]], layout: _Layout) -> set[str]:
+    """The units in the cells themselves, and the column's where a number has none."""
+    in_cells = {unit for _, unit in cells if unit}
+    if all(unit or math.isnan(value) for value, unit in cells):
         return in_cells
     if layout.unit is None:
         some = f" in every row ({', '.join(sorted(in_cells))} in some)" if in_cells else ""
@@ -314,12 +322,6 @@ def _column_units(path: Path, cells: Sequence[tuple[float | None, str | None]], 
             "State it with --units perf=ms (or s, us, ns, min; img/s or another rate)."
         )
     return in_cells | {layout.unit}
-
-
-def _why_unusable(device: str, value: float | None) -> str:
-    if not device:
-        return "no device"
-    return "no performance" if value is None or not math.isfinite(value) else "performance not above 0"
 
 
 def _check_units(path: Path, units: set[str], options: ColumnOptions) -> None:
@@ -335,12 +337,12 @@ def _check_units(path: Path, units: set[str], options: ColumnOptions) -> None:
             raise ConfigError(f"--units {sensor}={options.units[sensor]}: use {' or '.join(table)}.")
 
 
-def _number_and_unit(cell: Cell) -> tuple[float | None, str | None]:
-    """117.5, or "117.5 ms"."""
+def _number_and_unit(cell: Cell) -> tuple[float, str]:
+    """117.5, or "117.5 ms"; NaN without a number."""
     if isinstance(cell, int | float):
-        return float(cell), None
+        return float(cell), ""
     match = re.match(r"^\s*([+-]?[0-9.]+(?:[eE][+-]?\d+)?)\s*([A-Za-z/]+)\s*$", str(cell or ""))
-    return (float(match.group(1)), match.group(2)) if match else (None, None)
+    return (float(match[1]), match[2]) if match else (math.nan, "")
 
 
 def _device(row: CsvRow, layout: _Layout) -> str:

@@ -1,8 +1,10 @@
 """The devices section: a study's values by cabinet, node and device, correlations with sensors, and telemetry."""
 
+import statistics
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from markupsafe import Markup
 
 from vernier.measure.study.analysis import SENSORS
@@ -38,8 +40,9 @@ def devices(subjects: list[Subject]) -> Section | None:
     curves = _telemetry([s for s in subjects if s.telemetry])
     if curves:
         figures += curves
-        missing = _missing(subjects)
-        note = tag("p", missing, cls="note") if missing else None
+        headers = [r for s in subjects for r in s.telemetry if isinstance(r, TelemetryHeader)]
+        missing = dict.fromkeys(f"{m.sensor} ({m.why})" for h in headers for m in h.missing)
+        note = tag("p", f"Not measured here: {', '.join(missing)}.", cls="note") if missing else None
         parts.append(tag("div", tag("h3", "Telemetry"), note, grid(curves), cls="stack"))
     if not parts:
         return None
@@ -97,8 +100,8 @@ def _boxes(study: Study, level: str, flags: dict[str, str], number: int) -> Figu
     groups = {r[0] for r in rows}
     if not 2 <= len(groups) <= MOST_GROUPS:
         return None
-    middle = {g: sorted(r[2] for r in rows if r[0] == g) for g in groups}
-    rows.sort(key=lambda r: (-middle[r[0]][len(middle[r[0]]) // 2], str(r[0])) if level == "device" else (0, str(r[0])))
+    middle = {g: statistics.median_high(r[2] for r in rows if r[0] == g) for g in groups}
+    rows.sort(key=lambda r: (-middle[r[0]] if level == "device" else 0, str(r[0])))
     dots = "each dot is a run" if level == "device" else "each dot is a device's median"
     return Figure(
         name=f"{level}-{number}",
@@ -236,12 +239,6 @@ def _curves(s: Subject, key: str, *, several: bool) -> list[list[Any]]:
     for name, points in groups.items():
         size = -(-len(points) // most)
         for at in range(0, len(points), size):
-            part = points[at : at + size]
-            out.append([sum(t for t, _ in part) / len(part), name, sum(v for _, v in part) / len(part)])
+            t_s, value = np.mean(points[at : at + size], axis=0).tolist()
+            out.append([t_s, name, value])
     return out
-
-
-def _missing(subjects: list[Subject]) -> str:
-    headers = [r for s in subjects for r in s.telemetry if isinstance(r, TelemetryHeader)]
-    names = dict.fromkeys(f"{m.sensor} ({m.why})" for h in headers for m in h.missing)
-    return f"Not measured here: {', '.join(names)}." if names else ""

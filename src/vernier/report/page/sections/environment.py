@@ -67,7 +67,7 @@ def _table(title: str, subjects: list[Subject], trees: list[dict[str, str]]) -> 
         tag(
             "tr",
             tag("td", name, cls="mono"),
-            *(tag("td", _shorten(tree.get(name)), cls="wrap mono") for tree in trees),
+            *(tag("td", _shorten(tree.get(name, NONE)), cls="wrap mono") for tree in trees),
             cls="differs" if name in differing else None,
         )
         for name in dict.fromkeys(name for tree in trees for name in tree)
@@ -99,7 +99,5 @@ def _differs(name: str, subjects: list[Subject], trees: list[dict[str, str]]) ->
     return len({tree.get(name) for s, tree in pairs if tree and s.format in formats and s.kind != "study"}) > 1
 
 
-def _shorten(text: str | None) -> str:
-    if text is None:
-        return NONE
+def _shorten(text: str) -> str:
     return text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 3] + "..."
