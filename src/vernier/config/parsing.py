@@ -22,6 +22,7 @@ T = TypeVar("T")
 ALIASES = {"data.workers": "machine.workers", "data.prefetch": "machine.prefetch"}
 """Names people try that are settings of another group."""
 _GROUPS = {f.name for f in dataclasses.fields(Config)}
+_TYPE_NAMES = {float: "a number", int: "a whole number", bool: "true or false", str: "text"}
 _OTHER_NAMES_OF_VALUES = {("machine.mode", "graph"): "compile"}
 
 
@@ -67,7 +68,7 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, hint) or (hint is not bool and isinstance(value, bool)):
-        raise ConfigError(f"{where} must be {_type_name(hint)}, not {value!r}.")
+        raise ConfigError(f"{where} must be {_TYPE_NAMES.get(hint, hint)}, not {value!r}.")
     return value
 
 
@@ -78,10 +79,6 @@ def _convert_tuple(value: Any, args: tuple[Any, ...], where: str) -> tuple[Any, 
     if fixed and len(value) != len(args):
         raise ConfigError(f"{where} must be a list of {len(args)} values, not {value!r}.")
     return tuple(_convert(v, args[0], f"{where}[{i}]") for i, v in enumerate(value))
-
-
-def _type_name(hint: Any) -> str:
-    return {float: "a number", int: "a whole number", bool: "true or false", str: "text"}.get(hint, str(hint))
 
 
 def _check_range(value: Any, meta: Any, where: str) -> None:

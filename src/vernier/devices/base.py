@@ -44,11 +44,10 @@ class Ability(Answer):
 
 @frozen
 class Memory:
-    """Memory of a process on its device: allocated now, the peak since the last reset, and the device's total."""
+    """Memory of a process on its device: allocated now, and the peak since the last reset."""
 
     allocated_bytes: int
     peak_bytes: int
-    total_bytes: int | None = None
 
 
 class Device:
@@ -160,11 +159,8 @@ class Accelerator(Device):
         self.library().synchronize()
 
     def memory(self) -> Memory | None:
-        library = self.library()
         return Memory(
-            allocated_bytes=library.memory_allocated(),
-            peak_bytes=library.max_memory_allocated(),
-            total_bytes=library.mem_get_info()[1],
+            allocated_bytes=self.library().memory_allocated(), peak_bytes=self.library().max_memory_allocated()
         )
 
     def reset_peak_memory(self) -> None:

@@ -64,9 +64,8 @@ class Cpu(Device):
         """Memory of the whole process: a CPU has no allocator to ask. The peak is the kernel's and cannot be reset."""
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
         statm = Path("/proc/self/statm")
-        page = os.sysconf("SC_PAGE_SIZE")
-        now = int(statm.read_text().split()[1]) * page if statm.exists() else peak
-        return Memory(allocated_bytes=now, peak_bytes=max(peak, now), total_bytes=os.sysconf("SC_PHYS_PAGES") * page)
+        now = int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if statm.exists() else peak
+        return Memory(allocated_bytes=now, peak_bytes=max(peak, now))
 
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3

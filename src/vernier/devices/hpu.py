@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from vernier.devices.base import YES, Accelerator, Answer, Memory
+from vernier.devices.base import YES, Accelerator, Answer
 from vernier.records.environment import DeviceInfo
 
 
@@ -61,11 +61,6 @@ class Hpu(Accelerator):
     def mark_step(self) -> None:
         if lazy():
             _core().mark_step()
-
-    def memory(self) -> Memory | None:
-        return Memory(
-            allocated_bytes=self.library().memory_allocated(), peak_bytes=self.library().max_memory_allocated()
-        )
 
     def for_inference(self, model: torch.nn.Module) -> torch.nn.Module:
         """Record the graph of each input shape once and replay it; lazy mode only."""

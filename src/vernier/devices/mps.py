@@ -41,5 +41,4 @@ class Mps(Device):
         return Memory(
             allocated_bytes=torch.mps.current_allocated_memory(),
             peak_bytes=torch.mps.driver_allocated_memory(),
-            total_bytes=torch.mps.recommended_max_memory(),
         )

@@ -22,13 +22,12 @@ from vernier.models.ssd import Ssd
 
 State = dict[str, Tensor]
 
-_WRAPPERS = ("module.", "_orig_mod.", "model.")
+_WRAPPERS = re.compile(r"^(?:module\.|_orig_mod\.|model\.)+")
 
 
 def strip(state: Mapping[str, Tensor]) -> State:
     """Remove the prefixes that DataParallel, torch.compile, averaging and wrapper modules add to every name."""
-    pattern = re.compile("^(?:" + "|".join(map(re.escape, _WRAPPERS)) + ")+")
-    stripped = {pattern.sub("", name): tensor for name, tensor in state.items()}
+    stripped = {_WRAPPERS.sub("", name): tensor for name, tensor in state.items()}
     if len(stripped) != len(state):
         raise ConfigError(f"The weights hold two models: {join_some(state)}. Save one of them on its own.")
     return stripped
@@ -197,11 +196,11 @@ def identify(state: Mapping[str, Tensor]) -> str | None:
     features = _Features.of_state(renamed)
     if features is None:
         return None
-    candidates = [(entry.name, _Features.of_arch(entry.arch)) for entry in describe() if entry.ssd is None]
+    entries = [entry for entry in describe() if entry.ssd is None]
     if any(name.startswith(("extras.", "additional_blocks.")) for name in report.dropped):
         norm = any(name.endswith(".0.1.running_mean") for name in report.dropped)
-        detectors = [entry for entry in describe() if entry.ssd is not None and entry.ssd.extra_norm == norm]
-        candidates = [(entry.name, _Features.of_arch(entry.arch)) for entry in detectors] + candidates
+        entries = [entry for entry in describe() if entry.ssd is not None and entry.ssd.extra_norm == norm] + entries
+    candidates = [(entry.name, _Features.of_arch(entry.arch)) for entry in entries]
     whole = (name for name, other in candidates if other == features)
     part = (name for name, other in candidates if other.cut(len(features.blocks)) == features)
     return next(whole, None) or next(part, None)

@@ -119,8 +119,7 @@ class Ssd(nn.Module):
             hidden, out = self._extra_channels(index)
             extras.append(_extra(channels[-1], hidden, out, level, spec.extra_norm, options))
             channels.append(out)
-        counts = [len(level.shapes) for level in self.levels]
-        heads = list(zip(channels, counts, strict=True))
+        heads = [(c, len(level.shapes)) for c, level in zip(channels, self.levels, strict=True)]
         self.extras = nn.ModuleList(extras)
         self.loc = nn.ModuleList(nn.Conv2d(c, 4 * n, 3, padding=1) for c, n in heads)
         self.conf = nn.ModuleList(nn.Conv2d(c, self.num_classes * n, 3, padding=1) for c, n in heads)
@@ -154,12 +153,9 @@ class Ssd(nn.Module):
 
 def _extra(in_channels: int, hidden: int, out: int, level: Level, norm: bool, options: Options) -> nn.Sequential:
     stride, padding = (2, 1) if level.halves else (1, 0)
-    convs = [
-        nn.Conv2d(in_channels, hidden, 1, bias=not norm),
-        nn.Conv2d(hidden, out, 3, stride=stride, padding=padding, bias=not norm),
-    ]
+    reduce = nn.Conv2d(in_channels, hidden, 1, bias=not norm)
     layers: list[nn.Module] = []
-    for conv in convs:
+    for conv in (reduce, nn.Conv2d(hidden, out, 3, stride=stride, padding=padding, bias=not norm)):
         layers.append(conv)
         if norm:
             layers.append(nn.BatchNorm2d(conv.out_channels, eps=options.bn_eps, momentum=options.bn_momentum))

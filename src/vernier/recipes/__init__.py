@@ -117,6 +117,8 @@ def smoke(config: Config) -> Config:
     if not is_detector(recipe.model.name):
         short_side = max(64, round(64 * recipe.data.eval_short_side_px / recipe.data.eval_px))
         data = replace(data, image_px=64, eval_px=64, eval_short_side_px=short_side)
+    if len(data.mean) == 1:
+        data = replace(data, mean=data.mean * 3, std=data.std * 3)
     small = replace(
         recipe,
         global_batch=8,
@@ -124,8 +126,6 @@ def smoke(config: Config) -> Config:
         data=data,
         augment=replace(recipe.augment, start_px=32 if recipe.augment.start_px else None),
     )
-    if len(recipe.data.mean) == 1:
-        small = replace(small, data=replace(small.data, mean=recipe.data.mean * 3, std=recipe.data.std * 3))
     return replace(
         config,
         recipe=small,

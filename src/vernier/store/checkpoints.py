@@ -4,7 +4,6 @@ What goes into one is `engine.training.checkpoint`'s business.
 """
 
 import contextlib
-import os
 import re
 import shutil
 from collections.abc import Callable
@@ -18,10 +17,10 @@ from vernier.frozen import frozen
 from vernier.records.codec import encode
 from vernier.store.durable import (
     DamagedFile,
-    fsync_folder,
     read_object,
     read_record,
     sha256_of_file,
+    sync_to_disk,
     write_atomically,
     write_json,
 )
@@ -74,7 +73,7 @@ def open_checkpoint(path: Path) -> CheckpointDir:
     """A bare checkpoint directory, checked."""
     match = STEP_DIR.match(path.name)
     try:
-        step = int(match.group(1)) if match else int(read_object(path / "state.json")["step"])
+        step = int(match[1]) if match else int(read_object(path / "state.json")["step"])
     except (OSError, ValueError, KeyError, TypeError):
         raise ConfigError(f"{path} is not a checkpoint: it has no readable state.json.") from None
     checkpoint = CheckpointDir(step, path)
@@ -95,7 +94,7 @@ class Checkpoints:
         """Oldest first."""
         if not self.folder.is_dir():
             return []
-        return sorted(CheckpointDir(int(m.group(1)), p) for p in self.folder.iterdir() if (m := STEP_DIR.match(p.name)))
+        return sorted(CheckpointDir(int(m[1]), p) for p in self.folder.iterdir() if (m := STEP_DIR.match(p.name)))
 
     def newest(self, on_damage: Callable[[CheckpointDir, list[str]], None] | None = None) -> CheckpointDir | None:
         """The newest checkpoint whose hashes agree; damaged ones are reported and skipped."""
@@ -110,10 +109,8 @@ class Checkpoints:
     def best(self) -> CheckpointDir | None:
         """The one that the `best` file names, where it still exists."""
         with contextlib.suppress(OSError):
-            target = self.folder / (self.folder / "best").read_text().strip()
-            match = STEP_DIR.match(target.name)
-            if match and target.is_dir():
-                return CheckpointDir(int(match.group(1)), target)
+            name = (self.folder / "best").read_text().strip()
+            return next((c for c in self.committed() if c.path.name == name), None)
         return None
 
     def commit(self, step: int, fill: Callable[[Path], None], *, best: bool) -> CheckpointDir:
@@ -131,10 +128,9 @@ class Checkpoints:
         except OSError as error:
             shutil.rmtree(temporary, ignore_errors=True)
             raise OSError(error.errno, f"cannot write checkpoint {final}: {error.strerror}") from error
-        fsync_folder(self.folder)
-        write_atomically(
-            self.folder / "latest", final.name + "\n"
-        )  # for people and scripts; Vernier looks at the folders
+        sync_to_disk(self.folder)
+        # For people and scripts; Vernier looks at the folders.
+        write_atomically(self.folder / "latest", final.name + "\n")
         if best:
             write_atomically(self.folder / "best", final.name + "\n")
         self.tidy()
@@ -162,8 +158,7 @@ class Checkpoints:
 def _write_manifest(folder: Path, step: int) -> None:
     files = {}
     for path in sorted(folder.iterdir()):
-        with path.open("rb+") as f:
-            os.fsync(f.fileno())
+        sync_to_disk(path)
         files[path.name] = FileEntry(bytes=path.stat().st_size, sha256=sha256_of_file(path))
     write_json(folder / "manifest.json", encode(Manifest(schema=SCHEMAS["checkpoint"], step=step, files=files)))
 

@@ -22,8 +22,8 @@ class DamagedFile(ConfigError):
     """A file that is there and is not what it should be: which one, and what is wrong with it."""
 
 
-def fsync_folder(path: Path) -> None:
-    """Make renames in a folder durable."""
+def sync_to_disk(path: Path) -> None:
+    """Make the content of a file, or the renames in a folder, durable."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -37,13 +37,12 @@ def replaced_atomically(path: Path) -> Iterator[Path]:
     temporary = path.with_name(f".{path.name}.tmp-{os.getpid()}")
     try:
         yield temporary
-        with temporary.open("rb+") as f:
-            os.fsync(f.fileno())
+        sync_to_disk(temporary)
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    fsync_folder(path.parent)
+    sync_to_disk(path.parent)
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

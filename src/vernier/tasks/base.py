@@ -42,15 +42,12 @@ class Score(Protocol):
 
     def merge(self, others: Iterable[Self]) -> None:
         """Add the scores of other processes. The result does not depend on which process evaluated which sample."""
-        ...
 
     def result(self) -> EvalResult:
         """Compute the figures, the task's metric among them."""
-        ...
 
     def documents(self) -> Mapping[str, object]:
         """What was predicted, for people and other tools: JSON documents by file name."""
-        ...
 
 
 class Task(Protocol):
@@ -62,40 +59,30 @@ class Task(Protocol):
 
     def open(self, split: str) -> Source:
         """Open a split of the recipe's data."""
-        ...
 
     def outputs(self, classes: int) -> int:
         """How many outputs the network needs for the data's classes."""
-        ...
 
     def train_reader(self, source: Source, cached: Source, machine: Machine) -> CountingReader:
         """Create the reader of training batches; `cached` is the source with decoded images in memory, if they fit."""
-        ...
 
     def eval_reader(self, source: Source) -> CountingReader:
         """Create the reader of evaluation batches."""
-        ...
 
     def loss(self, forward: Forward, images: torch.Tensor, targets: Any, at: MicroStep) -> torch.Tensor:
         """Compute the mean loss of the batch, in fp32."""
-        ...
 
     def predict(self, forward: Forward, images: torch.Tensor) -> Any:
         """Predict a batch, in the form that a score accumulates."""
-        ...
 
     def name_predictions(self, predicted: Any, targets: Any, classes: tuple[str, ...]) -> list[list[ScoredClass]]:
         """Give the predictions per image with class names, best first; boxes in pixels of the original image."""
-        ...
 
     def score(self, source: Source) -> Score:
         """Create an empty score for an evaluation set."""
-        ...
 
     def target(self) -> float | None:
         """The metric at which training may stop."""
-        ...
 
     def category_ids(self, source: Source) -> tuple[int, ...] | None:
         """The annotations' own ids of the classes, which a checkpoint records; None where classes have no ids."""
-        ...
