@@ -1,6 +1,6 @@
 import pytest
 
-from vernier.cli.bench.options import Flags, parse_layout, parse_list, parse_positive
+from vernier.cli.bench.options import build_request, parse_layout, parse_list, parse_positive
 from vernier.errors import ConfigError
 from vernier.records.bench import Layout
 
@@ -19,8 +19,8 @@ def test_a_layout_is_processes_and_threads() -> None:
 
 
 def test_flags_become_a_request_of_the_recipe() -> None:
-    flags = Flags(
-        what="train",
+    request = build_request(
+        "train",
         recipe="shapes-quick",
         data="synthetic",
         model=None,
@@ -28,8 +28,8 @@ def test_flags_become_a_request_of_the_recipe() -> None:
         settings=("optim.lr=0.5",),
         batches="2,4",
         procs="1,2x1",
+        global_batch=12,
     )
-    request = flags.request(global_batch=12)
     assert request.batches == (2, 4)
     assert request.layouts == (Layout(procs=1), Layout(procs=2, threads=1))
     recipe = request.config["recipe"]

@@ -9,7 +9,7 @@ from tests.measure.bench.sample_rounds import step_result
 from vernier.errors import RunFailed
 from vernier.measure.bench import arms as bench_arms
 from vernier.measure.bench.arms import Arm, _expected_failure, run_arms, run_in_process, run_study_repeat
-from vernier.records.bench import ArmFailure, ArmLabels, ArmRequest, RepeatResult, Round, StudyRequest
+from vernier.records.bench import ArmFailure, ArmLabels, ArmRequest, RepeatResult, StudyRequest
 
 
 def an_arm(name: str, batch: int = 1, mode: str = "eager") -> Arm:
@@ -19,13 +19,12 @@ def an_arm(name: str, batch: int = 1, mode: str = "eager") -> Arm:
 def test_every_arm_runs_once_per_round_in_an_order_that_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench_arms, "run_in_process", lambda arm: step_result([1.0, 1.0]))
     arms = [an_arm(str(i)) for i in range(6)]
-    counts: list[int] = []
-    rounds = run_arms(arms, repeats=4, seed=3, on_result=lambda so_far, total: counts.append(len(so_far)))
+    rounds = list(run_arms(arms, repeats=4, seed=3))
     orders = [[r.arm for r in rounds if r.round == k] for k in range(4)]
     assert all(sorted(o) == sorted(a.name for a in arms) for o in orders)
     assert len({tuple(o) for o in orders}) > 1
-    assert counts == list(range(1, 25))
-    again = run_arms(arms, repeats=4, seed=3, on_result=lambda so_far, total: None)
+    assert [r.order for r in rounds] == list(range(24))
+    again = run_arms(arms, repeats=4, seed=3)
     assert [r.arm for r in again] == [r.arm for r in rounds]
 
 
@@ -48,7 +47,7 @@ def test_an_arm_that_failed_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> 
         return ArmFailure(status="refused", why="no such device")
 
     monkeypatch.setattr(bench_arms, "run_in_process", refuse)
-    rounds: list[Round] = run_arms([an_arm("a")], repeats=3, seed=0, on_result=lambda *_: None)
+    rounds = list(run_arms([an_arm("a")], repeats=3, seed=0))
     assert ran == ["a"]
     assert len(rounds) == 3
 

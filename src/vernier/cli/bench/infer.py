@@ -7,11 +7,11 @@ from tyro.conf import arg
 
 from vernier.cli.bench.options import (
     Comparing,
-    Flags,
     ModeList,
     NumberList,
     PrecisionList,
     RecipeName,
+    build_request,
     parse_choices,
     parse_list,
 )
@@ -62,8 +62,8 @@ def infer(
     """
     if run is not None and (recipe is not None or model is not None):
         raise ConfigError("--run brings its own recipe and model: leave RECIPE and --model out.")
-    flags = Flags(
-        what="infer",
+    request = build_request(
+        "infer",
         recipe=recipe,
         data=data,
         model=model,
@@ -80,5 +80,5 @@ def infer(
     shares = parse_list("--loads", loads, float)
     if any(not 0 < s < 10 for s in shares):
         raise ConfigError(f"--loads {loads}: give shares of the highest possible rate, such as 0.5,0.8.")
-    request = replace(flags.request(), scenarios=kinds, loads=shares, rate_per_s=rate)
+    request = replace(request, scenarios=kinds, loads=shares, rate_per_s=rate)
     return measure_and_print(request, measuring, json)

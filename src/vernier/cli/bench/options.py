@@ -51,50 +51,43 @@ class Comparing(Measuring):
     """Largest memory per arm, in GiB. Default on a CPU: nine tenths of the free memory."""
 
 
-@frozen
-class Flags:
-    """What to measure, as typed on the command line; lists are still texts with commas."""
-
-    what: Literal["train", "infer"]
-    recipe: str | None
-    data: str | None
-    model: str | None
-    device: str | None
-    settings: tuple[str, ...]
-    batches: str | None = None
-    precisions: str | None = None
-    modes: str | None = None
-    procs: str | None = None
-    run: str | None = None
-
-    def request(self, global_batch: int | None = None) -> BenchRequest:
-        """The request of these flags, with another total batch than the recipe's."""
-        start = _starting_config(self.recipe, self.run)
-        flags = {
-            "data.source": self.data or start.recipe.data.source or "synthetic",
-            "model.name": self.model,
-            "machine.device": self.device,
-            "eval.every_epochs": 0.0,
-        }
-        config = apply_flags(apply_flags(start, flags, self.settings), {"global_batch": global_batch}, ())
-        return BenchRequest(
-            what=self.what,
-            config=to_dict(config),
-            weights_of=self.run,
-            batches=parse_list("--batches", self.batches, parse_positive),
-            precisions=parse_choices("--precisions", self.precisions, get_args(Precision)),
-            modes=parse_choices("--modes", self.modes, get_args(ModeName)),
-            layouts=parse_list("--procs", self.procs, parse_layout),
-        )
-
-
-def _starting_config(recipe: str | None, run: str | None) -> Config:
+def build_request(
+    what: Literal["train", "infer"],
+    *,
+    recipe: str | None,
+    data: str | None,
+    model: str | None,
+    device: str | None,
+    settings: tuple[str, ...],
+    batches: str | None = None,
+    precisions: str | None = None,
+    modes: str | None = None,
+    procs: str | None = None,
+    run: str | None = None,
+    global_batch: int | None = None,
+) -> BenchRequest:
+    """The request of these flags, as typed; with `global_batch`, another total batch than the recipe's."""
     from vernier import recipes
     from vernier.store import RunDir
 
-    if run is not None:
-        return from_dict(Config, RunDir.open(Path(run)).read_config())
-    return recipes.load(recipe or recipes.DEFAULT)
+    stored = from_dict(Config, RunDir.open(Path(run)).read_config()) if run is not None else None
+    start = stored or recipes.load(recipe or recipes.DEFAULT)
+    flags = {
+        "data.source": data or start.recipe.data.source or "synthetic",
+        "model.name": model,
+        "machine.device": device,
+        "eval.every_epochs": 0.0,
+    }
+    config = apply_flags(apply_flags(start, flags, settings), {"global_batch": global_batch}, ())
+    return BenchRequest(
+        what=what,
+        config=to_dict(config),
+        weights_of=run,
+        batches=parse_list("--batches", batches, parse_positive),
+        precisions=parse_choices("--precisions", precisions, get_args(Precision)),
+        modes=parse_choices("--modes", modes, get_args(ModeName)),
+        layouts=parse_list("--procs", procs, parse_layout),
+    )
 
 
 def parse_list(flag: str, text: str | None, parse: Callable[[str], T]) -> tuple[T, ...]:

@@ -5,7 +5,15 @@ from typing import Annotated
 
 from tyro.conf import arg
 
-from vernier.cli.bench.options import Comparing, Flags, Measuring, ModeList, NumberList, PrecisionList, RecipeName
+from vernier.cli.bench.options import (
+    Comparing,
+    Measuring,
+    ModeList,
+    NumberList,
+    PrecisionList,
+    RecipeName,
+    build_request,
+)
 from vernier.cli.bench.running import measure_and_print
 from vernier.cli.flags import DataFlag, DeviceFlag, JsonFlag, OptionalInt, OptionalText, SetFlag
 from vernier.errors import ConfigError
@@ -42,8 +50,8 @@ def train(
         device: Where to run. Default: auto, the fastest kind of device here.
         measuring: How long and how often to measure.
     """
-    flags = Flags(
-        what="train",
+    request = build_request(
+        "train",
         recipe=recipe,
         data=data,
         model=model,
@@ -54,7 +62,7 @@ def train(
         modes=modes,
         procs=procs,
     )
-    return measure_and_print(flags.request(), measuring, json)
+    return measure_and_print(request, measuring, json)
 
 
 def scaling(
@@ -91,8 +99,8 @@ def scaling(
         mode: How the network is executed: eager, compile, trace. Default: eager.
         measuring: How long and how often to measure.
     """
-    flags = Flags(
-        what="train",
+    request = build_request(
+        "train",
         recipe=recipe,
         data=data,
         model=model,
@@ -101,8 +109,8 @@ def scaling(
         precisions=precision,
         modes=mode,
         procs=procs,
+        global_batch=batch,
     )
-    request = flags.request(global_batch=batch)
     layouts = request.layouts
     if len({each.threads is None for each in layouts}) > 1:
         raise ConfigError(f"--procs {procs}: give threads with all of them, such as 1x1,2x1,1x2, or with none.")

@@ -7,17 +7,18 @@ would be wrong.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from vernier.config import Augment, Data, train_px
+from vernier.config import Augment, Data
 from vernier.data.augment.boxes import BoxAugment, Shares
 from vernier.data.augment.crop_flip import resize_into
 from vernier.data.decoding.decode import BadImage, Croppable, Image
-from vernier.data.loading.bad_images import BadImages
+from vernier.data.loading.readers import EvalImages, TrainImages
 from vernier.data.loading.targets import BoxTargets
 from vernier.data.sources.base import Boxes, BoxSource, Indices
 
@@ -74,36 +75,25 @@ def _fill_ready(source: BoxSource, indices: Indices, out: Image) -> list[Objects
     return [_objects(*_learnable(source.boxes(i), height, width), (height, width)) for i in samples.tolist()]
 
 
-class BoxTrainReader:
+class BoxTrainReader(TrainImages):
     """Augmented training images and their boxes."""
 
+    _source: BoxSource
+
     def __init__(self, source: BoxSource, data: Data, augment: Augment, seed: int) -> None:
-        self._source, self._data, self._augment = source, data, augment
-        self.bad = BadImages(source, data.max_bad_images)
+        super().__init__(source, data, augment)
         self._augment_boxes = BoxAugment(data, augment, seed)
         self._open = source.image if augment.crop == "none" else source.lazy_image
-        self.shape = (data.image_px, data.image_px, source.channels)
-
-    def shape_at(self, epoch: int) -> tuple[int, int, int]:
-        px = train_px(self._data, self._augment, epoch)
-        return px, px, self._source.channels
 
     def fill(self, epoch: int, indices: Indices, out: Image) -> list[Objects]:
         if (ready := _fill_ready(self._source, indices, out)) is not None:
             return ready
-        return [self._read(epoch, indices, row, out[row]) for row in range(len(indices))]
+        return [
+            self._read_row(indices, row, partial(self._augmented, epoch, index, out[row]))
+            for row, index in enumerate(indices.tolist())
+        ]
 
-    def _read(self, epoch: int, indices: Indices, row: int, out: Image) -> Objects:
-        """The sample in a row of the batch with its boxes; where it is bad, a substitute, and its index in
-        `indices`."""
-        index = int(indices[row])
-        sample = index % len(self._source)
-        used, objects = self.bad.read_or_substitute(sample, lambda i: self._augmented(epoch, index, i, out))
-        if used != sample:
-            indices[row] = used
-        return objects
-
-    def _augmented(self, epoch: int, index: int, sample: int, out: Image) -> Objects:
+    def _augmented(self, epoch: int, index: int, out: Image, sample: int) -> Objects:
         """Sample `sample` with the draws of `index`."""
         image: Croppable = self._open(sample)
         height, width = image.shape[:2]
@@ -116,16 +106,10 @@ class BoxTrainReader:
         return _targets(self._source, indices, filled)
 
 
-class BoxEvalReader:
-    """Whole images at the network's size, their sides scaled separately, and their boxes; the epoch plays no part."""
+class BoxEvalReader(EvalImages):
+    """Whole images at the network's size, their sides scaled separately, and their boxes."""
 
-    def __init__(self, source: BoxSource, data: Data) -> None:
-        self._source, self._mode = source, data.interpolation
-        self.bad = BadImages(source, data.max_bad_images)
-        self.shape = (data.eval_px, data.eval_px, source.channels)
-
-    def shape_at(self, epoch: int) -> tuple[int, int, int]:
-        return self.shape
+    _source: BoxSource
 
     def fill(self, epoch: int, indices: Indices, out: Image) -> list[Objects]:
         if (ready := _fill_ready(self._source, indices, out)) is not None:
@@ -138,7 +122,7 @@ class BoxEvalReader:
             image = self._source.image(index)
             height, width = image.shape[:2]
             _check_size(self._source, index, width, height)
-            resize_into(image, out, self._mode)
+            resize_into(image, out, self._data.interpolation)
         except (BadImage, OSError) as error:
             self.bad.report(index, error)
             out[...] = 0

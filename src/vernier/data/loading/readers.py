@@ -3,14 +3,15 @@
 `box_readers` are the detector's; `backends` chooses between these and other people's decoders.
 """
 
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from vernier.config import Augment, Data, train_px
-from vernier.data.augment.crop_flip import EvalTransform, TrainTransform, augment_rows, pad_crop_flip_many
+from vernier.data.augment.crop_flip import EvalTransform, Row, TrainTransform, augment_rows, pad_crop_flip_many
 from vernier.data.augment.policies import PixelAugment
 from vernier.data.decoding.decode import BadImage, Image
 from vernier.data.loading.bad_images import BadImages
@@ -19,29 +20,63 @@ from vernier.data.sources import ArraySource, Source
 from vernier.data.sources.base import EncodedSource, Indices
 from vernier.randomness import Stream, key, uniform
 
+T = TypeVar("T")
+
 
 def class_numbers(source: Source, indices: Indices) -> torch.Tensor:
     """A classifier's targets."""
     return torch.from_numpy(np.asarray(source.labels[indices % len(source)], dtype=np.int64))
 
 
-class TrainReader:
-    """Augmented training images."""
+class TrainImages:
+    """What the readers of training images share: the size of images by epoch, and substitutes for bad ones."""
 
-    def __init__(self, source: Source, data: Data, augment: Augment, seed: int) -> None:
-        self._source, self._data, self._augment, self._seed = source, data, augment, seed
+    _source: Source
+
+    def __init__(self, source: Source, data: Data, augment: Augment) -> None:
+        self._source, self._data, self._augment = source, data, augment
         self.bad = BadImages(source, data.max_bad_images)
-        self._transform = TrainTransform(data, augment)
-        self._pixels = PixelAugment(data, augment)
         self.shape = (data.image_px, data.image_px, source.channels)
-        small = isinstance(source, ArraySource) and source.images.shape[1:3] == (data.image_px, data.image_px)
-        self._crop_together = small and augment.crop != "random-resized" and augment.start_px is None
-        self._resize_together = augment.crop == "random-resized" and not isinstance(source, EncodedSource)
-        self._open = source.lazy_image if augment.crop == "random-resized" else source.image
 
     def shape_at(self, epoch: int) -> tuple[int, int, int]:
         px = train_px(self._data, self._augment, epoch)
         return px, px, self._source.channels
+
+    def _read_row(self, indices: Indices, row: int, read: Callable[[int], T]) -> T:
+        """`read` of the sample in a row of the batch; of a substitute where it is bad, whose index it then gets."""
+        sample = int(indices[row]) % len(self._source)
+        used, result = self.bad.read_or_substitute(sample, read)
+        if used != sample:
+            indices[row] = used
+        return result
+
+
+class EvalImages:
+    """What the readers of evaluation images share; the epoch plays no part."""
+
+    _source: Source
+
+    def __init__(self, source: Source, data: Data) -> None:
+        self._source, self._data = source, data
+        self.bad = BadImages(source, data.max_bad_images)
+        self.shape = (data.eval_px, data.eval_px, source.channels)
+
+    def shape_at(self, epoch: int) -> tuple[int, int, int]:
+        return self.shape
+
+
+class TrainReader(TrainImages):
+    """Augmented training images."""
+
+    def __init__(self, source: Source, data: Data, augment: Augment, seed: int) -> None:
+        super().__init__(source, data, augment)
+        self._seed = seed
+        self._transform = TrainTransform(data, augment)
+        self._pixels = PixelAugment(data, augment)
+        small = isinstance(source, ArraySource) and source.images.shape[1:3] == (data.image_px, data.image_px)
+        self._crop_together = small and augment.crop != "random-resized" and augment.start_px is None
+        self._resize_together = augment.crop == "random-resized" and not isinstance(source, EncodedSource)
+        self._open = source.lazy_image if augment.crop == "random-resized" else source.image
 
     def fill(self, epoch: int, indices: Indices, out: Image) -> None:
         if self._source.copy_ready_images(indices, out) is not None:
@@ -63,7 +98,7 @@ class TrainReader:
             return
         crops = []
         for row, numbers in enumerate(draws):
-            crop = self._crop(indices, row, numbers, out.shape[1])
+            crop = self._read_row(indices, row, partial(self._crop, numbers, out.shape[1]))
             if self._resize_together:
                 crops.append(crop)
             else:
@@ -71,33 +106,20 @@ class TrainReader:
         if crops:
             self._transform.finish_many(crops, draws, out)
 
-    def _crop(self, indices: Indices, row: int, numbers: npt.NDArray[np.float64], size: int) -> Image:
-        """The crop of the sample in a row of the batch; of a substitute where it is bad, whose index it then gets."""
-        sample = int(indices[row]) % len(self._source)
-        used, crop = self.bad.read_or_substitute(sample, lambda i: self._transform.crop(self._open(i), numbers, size))
-        if used != sample:
-            indices[row] = used
-        return crop
+    def _crop(self, numbers: Row, size: int, sample: int) -> Image:
+        return self._transform.crop(self._open(sample), numbers, size)
 
 
-class EvalReader:
-    """Evaluation images; the epoch plays no part."""
-
-    def __init__(self, source: Source, data: Data) -> None:
-        self._source = source
-        self.bad = BadImages(source, data.max_bad_images)
-        self._transform = EvalTransform(data)
-        self.shape = (data.eval_px, data.eval_px, source.channels)
-
-    def shape_at(self, epoch: int) -> tuple[int, int, int]:
-        return self.shape
+class EvalReader(EvalImages):
+    """Evaluation images."""
 
     def fill(self, epoch: int, indices: Indices, out: Image) -> None:
         if self._source.copy_ready_images(indices, out) is not None:
             return
+        transform = EvalTransform(self._data)
         for row, index in enumerate(indices.tolist()):
             try:
-                self._transform(self._source.image(index), out[row])
+                transform(self._source.image(index), out[row])
             except (BadImage, OSError) as error:
                 self.bad.report(index, error)
                 out[row] = 0

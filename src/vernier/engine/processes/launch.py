@@ -14,6 +14,7 @@ import sys
 import tempfile
 import zlib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -57,16 +58,20 @@ class Topology:
 
 def topology(environ: Mapping[str, str] = os.environ) -> Topology:
     """The process as the launcher's variables describe it. Raises ConfigError that names a missing or wrong one."""
-    host = socket.gethostname()
-    if "RANK" in environ and "WORLD_SIZE" in environ:
-        return _from_torchrun(environ, host)
-    if "SLURM_PROCID" in environ and "SLURM_STEP_NUM_TASKS" in environ:
-        return _from_slurm(environ, host)
-    if "OMPI_COMM_WORLD_RANK" in environ:
-        return _from_openmpi(environ, host)
-    if "PMI_RANK" in environ and "PMI_SIZE" in environ:
-        return _from_pmi(environ, host)
-    return Topology(host=host)
+    readers = {
+        ("RANK", "WORLD_SIZE"): _from_torchrun,
+        ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"): _from_slurm,
+        ("OMPI_COMM_WORLD_RANK",): _from_openmpi,
+        ("PMI_RANK", "PMI_SIZE"): _from_pmi,
+    }
+    read = next((read for names, read in readers.items() if all(name in environ for name in names)), None)
+    process = replace(read(environ) if read else Topology(), host=socket.gethostname())
+    if not (process.rank < process.world and process.local_rank < process.local_world <= process.world):
+        raise ConfigError(
+            f"{process.launcher} describes an impossible process: rank {process.rank} of {process.world}, "
+            f"local rank {process.local_rank} of {process.local_world}."
+        )
+    return process
 
 
 def quiet_torch() -> None:
@@ -86,42 +91,36 @@ def _number(environ: Mapping[str, str], name: str, default: int | None = None) -
     return int(text)
 
 
-def _from_torchrun(environ: Mapping[str, str], host: str) -> Topology:
+def _from_torchrun(environ: Mapping[str, str]) -> Topology:
     for name in ("MASTER_ADDR", "MASTER_PORT"):
         if name not in environ:
             raise ConfigError(f"RANK and WORLD_SIZE are set but {name} is not. Use torchrun, or unset RANK.")
     rank, world = _number(environ, "RANK"), _number(environ, "WORLD_SIZE")
-    return _checked(
-        Topology(
-            rank=rank,
-            world=world,
-            host=host,
-            launcher="torchrun",
-            local_rank=_number(environ, "LOCAL_RANK", rank),
-            local_world=_number(environ, "LOCAL_WORLD_SIZE", world),
-            address=environ["MASTER_ADDR"],
-            port=_number(environ, "MASTER_PORT"),
-            launcher_serves_store=environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True",
-            restarts=_number(environ, "TORCHELASTIC_RESTART_COUNT", 0),
-        )
+    return Topology(
+        rank=rank,
+        world=world,
+        launcher="torchrun",
+        local_rank=_number(environ, "LOCAL_RANK", rank),
+        local_world=_number(environ, "LOCAL_WORLD_SIZE", world),
+        address=environ["MASTER_ADDR"],
+        port=_number(environ, "MASTER_PORT"),
+        launcher_serves_store=environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True",
+        restarts=_number(environ, "TORCHELASTIC_RESTART_COUNT", 0),
     )
 
 
-def _from_slurm(environ: Mapping[str, str], host: str) -> Topology:
+def _from_slurm(environ: Mapping[str, str]) -> Topology:
     hosts = environ.get("SLURM_STEP_NODELIST") or environ.get("SLURM_JOB_NODELIST", "")
     job = f"{environ.get('SLURM_JOB_ID', '')}.{environ.get('SLURM_STEP_ID', '')}"
     world = _number(environ, "SLURM_STEP_NUM_TASKS")
-    return _checked(
-        Topology(
-            rank=_number(environ, "SLURM_PROCID"),
-            world=world,
-            host=host,
-            launcher="slurm",
-            local_rank=_number(environ, "SLURM_LOCALID"),
-            local_world=_tasks_here(environ, world),
-            address=environ.get("MASTER_ADDR") or first_host(hosts) or "127.0.0.1",
-            port=_number(environ, "MASTER_PORT", _port_for(job)),
-        )
+    return Topology(
+        rank=_number(environ, "SLURM_PROCID"),
+        world=world,
+        launcher="slurm",
+        local_rank=_number(environ, "SLURM_LOCALID"),
+        local_world=_tasks_here(environ, world),
+        address=environ.get("MASTER_ADDR") or first_host(hosts) or "127.0.0.1",
+        port=_number(environ, "MASTER_PORT", _port_for(job)),
     )
 
 
@@ -135,42 +134,36 @@ def _tasks_here(environ: Mapping[str, str], world: int) -> int:
     return listed[node] if node < len(listed) else world
 
 
-def _from_openmpi(environ: Mapping[str, str], host: str) -> Topology:
+def _from_openmpi(environ: Mapping[str, str]) -> Topology:
     world, local = _number(environ, "OMPI_COMM_WORLD_SIZE"), _number(environ, "OMPI_COMM_WORLD_LOCAL_SIZE")
     job = environ.get("PMIX_NAMESPACE") or environ.get("OMPI_MCA_ess_base_jobid", "")
-    return _checked(
-        Topology(
-            rank=_number(environ, "OMPI_COMM_WORLD_RANK"),
-            world=world,
-            host=host,
-            launcher="openmpi",
-            local_rank=_number(environ, "OMPI_COMM_WORLD_LOCAL_RANK"),
-            local_world=local,
-            address=_rendezvous_host(
-                environ, one_host=local == world, launcher="mpirun", how="-x MASTER_ADDR=FIRST_HOST"
-            ),
-            port=_number(environ, "MASTER_PORT", _port_for(job)),
-        )
+    return Topology(
+        rank=_number(environ, "OMPI_COMM_WORLD_RANK"),
+        world=world,
+        launcher="openmpi",
+        local_rank=_number(environ, "OMPI_COMM_WORLD_LOCAL_RANK"),
+        local_world=local,
+        address=_rendezvous_host(environ, one_host=local == world, launcher="mpirun", how="-x MASTER_ADDR=FIRST_HOST"),
+        port=_number(environ, "MASTER_PORT", _port_for(job)),
     )
 
 
-def _from_pmi(environ: Mapping[str, str], host: str) -> Topology:
+def _from_pmi(environ: Mapping[str, str]) -> Topology:
     rank, world = _number(environ, "PMI_RANK"), _number(environ, "PMI_SIZE")
-    local_rank = environ.get("MPI_LOCALRANKID") or environ.get("PALS_LOCAL_RANKID") or str(rank)
-    local_world = environ.get("MPI_LOCALNRANKS") or environ.get("PALS_LOCAL_SIZE") or str(world)
-    local = {"MPI_LOCALRANKID": local_rank, "MPI_LOCALNRANKS": local_world}
-    one_host = _number(local, "MPI_LOCALNRANKS") == world
-    return _checked(
-        Topology(
-            rank=rank,
-            world=world,
-            host=host,
-            launcher="pmi",
-            local_rank=_number(local, "MPI_LOCALRANKID"),
-            local_world=_number(local, "MPI_LOCALNRANKS"),
-            address=_rendezvous_host(environ, one_host=one_host, launcher="mpiexec", how="-env MASTER_ADDR FIRST_HOST"),
-            port=_number(environ, "MASTER_PORT", _port_for(_pmi_job(environ, one_host=one_host))),
-        )
+    local = {
+        "MPI_LOCALRANKID": environ.get("MPI_LOCALRANKID") or environ.get("PALS_LOCAL_RANKID") or str(rank),
+        "MPI_LOCALNRANKS": environ.get("MPI_LOCALNRANKS") or environ.get("PALS_LOCAL_SIZE") or str(world),
+    }
+    local_world = _number(local, "MPI_LOCALNRANKS")
+    one_host = local_world == world
+    return Topology(
+        rank=rank,
+        world=world,
+        launcher="pmi",
+        local_rank=_number(local, "MPI_LOCALRANKID"),
+        local_world=local_world,
+        address=_rendezvous_host(environ, one_host=one_host, launcher="mpiexec", how="-env MASTER_ADDR FIRST_HOST"),
+        port=_number(environ, "MASTER_PORT", _port_for(_pmi_job(environ, one_host=one_host))),
     )
 
 
@@ -212,15 +205,6 @@ def first_host(listed: str) -> str:
     """The first host of a Slurm host list: `gpu[007-9,12],login1` gives gpu007."""
     match = re.match(r"([^\[,]+)(?:\[(\d+)[^\]]*\])?", listed.strip())
     return f"{match[1]}{match[2] or ''}" if match else ""
-
-
-def _checked(topology: Topology) -> Topology:
-    if not (topology.rank < topology.world and topology.local_rank < topology.local_world <= topology.world):
-        raise ConfigError(
-            f"{topology.launcher} describes an impossible process: rank {topology.rank} of {topology.world}, "
-            f"local rank {topology.local_rank} of {topology.local_world}."
-        )
-    return topology
 
 
 def process_count(requested: int, topology: Topology) -> int:

@@ -4,6 +4,7 @@ So a disturbance of the machine affects all arms alike, and differences between 
 Which arms there are, and which version of Vernier they run, is decided in `combinations`.
 """
 
+import itertools
 import json
 import os
 import random
@@ -11,10 +12,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import psutil
 
@@ -51,22 +52,18 @@ class Arm:
     source: Path | None = None
 
 
-OnResult = Callable[[list[Round], int], None]
 OnPace = Callable[[float], None]
 
 
-def run_arms(arms: Sequence[Arm], *, repeats: int, seed: int, on_result: OnResult) -> list[Round]:
-    """Every arm `repeats` times; `on_result` gets all rounds so far and their final number after each one."""
-    rounds: list[Round] = []
-    generator, total, failures = random.Random(seed), repeats * len(arms), dict[str, ArmFailure]()
+def run_arms(arms: Sequence[Arm], *, repeats: int, seed: int) -> Iterator[Round]:
+    """Run every arm `repeats` times, and yield each result as soon as it is there."""
+    generator, order, failures = random.Random(seed), itertools.count(), dict[str, ArmFailure]()
     for number in range(repeats):
         for arm in generator.sample(list(arms), len(arms)):
             result = failures.get(arm.name) or _expected_failure(arm, arms, failures) or run_in_process(arm)
             if isinstance(result, ArmFailure):
                 failures[arm.name] = result
-            rounds.append(Round(arm=arm.name, round=number, order=len(rounds), result=result))
-            on_result(rounds, total)
-    return rounds
+            yield Round(arm=arm.name, round=number, order=next(order), result=result)
 
 
 def _expected_failure(arm: Arm, arms: Sequence[Arm], failures: dict[str, ArmFailure]) -> ArmFailure | None:
@@ -84,12 +81,8 @@ def _expected_failure(arm: Arm, arms: Sequence[Arm], failures: dict[str, ArmFail
 
 def run_in_process(arm: Arm) -> ArmResult:
     """One arm in a process of its own; a process that the kernel killed is an out-of-memory result."""
-    answer = _Process(arm.name, arm.request, environment_of(arm.source)).run()
-    if answer.get("status") != "ok":
-        return _decode(ArmFailure, answer, arm.name)
-    if "queries" in answer.get("figures", {}):
-        return _decode(ServingResult, answer, arm.name)
-    return _decode(StepResult, answer, arm.name)
+    kind: type[StepResult | ServingResult] = ServingResult if arm.request.scenario == "server" else StepResult
+    return _Process(arm.name, arm.request, environment_of(arm.source)).run(kind)
 
 
 def run_study_repeat(
@@ -99,17 +92,7 @@ def run_study_repeat(
 
     `on_pace` is called once, with the process's first estimate of the seconds per iteration.
     """
-    answer = _Process(name, request, {**environment_of(None), **variables}, on_pace).run()
-    if answer.get("status") != "ok":
-        return _decode(ArmFailure, answer, name)
-    return _decode(RepeatResult, answer, name)
-
-
-def _decode(kind: type[T], answer: Any, name: str) -> T:
-    try:
-        return decode(kind, answer)
-    except DamagedRecord as error:
-        raise RunFailed(f"The process of {name} answered something else than a result: {error}.") from None
+    return _Process(name, request, {**environment_of(None), **variables}, on_pace).run(RepeatResult)
 
 
 @dataclass
@@ -122,8 +105,8 @@ class _Process:
     on_pace: OnPace | None = None
     _pace: Path = field(init=False)
 
-    def run(self) -> Any:
-        """The answer as JSON values. Raises RunFailed when the process failed without one."""
+    def run(self, kind: type[T]) -> T | ArmFailure:
+        """The answer of this kind, or a failure. Raises RunFailed when the process failed without an answer."""
         with tempfile.TemporaryDirectory(prefix="vernier-bench-") as scratch:
             request, answer, self._pace = (Path(scratch) / name for name in ("request", "answer", "pace"))
             tree = encode(self.request)
@@ -133,13 +116,15 @@ class _Process:
             began_s = now_s()
             code, output = self._wait([*_COMMAND, str(request), str(answer)])
             if answer.exists():
-                return {**json.loads(answer.read_text(encoding="utf-8")), "process_s": now_s() - began_s}
+                tree = {**json.loads(answer.read_text(encoding="utf-8")), "process_s": now_s() - began_s}
+                try:
+                    return decode(kind, tree) if tree.get("status") == "ok" else decode(ArmFailure, tree)
+                except DamagedRecord as error:
+                    message = f"The process of {self.name} answered something else than a result: {error}."
+                    raise RunFailed(message) from None
         if code == -signal.SIGKILL:
-            return encode(
-                ArmFailure(
-                    status="out-of-memory", why="the process was killed, as the kernel does when memory runs out"
-                )
-            )
+            why = "the process was killed, as the kernel does when memory runs out"
+            return ArmFailure(status="out-of-memory", why=why)
         raise RunFailed(f"The arm {self.name} failed with exit code {code}: {' '.join(output[-3:]) or 'no message'}")
 
     def _wait(self, command: list[str]) -> tuple[int, list[str]]:

@@ -22,10 +22,12 @@ HERE = "here"
 
 def arms_of(request: BenchRequest, side: str | None = None, source: Path | None = None) -> list[Arm]:
     """An arm per combination, named by the labels in which the arms differ."""
-    machine = from_dict(Config, request.config).machine
+    config = from_dict(Config, request.config)
+    machine, infer = config.machine, request.what == "infer"
+    batch_per_device = machine.eval_batch if infer else max(1, config.recipe.global_batch // machine.procs)
     layouts = request.layouts or (Layout(procs=machine.procs),)
     precisions, modes = request.precisions or (machine.precision,), request.modes or (machine.mode,)
-    scenarios = (request.scenarios or ("offline",)) if request.what == "infer" else (None,)
+    scenarios = (request.scenarios or ("offline",)) if infer else (None,)
     labels = [
         ArmLabels(
             batch=batch,
@@ -39,22 +41,14 @@ def arms_of(request: BenchRequest, side: str | None = None, source: Path | None 
             side=side,
         )
         for batch, precision, mode, layout, scenario in product(
-            request.batches or (_default_batch(request),), precisions, modes, layouts, scenarios
+            request.batches or (batch_per_device,), precisions, modes, layouts, scenarios
         )
         for load in (request.loads if scenario == "server" and request.rate_per_s is None else (None,))
     ]
     return [
-        Arm(name=name, labels=own, request=_arm_request(request, own), source=source)
+        Arm(name=name, labels=own, request=_arm_request(request, config, own), source=source)
         for name, own in zip(_names(labels), labels, strict=True)
     ]
-
-
-def _default_batch(request: BenchRequest) -> int:
-    """The configured batch of one device."""
-    config = from_dict(Config, request.config)
-    if request.what == "infer":
-        return config.machine.eval_batch
-    return max(1, config.recipe.global_batch // config.machine.procs)
 
 
 def _names(arms: Sequence[ArmLabels]) -> list[str]:
@@ -64,8 +58,7 @@ def _names(arms: Sequence[ArmLabels]) -> list[str]:
     return [" ".join(f"{k}={getattr(a, k)}" for k in varying if getattr(a, k) is not None) for a in arms]
 
 
-def _arm_request(request: BenchRequest, labels: ArmLabels) -> ArmRequest:
-    config = from_dict(Config, request.config)
+def _arm_request(request: BenchRequest, config: Config, labels: ArmLabels) -> ArmRequest:
     settings: dict[str, str | int | None] = {
         "machine.precision": labels.precision,
         "machine.mode": labels.mode,

@@ -147,7 +147,7 @@ def _pool_rate(results: list[StepResult], images: int) -> Estimate:
     step_s = [r.raw.step_s for r in results]
     if len(step_s) == 1:
         rate = rate_estimate(step_s[0], images)
-        return Estimate(value=rate.value, low=rate.low, high=rate.high, n=1, basis=f"one process: {rate.basis}")
+        return replace(rate, n=1, basis=f"one process: {rate.basis}")
     value = images * sum(map(len, step_s)) / sum(map(sum, step_s))
     logs = mean_estimate([math.log(statistics.fmean(steps)) for steps in step_s])
     assert logs.high is not None
@@ -233,11 +233,11 @@ def compare_arms(rounds: Sequence[Round], arm: str, against: str, tolerance: flo
     """The speed of one arm over that of another, round by round; None where one of them has no steps."""
 
     def traces(name: str) -> list[Trace]:
-        return [_trace(r.result, r.round) for r in rounds if r.arm == name and isinstance(r.result, StepResult)]
+        return [
+            Trace(step_s=r.result.raw.step_s, samples_per_step=r.result.images_per_step, round=r.round)
+            for r in rounds
+            if r.arm == name and isinstance(r.result, StepResult)
+        ]
 
     own, other = traces(arm), traces(against)
     return compare(other, own, tolerance) if own and other else None
-
-
-def _trace(result: StepResult, number: int) -> Trace:
-    return Trace(step_s=result.raw.step_s, samples_per_step=result.images_per_step, round=number)

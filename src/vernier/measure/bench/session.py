@@ -8,7 +8,7 @@ from typing import Any
 from vernier.config import Config, from_dict, override, to_dict
 from vernier.errors import ConfigError, RunFailed
 from vernier.frozen import frozen
-from vernier.measure.bench.arms import Arm, OnResult, run_arms
+from vernier.measure.bench.arms import Arm, run_arms
 from vernier.measure.bench.combinations import both_sides, pair_sides
 from vernier.measure.bench.measuring import METHOD
 from vernier.measure.bench.rows import add_scaling, compare_arms, pool_rounds
@@ -41,7 +41,7 @@ def run_bench(request: BenchRequest, out: Path, progress: Progress) -> Outcome:
     Ctrl-C ends it early with what there is; before the first result nothing is left behind.
     """
     with both_sides(request) as sides:
-        arms = sides.arms
+        arms, total = sides.arms, len(sides.arms) * request.repeats
         config = from_dict(Config, request.config)
         name = f"bench-{'scaling' if request.scaling else request.what}-{config.recipe.name}"
         run = RunDir.create(out, name)
@@ -50,46 +50,39 @@ def run_bench(request: BenchRequest, out: Path, progress: Progress) -> Outcome:
             run.write_config(to_dict(override(measured, "name", name)))
             run.write_status("running")
             rounds: list[Round] = []
+            interruption: list[str] = []
             own_arms = {a.name for a in arms if a.source is None}
+            progress(0, total, request.repeats)
+            try:
+                for newest in run_arms(arms, repeats=request.repeats, seed=request.seed):
+                    rounds.append(newest)
+                    result = newest.result
+                    if newest.arm in own_arms and not isinstance(result, ArmFailure) and not run.read_environment():
+                        run.write_environment(encode(result.environment))
+                    _write(run, name, _pool(request, arms, rounds, sides.notes))
+                    progress(len(rounds), total, request.repeats)
+            except (KeyboardInterrupt, ConfigError, RunFailed) as error:
+                interruption = [_explain_interruption(error, run, arms, rounds, total)]
+            pooled = _pool(request, arms, rounds, [*sides.notes, *interruption])
+            fail_if_nothing_measured(pooled, run)
+            _write(run, name, pooled)
+            run.write_status("stopped" if interruption else "finished", summary=_run_summary(request, pooled))
+    return Outcome(run=run, result=pooled, stopped=bool(interruption))
 
-            def on_result(so_far: list[Round], total: int) -> None:
-                rounds[:] = so_far
-                newest = so_far[-1]
-                if newest.arm in own_arms and not isinstance(newest.result, ArmFailure) and not run.read_environment():
-                    run.write_environment(encode(newest.result.environment))
-                _write(run, name, _pool(request, arms, so_far, sides.notes))
-                progress(len(so_far), total, request.repeats)
 
-            progress(0, len(arms) * request.repeats, request.repeats)
-            interruption = _run_all(request, arms, on_result, run, rounds)
-            result = _pool(request, arms, rounds, [*sides.notes, *interruption])
-            fail_if_nothing_measured(result, run)
-            _write(run, name, result)
-            run.write_status("stopped" if interruption else "finished", summary=_run_summary(request, result))
-    return Outcome(run=run, result=result, stopped=bool(interruption))
-
-
-def _run_all(
-    request: BenchRequest, arms: Sequence[Arm], on_result: OnResult, run: RunDir, rounds: list[Round]
-) -> list[str]:
-    """Run the arms; after Ctrl-C, with some results, a note of what was left out."""
-    total = len(arms) * request.repeats
-    try:
-        run_arms(arms, repeats=request.repeats, seed=request.seed, on_result=on_result)
-    except KeyboardInterrupt:
-        if not rounds:
-            shutil.rmtree(run.path)
-            raise
-        missing = [a.name for a in arms if a.name not in {r.arm for r in rounds}]
-        never = f"; never measured: {', '.join(missing)}" if missing else ""
-        return [f"INTERRUPTED after {len(rounds)} of {total} processes{never}"]
-    except (ConfigError, RunFailed) as error:
-        if not rounds:
-            shutil.rmtree(run.path)
-            raise
+def _explain_interruption(
+    error: BaseException, run: RunDir, arms: Sequence[Arm], rounds: Sequence[Round], total: int
+) -> str:
+    """After Ctrl-C, with some results, a note of what was left out. Raises for any other error, or without results."""
+    if not rounds:
+        shutil.rmtree(run.path)
+        raise error
+    if not isinstance(error, KeyboardInterrupt):
         run.write_status("failed", reason=str(error))
         raise RunFailed(f"{error} The {len(rounds)} results before it, of {total}, are in {run.path}.") from None
-    return []
+    missing = [a.name for a in arms if a.name not in {r.arm for r in rounds}]
+    never = f"; never measured: {', '.join(missing)}" if missing else ""
+    return f"INTERRUPTED after {len(rounds)} of {total} processes{never}"
 
 
 def _pool(request: BenchRequest, arms: Sequence[Arm], rounds: Sequence[Round], notes: Sequence[str]) -> BenchResult:
