@@ -15,7 +15,7 @@ from vernier.records.codec import encode
 
 if TYPE_CHECKING:
     from vernier.data.preparing.packing import PackedSplit
-    from vernier.data.sources import EncodedSource
+    from vernier.data.sources import EncodedSource, Source
 
 Out = Annotated[str | None, optional("DIR")]
 Data = Annotated[Positional[str], arg(metavar="NAME|PATH", help="A data set as `vernier train --data` takes it.")]
@@ -209,6 +209,16 @@ def _packed_lines(packed: "PackedSplit") -> str:
     return line + "\n"
 
 
+def _open_splits(data: str, val_share: float) -> "dict[str, Source]":
+    """The splits of a set; prints a note for each that is missing."""
+    from vernier.data.preparing.verify import open_splits
+
+    splits, missing = open_splits(data, val_share)
+    for reason in missing.values():
+        say(f"note: {reason}")
+    return splits
+
+
 def verify(
     data: Data,
     /,
@@ -221,15 +231,12 @@ def verify(
 
     Ends with exit code 1 if an image or a shard is bad. Example: vernier data verify photos
     """
-    from vernier.data.preparing.verify import open_splits
     from vernier.data.preparing.verify import verify as run
 
     _check(val_share, workers=workers)
-    splits, missing = open_splits(data, val_share)
+    splits = _open_splits(data, val_share)
     with progress_bar("verify") as progress:
         result = run(splits, workers or len(allowed_cores()), progress)
-    for reason in missing.values():
-        say(f"note: {reason}")
     if json:
         print_json(encode(result))
     else:
@@ -263,12 +270,9 @@ def inspect(
         compare_backends: Also decode 50 images with Pillow and DALI and print how far their pixels are from Vernier's.
     """
     from vernier.data.preparing import inspect as inspecting
-    from vernier.data.preparing.verify import open_splits
 
     _check(val_share)
-    splits, missing = open_splits(data, val_share)
-    for reason in missing.values():
-        say(f"note: {reason}")
+    splits = _open_splits(data, val_share)
     facts = {"splits": encode(inspecting.describe(splits))}
     first = next(iter(splits.values()))
     if sheet:

@@ -12,6 +12,7 @@ import torch
 from PIL import Image
 
 from vernier.config import Augment, Data
+from vernier.data.loading import cache
 from vernier.data.loading.bad_images import substitutes
 from vernier.data.loading.box_readers import BoxEvalReader, BoxTrainReader
 from vernier.data.loading.cache import CachedSource, cache_in_memory
@@ -41,14 +42,17 @@ def _stream(source: BoxSource, workers: int, world: int = 1, rank: int = 0, star
     return out
 
 
-def test_one_stream_for_any_workers_processes_and_start(real_data: Callable[[str], Path]) -> None:
+def test_one_stream_for_any_workers_processes_and_start(
+    real_data: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     source = open_boxes(str(real_data("coco")), "train")
     alone = _stream(source, 1)
     assert _stream(source, 3) == alone
     halves = [_stream(source, 2, world=2, rank=r, start=3) for r in (0, 1)]
     together = [row for step in range(5) for half in halves for row in half[6 * step : 6 * step + 6]]
     assert together == alone[36:]
-    cached, decision = cache_in_memory(source, 0.9, free_bytes=lambda: 10**9)
+    monkeypatch.setattr(cache, "free_bytes", lambda: 10**9)
+    cached, decision = cache_in_memory(source, 0.9)
     assert (decision.cache, isinstance(cached, CachedSource)) == ("memory", True)
     assert isinstance(cached, BoxSource)
     assert _stream(cached, 2) == alone

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from vernier.config import Augment, Data
+from vernier.data.loading import cache
 from vernier.data.loading.cache import CachedSource, cache_in_memory, decoded_bytes
 from vernier.data.loading.readers import TrainReader
 from vernier.data.sources import EncodedSource, open_split
@@ -17,7 +18,8 @@ def _source(shapes: Path) -> EncodedSource:
 
 def test_pixels_are_the_same_with_and_without(shapes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = _source(shapes)
-    cached, decision = cache_in_memory(source, 0.25, free_bytes=lambda: 100_000_000)
+    monkeypatch.setattr(cache, "free_bytes", lambda: 100_000_000)
+    cached, decision = cache_in_memory(source, 0.25)
     assert isinstance(cached, CachedSource)
     assert decision.cache == "memory"
     batches = []
@@ -31,7 +33,7 @@ def test_pixels_are_the_same_with_and_without(shapes: Path, monkeypatch: pytest.
     assert np.array_equal(batches[0], out)
 
 
-def test_what_does_not_fit_is_not_kept(shapes: Path) -> None:
+def test_what_does_not_fit_is_not_kept(shapes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = _source(shapes)
     needed = decoded_bytes(source)
     assert 160 * 32 * 32 * 3 <= needed < 160 * 32 * 32 * 3.5
@@ -40,7 +42,8 @@ def test_what_does_not_fit_is_not_kept(shapes: Path) -> None:
         (8 * needed, 0.25, 1, True),
         (8 * needed, 0.25, 4, False),
     ):
-        cached, _ = cache_in_memory(source, share, procs, free_bytes=lambda free=free: free)  # type: ignore[misc]
+        monkeypatch.setattr(cache, "free_bytes", lambda free=free: free)
+        cached, _ = cache_in_memory(source, share, procs)
         assert isinstance(cached, CachedSource) == fits
     assert cache_in_memory(source, 0.0)[0] is source
     limited = CachedSource(source, 10 * 32 * 32 * 3)

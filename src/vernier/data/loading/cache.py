@@ -4,7 +4,6 @@ Decided once, when the set is opened, from the sizes of a sample of its images; 
 without. A set that does not fit is not cached at all: a part of it would help little and cost all of the memory.
 """
 
-from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
@@ -101,15 +100,17 @@ class CacheDecision:
     cache_limit_bytes: int | None = omitted()
 
 
-def cache_in_memory(
-    source: Source, share: float, processes: int = 1, *, free_bytes: Callable[[], int] | None = None
-) -> tuple[Source, CacheDecision]:
+def cache_in_memory(source: Source, share: float, processes: int = 1) -> tuple[Source, CacheDecision]:
     """The source, cached in memory when all of it fits into `share` of the free memory, and the decision."""
     if share <= 0 or not isinstance(source, EncodedSource):
         return source, CacheDecision(cache="off")
-    free = (free_bytes or (lambda: int(psutil.virtual_memory().available)))()
-    limit, needed = int(share * free / processes), decoded_bytes(source)
+    limit, needed = int(share * free_bytes() / processes), decoded_bytes(source)
     if not needed or needed * _CAUTION > limit:
         return source, CacheDecision(cache="does not fit", cache_needs_bytes=needed, cache_limit_bytes=limit)
-    kind = CachedBoxSource(source, limit) if isinstance(source, BoxSource) else CachedSource(source, limit)
-    return kind, CacheDecision(cache="memory", cache_needs_bytes=needed, cache_limit_bytes=limit)
+    cached = CachedBoxSource(source, limit) if isinstance(source, BoxSource) else CachedSource(source, limit)
+    return cached, CacheDecision(cache="memory", cache_needs_bytes=needed, cache_limit_bytes=limit)
+
+
+def free_bytes() -> int:
+    """Memory that is free right now."""
+    return int(psutil.virtual_memory().available)

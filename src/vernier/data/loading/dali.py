@@ -43,13 +43,12 @@ def train_pipeline(
     image_px: int,
     area: tuple[float, float],
     ratio: tuple[float, float],
-    seed: int = 0,
 ) -> Any:
     """RandomResizedCrop by DALI's fused decoder, flip, uint8 [height, width, 3]; built and ready to run."""
     fn, types, pipeline_def = _modules()
 
     @pipeline_def(  # type: ignore[untyped-decorator]
-        batch_size=batch, num_threads=threads, device_id=None, seed=seed, prefetch_queue_depth=2
+        batch_size=batch, num_threads=threads, device_id=None, seed=0, prefetch_queue_depth=2
     )
     def pipeline() -> Any:
         encoded, _ = fn.readers.file(files=paths, random_shuffle=True, name="files")
@@ -129,14 +128,11 @@ def _crop_pipeline(batch: int, image_px: int, device: torch.device) -> Any:
         batch_size=batch, num_threads=1, device_id=device.index, prefetch_queue_depth=1
     )
     def pipeline() -> Any:
-        encoded = fn.external_source(name="encoded", dtype=types.UINT8, ndim=1)
-        anchor = fn.external_source(name="anchor", dtype=types.FLOAT, ndim=1)
-        shape = fn.external_source(name="shape", dtype=types.FLOAT, ndim=1)
+        kinds = {"encoded": (types.UINT8, 1), "anchor": (types.FLOAT, 1), "shape": (types.FLOAT, 1)}
+        inputs = [fn.external_source(name=name, dtype=dtype, ndim=ndim) for name, (dtype, ndim) in kinds.items()]
         flip = fn.external_source(name="flip", dtype=types.INT32, ndim=0)
         images = fn.decoders.image_slice(
-            encoded,
-            anchor,
-            shape,
+            *inputs,
             device=decoder,
             axis_names="WH",
             normalized_anchor=False,

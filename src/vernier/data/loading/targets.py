@@ -66,12 +66,7 @@ class BoxTargets:
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> BoxTargets:
         """The same on `device`."""
-        return BoxTargets(
-            *(
-                tensor.to(device, non_blocking=non_blocking)
-                for tensor in (self.ltrb, self.classes, self.valid, self.samples, self.sizes)
-            )
-        )
+        return BoxTargets(**{k: tensor.to(device, non_blocking=non_blocking) for k, tensor in vars(self).items()})
 
     def __len__(self) -> int:
         return len(self.samples)

@@ -23,7 +23,7 @@ from vernier.data.preparing.packing import (
 )
 from vernier.data.sources.base import EncodedSource
 from vernier.data.sources.containers.shard_index import VERSION, TableBuilder, store_table
-from vernier.data.sources.containers.shards import FORMAT, manifest_name
+from vernier.data.sources.containers.shards import FORMAT, Shard, manifest_name
 from vernier.data.sources.containers.tables import table_path
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
@@ -32,13 +32,9 @@ from vernier.store.durable import DamagedFile, read_record, sha256_of_file, writ
 
 
 @frozen
-class ShardEntry:
+class ShardEntry(Shard):
     """One whole shard, as the list of shards names it."""
 
-    name: str
-    samples: int
-    bytes: int
-    sha256: str
     source_bytes: int
     restart_indexed: int
 

@@ -124,9 +124,7 @@ class LoaderReport:
     ratios: tuple[Ratio, ...]
 
 
-def measure_loaders(
-    specs: list[LoaderSpec], *, rounds: int, images: int, progress: Callable[[int, int], None] | None = None
-) -> list[LoaderRounds]:
+def measure_loaders(specs: list[LoaderSpec], *, rounds: int, images: int) -> list[LoaderRounds]:
     """Let the loaders take turns, in a new random order each round; a first round of each is thrown away."""
     context = multiprocessing.get_context("spawn")
     shuffle = random.Random(0)
@@ -140,11 +138,9 @@ def measure_loaders(
             running.append((LoaderRounds(spec, images * spec.round_factor), pipe, process))
         for loader, pipe, _ in running:
             _run_round(loader, pipe)
-        for turn in range(rounds):
+        for _ in range(rounds):
             for loader, pipe, _ in shuffle.sample(running, len(running)):
                 loader.rounds.append(_run_round(loader, pipe))
-            if progress:
-                progress(turn + 1, rounds)
     finally:
         for _, pipe, process in running:
             pipe.close()

@@ -93,18 +93,14 @@ class World:
         if self.heart is not None:
             self.heart.step = step
         self.count_collective()
-        decision = self._pop_decision()
+        decision = StepDecision(False, False)
+        if self._pending is not None:
+            earlier, work = self._pending
+            work.wait()
+            decision = StepDecision(*earlier.bool().tolist())
         requests = torch.tensor([stop, report], dtype=torch.int32)
         self._pending = (requests, dist.all_reduce(requests, dist.ReduceOp.MAX, group=self._control, async_op=True))
         return decision
-
-    def _pop_decision(self) -> StepDecision:
-        if self._pending is None:
-            return StepDecision(False, False)
-        requests, work = self._pending
-        work.wait()
-        self._pending = None
-        return StepDecision(bool(requests[0]), bool(requests[1]))
 
     def any_process(self, condition: bool) -> bool:
         """Whether the condition holds in any process, now."""

@@ -65,7 +65,12 @@ def _cells(row: BenchRow, labels: Sequence[str]) -> Row:
     if isinstance(row, FailedRow):
         return {**cells, "img/s total": row.status}
     if isinstance(row, ServingRow):
-        return cells | _latency_cells(row.latency_s) | _serving_cells(row)
+        serving = {
+            "served/s": f"{row.served_per_s:.1f} of {row.offered_per_s:.1f}",
+            "kept up": "yes" if row.kept_up else "NO",
+            "mean batch": f"{row.mean_batch:.2f}",
+        }
+        return cells | _latency_cells(row.latency_s) | serving
     if row.latency_s is not None:
         rate = {"img/s total": format_rate(row.images_per_s_total), "memory": _format_memory(row)}
         return cells | _latency_cells(row.latency_s) | rate
@@ -100,14 +105,6 @@ def _step_cells(row: StepRow) -> Row:
 def _latency_cells(latency: Latency) -> Row:
     percentiles = {f"{name} ms": f"{1000 * e.value:.2f}" for name, e in latency.percentiles.items()}
     return {"latency ms mean": f"{1000 * latency.mean:.2f}", **percentiles, "n": str(latency.n)}
-
-
-def _serving_cells(row: ServingRow) -> Row:
-    return {
-        "served/s": f"{row.served_per_s:.1f} of {row.offered_per_s:.1f}",
-        "kept up": "yes" if row.kept_up else "NO",
-        "mean batch": f"{row.mean_batch:.2f}",
-    }
 
 
 def _format_percent(share: float, ends: Sequence[float] | None) -> str:
@@ -172,16 +169,16 @@ def _row_notes(row: BenchRow) -> list[str]:
     if isinstance(row, FailedRow):
         return [f"{row.status}: {row.why}"]
     lines = [f"NOISY: {'; '.join(row.noise)}"] if row.noise else []
-    if isinstance(row, StepRow):
-        if not row.steady:
-            lines.append("not steady when measuring began")
-        if row.reached_precision is False:
-            lines.append("the precision target was not reached within the time limit")
+    steps = row if isinstance(row, StepRow) else None
+    if steps and not steps.steady:
+        lines.append("not steady when measuring began")
+    if steps and steps.reached_precision is False:
+        lines.append("the precision target was not reached within the time limit")
     if row.crowded:
         lines.append(row.crowded)
-    if isinstance(row, StepRow) and row.phases:
-        split = ", ".join(f"{name} {100 * share:.0f} %" for name, share in row.phases.share.items())
-        lines.append(f"of a step: {split} ({row.phases.steps} steps, synchronised at every phase)")
+    if steps and steps.phases:
+        split = ", ".join(f"{name} {100 * share:.0f} %" for name, share in steps.phases.share.items())
+        lines.append(f"of a step: {split} ({steps.phases.steps} steps, synchronised at every phase)")
     return lines
 
 

@@ -43,21 +43,20 @@ class Version:
 @contextlib.contextmanager
 def checked_out(reference: str) -> Iterator[Version]:
     """The version of a git reference of Vernier's own repository; its files are removed afterwards."""
-    root = REPOSITORY
-    commit = _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{reference}^{{commit}}")
+    commit = _git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{reference}^{{commit}}")
     if not reference or commit is None:
         raise ConfigError(
-            f"--against {reference!r} is neither a run directory nor a git reference of {root}. "
+            f"--against {reference!r} is neither a run directory nor a git reference of {REPOSITORY}. "
             "Give a branch, a tag, a commit or a bench run."
         )
     with tempfile.TemporaryDirectory(prefix="vernier-version-") as scratch:
         tree = Path(scratch) / "tree"
-        if _git(root, "worktree", "add", "--detach", str(tree), commit) is None:
+        if _git("worktree", "add", "--detach", str(tree), commit) is None:
             raise RunFailed(f"git could not check out {reference} ({commit[:12]}) beside this version.")
         try:
             yield Version(source=tree / "src", commit=commit, settings=_settings(tree / "src", reference))
         finally:
-            _git(root, "worktree", "remove", "--force", str(tree))
+            _git("worktree", "remove", "--force", str(tree))
 
 
 def _settings(source: Path, reference: str) -> ConfigTree:
@@ -115,9 +114,9 @@ def describe_this_version() -> str:
     return f"here: commit {commit.removesuffix('-dirty')}{', with uncommitted changes' if changed else ''}"
 
 
-def _git(root: Path, *arguments: str) -> str | None:
+def _git(*arguments: str) -> str | None:
     try:
-        done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=120)
+        done = subprocess.run(["git", "-C", str(REPOSITORY), *arguments], capture_output=True, text=True, timeout=120)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None

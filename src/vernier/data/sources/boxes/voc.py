@@ -3,35 +3,14 @@
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 from xml.etree import ElementTree
 
 from vernier.data.sources.base import positive_size, read_lines
 from vernier.data.sources.boxes.annotated import SPLITS, AnnotatedImage, Annotations, Row, path_inside
 from vernier.errors import ConfigError
-from vernier.frozen import frozen
 
 _SPLIT_NAMES = tuple(dict.fromkeys(name for names in SPLITS.values() for name in names))
 _IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".JPG", ".bmp", ".webp")
-
-
-@frozen
-class VocFolders:
-    """Where the xml files are, and where the images."""
-
-    xml: Path
-    images: Path
-
-
-class _Object(NamedTuple):
-    """An object as the file has it: inclusive pixels counted from 1."""
-
-    name: str
-    left: float
-    top: float
-    right: float
-    bottom: float
-    difficult: bool
 
 
 def find_voc(root: Path, split: str) -> Callable[[], Annotations] | None:
@@ -41,12 +20,10 @@ def find_voc(root: Path, split: str) -> Callable[[], Annotations] | None:
         if base is not None and (xml := _find_xml_folder(base)) is not None:
             for listing in (base / "ImageSets" / "Main" / f"{name}.txt", base / "ImageSets" / f"{name}.txt"):
                 if listing.is_file():
-                    folders = VocFolders(xml=xml, images=_find_image_folder(base))
-                    return partial(_read_listed, folders, listing)
+                    return partial(_read_listed, xml, _find_image_folder(base), listing)
         elif files := sorted((root / name).glob("*.xml")):
             every = [p for n in _SPLIT_NAMES for p in (root / n).glob("*.xml")]
-            folders = VocFolders(xml=root / name, images=root / name)
-            return partial(read_voc, folders, [p.stem for p in files], every)
+            return partial(read_voc, root / name, root / name, [p.stem for p in files], every)
     return None
 
 
@@ -55,7 +32,7 @@ def find_unsplit_voc(root: Path) -> Callable[[], Annotations] | None:
     if (xml := _find_xml_folder(root)) is None:
         return None
     files = sorted(xml.glob("*.xml"))
-    return partial(read_voc, VocFolders(xml=xml, images=_find_image_folder(root)), [p.stem for p in files], files)
+    return partial(read_voc, xml, _find_image_folder(root), [p.stem for p in files], files)
 
 
 def _find_xml_folder(base: Path) -> Path | None:
@@ -66,34 +43,36 @@ def _find_image_folder(base: Path) -> Path:
     return next((p for p in (base / "JPEGImages", base / "images") if p.is_dir()), base)
 
 
-def _read_listed(folders: VocFolders, listing: Path) -> Annotations:
-    names = [line.split()[0] for line in read_lines(listing)]
-    return read_voc(folders, names, list(folders.xml.glob("*.xml")))
+def _read_listed(xml: Path, images: Path, listing: Path) -> Annotations:
+    return read_voc(xml, images, [line.split()[0] for line in read_lines(listing)], list(xml.glob("*.xml")))
 
 
-def read_voc(folders: VocFolders, names: list[str], every: list[Path]) -> Annotations:
-    """Read the images called `names`. Classes are sorted by name over `every` xml file of the set, so that all splits
-    agree.
+def read_voc(xml: Path, images: Path, names: list[str], every: list[Path]) -> Annotations:
+    """Read the images called `names` from a folder of xml files and a folder of images.
 
-    Objects marked difficult count as crowd: neither learned nor held against a detector.
+    Classes are sorted by name over `every` xml file of the set, so that all splits agree. Objects marked difficult
+    count as crowd: neither learned nor held against a detector.
     """
     parsed = {path: _parse(path) for path in every}
-    classes = tuple(sorted({item.name for objects, _ in parsed.values() for item in objects}))
+    classes = tuple(sorted({name for objects, _ in parsed.values() for name, _ in objects}))
     label_of = {name: i for i, name in enumerate(classes)}
     samples = []
     for position, name in enumerate(names):
-        path = path_inside(folders.xml, f"{name}.xml")
+        path = path_inside(xml, f"{name}.xml")
         objects, size = parsed[path] if path in parsed else _parse(path)
-        rows = tuple(_convert_object(item, label_of[item.name]) for item in objects)
-        samples.append(AnnotatedImage(path=_find_image(folders.images, name), image_id=position, rows=rows, size=size))
-    return Annotations(samples=samples, classes=classes, where=str(folders.xml))
+        rows = tuple(row._replace(label=label_of[class_name]) for class_name, row in objects)
+        samples.append(AnnotatedImage(path=_find_image(images, name), image_id=position, rows=rows, size=size))
+    return Annotations(samples=samples, classes=classes, where=str(xml))
 
 
-def _convert_object(item: _Object, label: int) -> Row:
-    """Edges from 0, right and bottom exclusive; a box without area in the file stays without area."""
-    if item.right <= item.left or item.bottom <= item.top:
-        return Row(item.left, item.top, item.left, item.top, label, item.difficult)
-    return Row(max(0.0, item.left - 1), max(0.0, item.top - 1), item.right, item.bottom, label, item.difficult)
+def _convert_edges(left: float, top: float, right: float, bottom: float) -> tuple[float, float, float, float]:
+    """From inclusive pixels counted from 1 to edges from 0, right and bottom exclusive.
+
+    A box without area in the file stays without area.
+    """
+    if right <= left or bottom <= top:
+        return left, top, left, top
+    return max(0.0, left - 1), max(0.0, top - 1), right, bottom
 
 
 def _find_image(folder: Path, name: str) -> Path:
@@ -101,18 +80,18 @@ def _find_image(folder: Path, name: str) -> Path:
     return next((p for p in candidates if p.is_file()), folder / f"{name}.jpg")
 
 
-def _parse(path: Path) -> tuple[list[_Object], tuple[int, int] | None]:
-    """The objects of one file, and the image's width and height if it has them."""
+def _parse(path: Path) -> tuple[list[tuple[str, Row]], tuple[int, int] | None]:
+    """The class name and box of each object of one file, and the image's width and height if it has them."""
     try:
         root = ElementTree.parse(path).getroot()
-        objects: list[_Object] = []
+        objects: list[tuple[str, Row]] = []
         for item in root.iter("object"):
             box = item.find("bndbox")
             if box is not None:
-                left, top, right, bottom = (float(box.findtext(k) or "nan") for k in ("xmin", "ymin", "xmax", "ymax"))
+                edges = (float(box.findtext(k) or "nan") for k in ("xmin", "ymin", "xmax", "ymax"))
                 name = (item.findtext("name") or "").strip()
                 difficult = item.findtext("difficult", "0").strip() == "1"
-                objects.append(_Object(name, left, top, right, bottom, difficult))
+                objects.append((name, Row(*_convert_edges(*edges), -1, difficult)))
         width, height = (int(float(root.findtext(f"size/{k}") or 0)) for k in ("width", "height"))
         return objects, positive_size(width, height)
     except (OSError, ElementTree.ParseError, ValueError) as error:
