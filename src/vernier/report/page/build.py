@@ -14,7 +14,7 @@ import vernier
 from vernier.clock import utc_stamp
 from vernier.report.page.collect import Subject
 from vernier.report.page.figures import Figure, Section
-from vernier.report.page.html import joined, tag
+from vernier.report.page.html import div, joined, tag
 from vernier.report.page.sections import SECTIONS
 
 SCRIPTS = ("draw.js", "charts.js", "plots.js", "page.js")
@@ -80,7 +80,7 @@ def build(subjects: list[Subject]) -> Page:
     title = subjects[0].name if len(subjects) == 1 else f"{len(subjects)} runs"
     kinds = ", ".join(dict.fromkeys(s.status if s.status != "foreign" else "another system's log" for s in subjects))
     lead = f"{kinds} · made {utc_stamp()[:16].replace('T', ' ')} UTC"
-    top = joined([tag("div", BRAND, "Vernier report", cls="brand"), tag("h1", title), tag("p", lead, cls="lead")])
+    top = joined([div("brand", BRAND, "Vernier report"), tag("h1", title), tag("p", lead, cls="lead")])
     return Page(title, top, sections)
 
 

@@ -3,15 +3,16 @@
 The chart types here are those of `assets/charts.js` and `assets/plots.js`, which read their fields by the same names.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import field, replace
-from typing import Any, Literal
+from typing import Any
 
 from markupsafe import Markup
 
 from vernier.frozen import frozen
 from vernier.records.codec import encode, omitted
-from vernier.report.page.html import tag
+from vernier.report.page.html import div, section, tag
 
 PHASE_COLOURS = {"data": 4, "copy": 5, "forward": 0, "backward": 1, "optimizer": 2, "communication": 3, "idle": 7}
 Row = Sequence[str | int | float | bool | None]
@@ -24,7 +25,6 @@ class Lines:
     `smooth` and `log` offer smoothing and a logarithmic axis; `colours` are the values of `by` on the whole page.
     """
 
-    type: Literal["lines"] = "lines"
     x: str
     y: str
     by: str | None = omitted()
@@ -46,7 +46,6 @@ class Lines:
 class Bars:
     """Horizontal bars: one group per category, one bar per value of `by`."""
 
-    type: Literal["bars"] = "bars"
     category: str
     value: str
     by: str | None = omitted()
@@ -61,7 +60,6 @@ class Bars:
 class Stack:
     """One stacked bar per category, all of the same length. `part_colours` are numbers of the page's colours."""
 
-    type: Literal["stack"] = "stack"
     category: str
     part: str
     value: str
@@ -73,7 +71,6 @@ class Stack:
 class Boxes:
     """Tukey's box and every value as a dot, one row per category. `flag` colours dots, `line` is a reference value."""
 
-    type: Literal["boxes"] = "boxes"
     category: str
     value: str
     name: str
@@ -86,7 +83,6 @@ class Boxes:
 class Scatter:
     """One dot per row, with whiskers from `low` to `high`."""
 
-    type: Literal["scatter"] = "scatter"
     x: str
     y: str
     name: str
@@ -102,7 +98,6 @@ class Scatter:
 class Heat:
     """A heat map. `good`: the diagonal is correct; `diverging`: from -`most` to `most`; `cell` is a width in px."""
 
-    type: Literal["heat"] = "heat"
     row: str
     column: str
     value: str
@@ -136,12 +131,11 @@ class Figure:
             aria_pressed="false",
             title="logarithmic axis",
         )
-        tools = tag(
-            "div",
+        tools = div(
+            "figure-tools",
             log if isinstance(self.chart, Lines) and self.chart.log else None,
             tag("button", "SVG", type="button", data_do="svg", data_figure=self.name, title="save the picture"),
             tag("button", "CSV", type="button", data_do="csv", data_figure=self.name, title="save the data"),
-            cls="figure-tools",
         )
         caption = tag(
             "figcaption", tag("h3", self.title), tools, tag("p", self.caption, cls="caption") if self.caption else None
@@ -149,26 +143,23 @@ class Figure:
         data = tag(
             "details",
             tag("summary", f"data, {len(self.rows):,} rows"),
-            tag("div", cls="data-table"),
+            div("data-table"),
             cls="data",
             data_figure=self.name,
         )
-        return tag(
-            "figure", caption, tag("div", cls="plot", data_figure=self.name), data, cls="wide" if self.wide else None
-        )
+        return tag("figure", caption, div("plot", data_figure=self.name), data, cls="wide" if self.wide else None)
 
     def data(self) -> dict[str, Any]:
         """For the script: plain values, floats to seven digits."""
         rows = [[_round(v) for v in row] for row in self.rows]
-        return {"title": self.title, "chart": encode(self.chart), "columns": list(self.columns), "rows": rows}
+        chart = {"type": type(self.chart).__name__.lower(), **encode(self.chart)}
+        return {"title": self.title, "chart": chart, "columns": list(self.columns), "rows": rows}
 
 
 def _round(value: Any) -> Any:
     if not isinstance(value, float):
         return value
-    if value != value or value in (float("inf"), float("-inf")):
-        return None
-    return float(f"{value:.7g}")
+    return float(f"{value:.7g}") if math.isfinite(value) else None
 
 
 @frozen
@@ -179,6 +170,11 @@ class Section:
     title: str
     html: Markup
     figures: list[Figure] = field(default_factory=list)
+
+
+def make_section(name: str, title: str, lead: str, *parts: Any, figures: Sequence[Figure] = ()) -> Section:
+    """A section with the same title on the page and in its contents."""
+    return Section(name=name, title=title, html=section(name, title, lead, *parts), figures=list(figures))
 
 
 def with_data(*figures: Figure | None) -> list[Figure]:
@@ -195,4 +191,4 @@ def grid(figures: Iterable[Figure]) -> Markup:
             cells[-1] = replace(cells[-1], wide=True)
         alone = figure is not None and not figure.wide and not alone
         cells += [figure] if figure is not None else []
-    return tag("div", *(f.html() for f in cells), cls="grid")
+    return div("grid", *(f.html() for f in cells))

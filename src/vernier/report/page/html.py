@@ -1,5 +1,6 @@
 """Elements of HTML. Text is escaped unless it is `Markup` already, so that names of files and classes stay text."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,11 @@ def tag(name: str, *children: Any, **attributes: Any) -> Markup:
     return opening + joined(children) + Markup("</{}>").format(name)
 
 
+def div(cls: str, *children: Any, **attributes: Any) -> Markup:
+    """A div of a class."""
+    return tag("div", *children, cls=cls, **attributes)
+
+
 def joined(children: Iterable[Any]) -> Markup:
     """The children one after the other, without those that are None."""
     return Markup("").join(escape(c) for c in children if c is not None)
@@ -30,13 +36,13 @@ def number(value: Any, digits: int | None = None) -> str:
         return NONE
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if not isinstance(value, int | float):
-        return str(value)
     if isinstance(value, int):
         return f"{value:,}"
+    if not isinstance(value, float):
+        return str(value)
     if digits is not None:
         return f"{value:,.{digits}f}"
-    if value != value or value in (float("inf"), float("-inf")):
+    if not math.isfinite(value):
         return str(value)
     size = abs(value)
     return f"{value:,.0f}" if size >= 10_000 else f"{value:,.1f}" if size >= 1000 else f"{value:.4g}"
@@ -77,14 +83,13 @@ def table(name: str, columns: Sequence[Column | str], rows: Sequence[Sequence[Ce
     )
     body = [tag("tr", *(_cell(v, c, n) for v, c, n in zip(row, heads, numeric, strict=True))) for row in rows]
     count = tag("span", f" {len(rows):,} rows", cls="note") if len(rows) > 12 else None
-    tools = tag(
-        "div",
+    tools = div(
+        "table-tools",
         tag("h3", title, count),
         tag("button", "CSV", type="button", data_do="csv", data_table=name, title="download"),
-        cls="table-tools",
     )
     grid = tag("table", tag("thead", head), tag("tbody", *body), cls="sortable", id=name)
-    return tag("div", tools, tag("div", grid, cls="scroll", tabindex="0", role="region", aria_label=title or name))
+    return tag("div", tools, div("scroll", grid, tabindex="0", role="region", aria_label=title or name))
 
 
 def _cell(value: Cell, column: Column, numeric: bool) -> Markup:
@@ -114,8 +119,8 @@ def facts(pairs: Iterable[tuple[str, Any]]) -> Markup:
 
 def tile(name: str, big: str, unit: str = "", sub: Any = "") -> Markup:
     """One large figure with its unit and a remark."""
-    value = tag("div", big, tag("span", f" {unit}", cls="unit") if unit else None, cls="big")
-    return tag("div", tag("dt", name), tag("dd", value, tag("div", sub, cls="sub") if sub else None), cls="tile")
+    value = div("big", big, tag("span", f" {unit}", cls="unit") if unit else None)
+    return div("tile", tag("dt", name), tag("dd", value, div("sub", sub) if sub else None))
 
 
 def section(name: str, title: str, lead: Any, *children: Any, cls: str | None = None) -> Markup:

@@ -8,10 +8,22 @@ from collections.abc import Callable, Sequence
 from markupsafe import Markup
 
 from vernier.measure.bench.table import ARM_COLUMNS, shared_labels, varying_labels
-from vernier.records.bench import BenchResult, BenchRow, FailedRow, ServingResult, StepResult, StepRow
+from vernier.records.bench import BenchResult, BenchRow, FailedRow, Samples, ServingResult, StepResult, StepRow
+from vernier.report.live.console import plural
 from vernier.report.page.collect import Subject
-from vernier.report.page.figures import PHASE_COLOURS, Bars, Figure, Lines, Row, Section, Stack, grid
-from vernier.report.page.html import Cell, Column, joined, section, table, tag
+from vernier.report.page.figures import (
+    PHASE_COLOURS,
+    Bars,
+    Figure,
+    Lines,
+    Row,
+    Section,
+    Stack,
+    grid,
+    make_section,
+    with_data,
+)
+from vernier.report.page.html import Cell, Column, div, table, tag
 
 CURVE_POINTS = 200
 _PLAIN_LABELS = ("precision", "mode", "scenario", "side")
@@ -30,14 +42,9 @@ def benchmarks(subjects: list[Subject]) -> Section | None:
         figures += own
         head = tag("h3", name, style="margin-bottom:10px") if len(results) > 1 else None
         cards = (head, grid(own), _table(result.rows, number), _comparisons(result))
-        parts.append(tag("div", *cards, cls="stack", style="margin-bottom:26px"))
+        parts.append(div("stack", *cards, style="margin-bottom:26px"))
     lead = "Throughput is images over wall time, data loading included; whiskers are 95 % intervals."
-    return Section(
-        name="benchmarks",
-        title="Benchmarks",
-        html=section("benchmarks", "Benchmarks", lead, joined(parts)),
-        figures=figures,
-    )
+    return make_section("benchmarks", "Benchmarks", lead, *parts, figures=figures)
 
 
 def _figures(result: BenchResult, number: int) -> list[Figure]:
@@ -45,14 +52,13 @@ def _figures(result: BenchResult, number: int) -> list[Figure]:
     scaling = sorted(
         (r for r in rows if r.efficiency is not None), key=lambda r: (r.procs, r.threads or 0, bool(r.exchange))
     )
-    figures = (
+    return with_data(
         _throughput([r for r in rows if r.efficiency is None], number),
         _scaling(scaling, number),
-        _efficiency(scaling, number),
+        _efficiency(scaling, number) if len(scaling) > 1 else None,
         _latency(result, number),
         _phases(rows, number),
     )
-    return [f for f in figures if f]
 
 
 def _label(row: BenchRow, rows: Sequence[BenchRow], *, without: Sequence[str] = ()) -> str:
@@ -61,11 +67,8 @@ def _label(row: BenchRow, rows: Sequence[BenchRow], *, without: Sequence[str] = 
     return ", ".join(f"{getattr(row, n)}" if n in _PLAIN_LABELS else f"{n} {getattr(row, n)}" for n in names)
 
 
-def _throughput(rows: list[StepRow], number: int) -> Figure | None:
-    if not rows:
-        return None
-    batches = sorted({r.batch for r in rows})
-    curve = len(batches) > 2
+def _throughput(rows: list[StepRow], number: int) -> Figure:
+    curve = len({r.batch for r in rows}) > 2
     data = [
         [
             r.batch if curve else f"batch {r.batch}",
@@ -114,14 +117,11 @@ def _scaling(sized: list[StepRow], number: int) -> Figure | None:
 
 
 def _describe_size(row: StepRow) -> str:
-    processes = "1 process" if row.procs == 1 else f"{row.procs} processes"
-    threads = f" x {row.threads} thread{'s' if row.threads != 1 else ''}" if row.threads else ""
-    return processes + threads + (", no exchange" if row.exchange else "")
+    threads = f" x {plural(row.threads, 'thread')}" if row.threads else ""
+    return f"{plural(row.procs, 'process')}{threads}{', no exchange' if row.exchange else ''}"
 
 
-def _efficiency(sized: list[StepRow], number: int) -> Figure | None:
-    if len(sized) < 2:
-        return None
+def _efficiency(sized: list[StepRow], number: int) -> Figure:
     shares = [100 * (r.efficiency or 0.0) for r in sized]
     return Figure(
         name=f"efficiency-{number}",
@@ -132,24 +132,21 @@ def _efficiency(sized: list[StepRow], number: int) -> Figure | None:
     )
 
 
-def _latency(result: BenchResult, number: int) -> Figure | None:
+def _latency(result: BenchResult, number: int) -> Figure:
     """The share of queries answered within a time; every query counts, there are no bins."""
     rows = result.measured
     labels = {r.arm: _label(r, rows) or r.arm for r in rows if r.latency_s}
     latency_s: dict[str, list[float]] = {}
     for one in result.rounds:
-        if one.arm in labels and isinstance(one.result, ServingResult):
-            latency_s.setdefault(one.arm, []).extend(one.result.raw.latency_s)
-        elif one.arm in labels and isinstance(one.result, StepResult):
-            latency_s.setdefault(one.arm, []).extend(one.result.raw.step_s)
+        if one.arm in labels and isinstance(one.result, ServingResult | StepResult):
+            raw = one.result.raw
+            latency_s.setdefault(one.arm, []).extend(raw.step_s if isinstance(raw, Samples) else raw.latency_s)
     data: list[Row] = []
     for arm, values in latency_s.items():
+        count = len(values)
+        points = {*range(0, count - 1, max(1, count // CURVE_POINTS)), count - 1}
         ordered = sorted(values)
-        last = len(ordered) - 1
-        points = sorted({*range(0, last, max(1, len(ordered) // CURVE_POINTS)), last}) if ordered else []
-        data += [[labels[arm], 1000 * ordered[i], 100 * (i + 1) / len(ordered)] for i in points]
-    if not data:
-        return None
+        data += [[labels[arm], 1000 * ordered[i], 100 * (i + 1) / count] for i in sorted(points) if values]
     return Figure(
         name=f"latency-{number}",
         title="Latency",
@@ -160,7 +157,7 @@ def _latency(result: BenchResult, number: int) -> Figure | None:
     )
 
 
-def _phases(rows: list[StepRow], number: int) -> Figure | None:
+def _phases(rows: list[StepRow], number: int) -> Figure:
     split = [r for r in rows if r.phases]
     data: list[Row] = [
         [_label(r, split) or r.arm, phase, 1000 * seconds]
@@ -168,8 +165,6 @@ def _phases(rows: list[StepRow], number: int) -> Figure | None:
         if r.phases
         for phase, seconds in r.phases.seconds.items()
     ]
-    if not data:
-        return None
     return Figure(
         name=f"phases-{number}",
         title="Phases of a step",
@@ -202,7 +197,7 @@ def _table(rows: Sequence[BenchRow], number: int) -> Markup:
     bases = dict.fromkeys(r.images_per_s_total.basis for r in rows if isinstance(r, StepRow))
     notes += [f"95 % intervals: {basis}." for basis in bases]
     shown = table(f"bench-{number}", columns, list(zip(*values, strict=True)), "All arms")
-    return tag("div", shown, tag("ul", *(tag("li", n) for n in notes), cls="notes") if notes else None, cls="card")
+    return div("card", shown, tag("ul", *(tag("li", n) for n in notes), cls="notes") if notes else None)
 
 
 def _label_value(name: str) -> Callable[[BenchRow], Cell]:
@@ -264,4 +259,4 @@ def _comparisons(result: BenchResult) -> Markup | None:
         Column("verdict"),
         Column("from", wrap=True),
     ]
-    return tag("div", table("bench-compared", columns, rows, "Compared"), cls="card") if rows else None
+    return div("card", table("bench-compared", columns, rows, "Compared")) if rows else None

@@ -4,8 +4,8 @@ from markupsafe import Markup
 
 from vernier.records.predictions import Mistake, Mistakes
 from vernier.report.page.collect import Subject
-from vernier.report.page.figures import Bars, Figure, Heat, Section, grid, with_data
-from vernier.report.page.html import Cell, Column, joined, section, table, tag
+from vernier.report.page.figures import Bars, Figure, Heat, Section, grid, make_section, with_data
+from vernier.report.page.html import Cell, Column, div, table, tag
 
 WORST, HEAT, PAIRS = 20, 12, 50
 BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=")
@@ -23,9 +23,9 @@ def classification(subjects: list[Subject]) -> Section | None:
         figures += charts
         head = tag("h3", name, style="margin-bottom:10px") if len(runs) > 1 else None
         body = (head, grid(charts), _pairs(mistakes, number), _thumbs(mistakes))
-        parts.append(tag("div", *body, cls="stack", style="margin-bottom:26px"))
-    html = section("classification", "Classification", "What the last evaluation got wrong.", joined(parts))
-    return Section(name="classification", title="Classification", html=html, figures=figures)
+        parts.append(div("stack", *body, style="margin-bottom:26px"))
+    lead = "What the last evaluation got wrong."
+    return make_section("classification", "Classification", lead, *parts, figures=figures)
 
 
 def class_name(mistakes: Mistakes, index: int) -> str:
@@ -92,28 +92,26 @@ def _pairs(mistakes: Mistakes, number: int) -> Markup | None:
         Column("images"),
         Column("of the class", meter=True),
     ]
-    return tag("div", table(f"pairs-{number}", columns, rows, "Confused most often"), cls="card")
+    return div("card", table(f"pairs-{number}", columns, rows, "Confused most often"))
 
 
 def _thumbs(mistakes: Mistakes) -> Markup | None:
     if not mistakes.mistakes:
         return None
-    return tag(
-        "div",
-        tag("div", tag("h3", "Mistakes it was most sure of"), cls="table-tools"),
-        tag("div", *(_thumb(mistakes, m) for m in mistakes.mistakes), cls="thumbs"),
-        cls="card",
+    return div(
+        "card",
+        div("table-tools", tag("h3", "Mistakes it was most sure of")),
+        div("thumbs", *(_thumb(mistakes, m) for m in mistakes.mistakes)),
     )
 
 
 def _thumb(mistakes: Mistakes, mistake: Mistake) -> Markup:
     took, was = class_name(mistakes, mistake.taken_for), class_name(mistakes, mistake.truth)
-    return tag(
-        "div",
+    return div(
+        "thumb",
         picture(mistake.jpeg, f"{was}, taken for {took}"),
-        tag("div", f"{took} {100 * mistake.score:.0f} %", cls="took"),
-        tag("div", f"is {was}, given\u00a0{100 * mistake.truth_score:.0f}\u00a0%", cls="was"),
-        cls="thumb",
+        div("took", f"{took} {100 * mistake.score:.0f} %"),
+        div("was", f"is {was}, given\u00a0{100 * mistake.truth_score:.0f}\u00a0%"),
         title=mistake.image,
     )
 

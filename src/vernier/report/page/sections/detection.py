@@ -4,8 +4,8 @@ from markupsafe import Markup
 
 from vernier.records.predictions import Box, DetectionExample, ScoredClass
 from vernier.report.page.collect import Subject
-from vernier.report.page.figures import Bars, Figure, Section, with_data
-from vernier.report.page.html import Cell, Column, joined, number, section, table, tag
+from vernier.report.page.figures import Bars, Figure, Section, make_section, with_data
+from vernier.report.page.html import Cell, Column, div, number, table, tag
 from vernier.report.page.sections.classification import picture
 
 MEANINGS = {
@@ -36,14 +36,12 @@ def detection(subjects: list[Subject]) -> Section | None:
         *(Column(s.name if len(runs) > 1 else "value", 4) for s in runs),
         Column("what it is", wrap=True),
     ]
-    coco = tag("div", table("coco", columns, rows, "COCO's twelve figures"), cls="card")
+    coco = div("card", table("coco", columns, rows, "COCO's twelve figures"))
     examples = [_examples(s, len(runs) > 1) for s in runs if s.examples]
-    parts = [
-        tag("div", coco, *(f.html() for f in figures), cls="grid"),
-        *([_score_control(), *examples] if examples else []),
-    ]
-    html = section("detection", "Detection", "The last evaluation, on the validation set.", joined(parts))
-    return Section(name="detection", title="Detection", html=html, figures=figures)
+    charts = div("grid", coco, *(f.html() for f in figures))
+    control = _score_control() if examples else None
+    lead = "The last evaluation, on the validation set."
+    return make_section("detection", "Detection", lead, charts, control, *examples, figures=figures)
 
 
 def _score_control() -> Markup:
@@ -56,7 +54,7 @@ def _score_control() -> Markup:
         tag("output", number(LEAST_SCORE), cls="least-score"),
     )
     note = tag("span", "dashed white: annotated; coloured: detected, with class and score", cls="note")
-    return tag("div", label, note, cls="controls apart")
+    return div("controls apart", label, note)
 
 
 def _by_class(runs: list[Subject]) -> Figure:
@@ -79,12 +77,7 @@ def _examples(s: Subject, several: bool) -> Markup:
         {t.class_name for e in s.examples for t in e.truth} | {o.class_name for e in s.examples for o in e.objects}
     )
     title = tag("h3", f"Examples of {s.name}" if several else "Examples")
-    return tag(
-        "div",
-        tag("div", title, cls="table-tools"),
-        tag("div", *(_example(e, classes) for e in s.examples), cls="examples"),
-        cls="card",
-    )
+    return div("card", div("table-tools", title), div("examples", *(_example(e, classes) for e in s.examples)))
 
 
 def _example(e: DetectionExample, classes: list[str]) -> Markup:
@@ -98,11 +91,10 @@ def _example(e: DetectionExample, classes: list[str]) -> Markup:
             labels.append(_label(thing, thing.box, colour))
     drawing = tag("svg", *boxes, viewBox="0 0 100 100", preserveAspectRatio="none", aria_hidden="true")
     names = ", ".join(t.class_name for t in e.truth) or "no objects"
-    return tag(
-        "div",
-        tag("div", picture(e.jpeg, f"annotated: {names}"), drawing, *labels, cls="picture"),
-        tag("div", e.image.replace("\\", "/").rsplit("/", 1)[-1], cls="name", title=e.image),
-        cls="example",
+    return div(
+        "example",
+        div("picture", picture(e.jpeg, f"annotated: {names}"), drawing, *labels),
+        div("name", e.image.replace("\\", "/").rsplit("/", 1)[-1], title=e.image),
     )
 
 

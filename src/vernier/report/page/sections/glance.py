@@ -14,8 +14,8 @@ from vernier.records.environment import Environment
 from vernier.records.events import StartEvent
 from vernier.report.live.console import plural
 from vernier.report.page.collect import FOREIGN, Subject
-from vernier.report.page.figures import Section
-from vernier.report.page.html import Cell, Column, chip, facts, joined, number, seconds, section, table, tag, tile
+from vernier.report.page.figures import Section, make_section
+from vernier.report.page.html import Cell, Column, chip, div, facts, number, seconds, table, tag, tile
 
 SHOWN_WARNINGS, SHOWN_NOTES = 8, 3
 KIND_LABELS = {"training": "training", "bench": "benchmark", "profile": "profile", "study": "device study"}
@@ -25,8 +25,7 @@ def glance(subjects: list[Subject]) -> Section | None:
     cards = [_card(s, i, len(subjects) > 1) for i, s in enumerate(subjects)]
     trainings = [s for s in subjects if s.kind == "training"]
     side_by_side = _side_by_side(trainings) if len(trainings) > 1 else None
-    body = joined([tag("div", *cards, cls="runs"), side_by_side])
-    return Section(name="glance", title="At a glance", html=section("glance", "At a glance", "", body))
+    return make_section("glance", "At a glance", "", div("runs", *cards), side_by_side)
 
 
 def _card(subject: Subject, index: int, several: bool) -> Markup:
@@ -40,8 +39,8 @@ def _card(subject: Subject, index: int, several: bool) -> Markup:
         chips.append(chip("simulated devices", "simulated"))
     return tag(
         "article",
-        tag("div", mark, tag("h3", subject.name), cls="run-head"),
-        tag("div", *chips, cls="chips"),
+        div("run-head", mark, tag("h3", subject.name)),
+        div("chips", *chips),
         facts(_facts(subject)),
         tag("dl", *_tiles(subject), cls="tiles"),
         _agreement(subject),
@@ -236,8 +235,8 @@ def _agreement(s: Subject) -> Markup | None:
     if not agreement:
         return None
     verdict, differs = agreement_lines(agreement)
-    return tag(
-        "div",
+    return div(
+        "agree",
         chip(VERDICTS[agreement.verdict], agreement.verdict),
         verdict.removeprefix("published").strip(),
         tag(
@@ -245,7 +244,6 @@ def _agreement(s: Subject) -> Markup | None:
             tag("summary", "what was done differently"),
             tag("p", differs.removeprefix("differs").strip(), cls="note"),
         ),
-        cls="agree",
     )
 
 
@@ -314,4 +312,4 @@ def _side_by_side(runs: list[Subject]) -> Markup:
     ]
     used = [i for i in range(len(columns)) if i < 2 or any(r[i] is not None for r in rows)]
     shown = table("side-by-side", [columns[i] for i in used], [[r[i] for i in used] for r in rows], "Side by side")
-    return tag("div", shown, cls="card", style="margin-top:18px")
+    return div("card", shown, style="margin-top:18px")

@@ -7,8 +7,8 @@ from typing import Any
 from markupsafe import Markup
 
 from vernier.report.page.collect import Point, Subject
-from vernier.report.page.figures import Boxes, Figure, Lines, Section, Stack, grid, with_data
-from vernier.report.page.html import joined, section, tag
+from vernier.report.page.figures import Boxes, Figure, Lines, Section, Stack, grid, make_section, with_data
+from vernier.report.page.html import div, tag
 
 PARTS = {
     "data_wait": ("waiting for data", 4),
@@ -34,8 +34,8 @@ def training(subjects: list[Subject]) -> Section | None:
     names = tuple(s.name for s in subjects)
     charts = (*_losses(runs), *_metrics(runs), _lr(runs), _throughput(runs), _wait(runs), _processes(runs), _time(runs))
     figures = [_colour_by_run(f, names) for f in with_data(*charts)]
-    control = tag(
-        "div",
+    control = div(
+        "controls",
         tag(
             "label",
             "smoothing ",
@@ -44,11 +44,9 @@ def training(subjects: list[Subject]) -> Section | None:
             tag("output", "0", id="smooth-value", for_="smooth"),
         ),
         tag("span", "drag over a chart to zoom, double-click for all; arrow keys move the cursor", cls="note"),
-        cls="controls",
     )
     lead = f"{len(runs)} runs over one another; a click on a name hides it." if len(runs) > 1 else ""
-    html = section("training", "Training", lead, joined([control, grid(figures)]))
-    return Section(name="training", title="Training", html=html, figures=figures)
+    return make_section("training", "Training", lead, control, grid(figures), figures=figures)
 
 
 def _colour_by_run(figure: Figure, names: tuple[str, ...]) -> Figure:
