@@ -7,19 +7,17 @@ of rates.
 
 import datetime as dt
 import json
-import math
-from collections.abc import Iterable, Mapping, Sequence
+import statistics
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from vernier.errors import ConfigError
 from vernier.measure.statistics.throughput import Window
-from vernier.report.logs.model import EvalRecord, RunLog, StepRecord, Tree, is_number, mark_warmup
+from vernier.report.logs.model import EvalRecord, RunLog, StepRecord, Tree, finite, mark_warmup, whole
 
 PREFIX = "DLLL "
-_RATE, _TIME, _PERCENT = (
-    {"unit": unit, "format": form} for unit, form in (("img/s", ":.2f"), ("s", ":.5f"), ("%", ":.2f"))
-)
+_RATE, _TIME, _PERCENT = ({"unit": u, "format": f} for u, f in (("img/s", ":.2f"), ("s", ":.5f"), ("%", ":.2f")))
 _UNITS: dict[str, dict[str, str]] = {
     "train.loss": {"format": ":.5f"},
     "train.compute_ips": _RATE,
@@ -68,13 +66,15 @@ def read_raport(path: Path, tree: Tree) -> RunLog:
     settings, per_iteration, per_epoch = (tree.get(k) or {} for k in ("run", "iter", "epoch"))
     if not all(isinstance(part, dict) for part in (settings, per_iteration, per_epoch)):
         raise ConfigError(f"{path} is not a raport.json: it has no `iter` and `epoch` tables.")
-    metrics = {k: v for k, v in per_iteration.items() if k.startswith("train.") and isinstance(v, list)}
-    metrics = {k: [e if isinstance(e, list) else [] for e in v] for k, v in metrics.items()}
-    epochs = metrics.get("train.compute_time", [])
+    metrics = {
+        k: [e if isinstance(e, list) else [] for e in v]
+        for k, v in per_iteration.items()
+        if k.startswith("train.") and isinstance(v, list)
+    }
     flat_lr = per_iteration["lr"] if isinstance(per_iteration.get("lr"), list) else []
     rates = iter(flat_lr[0] if flat_lr and isinstance(flat_lr[0], list) else flat_lr)
     steps = []
-    for epoch, values in enumerate(epochs):
+    for epoch, values in enumerate(metrics.get("train.compute_time", [])):
         for number in range(len(values)):
             data = {k: v[epoch][number] for k, v in metrics.items() if epoch < len(v) and number < len(v[epoch])}
             lr = next(rates, None)
@@ -102,35 +102,30 @@ def _run_log(
         settings=settings,
         steps=mark_warmup(usable),
         evals=tuple(e for e in evals if e is not None),
-        devices=int(_number(settings.get("world_size")) or 1),
+        devices=whole(settings.get("world_size")) or 1,
         notes=(*notes, "times are those of the printed iterations, not of every step"),
     )
 
 
-def _number(value: Any) -> float | None:
-    """A finite number, or None."""
-    return value if is_number(value) else None
-
-
 def _step(epoch: int, number: int, data: Mapping[str, Any], settings: Tree) -> StepRecord | None:
-    wait, busy = _number(data.get("train.data_time")), _number(data.get("train.compute_time"))
+    wait, busy = finite(data.get("train.data_time")), finite(data.get("train.compute_time"))
     if wait is None or busy is None or busy <= 0 or wait < 0:
         return None
-    per_process, world = _number(settings.get("batch_size")), _number(settings.get("world_size"))
-    samples = per_process * world if per_process and world else (_number(data.get("train.compute_ips")) or 0.0) * busy
+    per_process, world = finite(settings.get("batch_size")), finite(settings.get("world_size"))
+    samples = per_process * world if per_process and world else (finite(data.get("train.compute_ips")) or 0.0) * busy
     return StepRecord(
         epoch=epoch,
         step=number,
         seconds=wait + busy,
         wait_s=wait,
         samples=float(samples),
-        loss=_number(data.get("train.loss")),
-        lr=_number(data.get("lr", data.get("train.lr"))),
+        loss=finite(data.get("train.loss")),
+        lr=finite(data.get("lr", data.get("train.lr"))),
     )
 
 
 def _eval(epoch: int, data: Mapping[str, Any]) -> EvalRecord | None:
-    values = {k.removeprefix("val."): float(v) for k, v in data.items() if k in _EVAL_NAMES and is_number(v)}
+    values = {k.removeprefix("val."): float(v) for k, v in data.items() if k in _EVAL_NAMES and finite(v) is not None}
     return EvalRecord(epoch=epoch, values=values) if values else None
 
 
@@ -157,11 +152,10 @@ def _step_data(step: StepRecord) -> dict[str, float]:
     return {**times, **_rates(step.window), **{k: v for k, v in optional.items() if v is not None}}
 
 
-def _mean_data(steps: Iterable[StepRecord]) -> dict[str, float]:
+def _mean_data(steps: Sequence[StepRecord]) -> dict[str, float]:
     """One figure for several steps: images over time, mean loss."""
-    steps = list(steps)
     losses = [s.loss for s in steps if s.loss is not None]
-    mean = {"train.loss": math.fsum(losses) / len(losses)} if losses else {}
+    mean = {"train.loss": statistics.fmean(losses)} if losses else {}
     return {**_rates(Window.total(s.window for s in steps)), **mean}
 
 

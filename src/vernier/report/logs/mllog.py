@@ -2,7 +2,7 @@
 
 Written logs have the keys and the order that mlperf-logging's parser and compliance checker require; `submission_org`
 and the like are left for the user to fill in before a submission. Times are milliseconds of the wall clock, accuracies
-from 0 to 1.
+from 0 to 1 (top1 is in percent in Vernier).
 """
 
 import json
@@ -14,10 +14,9 @@ from typing import Any
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.records.codec import decode, encode
-from vernier.report.logs.model import EvalRecord, RunLog, StepRecord, Tree, is_number
+from vernier.report.logs.model import EvalRecord, RunLog, StepRecord, Tree, finite, whole
 
 PREFIX = ":::MLLOG "
-_PERCENT = ("top1",)  # in percent in Vernier, as a share in MLPerf
 
 
 @frozen
@@ -36,8 +35,7 @@ class _Record:
 
     @property
     def epoch(self) -> int | None:
-        number = self.meta("epoch_num")
-        return int(number) if is_number(number) else None
+        return whole(self.meta("epoch_num"))
 
 
 # ------------------------------------------------------------------------------------------------------------- reading
@@ -77,37 +75,33 @@ def read_mllog(path: Path, text: str) -> RunLog:
         settings=settings,
         steps=tuple(_epochs(records, settings)),
         evals=tuple(
-            EvalRecord(epoch=r.epoch or 0, values={"eval_accuracy": float(r.value)})
+            EvalRecord(epoch=r.epoch or 0, values={r.key: float(r.value)})
             for r in records
-            if r.key == "eval_accuracy" and is_number(r.value)
+            if r.key == "eval_accuracy" and finite(r.value) is not None
         ),
         total_s=total,
         reached_target=status == "success",
-        train_samples=_count(settings, "train_samples"),
-        eval_samples=_count(settings, "eval_samples"),
+        train_samples=whole(settings.get("train_samples")),
+        eval_samples=whole(settings.get("eval_samples")),
         notes=(*notes, "times are those of whole epochs"),
     )
 
 
-def _count(settings: Tree, key: str) -> int | None:
-    value = settings.get(key)
-    return int(value) if is_number(value) else None
-
-
 def _epochs(records: Sequence[_Record], settings: Tree) -> list[StepRecord]:
     """Epochs with a start and a stop; one that the target cut short has no stop and is left out."""
-    samples = settings.get("train_samples")
+    samples = float(finite(settings.get("train_samples")) or 0)
     starts_ms: dict[int, float] = {}
     epochs = []
     for record in records:
         number = record.epoch
-        if record.key == "epoch_start" and number is not None:
+        if number is None:
+            continue
+        if record.key == "epoch_start":
             starts_ms[number] = record.time_ms
-        elif record.key == "epoch_stop" and number is not None and number in starts_ms:
+        elif record.key == "epoch_stop" and number in starts_ms:
             seconds = (record.time_ms - starts_ms.pop(number)) / 1000
             if seconds > 0:
-                size = float(samples) if is_number(samples) else 0.0
-                epochs.append(StepRecord(epoch=number, step=number, seconds=seconds, samples=size))
+                epochs.append(StepRecord(epoch=number, step=number, seconds=seconds, samples=samples))
     return epochs
 
 
@@ -130,11 +124,16 @@ class _Log:
     def end(self, key: str, **metadata: Any) -> None:
         self._add("INTERVAL_END", f"{key}_stop", None, metadata)
 
+    def interval(self, key: str, epoch: int, seconds: float) -> None:
+        """A part of an epoch, over which the clock moves."""
+        self.begin(key, epoch_num=epoch + 1)
+        self.now_ms += 1000 * seconds
+        self.end(key, epoch_num=epoch + 1)
+
     def _add(self, kind: str, key: str, value: Any, metadata: Tree) -> None:
         origin = {"file": "vernier", "lineno": len(self.lines) + 1}
-        record = _Record(
-            time_ms=round(self.now_ms), event_type=kind, key=key, value=value, metadata={**origin, **metadata}
-        )
+        time_ms = round(self.now_ms)
+        record = _Record(time_ms=time_ms, event_type=kind, key=key, value=value, metadata=origin | metadata)
         self.lines.append(PREFIX + json.dumps(encode(record)))
 
 
@@ -158,23 +157,19 @@ def write_mllog(run: RunLog, start_ms: float, *, benchmark: str, hyperparameters
 def _write_blocks(log: _Log, run: RunLog) -> None:
     """Write the epochs in blocks: one block from one evaluation to the next."""
     evals = {e.epoch: e for e in run.evals}
-    epochs = sorted({s.epoch for s in run.steps} | set(evals))
-    first = 0
-    for position, epoch in enumerate(epochs):
-        if position == first:
-            last = next((i for i in range(position, len(epochs)) if epochs[i] in evals), len(epochs) - 1)
-            log.begin("block", first_epoch_num=epoch + 1, epoch_count=last - position + 1)
-        log.begin("epoch", epoch_num=epoch + 1)
-        log.now_ms += 1000 * sum(s.seconds for s in run.steps if s.epoch == epoch)
-        log.end("epoch", epoch_num=epoch + 1)
+    blocks: list[list[int]] = [[]]
+    for epoch in sorted({s.epoch for s in run.steps} | set(evals)):
+        blocks[-1].append(epoch)
         if epoch in evals:
-            values = evals[epoch].values
+            blocks.append([])
+    for block in filter(None, blocks):
+        log.begin("block", first_epoch_num=block[0] + 1, epoch_count=len(block))
+        for epoch in block:
+            log.interval("epoch", epoch, sum(s.seconds for s in run.steps if s.epoch == epoch))
+        if result := evals.get(block[-1]):
+            log.interval("eval", result.epoch, result.seconds)
+            values = result.values
             name = next((n for n in ("top1", "AP", "eval_accuracy") if n in values), None)
-            log.begin("eval", epoch_num=epoch + 1)
-            log.now_ms += 1000 * evals[epoch].seconds
-            log.end("eval", epoch_num=epoch + 1)
             if name is not None:
-                log.point("eval_accuracy", values[name] / (100 if name in _PERCENT else 1), epoch_num=epoch + 1)
-        if epoch in evals or position == len(epochs) - 1:
-            log.end("block", first_epoch_num=epochs[first] + 1)
-            first = position + 1
+                log.point("eval_accuracy", values[name] / (100 if name == "top1" else 1), epoch_num=result.epoch + 1)
+        log.end("block", first_epoch_num=block[0] + 1)

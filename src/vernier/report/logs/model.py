@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import field, replace
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
@@ -20,9 +20,15 @@ Tree = dict[str, Any]
 """Settings as the log has them, as JSON values: every system has its own keys."""
 
 
-def is_number(value: Any) -> TypeGuard[float]:
-    """Whether a log's field is a finite number."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+def finite(value: Any) -> float | None:
+    """The value of a log's field if it is a finite number; otherwise None."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return value if is_number else None
+
+
+def whole(value: Any) -> int | None:
+    """The whole number of a log's field; None where it is no number."""
+    return None if finite(value) is None else int(value)
 
 
 @frozen

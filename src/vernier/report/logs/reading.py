@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from vernier.errors import ConfigError, did_you_mean
-from vernier.measure.statistics.throughput import warmup_steps
 from vernier.records.bench import BenchResult, StepResult
 from vernier.records.codec import encode
 from vernier.records.environment import decode_environment
 from vernier.records.events import EvalEvent, Event, StartEvent, StepEvent, sessions
+from vernier.records.run import RunSummary
 from vernier.report.logs import dllogger, mllog
-from vernier.report.logs.model import EvalRecord, RunLog, StepRecord
+from vernier.report.logs.model import EvalRecord, RunLog, StepRecord, finite, mark_warmup
 from vernier.store import DamagedFile, RunDir, find_runs, read_bench, read_json
 
 _KINDS = "a run directory, a bench result (JSON), a raport.json, DLLogger lines or an MLPerf log"
@@ -51,7 +51,11 @@ def open_logs(path: Path, arm: str | None = None) -> list[RunLog]:
             tree = json.loads(text)
         except ValueError as error:
             raise ConfigError(f"{path} is not complete JSON: {error}.") from None
-        return _open_json(path, tree, arm)
+        if is_bench_result(tree):
+            return _bench_rounds(path, arm)
+        if "iter" in tree and "epoch" in tree:
+            return [dllogger.read_raport(path, tree)]
+        raise ConfigError(f"{path} is JSON, but neither a bench result nor a raport.json. Give {_KINDS}.")
     if mllog.PREFIX in text:
         return [mllog.read_mllog(path, text)]
     if dllogger.PREFIX in text:
@@ -67,26 +71,21 @@ def read_text(path: Path) -> str:
 
 
 def _open_folder(path: Path, arm: str | None) -> list[RunLog]:
-    results = [p for p in sorted(path.glob("*.json")) if _is_bench(p)]
-    if results:
-        return [run for p in results for run in _open_json(p, read_json(p), arm)]
-    return [read_run(RunDir.open(path))]
+    results = [p for p in sorted(path.glob("*.json")) if is_bench_result(read_json_or_none(p))]
+    return [run for p in results for run in _bench_rounds(p, arm)] or [read_run(RunDir.open(path))]
 
 
-def _is_bench(path: Path) -> bool:
+def read_json_or_none(path: Path) -> Any:
+    """The content of a .json file; None for another file and one that cannot be read."""
     try:
-        tree = read_json(path)
+        return read_json(path) if path.suffix == ".json" else None
     except (OSError, DamagedFile):
-        return False
+        return None
+
+
+def is_bench_result(tree: Any) -> bool:
+    """Whether this is the content of a bench.json."""
     return isinstance(tree, dict) and isinstance(tree.get("rounds"), list)
-
-
-def _open_json(path: Path, tree: Any, arm: str | None) -> list[RunLog]:
-    if isinstance(tree, dict) and isinstance(tree.get("rounds"), list):
-        return _bench_rounds(path, arm)
-    if isinstance(tree, dict) and "iter" in tree and "epoch" in tree:
-        return [dllogger.read_raport(path, tree)]
-    raise ConfigError(f"{path} is JSON, but neither a bench result nor a raport.json. Give {_KINDS}.")
 
 
 # ----------------------------------------------------------------------------------------------------- run directories
@@ -96,9 +95,12 @@ def read_run(run: RunDir) -> RunLog:
     """The log of a Vernier run, also of a killed one, with notes about what is missing."""
     events, damaged = run.history_and_damage()
     start = next((e for e in reversed(events) if isinstance(e, StartEvent)), None)
-    steps = tuple(_steps(events, start or StartEvent()))
+    steps = tuple(_steps(events, start.steps_per_epoch if start else 1))
+    notes = [f"{run.path.name}: {damaged} damaged event(s) left out"] if damaged else []
     status = run.status()
-    summary = status.summary
+    summary = status.summary or RunSummary()
+    if status.status != "finished":
+        notes.insert(0, f"{run.path.name} did not finish ({status.status}): its {len(steps)} recorded steps are used")
     return RunLog(
         format="vernier",
         path=run.path,
@@ -107,43 +109,34 @@ def read_run(run: RunDir) -> RunLog:
         steps=steps,
         evals=tuple(_eval(e) for e in events if isinstance(e, EvalEvent)),
         devices=start.world if start else 1,
-        reached_target=bool(summary and summary.reached_target),
+        reached_target=bool(summary.reached_target),
         started=start.time if start else None,
         train_samples=start.train_samples if start else None,
         eval_samples=start.val_samples if start else None,
-        total_s=summary.spent_s.get("total") if summary else None,
-        notes=tuple(_run_notes(run, status.status, len(steps), damaged)),
+        total_s=summary.spent_s.get("total"),
+        notes=tuple(notes),
     )
 
 
-def _run_notes(run: RunDir, status: str, steps: int, damaged: int) -> Iterator[str]:
-    if status != "finished":
-        yield f"{run.path.name} did not finish ({status}): its {steps} recorded steps are used"
-    if damaged:
-        yield f"{run.path.name}: {damaged} damaged event(s) left out"
-
-
-def _steps(events: Sequence[Event], start: StartEvent) -> Iterator[StepRecord]:
+def _steps(events: Sequence[Event], steps_per_epoch: int) -> Iterator[StepRecord]:
     """One record per step; the mean loss of a window is that of its last step."""
     for session in sessions(events):
-        warmup = warmup_steps([t for e in session for t in e.step_s])
-        for position, (event, i) in enumerate((e, i) for e in session for i in range(len(e.step_s))):
-            yield _step(event, i, start.steps_per_epoch, steady=position >= warmup)
+        yield from mark_warmup([s for e in session for s in _steps_of_window(e, max(1, steps_per_epoch))])
 
 
-def _step(event: StepEvent, i: int, steps_per_epoch: int, *, steady: bool) -> StepRecord:
+def _steps_of_window(event: StepEvent, steps_per_epoch: int) -> Iterator[StepRecord]:
     count = len(event.step_s)
-    number, last = event.step - count + i, i == count - 1
-    return StepRecord(
-        epoch=number // max(1, steps_per_epoch),
-        step=number,
-        seconds=event.step_s[i],
-        wait_s=event.wait_s[i],
-        samples=event.samples / count,
-        loss=event.loss if last and math.isfinite(event.loss) else None,
-        lr=event.lr if last else None,
-        steady=steady,
-    )
+    for number, (seconds, wait_s) in enumerate(zip(event.step_s, event.wait_s, strict=True), event.step - count):
+        last = number == event.step - 1
+        yield StepRecord(
+            epoch=number // steps_per_epoch,
+            step=number,
+            seconds=seconds,
+            wait_s=wait_s,
+            samples=event.samples / count,
+            loss=finite(event.loss) if last else None,
+            lr=event.lr if last else None,
+        )
 
 
 def _eval(event: EvalEvent) -> EvalRecord:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 from urllib.parse import quote
 
 from vernier.errors import ConfigError
@@ -37,7 +37,7 @@ from vernier.records.profile import KernelTime, MemoryPoint, ProfileSummary
 from vernier.records.run import EvalResult, RunSummary
 from vernier.records.telemetry import TelemetryRecord, decode_telemetry
 from vernier.report.logs.model import RunLog, Tree
-from vernier.report.logs.reading import open_logs
+from vernier.report.logs.reading import is_bench_result, open_logs, read_json_or_none
 from vernier.report.page.studies import Study, open_study, open_study_result
 from vernier.store import DamagedFile, RunDir, find_runs, read_bench, read_json, read_record
 
@@ -136,21 +136,17 @@ def collect(paths: Sequence[Path], page_folder: Path | None = None) -> list[Subj
 
 
 def _link_traces(subject: Subject, folder: Path) -> Subject:
-    def linked(p: Profile) -> Profile:
-        return replace(p, link=quote(os.path.relpath(p.trace, folder))) if p.trace else p
-
-    return replace(subject, profiles=tuple(linked(p) for p in subject.profiles))
+    links = [quote(os.path.relpath(p.trace, folder)) if p.trace else "" for p in subject.profiles]
+    profiles = tuple(replace(p, link=link) for p, link in zip(subject.profiles, links, strict=True))
+    return replace(subject, profiles=profiles)
 
 
 def _unique_names(subjects: Sequence[Subject]) -> list[Subject]:
     """Name each subject by the last part of its path, without the date where that is unique."""
     short = [_STAMP.sub("", s.name) for s in subjects]
     names = [n if short.count(n) == 1 else s.name for s, n in zip(subjects, short, strict=True)]
-    counts = [names[: i + 1].count(n) for i, n in enumerate(names)]
-    return [
-        replace(s, name=n if count == 1 else f"{n} ({count})")
-        for s, n, count in zip(subjects, names, counts, strict=True)
-    ]
+    unique = [n if (count := names[: i + 1].count(n)) == 1 else f"{n} ({count})" for i, n in enumerate(names)]
+    return [replace(s, name=n) for s, n in zip(subjects, unique, strict=True)]
 
 
 def _open(path: Path) -> Iterable[Subject]:
@@ -162,19 +158,12 @@ def _open(path: Path) -> Iterable[Subject]:
         return [_of_run(run) for run in find_runs(path) or [RunDir.open(path)]]
     if path.suffix == ".csv":
         return [_of_study(path, open_study([path]))]
-    tree = _read_json(path)
+    tree = read_json_or_none(path)
     if isinstance(tree, dict) and tree.get("method") == STUDY_METHOD:
         return [_of_study(path, open_study_result(tree))]
-    if isinstance(tree, dict) and isinstance(tree.get("rounds"), list):
+    if is_bench_result(tree):
         return [Subject(name=path.stem, path=path, kind="bench", bench=read_bench(path), status="finished")]
     return [_of_log(log) for log in open_logs(path)]
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return read_json(path) if path.suffix == ".json" else None
-    except DamagedFile:
-        return None  # a log that only looks like JSON
 
 
 # ----------------------------------------------------------------------------------------------------- run directories
@@ -190,6 +179,19 @@ def _of_run(run: RunDir) -> Subject:
     environment = decode_environment(run.read_environment())
     notes += [f"left out: Cannot read {path}." for path in run.unreadable()]
     predictions = run.path / "predictions"
+    points = [
+        Point(
+            epoch=e.epoch,
+            step=e.step,
+            loss=e.loss,
+            lr=e.lr,
+            steps=len(e.step_s),
+            window=Window.of_step(e),
+            own_s=e.own_s_by_rank,
+        )
+        for e in events
+        if isinstance(e, StepEvent) and sum(e.step_s) > 0
+    ]
     return Subject(
         name=run.path.resolve().name,
         path=run.path,
@@ -201,7 +203,7 @@ def _of_run(run: RunDir) -> Subject:
         summary=summary,
         settings=_read_or_note(run.read_config, notes) or {},
         environment=environment,
-        points=tuple(_thin([_point(e) for e in events if isinstance(e, StepEvent) and sum(e.step_s) > 0])),
+        points=tuple(_thin(points)),
         evals=tuple(EvalPoint(epoch=e.epoch, step=e.step, result=e) for e in events if isinstance(e, EvalEvent)),
         spent_s=summary.spent_s or _spent_so_far(events),
         warnings=tuple(dict.fromkeys(e.message for e in events if isinstance(e, WarningEvent))),
@@ -243,18 +245,6 @@ def _disturbances(events: Sequence[Event], telemetry: Sequence[TelemetryRecord],
             noises.append(measure_noise(samples, (min(times), max(times)), cores))
     worst = worst_noise(noises)
     return describe_noise(worst) if worst else []
-
-
-def _point(event: StepEvent) -> Point:
-    return Point(
-        epoch=event.epoch,
-        step=event.step,
-        loss=event.loss,
-        lr=event.lr,
-        steps=len(event.step_s),
-        window=Window.of_step(event),
-        own_s=event.own_s_by_rank,
-    )
 
 
 def _thin(points: list[Point]) -> list[Point]:
@@ -329,17 +319,10 @@ def _of_log(log: RunLog) -> Subject:
     per_epoch: dict[int, int] = {}
     for s in log.steps:
         per_epoch[s.epoch] = max(per_epoch.get(s.epoch, 0), s.step + 1)
-    points = [
-        Point(
-            epoch=s.epoch + (0.0 if by_epoch else (s.step + 1) / per_epoch[s.epoch]),
-            step=s.step,
-            loss=s.loss,
-            lr=s.lr,
-            steps=1,
-            window=s.window,
-        )
-        for s in log.steps
-    ]
+    points = []
+    for s in log.steps:
+        epoch = s.epoch + (0.0 if by_epoch else (s.step + 1) / per_epoch[s.epoch])
+        points.append(Point(epoch=epoch, step=s.step, loss=s.loss, lr=s.lr, steps=1, window=s.window))
     evals = [
         EvalPoint(epoch=e.epoch + (not by_epoch), step=None, result=EvalResult(figures={**e.values})) for e in log.evals
     ]

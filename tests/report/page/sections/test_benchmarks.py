@@ -42,7 +42,7 @@ def test_three_batches_are_a_curve_and_two_are_bars(tmp_path: Path) -> None:
     def chart(path: Path, *batches: int) -> str:
         rows = tuple(step_row(b, 100.0 * b) for b in batches)
         figures, _ = figures_and_html(write_bench(path, BenchResult(rows=rows)))
-        return figures["bench-throughput-0"].chart.type
+        return str(figures["bench-throughput-0"].data()["chart"]["type"])
 
     assert chart(tmp_path / "a", 1, 2) == "bars"
     assert chart(tmp_path / "b", 1, 2, 4) == "lines"
