@@ -7,11 +7,15 @@ import pytest
 from PIL import Image
 
 from vernier.errors import ConfigError
-from vernier.records.predictions import ScoredClass
+from vernier.records.predictions import ImagePrediction, ScoredClass
 from vernier.report.predictions import SHOWN_LINES, PredictionWriter
 
 CLASSES = [ScoredClass(class_name="cat", score=0.9), ScoredClass(class_name="dog", score=0.1)]
 OBJECTS = [ScoredClass(class_name="cat", score=score, box=(2.0, 3.0, 20.0, 25.0)) for score in (0.9, 0.2)]
+
+
+def prediction(path: Path, scored: list[ScoredClass], error: str | None = None) -> ImagePrediction:
+    return ImagePrediction(image=str(path), predictions=tuple(scored), error=error)
 
 
 @pytest.fixture
@@ -24,8 +28,8 @@ def image(tmp_path: Path) -> Path:
 def test_objects_are_drawn_and_those_with_low_scores_are_only_in_the_file(image: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     writer = PredictionWriter(("cat", "dog"), "run", out, min_score=0.5)
-    writer.add(image, OBJECTS, None)
-    writer.add(image, OBJECTS, None)  # another folder may have the same name
+    writer.add(prediction(image, OBJECTS))
+    writer.add(prediction(image, OBJECTS))  # another folder may have the same name
     writer.close()
     document = json.loads((out / "predictions.json").read_text())
     assert document["images"][0]["found"] == [
@@ -39,7 +43,7 @@ def test_objects_are_drawn_and_those_with_low_scores_are_only_in_the_file(image:
 
 def test_classes_are_on_one_sheet(image: Path, tmp_path: Path) -> None:
     writer = PredictionWriter(("cat", "dog"), "run", tmp_path / "out", min_score=0.5)
-    writer.add(image, CLASSES, None)
+    writer.add(prediction(image, CLASSES))
     writer.close()
     assert (tmp_path / "out" / "sheet.png").is_file()
     assert writer.lines()[0] == f"{image}: cat 90.0 %  dog 10.0 %"
@@ -48,7 +52,7 @@ def test_classes_are_on_one_sheet(image: Path, tmp_path: Path) -> None:
 def test_images_that_cannot_be_read_are_counted_and_long_lists_are_cut(tmp_path: Path) -> None:
     writer = PredictionWriter(("cat",), "run", None, min_score=0.5)
     for number in range(SHOWN_LINES + 5):
-        writer.add(tmp_path / f"{number}.jpg", [], "truncated" if number == 0 else None)
+        writer.add(prediction(tmp_path / f"{number}.jpg", [], "truncated" if number == 0 else None))
     assert writer.failed == 1
     assert writer.lines()[0].endswith("cannot be read: truncated")
     assert "... and 5 more images" in writer.lines()

@@ -62,7 +62,9 @@ def print_rows(rows: Sequence[Mapping[str, object]], json: bool) -> None:
             *(f"{v:,}" if isinstance(v, int) else f"{v:g}" if isinstance(v, float) else str(v) for v in row.values())
         )
     console = Console(highlight=False, markup=False)
-    console.print(table) if console.is_terminal else Console(highlight=False, markup=False, width=160).print(table)
+    if not console.is_terminal:
+        console.width = 160
+    console.print(table)
 
 
 def rough_duration(seconds: float) -> str:

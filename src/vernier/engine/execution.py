@@ -37,7 +37,8 @@ class Execution:
         self._pads = machine.mode == "compile" or device.static_shapes
         self._compiled: CompiledNetwork | None = None
         if machine.mode == "compile":
-            use_cache()
+            # Compiled kernels are kept between runs.
+            os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_home() / "inductor"))
             freezes = frozen and device.compile_backend == "inductor"
             if freezes:
                 torch.compiler.reset()  # constants of another network would count towards the recompilation limit
@@ -48,7 +49,7 @@ class Execution:
     def compilation(self) -> Compilation:
         """What compiling or tracing took so far."""
         if self._compiled is not None:
-            return self._compiled.compilation()
+            return self._compiled.compilation
         return Compilation(mode=self._mode, seconds=self._tracing_s, graphs=len(self._traced))
 
     def training_network(self, example: torch.Tensor) -> nn.Module:
@@ -82,11 +83,6 @@ class Execution:
 # ------------------------------------------------------------------------------------------------------------- compile
 
 
-def use_cache() -> None:
-    """Keep compiled kernels between runs: in Vernier's cache folder, unless TORCHINDUCTOR_CACHE_DIR names another."""
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_home() / "inductor"))
-
-
 def weights_as_constants() -> AbstractContextManager[Any]:
     """While entered, networks are compiled with their weights folded in as constants (inductor's freezing).
 
@@ -105,7 +101,7 @@ class CompiledNetwork(nn.Module):
         super().__init__()
         self.network, self._context = network, context
         self._counted: CompilerCounters | None = None
-        self._seconds, self._graphs, self._recompilations = 0.0, 0, 0
+        self.compilation = Compilation(mode="compile")
         self._called = {True: False, False: False}  # with gradients, without
 
     def forward(self, images: torch.Tensor) -> Any:
@@ -121,17 +117,15 @@ class CompiledNetwork(nn.Module):
         return output
 
     def _count(self, before: CompilerCounters, after: CompilerCounters) -> None:
-        graphs, training = after.graphs - before.graphs, torch.is_grad_enabled()
-        self._graphs += graphs
-        self._seconds += after.seconds - before.seconds
-        self._recompilations += graphs if self._called[training] else 0
+        graphs, training, so_far = after.graphs - before.graphs, torch.is_grad_enabled(), self.compilation
+        self.compilation = Compilation(
+            mode="compile",
+            seconds=so_far.seconds + (after.seconds - before.seconds),
+            graphs=so_far.graphs + graphs,
+            recompilations=so_far.recompilations + graphs * self._called[training],
+        )
         self._called[training] = True
         self._counted = after
-
-    def compilation(self) -> Compilation:
-        return Compilation(
-            mode="compile", seconds=self._seconds, graphs=self._graphs, recompilations=self._recompilations
-        )
 
 
 # --------------------------------------------------------------------------------------------------------------- trace
@@ -145,14 +139,13 @@ def traced(model: nn.Module, example: torch.Tensor, autocast: Context, *, traini
         model.eval()
     try:
         with (
-            warnings.catch_warnings(),
+            warnings.catch_warnings(action="ignore"),  # tracing is deprecated and fixes shapes: both are intended
             torch.random.fork_rng(devices=[]),
             torch.inference_mode(False),
             torch.set_grad_enabled(training),
             autocast(),
         ):
             torch.set_autocast_cache_enabled(False)  # a cached cast would be recorded as a constant
-            warnings.simplefilter("ignore")  # tracing is deprecated and fixes shapes: both are intended
             try:
                 network: nn.Module = torch.jit.trace(  # type: ignore[no-untyped-call]
                     model, example.detach().clone(), check_trace=False

@@ -1,5 +1,6 @@
 """Predictions as pictures: boxes with names and scores on the image, or an image beside its most likely classes."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from vernier.records.predictions import Box, ScoredClass
 # Okabe and Ito's colours, which are distinct for any colour vision; without black and yellow, as lines on photographs.
 COLOURS = ((230, 159, 0), (86, 180, 233), (0, 158, 115), (213, 94, 0), (204, 121, 167), (0, 114, 178))
 _INK, _PAPER, _BAR = (30, 30, 30), (255, 255, 255), (0, 114, 178)
-_THUMB_PX, _TEXT_PX, _GAP_PX = 128, 224, 12
+_THUMB_PX, _TEXT_PX, _GAP_PX, _COLUMNS = 128, 224, 12, 3
 
 
 def draw_boxes(path: Path, objects: list[ScoredClass], classes: tuple[str, ...], out: Path) -> None:
@@ -40,10 +41,10 @@ def _tag(draw: Any, font: Any, text: str, box: Box, colour: tuple[int, ...], siz
     draw.text((x + 3 - left, y + 2 - top), text, font=font, fill=(0, 0, 0) if brightness > 128 else (255, 255, 255))
 
 
-def class_sheet(rows: list[tuple[Path, list[ScoredClass]]], out: Path, columns: int = 3) -> None:
+def class_sheet(rows: Sequence[tuple[Path, Sequence[ScoredClass]]], out: Path) -> None:
     """Save a contact sheet: every image with its most likely classes as bars."""
     cell_w, cell_h = _THUMB_PX + _TEXT_PX + 2 * _GAP_PX, _THUMB_PX + _GAP_PX
-    columns = min(columns, len(rows))
+    columns = min(_COLUMNS, len(rows))
     sheet = Image.new("RGB", (columns * cell_w + _GAP_PX, -(-len(rows) // columns) * cell_h + _GAP_PX), _PAPER)
     draw, font = ImageDraw.Draw(sheet), ImageFont.load_default(12)
     for index, (path, guesses) in enumerate(rows):

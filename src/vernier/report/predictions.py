@@ -1,5 +1,7 @@
 """Predictions on single images, for a person and for a program: lines, predictions.json, pictures."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from vernier.errors import ConfigError
@@ -20,7 +22,7 @@ class PredictionWriter:
     def __init__(self, classes: tuple[str, ...], model: str, out: Path | None, min_score: float) -> None:
         self._classes, self._model, self._out, self._min_score = classes, model, out, min_score
         self._images: list[ImagePrediction] = []
-        self._sheet: list[tuple[Path, list[ScoredClass]]] = []
+        self._sheet: list[tuple[Path, Sequence[ScoredClass]]] = []
         self._names: set[str] = set()
         if out is not None and out.exists() and not out.is_dir():
             raise ConfigError(f"--out {out} is a file. Give a folder.")
@@ -29,21 +31,18 @@ class PredictionWriter:
     def failed(self) -> int:
         return sum(bool(image.error) for image in self._images)
 
-    def add(self, path: Path, predictions: list[ScoredClass], error: str | None) -> None:
-        picture = None
-        if self._out is not None and error is None:
+    def add(self, image: ImagePrediction) -> None:
+        path, predictions = Path(image.image), image.predictions
+        if self._out is not None and image.error is None:
             if not predictions or predictions[0].box:
                 picture = self._out / self._unused_name(path)
                 draw_boxes(path, self._shown(predictions), self._classes, picture)
+                image = replace(image, picture=str(picture))
             elif len(self._sheet) < SHEET_IMAGES:
                 self._sheet.append((path, predictions))
-        self._images.append(
-            ImagePrediction(
-                image=str(path), error=error, predictions=tuple(predictions), picture=str(picture) if picture else None
-            )
-        )
+        self._images.append(image)
 
-    def _shown(self, predictions: list[ScoredClass] | tuple[ScoredClass, ...]) -> list[ScoredClass]:
+    def _shown(self, predictions: Sequence[ScoredClass]) -> list[ScoredClass]:
         return [p for p in predictions if p.score >= self._min_score]
 
     def _unused_name(self, path: Path) -> str:

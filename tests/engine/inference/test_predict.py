@@ -14,16 +14,16 @@ def test_images_are_predicted_in_order_and_a_bad_one_has_a_reason(shapes: Path, 
     bad = tmp_path / "bad.jpg"
     bad.write_bytes(b"no picture")
     answers = list(predict(trained, [good[0], bad, good[1]]))
-    assert [(prediction.path, done, total) for prediction, done, total in answers] == [
-        (good[0], 1, 3),
-        (bad, 2, 3),
-        (good[1], 3, 3),
+    assert [(prediction.image, done, total) for prediction, done, total in answers] == [
+        (str(good[0]), 1, 3),
+        (str(bad), 2, 3),
+        (str(good[1]), 3, 3),
     ]
     first, middle, last = (prediction for prediction, _, _ in answers)
     assert middle.error
-    assert middle.scored == []
+    assert middle.predictions == ()
     for prediction in (first, last):
         assert prediction.error is None
-        scores = [scored.score for scored in prediction.scored]
+        scores = [scored.score for scored in prediction.predictions]
         assert scores == sorted(scores, reverse=True)
-        assert {scored.class_name for scored in prediction.scored} <= set(trained.classes)
+        assert {scored.class_name for scored in prediction.predictions} <= set(trained.classes)

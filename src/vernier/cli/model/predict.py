@@ -46,7 +46,7 @@ def predict(
     shown = PredictionWriter(trained.classes, trained.origin, Path(out) if out else None, min_score)
     with progress_bar("predict") as progress:
         for prediction, done, total in run(trained, [Path(i) for i in images]):
-            shown.add(prediction.path, prediction.scored, prediction.error)
+            shown.add(prediction)
             progress(done, total)
     shown.close()
     if json:

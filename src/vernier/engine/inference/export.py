@@ -87,7 +87,8 @@ def export(
             )
         used_average = _write_weights(checkpoint, state, config, form, target, averaged)
         return Exported(path=target, checkpoint=checkpoint.path, averaged=used_average)
-    _require_packages(form)
+    if form == "onnx":
+        _require_onnx()
     trained = load_checkpoint(checkpoint, averaged=averaged, changed=_on_cpu)
     network = ExportedNetwork(trained, normalised_input)
     images = _real_images(trained, data)
@@ -121,9 +122,8 @@ def _unwritable(target: Path, error: Exception) -> RunFailed:
     return RunFailed(f"{target} could not be written: {error}. Choose another --out, or free some space.")
 
 
-def _require_packages(form: Format) -> None:
-    packages = ("onnx", "onnxscript", "onnxruntime") if form == "onnx" else ()
-    if missing := [name for name in packages if installed_version(name) is None]:
+def _require_onnx() -> None:
+    if missing := [name for name in ("onnx", "onnxscript", "onnxruntime") if installed_version(name) is None]:
         raise ConfigError(f"--format onnx needs {', '.join(missing)}: pip install 'vernier[onnx]'")
 
 
@@ -140,10 +140,9 @@ def _write_weights(
 ) -> bool:
     """Write the tensors; whether they are the averaged ones."""
     tensors, used_average = weights_for_use(checkpoint, averaged=averaged)
-    if form == "torchvision":
-        _require_torchvision(config)
     try:
         if form == "torchvision":
+            _require_torchvision(config)
             weights.save_torch(weights.to_torchvision(tensors), target)
         else:
             weights.save_safetensors(tensors, target, _metadata(config, state, checkpoint.step, used_average))
@@ -205,7 +204,11 @@ class ExportedNetwork(nn.Module):
         self._normalize = Normalizer(trained.config.recipe.data, torch.device("cpu"))
         self._normalised_input = normalised_input
         self.names = OUTPUTS[task.name]
-        self.takes = _describe_input(trained.config, normalised_input)
+        self.takes = "uint8 [batch, channels, height, width], pixels from 0 to 255; the network normalises them"
+        if normalised_input:
+            data = trained.config.recipe.data
+            scaling = f"(pixel / 255 - {list(data.mean)}) / {list(data.std)}"
+            self.takes = f"float32 [batch, channels, height, width], already {scaling}"
 
     def forward(self, images: torch.Tensor) -> Any:
         outputs = self.model(images if self._normalised_input else self._normalize(images))
@@ -214,13 +217,6 @@ class ExportedNetwork(nn.Module):
     def prepare_input(self, pixels: torch.Tensor) -> torch.Tensor:
         """uint8 images in the form this network takes."""
         return self._normalize(pixels) if self._normalised_input else pixels
-
-
-def _describe_input(config: Config, normalised_input: bool) -> str:
-    data = config.recipe.data
-    if normalised_input:
-        return f"float32 [batch, channels, height, width], already (pixel / 255 - {list(data.mean)}) / {list(data.std)}"
-    return "uint8 [batch, channels, height, width], pixels from 0 to 255; the network normalises them"
 
 
 def _real_images(trained: Trained, data: str | None) -> torch.Tensor:
@@ -250,7 +246,8 @@ def _write_network(
         expected = _as_tuple(network(inputs))
     try:
         with replaced_atomically(target) as temporary, _quiet():
-            run, runtime = WRITERS[form](network, inputs, temporary, metadata)
+            write = _write_onnx if form == "onnx" else _write_torch_export
+            run, runtime = write(network, inputs, temporary, metadata)
             return compare_outputs(expected, run(inputs), runtime, data)
     except OSError as error:
         raise _unwritable(target, error) from None
@@ -327,23 +324,12 @@ def _write_torch_export(
     return run, f"torch.export.load of torch {torch.__version__}"
 
 
-WRITERS: dict[Format, Callable[[ExportedNetwork, torch.Tensor, Path, dict[str, str]], tuple[Runner, str]]] = {
-    "onnx": _write_onnx,
-    "torch-export": _write_torch_export,
-}
-
-
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Without the exporters' messages about optional packages and their own deprecations."""
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")]
-    before = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
+    logging.disable(logging.WARNING)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             yield
     finally:
-        for logger, level in zip(loggers, before, strict=True):
-            logger.setLevel(level)
+        logging.disable(logging.NOTSET)

@@ -1,7 +1,6 @@
 """Prediction on single images, with the reader and the network that evaluation uses. Showing them is `report`'s."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,22 +11,13 @@ from vernier.data.loading.order import EvalOrder
 from vernier.data.sources.files import FilesSource, find_images
 from vernier.engine.inference.evaluate import evaluating
 from vernier.engine.inference.trained import Trained
-from vernier.records.predictions import ScoredClass
+from vernier.records.predictions import ImagePrediction
 from vernier.tasks import task_of
 
 BATCH = 16
 
 
-@dataclass(frozen=True)
-class Prediction:
-    """The predictions for one image, best first, with boxes in pixels; or why it could not be read."""
-
-    path: Path
-    scored: list[ScoredClass]
-    error: str | None = None
-
-
-def predict(trained: Trained, images: list[Path]) -> Iterator[tuple[Prediction, int, int]]:
+def predict(trained: Trained, images: list[Path]) -> Iterator[tuple[ImagePrediction, int, int]]:
     """For each image file, also those in folders, in order: the prediction, how many are done, and of how many."""
     recipe = override(trained.config, "data.max_bad_images", "100%").recipe
     task, paths, machine = task_of(recipe), find_images(images), trained.config.machine
@@ -48,8 +38,9 @@ def predict(trained: Trained, images: list[Path]) -> Iterator[tuple[Prediction, 
                 predicted = task.predict(forward, normalize(batch.images.to(torch_device)))
                 errors = {bad.index: bad.reason for bad in reader.bad.samples()}
                 for scored in task.name_predictions(predicted, batch.targets, trained.classes):
-                    error = errors.get(done)
-                    yield Prediction(paths[done], [] if error else scored, error), done + 1, len(paths)
+                    image, error = str(paths[done]), errors.get(done)
+                    predictions = () if error else tuple(scored)
                     done += 1
+                    yield ImagePrediction(image=image, error=error, predictions=predictions), done, len(paths)
     finally:
         loader.close()

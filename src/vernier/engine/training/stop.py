@@ -1,7 +1,7 @@
 """Stopping on request: a signal sets a flag and the loop acts on it at the next step. A second Ctrl-C stops at once."""
 
 import signal
-from types import FrameType, TracebackType
+from types import FrameType
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 
@@ -27,9 +27,7 @@ class StopFlag:
             self._before[number] = signal.signal(number, self._on_signal)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         for number, handler in self._before.items():
             if number != signal.SIGTERM or error is None or not self._one_of_many:
                 signal.signal(number, handler)  # type: ignore[arg-type]

@@ -27,9 +27,8 @@ _PURPOSES = ("data_wait", "compute", "communication", "evaluation", "checkpoint"
 
 def duration(seconds: float) -> str:
     """1:02:03 or 2:03."""
-    whole = round(seconds)
-    hours, rest = divmod(whole, 3600)
-    minutes, secs = divmod(rest, 60)
+    minutes, secs = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{secs:02d}" if hours else f"{minutes}:{secs:02d}"
 
 

@@ -52,7 +52,8 @@ class EventFile:
         log = self._event.SessionLog(status=self._event.SessionLog.START)
         self._writer.add_event(self._event.Event(step=step, wall_time=wall_s(), session_log=log))
 
-    def close(self) -> None:
+    def close(self, status: str = "finished") -> None:
+        """TensorBoard's files have no field for the status."""
         self._writer.close()
 
     def _add(self, step: int, summary: Any, at_s: float | None = None) -> None:

@@ -1,7 +1,7 @@
 """Observers that send a run to trackers: TensorBoard where it is installed, W&B and MLflow with --track.
 
-Each sink starts, takes figures by tag and pictures, and ends. A tracker that fails after its start is dropped with a
-warning; it never ends a training.
+Each sink is started by creating it, takes figures by tag and pictures, and is closed. A tracker that fails after its
+start is dropped with a warning; it never ends a training.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,9 +26,7 @@ Settings = dict[str, str | float | bool]
 
 
 class Sink(Protocol):
-    """What a tracker can do."""
-
-    def start(self, run: RunDir, start: StartEvent, settings: Settings) -> None: ...
+    """What a tracker can do, once it has started."""
 
     def scalars(self, step: int, values: dict[str, float]) -> None: ...
 
@@ -39,30 +37,21 @@ class Sink(Protocol):
         ...
 
 
-class TensorBoard:
+class TensorBoard(EventFile):
     """Event files in the run directory: `tensorboard --logdir runs`."""
 
-    def start(self, run: RunDir, start: StartEvent, settings: Settings) -> None:
-        self._file = EventFile(run.tensorboard())
+    def __init__(self, run: RunDir, start: StartEvent, settings: Settings) -> None:
+        super().__init__(run.tensorboard())
         if start.resumed_from is not None:
-            self._file.forget_from(start.resumed_from + 1)
+            self.forget_from(start.resumed_from + 1)
         else:
-            self._file.hyperparameters(settings, [f"val/{start.metric}", "train/loss"], run.path.name)
-
-    def scalars(self, step: int, values: dict[str, float]) -> None:
-        self._file.scalars(step, values)
-
-    def image(self, step: int, tag: str, picture: Image.Image) -> None:
-        self._file.image(step, tag, picture)
-
-    def close(self, status: str) -> None:
-        self._file.close()
+            self.hyperparameters(settings, [f"val/{start.metric}", "train/loss"], run.path.name)
 
 
 class WandB:
     """A run of Weights & Biases; WANDB_MODE=offline keeps it in the run directory until `wandb sync`."""
 
-    def start(self, run: RunDir, start: StartEvent, settings: Settings) -> None:
+    def __init__(self, run: RunDir, start: StartEvent, settings: Settings) -> None:
         import wandb
 
         self._images = wandb.Image
@@ -91,7 +80,7 @@ class MLflow:
 
     _ENDINGS = {"finished": "FINISHED", "stopped": "KILLED"}  # noqa: RUF012
 
-    def start(self, run: RunDir, start: StartEvent, settings: Settings) -> None:
+    def __init__(self, run: RunDir, start: StartEvent, settings: Settings) -> None:
         import mlflow
 
         self._mlflow = mlflow
@@ -109,7 +98,11 @@ class MLflow:
         self._mlflow.end_run(status=self._ENDINGS.get(status, "FAILED"))
 
 
-SINKS: dict[str, Callable[[], Sink]] = {"tensorboard": TensorBoard, "wandb": WandB, "mlflow": MLflow}
+SINKS: dict[str, Callable[[RunDir, StartEvent, Settings], Sink]] = {
+    "tensorboard": TensorBoard,
+    "wandb": WandB,
+    "mlflow": MLflow,
+}
 PACKAGES = {"tensorboard": ("tensorboard",), "wandb": ("wandb",), "mlflow": ("mlflow", "mlflow-skinny")}
 HINTS = {
     "wandb": "Run `wandb login`, or set WANDB_MODE=offline.",
@@ -147,17 +140,15 @@ class Tracker:
         self._sink = None
 
     def _start(self, event: StartEvent) -> None:
-        sink, run = SINKS[self._name](), RunDir(Path(event.run))
+        run = RunDir(Path(event.run))
         try:
-            sink.start(run, event, tags.hyperparameters(run.read_config()))
+            self._sink = SINKS[self._name](run, event, tags.hyperparameters(run.read_config()))
         except Exception as error:  # whatever another library raises
             if self._required:
                 raise RunFailed(
                     f"--track {self._name} could not start: {_shorten(error)} {HINTS[self._name]}"
                 ) from None
             self._warn(f"{self._name} could not start and is not used: {_shorten(error)}")
-            return
-        self._sink = sink
 
     def _call(self, action: Callable[[Sink], None]) -> None:
         if self._sink is None:

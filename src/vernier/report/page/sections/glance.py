@@ -1,6 +1,7 @@
 """The first section: a card per subject with what ran where, its result and speed, agreement and warnings."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
@@ -9,9 +10,10 @@ from vernier.measure.bench.measuring import LOADER_BOUND_SHARE
 from vernier.measure.statistics.agreement import agreement_lines
 from vernier.measure.statistics.estimates import share_interval
 from vernier.measure.statistics.throughput import Window
-from vernier.records.bench import StepRow
+from vernier.records.bench import BenchResult, StepRow
 from vernier.records.environment import Environment
 from vernier.records.events import StartEvent
+from vernier.records.study import StudyAnalysis
 from vernier.report.live.console import plural
 from vernier.report.page.collect import FOREIGN, Subject
 from vernier.report.page.figures import Section, make_section
@@ -30,11 +32,8 @@ def glance(subjects: list[Subject]) -> Section | None:
 
 def _card(subject: Subject, index: int, several: bool) -> Markup:
     mark = tag("span", cls=f"mark c{index % 8}", aria_hidden="true") if several else None
-    chips = [chip(KIND_LABELS[subject.kind])]
-    if subject.foreign:
-        chips.append(chip(f"foreign: {FOREIGN[subject.format]}", "foreign"))
-    else:
-        chips.append(chip(subject.status, subject.status))
+    status = f"foreign: {FOREIGN[subject.format]}" if subject.foreign else subject.status
+    chips = [chip(KIND_LABELS[subject.kind]), chip(status, subject.status)]
     if subject.simulated:
         chips.append(chip("simulated devices", "simulated"))
     return tag(
@@ -56,8 +55,8 @@ def _card(subject: Subject, index: int, several: bool) -> Markup:
 
 
 def _facts(s: Subject) -> list[tuple[str, Any]]:
-    if s.kind == "study" and s.study:
-        return _study_facts(s)
+    if s.study:
+        return _study_facts(s.study.result, s.path)
     start = s.start or StartEvent()
     if s.foreign:
         names = ("arch", "model", "submission_benchmark", "submission_platform", "batch_size")
@@ -97,16 +96,14 @@ def _machine(s: Subject) -> str:
     return "; ".join(filter(None, [", ".join(names) or environment.device_kind, processes, host]))
 
 
-def _study_facts(s: Subject) -> list[tuple[str, Any]]:
-    assert s.study is not None
-    result = s.study.result
+def _study_facts(result: StudyAnalysis, path: Path) -> list[tuple[str, Any]]:
     least, most = result.repeats_per_device.least, result.repeats_per_device.most
     repeats = plural(least, "repeat") if least == most else f"{least} to {most} repeats"
     return [
         ("workload", result.workload),
         ("measured", f"{result.what}, in {result.unit}"),
         ("runs", f"{result.runs:,} on {plural(result.devices_measured, 'device')}, {repeats} each"),
-        ("study", tag("code", s.path)),
+        ("study", tag("code", path)),
     ]
 
 
@@ -114,10 +111,10 @@ def _study_facts(s: Subject) -> list[tuple[str, Any]]:
 
 
 def _tiles(s: Subject) -> list[Markup]:
-    if s.kind == "study":
-        return _study_tiles(s)
-    if s.kind == "bench":
-        return _bench_tiles(s)
+    if s.study:
+        return _study_tiles(s.study.result)
+    if s.bench:
+        return _bench_tiles(s.bench)
     return [*_result_tiles(s), *_speed_tiles(s), *_time_tiles(s), *_profile_tiles(s)]
 
 
@@ -184,30 +181,26 @@ def _profile_tiles(s: Subject) -> list[Markup]:
 
 
 def _time_tiles(s: Subject) -> list[Markup]:
-    total = s.spent_s.get("total")
-    return [tile("time", seconds(total), "", "so far" if s.status == "running" else "")] if total else []
+    total, remark = s.spent_s.get("total"), "so far" if s.status == "running" else ""
+    return [tile("time", seconds(total), "", remark)] if total else []
 
 
-def _bench_tiles(s: Subject) -> list[Markup]:
-    if s.bench is None:
-        return []
-    rates = [r for r in s.bench.measured if isinstance(r, StepRow) and r.exchange is None]
+def _bench_tiles(bench: BenchResult) -> list[Markup]:
+    rates = [r for r in bench.measured if isinstance(r, StepRow) and r.exchange is None]
     tiles = []
     if rates:
         best = max(rates, key=lambda r: r.images_per_s_total.value)
         rate = best.images_per_s_total
         between = _between(rate.low, rate.high) or f"no interval: {rate.basis}"
         tiles.append(tile("fastest", number(rate.value), "img/s", f"{between}; {best.arm}"))
-    medians_s = [(r.latency_s.percentiles["p50"].value, r.arm) for r in s.bench.measured if r.latency_s]
+    medians_s = [(r.latency_s.percentiles["p50"].value, r.arm) for r in bench.measured if r.latency_s]
     if medians_s:
         median_s, arm = min(medians_s)
         tiles.append(tile("lowest median latency", number(1000 * median_s), "ms", arm))
-    return [*tiles, tile("arms", str(len(s.bench.rows)), "", f"{len(s.bench.measured)} measured")]
+    return [*tiles, tile("arms", str(len(bench.rows)), "", f"{len(bench.measured)} measured")]
 
 
-def _study_tiles(s: Subject) -> list[Markup]:
-    assert s.study is not None
-    result = s.study.result
+def _study_tiles(result: StudyAnalysis) -> list[Markup]:
     sure, cost = result.outliers.sure, result.straggler
     variation = result.variation_percent.over_device_medians["fence"]
     return [
@@ -304,8 +297,7 @@ def _side_by_side(runs: list[Subject]) -> Markup:
             s.name,
             s.status,
             *(s.figure(name) for name in ("top1", "top5", "AP", "loss")),
-            s.summary.training.images_per_s_total if s.summary.training else None,
-            s.summary.training.data_wait_share if s.summary.training else None,
+            *((speed.images_per_s_total, speed.data_wait_share) if (speed := s.summary.training) else (None, None)),
             s.spent_s.get("total"),
         ]
         for s in runs

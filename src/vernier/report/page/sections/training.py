@@ -7,7 +7,7 @@ from typing import Any
 from markupsafe import Markup
 
 from vernier.report.page.collect import Point, Subject
-from vernier.report.page.figures import Boxes, Figure, Lines, Section, Stack, grid, make_section, with_data
+from vernier.report.page.figures import Boxes, Figure, Lines, Row, Section, Stack, grid, make_section, with_data
 from vernier.report.page.html import div, tag
 
 PARTS = {
@@ -105,10 +105,9 @@ def _metrics(runs: list[Subject]) -> list[Figure]:
 def _over_epochs(
     name: str, title: str, runs: list[Subject], value: Callable[[Point], float | None], chart: Lines, caption: str = ""
 ) -> Figure:
-    rows = [[s.name, p.epoch, p.step, value(p)] for s in runs for p in s.points]
-    shown = [row for row in rows if row[3] is not None]
+    rows: list[Row] = [[s.name, p.epoch, p.step, y] for s in runs for p in s.points if (y := value(p)) is not None]
     columns = ["run", "epoch", "step", chart.y]
-    return Figure(name=name, title=title, chart=chart, columns=columns, rows=shown, caption=caption)
+    return Figure(name=name, title=title, chart=chart, columns=columns, rows=rows, caption=caption)
 
 
 def _lr(runs: list[Subject]) -> Figure:
