@@ -246,8 +246,7 @@ def _write_network(
         expected = _as_tuple(network(inputs))
     try:
         with replaced_atomically(target) as temporary, _quiet():
-            write = _write_onnx if form == "onnx" else _write_torch_export
-            run, runtime = write(network, inputs, temporary, metadata)
+            run, runtime = WRITERS[form](network, inputs, temporary, metadata)
             return compare_outputs(expected, run(inputs), runtime, data)
     except OSError as error:
         raise _unwritable(target, error) from None
@@ -322,6 +321,9 @@ def _write_torch_export(
             return _as_tuple(module(images))
 
     return run, f"torch.export.load of torch {torch.__version__}"
+
+
+WRITERS = {"onnx": _write_onnx, "torch-export": _write_torch_export}
 
 
 @contextmanager

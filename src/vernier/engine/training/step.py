@@ -5,6 +5,7 @@ The order of steps, reporting and evaluation are `loop`'s; `setup` creates the s
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -34,6 +35,7 @@ def untimed(_: str) -> AbstractContextManager[Any]:
     return _NO_TIMER
 
 
+@dataclass(kw_only=True)
 class TrainStep:
     """One step, called with its number and a stream of batches.
 
@@ -43,75 +45,70 @@ class TrainStep:
     `network` is the model as it is executed: compiled or traced, and with gradients averaged over processes.
     """
 
-    def __init__(
-        self,
-        *,
-        config: Config,
-        derived: Derived,
-        task: Task,
-        model: nn.Module,
-        network: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        average: WeightAverage | None,
-        device: Device,
-        world: World,
-    ) -> None:
-        self._torch_device = device.torch_device(world.topology.local_rank)
-        self.scaler = LossScaler(config.machine, self._torch_device)
-        self.phase: Phase = untimed
-        self.apart = False
-        """Do not exchange gradients: to measure what the exchange costs. Never when training."""
-        self._recipe, self._precision, self._derived = config.recipe, config.machine.precision, derived
-        self._task, self._model, self._network = task, model, network
-        self._optimizer, self._average, self._device, self._world = optimizer, average, device, world
-        self._normalize = Normalizer(config.recipe.data, self._torch_device)
+    config: Config
+    derived: Derived
+    task: Task
+    model: nn.Module
+    network: nn.Module
+    optimizer: torch.optim.Optimizer
+    average: WeightAverage | None
+    device: Device
+    world: World
+    phase: Phase = untimed
+    apart: bool = False
+    """Do not exchange gradients: to measure what the exchange costs. Never when training."""
+
+    def __post_init__(self) -> None:
+        self._torch_device = self.device.torch_device(self.world.topology.local_rank)
+        self.scaler = LossScaler(self.config.machine, self._torch_device)
+        self._normalize = Normalizer(self.config.recipe.data, self._torch_device)
 
     def __call__(self, step: int, batches: Iterator[Batch]) -> tuple[torch.Tensor, float, float]:
         total_loss, wait_s, began_s = torch.zeros((), device=self._torch_device), 0.0, now_s()
-        for micro in range(self._derived.accumulation):
-            self._device.uploads_done()
+        for micro in range(self.derived.accumulation):
+            self.device.uploads_done()
             with self.phase("data"):
                 batch = next(batches)
-            self._world.count_collective()
+            self.world.count_collective()
             wait_s += batch.wait_s
-            torch.default_generator.manual_seed(key(Stream.STEP, self._recipe.seed, step, micro, self._world.rank))
+            torch.default_generator.manual_seed(key(Stream.STEP, self.config.recipe.seed, step, micro, self.world.rank))
             with self._gradient_sync(micro):
-                loss = self._loss(step, micro, batch) / self._derived.accumulation
+                loss = self._loss(step, micro, batch) / self.derived.accumulation
                 with self.phase("backward"):
                     self.scaler.backward(loss)
-            self._device.mark_step()
+            self.device.mark_step()
             total_loss += loss.detach()
-        own_s = (self._world.last_bucket_sent_s or now_s()) - began_s
-        self._world.note_exposed_communication()
+        own_s = (self.world.last_bucket_sent_s or now_s()) - began_s
+        self.world.note_exposed_communication()
         with self.phase("optimizer"):
             self._update(step)
         return total_loss, wait_s, own_s
 
     def _gradient_sync(self, micro: int) -> AbstractContextManager[Any]:
         """Gradients are exchanged once per step: during the backward pass of the last micro-batch."""
-        if self._world.size == 1 or (micro == self._derived.accumulation - 1 and not self.apart):
+        if self.world.size == 1 or (micro == self.derived.accumulation - 1 and not self.apart):
             return nullcontext()
-        no_sync: AbstractContextManager[Any] = self._network.no_sync()  # type: ignore[operator]
+        no_sync: AbstractContextManager[Any] = self.network.no_sync()  # type: ignore[operator]
         return no_sync
 
     def _update(self, step: int) -> None:
-        if self._recipe.optim.clip_norm > 0:
-            self.scaler.unscale(self._optimizer)
-            torch.nn.utils.clip_grad_norm_(self._model.parameters(), self._recipe.optim.clip_norm)
-        set_lr(self._optimizer, learning_rate(step, self._recipe.schedule, self._derived))
-        self.scaler.step(self._optimizer)
-        self._optimizer.zero_grad(set_to_none=True)
-        self._device.mark_step()
-        if self._average is not None:
-            self._average.update(step + 1)
+        if self.config.recipe.optim.clip_norm > 0:
+            self.scaler.unscale(self.optimizer)
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.recipe.optim.clip_norm)
+        set_lr(self.optimizer, learning_rate(step, self.config.recipe.schedule, self.derived))
+        self.scaler.step(self.optimizer)
+        self.optimizer.zero_grad(set_to_none=True)
+        self.device.mark_step()
+        if self.average is not None:
+            self.average.update(step + 1)
 
     def _forward(self, images: torch.Tensor) -> Any:
-        with self._device.autocast(self._precision):
-            return self._network(images)
+        with self.device.autocast(self.config.machine.precision):
+            return self.network(images)
 
     def _loss(self, step: int, micro: int, batch: Batch) -> torch.Tensor:
         with self.phase("copy"):
-            images = self._normalize(self._device.upload(batch.images, self._torch_device))
+            images = self._normalize(self.device.upload(batch.images, self._torch_device))
             targets = batch.targets.to(self._torch_device, non_blocking=True)
         with self.phase("forward"):
-            return self._task.loss(self._forward, images, targets, MicroStep(step, micro, self._world.rank))
+            return self.task.loss(self._forward, images, targets, MicroStep(step, micro, self.world.rank))
