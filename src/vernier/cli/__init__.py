@@ -15,6 +15,7 @@ from typing import Any
 import tyro
 from tyro.conf import OmitArgPrefixes
 
+from vernier import __version__
 from vernier.cli.info.catalogue import models, recipes
 from vernier.cli.info.completion import completion
 from vernier.cli.info.doctor import doctor
@@ -108,11 +109,6 @@ def _for_help(commands: dict[str, Callable[..., int]], argument: str) -> dict[st
     return {name: brief(function) for name, function in commands.items()}
 
 
-def _colours() -> bool:
-    """Whether help and usage errors may have colours: both streams are a terminal, and NO_COLOR is not set."""
-    return not os.environ.get("NO_COLOR") and sys.stdout.isatty() and sys.stderr.isatty()
-
-
 def _check_name(argument: str, names: list[str], prog: str, kind: str) -> None:
     if not argument.startswith("-") and argument not in names:
         raise ConfigError(
@@ -134,18 +130,13 @@ def _group(name: str) -> Callable[[], int]:
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; turn errors meant for people into a message and an exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    if not arguments:
-        sys.stdout.write(WELCOME)
-        return EXIT_DONE
-    if arguments in (["--version"], ["-V"]):
-        from vernier import __version__
-
-        sys.stdout.write(f"vernier {__version__}\n")
+    if arguments in ([], ["--version"], ["-V"]):
+        sys.stdout.write(f"vernier {__version__}\n" if arguments else WELCOME)
         return EXIT_DONE
     # OpenMP threads that spin long while waiting make training many times slower when other programs use the cores.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     COMMAND_LINE[:] = arguments
-    use_colours(_colours())
+    use_colours(not os.environ.get("NO_COLOR") and sys.stdout.isatty() and sys.stderr.isatty())
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", RenamedSetting)

@@ -21,6 +21,11 @@ def optional(metavar: str) -> Any:
     return arg(metavar=metavar, help_behavior_hint="")
 
 
+def repeatable(name: str, metavar: str, text: str) -> Any:
+    """A flag that may be given several times."""
+    return arg(name=name, metavar=metavar, help=f"{text} Repeatable.", help_behavior_hint="")
+
+
 OptionalText = Annotated[str | None, optional("TEXT")]
 OptionalInt = Annotated[int | None, optional("N")]
 OptionalFloat = Annotated[float | None, optional("X")]
@@ -31,21 +36,11 @@ DataFlag = Annotated[str | None, optional("NAME|PATH")]
 JsonFlag = Annotated[bool, arg(name="json", help="Print one JSON document on standard output and nothing else there.")]
 SetFlag = Annotated[
     UseAppendAction[tuple[str, ...]],
-    arg(
-        name="set",
-        metavar="NAME=VALUE",
-        help="Change any setting, e.g. optim.lr=0.05. Repeatable.",
-        help_behavior_hint="",
-    ),
+    repeatable("set", "NAME=VALUE", "Change any setting, e.g. optim.lr=0.05."),
 ]
 TrackFlag = Annotated[
     UseAppendAction[tuple[Literal["wandb", "mlflow"], ...]],
-    arg(
-        name="track",
-        metavar="wandb|mlflow",
-        help="Also log to Weights & Biases or MLflow. Repeatable.",
-        help_behavior_hint="",
-    ),
+    repeatable("track", "wandb|mlflow", "Also log to Weights & Biases or MLflow."),
 ]
 EmaFlag = Annotated[
     FlagCreatePairsOff[bool], arg(help="Use the averaged weights (default if the checkpoint has them).")
@@ -53,12 +48,10 @@ EmaFlag = Annotated[
 NoEmaFlag = Annotated[FlagCreatePairsOff[bool], arg(help="Use the raw weights, not the averaged ones.")]
 FreezeFlag = Annotated[
     UseAppendAction[tuple[str, ...]],
-    arg(
-        name="freeze",
-        metavar="PREFIX",
-        help="Do not train layers whose names start with this, e.g. layer1; backbone: train the classifier only. "
-        "Repeatable.",
-        help_behavior_hint="",
+    repeatable(
+        "freeze",
+        "PREFIX",
+        "Do not train layers whose names start with this, e.g. layer1; backbone: train the classifier only.",
     ),
 ]
 

@@ -77,8 +77,7 @@ class Evaluator:
 
         `check_stop` may raise between batches. Every process calls it equally often, also one with fewer batches.
         """
-        score = self._task.score(self._source)
-        mine = self._order.own_batches()
+        score, mine = self._task.score(self._source), self._order.own_batches()
         rounds = -(-self._order.batches // self._world.size)
         forward = network.evaluation_network(self._order.batch)
         with borrowed(network.model, weights), evaluating(network.model):

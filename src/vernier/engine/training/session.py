@@ -191,12 +191,12 @@ def _close(training: Training, status: Ending, reference: Recipe | None) -> Outc
 
 def _summarize(training: Training, status: Ending, reference: Recipe | None) -> RunSummary:
     job, progress = training.job, training.progress
-    best_step, best_figures = progress.best_step, {job.task.metric: progress.best_value}
+    best_figures = {job.task.metric: progress.best_value}
     return RunSummary(
         step=progress.step,
         epoch=progress.step / job.derived.steps_per_epoch,
         result=progress.result,
-        best=Best(step=best_step, figures=best_figures) if best_step else None,
+        best=Best(step=progress.best_step, figures=best_figures) if progress.best_step else None,
         reached_target=progress.reached_target,
         agreement=agreement(job.config, progress.result, reference) if status == "finished" else None,
         spent_s=training.watch.spent(),

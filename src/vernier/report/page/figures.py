@@ -177,6 +177,21 @@ def make_section(name: str, title: str, lead: str, *parts: Any, figures: Sequenc
     return Section(name=name, title=title, html=section(name, title, lead, *parts), figures=list(figures))
 
 
+def section_by_run(name: str, title: str, lead: str, runs: Sequence[tuple[str, list[Figure], list[Any]]]) -> Section:
+    """A section with a stack per run: its charts, then its other parts. Runs are named where there are several."""
+    stacks = [
+        div(
+            "stack",
+            tag("h3", run, style="margin-bottom:10px") if len(runs) > 1 else None,
+            grid(charts),
+            *parts,
+            style="margin-bottom:26px",
+        )
+        for run, charts, parts in runs
+    ]
+    return make_section(name, title, lead, *stacks, figures=[f for _, charts, _ in runs for f in charts])
+
+
 def with_data(*figures: Figure | None) -> list[Figure]:
     """The figures that have something to draw."""
     return [f for f in figures if f and f.rows]

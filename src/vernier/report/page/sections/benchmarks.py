@@ -19,8 +19,7 @@ from vernier.report.page.figures import (
     Row,
     Section,
     Stack,
-    grid,
-    make_section,
+    section_by_run,
     with_data,
 )
 from vernier.report.page.html import Cell, Column, div, table, tag
@@ -33,18 +32,12 @@ _PLAIN_LABELS = ("precision", "mode", "scenario", "side")
 def benchmarks(subjects: list[Subject]) -> Section | None:
     """The section; None where no subject is a benchmark."""
     results = [(s.name, s.bench) for s in subjects if s.bench]
-    if not results:
-        return None
-    figures: list[Figure] = []
-    parts: list[Markup] = []
-    for number, (name, result) in enumerate(results):
-        own = _figures(result, number)
-        figures += own
-        head = tag("h3", name, style="margin-bottom:10px") if len(results) > 1 else None
-        cards = (head, grid(own), _table(result.rows, number), _comparisons(result))
-        parts.append(div("stack", *cards, style="margin-bottom:26px"))
+    runs = [
+        (name, _figures(result, number), [_table(result.rows, number), _comparisons(result)])
+        for number, (name, result) in enumerate(results)
+    ]
     lead = "Throughput is images over wall time, data loading included; whiskers are 95 % intervals."
-    return make_section("benchmarks", "Benchmarks", lead, *parts, figures=figures)
+    return section_by_run("benchmarks", "Benchmarks", lead, runs) if runs else None
 
 
 def _figures(result: BenchResult, number: int) -> list[Figure]:

@@ -4,7 +4,7 @@ from markupsafe import Markup
 
 from vernier.records.predictions import Mistake, Mistakes
 from vernier.report.page.collect import Subject
-from vernier.report.page.figures import Bars, Figure, Heat, Section, grid, make_section, with_data
+from vernier.report.page.figures import Bars, Figure, Heat, Section, section_by_run, with_data
 from vernier.report.page.html import Cell, Column, div, table, tag
 
 WORST, HEAT, PAIRS = 20, 12, 50
@@ -13,19 +13,13 @@ GREY = "data:image/gif;base64,R0lGODlhAQABAIAAAMLCwgAAACH5BAAAAAAALAAAAAABAAEAAA
 
 
 def classification(subjects: list[Subject]) -> Section | None:
-    runs = [(s.name, s.mistakes) for s in subjects if s.mistakes and s.mistakes.classes]
-    if not runs:
-        return None
-    figures: list[Figure] = []
-    parts: list[Markup] = []
-    for number, (name, mistakes) in enumerate(runs):
-        charts = with_data(_worst_classes(mistakes, number), _confusion(mistakes, number))
-        figures += charts
-        head = tag("h3", name, style="margin-bottom:10px") if len(runs) > 1 else None
-        body = (head, grid(charts), _pairs(mistakes, number), _thumbs(mistakes))
-        parts.append(div("stack", *body, style="margin-bottom:26px"))
+    evaluated = [(s.name, s.mistakes) for s in subjects if s.mistakes and s.mistakes.classes]
+    runs = [
+        (name, with_data(_worst_classes(m, number), _confusion(m, number)), [_pairs(m, number), _thumbs(m)])
+        for number, (name, m) in enumerate(evaluated)
+    ]
     lead = "What the last evaluation got wrong."
-    return make_section("classification", "Classification", lead, *parts, figures=figures)
+    return section_by_run("classification", "Classification", lead, runs) if runs else None
 
 
 def class_name(mistakes: Mistakes, index: int) -> str:
