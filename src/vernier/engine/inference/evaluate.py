@@ -26,7 +26,7 @@ from vernier.engine.processes.launch import Topology
 from vernier.engine.processes.world import World
 from vernier.errors import ConfigError
 from vernier.measure.statistics.throughput import Window
-from vernier.records.run import EvaluationReport
+from vernier.records.run import EvalResult, EvaluationReport
 from vernier.store import write_json
 from vernier.tasks import task_of
 from vernier.tasks.base import Forward, Score, Task
@@ -51,6 +51,7 @@ class Evaluator:
     def __init__(self, config: Config, task: Task, source: Source, device: Device, world: World) -> None:
         machine = config.machine
         self._task, self._source, self._device, self._world = task, source, device, world
+        self._exact, self._flip_tta = config.limits.max_eval_steps is None, config.recipe.eval.flip_tta
         self._torch_device = device.torch_device(world.topology.local_rank)
         self._normalize = Normalizer(config.recipe.data, self._torch_device)
         self._order = EvalOrder(
@@ -91,6 +92,11 @@ class Evaluator:
         score.merge(self._world.gather(score)[1:])
         return score
 
+    def result(self, score: Score, *, averaged: bool) -> EvalResult:
+        """The result of a score, the same in every process."""
+        result = self._world.broadcast_from_first(score.result)
+        return replace(result, averaged=averaged, exact=self._exact, flip_tta=self._flip_tta)
+
     def _add(self, score: Score, batch: Batch, forward: Forward) -> None:
         images = self._normalize(self._device.upload(batch.images, self._torch_device))
         self._device.uploads_done()
@@ -119,8 +125,7 @@ def evaluate_trained(
     config = override(trained.config, "limits.max_eval_steps", max_eval_steps)
     if data is not None:
         config = override(config, "data.source", data)
-    recipe, device = config.recipe, trained.device
-    task = task_of(recipe)
+    device, task = trained.device, task_of(config.recipe)
     source = task.open(split)
     if len(source.classes) != len(trained.classes):
         raise ConfigError(
@@ -135,16 +140,10 @@ def evaluate_trained(
     finally:
         evaluator.close()
     seconds = now_s() - began_s
-    result = replace(
-        world.broadcast_from_first(score.result),
-        averaged=trained.averaged,
-        exact=max_eval_steps is None,
-        flip_tta=recipe.eval.flip_tta,
-    )
     return EvaluationReport(
-        **vars(result),
+        **vars(evaluator.result(score, averaged=trained.averaged)),
         weights=trained.origin,
-        data=recipe.data.source,
+        data=config.recipe.data.source,
         split=split,
         step=trained.step,
         seconds=seconds,

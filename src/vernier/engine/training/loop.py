@@ -6,7 +6,6 @@ loop (locks, start and end of a session) in `session`, what a checkpoint holds i
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 
 from vernier.clock import Stopwatch, now_s
 from vernier.data.loading.loader import Batch
@@ -174,10 +173,11 @@ class Training:
         step, derived, policy = self.progress.step, self.job.derived, self.job.config.recipe.eval
         if self.job.evaluator is None or step == 0 or self.progress.last_eval_step == step:
             return False
+        if step >= derived.stop_step:
+            return True
         if policy.at_epochs:
-            per = derived.steps_per_epoch
-            return step >= derived.stop_step or any(step == math.ceil(e * per - 1e-9) for e in policy.at_epochs)
-        return step >= derived.stop_step or self._crossed(policy.every_epochs, policy.offset_epochs)
+            return any(step == math.ceil(e * derived.steps_per_epoch - 1e-9) for e in policy.at_epochs)
+        return self._crossed(policy.every_epochs, policy.offset_epochs)
 
     def _evaluate(self) -> None:
         assert self.job.evaluator is not None
@@ -186,12 +186,7 @@ class Training:
         with self.watch.spending("evaluation"):
             self._sync_statistics()
             score = self.job.evaluator.score(job.network, weights, self.observers, self._check_stop)
-            result = replace(
-                job.world.broadcast_from_first(score.result),
-                averaged=weights is not None,
-                exact=job.config.limits.max_eval_steps is None,
-                flip_tta=job.config.recipe.eval.flip_tta,
-            )
+            result = self.job.evaluator.result(score, averaged=weights is not None)
         best = self._note_result(result)
         epoch = progress.step / job.derived.steps_per_epoch
         self.observers.emit(
@@ -207,7 +202,7 @@ class Training:
     def _note_result(self, result: EvalResult) -> bool:
         """Take a result into the progress; whether it is the best so far. Figures must be finite."""
         for name, figure in result.figures.items():
-            if figure is not None and not math.isfinite(figure):
+            if not math.isfinite(figure or 0):
                 raise self._divergence(self.progress.step, f"The evaluation's {name}", str(figure))
         progress, value, target = self.progress, result.figures[self.job.task.metric], self.job.task.target()
         best = progress.best_value is None or (value is not None and value > progress.best_value)

@@ -101,8 +101,8 @@ class ConsoleObserver:
     # ------------------------------------------------------------------------------------------------------ by event
 
     def _on_start(self, event: StartEvent) -> None:
-        self._start = event
-        self._activity = f"step {(event.resumed_from or 0) + 1}"
+        self._start, done = event, event.resumed_from or 0
+        self._activity = f"step {done + 1}"
         for line in opening_lines(event):
             self.say(line)
         if event.resumed_from is not None:
@@ -110,9 +110,7 @@ class ConsoleObserver:
         for note in event.notes:
             self.say(f"  {note}")
         if self._bar is not None:
-            self._task = self._bar.add_task(
-                "train", total=event.stop_step, completed=event.resumed_from or 0, info="first step ..."
-            )
+            self._task = self._bar.add_task("train", total=event.stop_step, completed=done, info="first step ...")
 
     def _on_step(self, event: StepEvent) -> None:
         window, start = Window.of_step(event), self._start
@@ -132,10 +130,9 @@ class ConsoleObserver:
     def _on_eval(self, event: EvalEvent) -> None:
         best = " (best so far)" if event.best else ""
         part = "" if event.exact else " [only part of the validation set]"
-        part += TTA if event.flip_tta else ""
         self.say(
             f"epoch {event.epoch:.2f}  {format_figures(event.figures)}  "
-            f"on {event.samples:,} images in {event.seconds:.1f} s{best}{part}"
+            f"on {event.samples:,} images in {event.seconds:.1f} s{best}{part}{TTA if event.flip_tta else ''}"
         )
 
     # ---------------------------------------------------------------------------------------------------------- lines
@@ -183,11 +180,11 @@ def opening_lines(start: StartEvent) -> list[str]:
 def closing_lines(summary: RunSummary, run: str, status: str) -> list[str]:
     """The summary of a run for standard output."""
     lines = []
-    result, best, spent = summary.result, summary.best, summary.spent_s
-    if result is not None:
-        lines.append(_result_line(result, summary.step or 0))
-    if best is not None and result is not None and best.step != summary.step:
-        lines.append(f"best       {format_figures(best.figures)} at step {best.step:,}")
+    best, spent = summary.best, summary.spent_s
+    if summary.result is not None:
+        lines.append(_result_line(summary.result, summary.step or 0))
+        if best is not None and best.step != summary.step:
+            lines.append(f"best       {format_figures(best.figures)} at step {best.step:,}")
     if summary.agreement is not None:
         lines += agreement_lines(summary.agreement)
     if summary.training is not None:
@@ -207,10 +204,10 @@ def closing_lines(summary: RunSummary, run: str, status: str) -> list[str]:
 
 
 def _result_line(result: EvalResult, step: int) -> str:
-    weights = "averaged weights" if result.averaged else "weights"
-    part = "" if result.exact else ", PART of the validation set"
-    part += TTA if result.flip_tta else ""
-    return f"result     {format_figures(result.figures)}  ({weights} at step {step:,}, {result.samples:,} images{part})"
+    averaged = "averaged " if result.averaged else ""
+    part = ("" if result.exact else ", PART of the validation set") + (TTA if result.flip_tta else "")
+    figures = format_figures(result.figures)
+    return f"result     {figures}  ({averaged}weights at step {step:,}, {result.samples:,} images{part})"
 
 
 def _speed_line(speed: TrainingSpeed) -> str:

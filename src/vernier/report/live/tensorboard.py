@@ -12,21 +12,23 @@ from PIL import Image
 
 from vernier.clock import wall_s
 
+FLUSH_S = 5.0
+
 
 class EventFile:
     """One events.out.tfevents file in a folder. Raises ImportError without the tensorboard package."""
 
-    def __init__(self, folder: Path, *, flush_s: float = 5.0) -> None:
+    def __init__(self, folder: Path) -> None:
         from tensorboard.compat.proto import event_pb2, summary_pb2
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
         self._event, self._summary = event_pb2, summary_pb2
-        self._writer = EventFileWriter(str(folder), max_queue_size=100, flush_secs=flush_s)
+        self._writer = EventFileWriter(str(folder), max_queue_size=100, flush_secs=FLUSH_S)
 
     def scalars(self, step: int, values: dict[str, float], at_s: float | None = None) -> None:
         """Figures by tag. `at_s` is in seconds since 1970; default: now."""
         parts = [self._summary.Summary.Value(tag=tag, simple_value=value) for tag, value in values.items()]
-        self._add(step, self._summary.Summary(value=parts), at_s)
+        self._add(step, at_s, summary=self._summary.Summary(value=parts))
 
     def image(self, step: int, tag: str, picture: Image.Image) -> None:
         encoded = io.BytesIO()
@@ -37,25 +39,25 @@ class EventFile:
             colorspace=len(picture.getbands()),
             encoded_image_string=encoded.getvalue(),
         )
-        self._add(step, self._summary.Summary(value=[self._summary.Summary.Value(tag=tag, image=image)]))
+        value = self._summary.Summary.Value(tag=tag, image=image)
+        self._add(step, summary=self._summary.Summary(value=[value]))
 
     def hyperparameters(self, values: dict[str, str | float | bool], metrics: list[str], trial: str) -> None:
         """For the HPARAMS tab: the settings of this run, and the tags by which runs are compared there."""
         from tensorboard.plugins.hparams import summary_v2
 
         columns = [summary_v2.HParam(name) for name in values]
-        self._add(0, summary_v2.hparams_config_pb(columns, [summary_v2.Metric(tag) for tag in metrics]))
-        self._add(0, summary_v2.hparams_pb(values, trial_id=trial))
+        self._add(0, summary=summary_v2.hparams_config_pb(columns, [summary_v2.Metric(tag) for tag in metrics]))
+        self._add(0, summary=summary_v2.hparams_pb(values, trial_id=trial))
 
     def forget_from(self, step: int) -> None:
         """Make readers drop what an interrupted session wrote from `step` on; those steps are repeated."""
-        log = self._event.SessionLog(status=self._event.SessionLog.START)
-        self._writer.add_event(self._event.Event(step=step, wall_time=wall_s(), session_log=log))
+        self._add(step, session_log=self._event.SessionLog(status=self._event.SessionLog.START))
 
     def close(self, status: str = "finished") -> None:
         """TensorBoard's files have no field for the status."""
         self._writer.close()
 
-    def _add(self, step: int, summary: Any, at_s: float | None = None) -> None:
+    def _add(self, step: int, at_s: float | None = None, **content: Any) -> None:
         when = wall_s() if at_s is None else at_s
-        self._writer.add_event(self._event.Event(step=step, wall_time=when, summary=summary))
+        self._writer.add_event(self._event.Event(step=step, wall_time=when, **content))

@@ -22,6 +22,8 @@ _SENSORS = {
     "[Power/Limit (mW)]": ("power", 1e-3),
 }
 _FILE = re.compile(r"_(\d{9,})_([A-Za-z0-9-]+)")
+_INDEX = re.compile(r"^.*\((\d+)\)\s*$")
+"""`Tesla V100-SXM2-16GB (0)` is device 0 of its host."""
 _Kernels = dict[str, list[tuple[float, float]]]
 """Kernel name -> (start in s, duration in ms) of each call."""
 
@@ -54,17 +56,12 @@ def read_trace(path: Path, text: str) -> tuple[list[Measurement], list[str]]:
         kernels, without_times = _kernels(own, to_ms, to_s)
         broken += without_times
         if kernels:
-            rows.append(_row(f"{host}-{_index(device)}", stamp, own, kernels, to_s))
+            index = _INDEX.sub(r"\1", device)
+            rows.append(_row(f"{host}-{index}", stamp, own, kernels, to_s))
     notes = [f"{path.name}: {broken} trace line(s) without times left out"] if broken else []
     if not rows:
         notes.append(f"{path.name} has no kernel")
     return rows, [*notes, "devices are named by host and number: only a study with UUIDs can recognise a moved device"]
-
-
-def _index(device: str) -> str:
-    """`Tesla V100-SXM2-16GB (0)` is device 0 of its host."""
-    match = re.search(r"\((\d+)\)\s*$", device)
-    return match.group(1) if match else device
 
 
 def _kernels(lines: list[dict[str, str]], to_ms: float, to_s: float) -> tuple[_Kernels, int]:
@@ -76,10 +73,11 @@ def _kernels(lines: list[dict[str, str]], to_ms: float, to_s: float) -> tuple[_K
         if not name or name.startswith("["):
             continue
         try:
-            kernels.setdefault(name, []).append((float(line["Start"]) * to_s, float(line["Duration"]) * to_ms))
+            call = (float(line["Start"]) * to_s, float(line["Duration"]) * to_ms)
+            kernels.setdefault(name, []).append(call)
         except (ValueError, TypeError):
             broken += 1
-    return {k: v for k, v in kernels.items() if v}, broken
+    return kernels, broken
 
 
 def _row(device: str, stamp: str, lines: list[dict[str, str]], kernels: _Kernels, to_s: float) -> Measurement:

@@ -39,7 +39,7 @@ class Page:
 
     def html(self, *, live: bool = False) -> str:
         """The text of the HTML file."""
-        script = _script()
+        script = "\n".join(map(_resource, SCRIPTS))
         text = Markup(_resource("template.html")).format(
             live=Markup(' data-live="yes"') if live else "",
             policy=_policy(script, live=live),
@@ -92,11 +92,6 @@ def _digest(section: Section) -> str:
 @cache
 def _resource(name: str) -> str:
     return files("vernier.report.page").joinpath("assets", name).read_text(encoding="utf-8")
-
-
-@cache
-def _script() -> str:
-    return "\n".join(_resource(name) for name in SCRIPTS)
 
 
 def _policy(script: str, *, live: bool) -> str:
