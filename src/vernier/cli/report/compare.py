@@ -1,12 +1,11 @@
 """`vernier compare`: the flags; the comparison is `vernier.report.compare`."""
 
-import sys
 from typing import Annotated
 
 from tyro.conf import Positional, arg
 
 from vernier.cli.flags import JsonFlag
-from vernier.cli.output import print_json
+from vernier.cli.output import print_result
 from vernier.config import parse_share
 from vernier.errors import EXIT_DONE, EXIT_FAILED
 
@@ -33,11 +32,10 @@ def compare(
         b: Run or runs that are compared with A.
         tolerance: Differences smaller than this count as equal: 1% or 0.01.
     """
-    from vernier.records.codec import encode
     from vernier.report.compare import compare_runs, comparison_lines
     from vernier.report.logs.reading import open_side
 
     share = parse_share("--tolerance", tolerance, allow_zero=True)
     result = compare_runs(open_side(a), open_side(b), share)
-    print_json(encode(result)) if json else sys.stdout.write("\n".join(comparison_lines(result)) + "\n")
+    print_result(result, json, comparison_lines)
     return EXIT_FAILED if result.regressed else EXIT_DONE

@@ -110,9 +110,8 @@ def predict(work: Workload, devices: int, device_batch: int, network: Network) -
     exposed_s = max(tail_s if devices > 1 else 0.0, reduce_s - BACKWARD_SHARE * alone_s)
     waiting_s = alone_s * work.spread * math.sqrt(2 * math.log(devices)) if devices > 1 else 0.0
     step_s = alone_s + exposed_s + waiting_s
-    loading_s = 0.0
-    if work.host_images_per_s is not None:
-        loading_s = device_batch * min(devices, network.per_host) / work.host_images_per_s
+    host_batch = device_batch * min(devices, network.per_host)
+    loading_s = host_batch / work.host_images_per_s if work.host_images_per_s else 0.0
     parts = {"network": exposed_s, "slowest": waiting_s, "compute": 0.02 * alone_s}
     limit = "input" if loading_s > step_s else max(parts, key=lambda k: parts[k])
     total = devices * device_batch / max(step_s, loading_s)

@@ -70,13 +70,10 @@ PUBLISHED = (
 
 def predict_published(row: PublishedSpeed) -> tuple[float, float]:
     """Predicted images per second, and their error in percent of the published ones. Nothing is fitted to the row."""
-    each = row.base_images_per_s / row.base
-    work = Workload(
-        images_per_s=each, measured_batch=row.base_batch or row.device_batch, gradient_bytes=row.gradient_bytes
-    )
-    network = NETWORKS[row.network]
+    each, batch, network = row.base_images_per_s / row.base, row.base_batch or row.device_batch, NETWORKS[row.network]
+    work = Workload(images_per_s=each, measured_batch=batch, gradient_bytes=row.gradient_bytes)
     if row.base > 1:  # the base includes its own communication
-        base_efficiency = predict(work, row.base, row.base_batch or row.device_batch, network).efficiency
+        base_efficiency = predict(work, row.base, batch, network).efficiency
         work = replace(work, images_per_s=each / base_efficiency)
     total = predict(work, row.devices, row.device_batch, network).images_per_s_total
     return total, 100 * (total / row.images_per_s - 1)

@@ -25,10 +25,8 @@ def read_measured_run(path: Path) -> MeasuredRun:
     summary = run.status().summary
     if summary is None or summary.training is None:
         raise ConfigError(f"{path} has no measured training speed yet. Let the run finish, or give images per second.")
-    config = from_dict(Config, run.read_config())
-    return MeasuredRun(
-        name=run.path.name, config=config, images_per_s_per_device=summary.training.images_per_s_per_device
-    )
+    config, rate = from_dict(Config, run.read_config()), summary.training.images_per_s_per_device
+    return MeasuredRun(name=run.path.name, config=config, images_per_s_per_device=rate)
 
 
 def image_gmac(recipe: Recipe) -> float:

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 from torch.autograd import DeviceType  # type: ignore[attr-defined]
-from torch.profiler import ProfilerActivity, record_function
+from torch.profiler import record_function
 
 from vernier.clock import now_s
 from vernier.frozen import frozen
@@ -60,9 +60,7 @@ class StepProfiler:
 
     def begin(self, step: int) -> None:
         if step == self._steps.first:
-            supported = torch.profiler.supported_activities()  # type: ignore[no-untyped-call]
-            activities = [a for a in ProfilerActivity.__members__.values() if a in supported]
-            self._profile = torch.profiler.profile(activities=activities, profile_memory=True)
+            self._profile = torch.profiler.profile(profile_memory=True)  # of all activities that this build supports
             self._profile.start()
         self._synchronize()
         self._began_s = now_s()

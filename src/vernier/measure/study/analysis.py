@@ -78,7 +78,7 @@ class Table:
 
 def quartile_fences(values: Floats) -> tuple[float, float]:
     """Tukey's fences: 1.5 interquartile ranges below the first and above the third quartile (linear interpolation)."""
-    q1, q3 = (float(q) for q in np.percentile(values, [25, 75]))
+    q1, q3 = np.percentile(values, [25, 75]).tolist()
     return q1 - 1.5 * (q3 - q1), q3 + 1.5 * (q3 - q1)
 
 
@@ -130,8 +130,8 @@ def variance_split(groups: Sequence[Floats]) -> VarianceSplit:
     if all(g.size == 1 for g in logs):
         return VarianceSplit(missing="one repeat per device: device and noise cannot be told apart")
     distances = np.concatenate([g - np.median(g) for g in logs if g.size > 1])
-    q1, q3 = np.percentile(distances, [25, 75])
-    reach = 3 * float(q3 - q1) + max(abs(float(q1)), abs(float(q3)))
+    q1, q3 = np.percentile(distances, [25, 75]).tolist()
+    reach = 3 * (q3 - q1) + max(abs(q1), abs(q3))
     calm = [part for g in logs if (part := g[np.abs(g - np.median(g)) <= reach]).size]
     return VarianceSplit(
         unit="standard deviation, % of the value",
@@ -152,8 +152,8 @@ def _components(logs: Sequence[Floats]) -> VarianceComponents:
     def component(value: Floats, draws: Floats, scale: float = 100.0) -> Component:
         if len(logs) < FEWEST_DEVICES:
             return Component(value=scale * float(value))
-        low, high = np.percentile(draws, [100 * (1 - LEVEL) / 2, 100 * (1 + LEVEL) / 2])
-        return Component(value=scale * float(value), low=scale * float(low), high=scale * float(high))
+        low, high = np.percentile(draws, [100 * (1 - LEVEL) / 2, 100 * (1 + LEVEL) / 2]).tolist()
+        return Component(value=scale * float(value), low=scale * low, high=scale * high)
 
     def share(parts: tuple[Floats, Floats]) -> Floats:
         return parts[0] / np.maximum(parts[0] + parts[1], 1e-300)
@@ -279,9 +279,7 @@ def _pearson(a: Floats, b: Floats) -> float | None:
 def correlations(table: Table) -> Correlations:
     """Pearson and Spearman between the value and each sensor, over rows that have both; None where one is constant."""
     columns = {"perf": np.array([r.value for r in table.rows])}
-    for sensor in SENSORS:
-        values = [r.sensors.get(sensor) for r in table.rows]
-        columns[sensor] = np.array([math.nan if v is None else v for v in values])
+    columns |= {s: np.array([r.sensors.get(s) for r in table.rows], np.float64) for s in SENSORS}  # None becomes NaN
     pearson: CorrelationMatrix = {a: {} for a in columns}
     spearman: CorrelationMatrix = {a: {} for a in columns}
     for (a, x), (b, y) in itertools.product(columns.items(), repeat=2):
@@ -309,7 +307,7 @@ def analyze(table: Table) -> StudyAnalysis:
     pull = () if len(groups) < FEWEST_DEVICES else tuple(d.device for d in ranked if d.sure_slow)
     beyond = [d.beyond_fence for d in ranked]
     counts = sorted(g.size for g in groups.values())
-    low, high = (float(q) for q in np.percentile(values, [25, 75]))
+    low, high = np.percentile(values, [25, 75]).tolist()
     return StudyAnalysis(
         method=METHOD,
         workload=table.workload,

@@ -5,8 +5,6 @@ Impossible rows (no number, no time, a temperature of 900 degrees) are dropped a
 and dropped on request. The analysis of a table is in `measure.study.analysis`.
 """
 
-import csv
-import io
 import math
 import re
 import statistics
@@ -146,7 +144,7 @@ def _file(path: Path, options: ColumnOptions) -> _Part:
     if looks_like_trace(text):
         rows, notes = read_trace(path, text)
         return _Part(unit="ms", what="mean duration of the kernel that takes most time", rows=rows, notes=notes)
-    return _csv(path, text, options)
+    return _csv(path, options)
 
 
 # ---------------------------------------------------------------------------------------------------------- our studies
@@ -258,9 +256,11 @@ def _unit_in_name(name: str) -> str | None:
     return match[1] if match else None
 
 
-def _csv(path: Path, text: str, options: ColumnOptions) -> _Part:
+def _csv(path: Path, options: ColumnOptions) -> _Part:
     rows = read_csv(path)
-    names = [n for n in next(csv.reader(io.StringIO(text))) if n]
+    if not rows:
+        raise ConfigError(f"{path} has column names but no rows.")
+    names = list(filter(None, rows[0]))
     layout = _layout(path, names, options)
     has_location = {"cabinet", "node", "device"} <= set(names)
     if "perf" not in layout.columns or ("device" not in layout.columns and not has_location):
@@ -270,8 +270,6 @@ def _csv(path: Path, text: str, options: ColumnOptions) -> _Part:
             f"the columns are {', '.join(names)}."
         )
     part = _Part(unit="", what=layout.what)
-    if not rows:
-        raise ConfigError(f"{path} has column names but no rows.")
     distinct = {tuple(r.items()): r for r in rows}
     if copies := len(rows) - len(distinct):
         part.notes.append(
