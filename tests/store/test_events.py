@@ -2,7 +2,7 @@ import json
 from pathlib import Path
 
 from vernier.records.events import Event, StartEvent, StepEvent
-from vernier.store import EventLog, read_history
+from vernier.store.events import EventLog, read_history
 
 
 def _step(step: int, loss: float) -> StepEvent:

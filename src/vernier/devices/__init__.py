@@ -4,7 +4,7 @@ May import `errors` and `records`. Sensors (power, clocks, temperature) are in `
 devices in `engine.processes`, execution modes in `engine.execution`.
 """
 
-from vernier.devices.base import MODES, PRECISIONS, Ability, Answer, Device, Memory
+from vernier.devices.base import MODES, PRECISIONS, Ability, Device
 from vernier.devices.cpu import Cpu
 from vernier.devices.cuda import Cuda
 from vernier.devices.hpu import Hpu
@@ -12,7 +12,7 @@ from vernier.devices.mps import Mps
 from vernier.devices.xpu import Xpu
 from vernier.errors import ConfigError
 
-__all__ = ["KINDS", "Ability", "Answer", "Device", "Memory", "matrix", "resolve", "usable"]
+__all__ = ["KINDS", "Device", "matrix", "resolve", "usable"]
 
 KINDS: dict[str, type[Device]] = {"cuda": Cuda, "hpu": Hpu, "xpu": Xpu, "mps": Mps, "cpu": Cpu}
 """By name, in the order in which `auto` tries them."""

@@ -5,16 +5,13 @@ May import `config`, `store`, `errors` and nothing above them. Loss, metric and 
 training from a weights file is in `engine.starting_weights`.
 """
 
-from vernier.models.architecture import Arch, Init, Options, SsdSpec, Stem
+from vernier.models.architecture import Arch, Options
 from vernier.models.catalogue import ModelInfo, build, describe, info, is_detector, names, ssd_spec
 
 __all__ = [
     "Arch",
-    "Init",
     "ModelInfo",
     "Options",
-    "SsdSpec",
-    "Stem",
     "build",
     "describe",
     "info",

@@ -6,10 +6,10 @@ network of the catalogue they belong to. Files and fitting are in `weights`.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from torch import Tensor, nn
 
@@ -202,7 +202,9 @@ def identify(state: Mapping[str, Tensor]) -> str | None:
         entries = [entry for entry in describe() if entry.ssd is not None and entry.ssd.extra_norm == norm] + entries
     candidates = [(entry.name, _Features.of_arch(entry.arch)) for entry in entries]
     whole = (name for name, other in candidates if other == features)
-    part = (name for name, other in candidates if other.cut(len(features.blocks)) == features)
+    part = (
+        name for name, other in candidates if replace(other, blocks=other.blocks[: len(features.blocks)]) == features
+    )
     return next(whole, None) or next(part, None)
 
 
@@ -227,9 +229,6 @@ class _Features:
     groups: int
     projection: bool
     squeeze: int
-
-    def cut(self, stages: int) -> _Features:
-        return dataclasses.replace(self, blocks=self.blocks[:stages])
 
     @staticmethod
     def of_arch(arch: Arch) -> _Features:

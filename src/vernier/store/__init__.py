@@ -17,7 +17,7 @@ from vernier.store.durable import (
     write_atomically,
     write_json,
 )
-from vernier.store.events import EventLog, read_history
+from vernier.store.events import EventLog
 from vernier.store.run_dir import RunDir, find_runs, read_bench, run_of_checkpoint
 
 __all__ = [
@@ -29,7 +29,6 @@ __all__ = [
     "open_checkpoint",
     "read_bench",
     "read_checkpoint_state",
-    "read_history",
     "read_json",
     "read_object",
     "read_record",

@@ -94,15 +94,14 @@ class ClassificationScore:
         if self.source is None:
             return {}
         classes = self.source.classes
-        totals, hits = Counter[int](), Counter[int]()
-        for (truth, taken), count in self.confusion.items():
+        totals = Counter[int]()
+        for (truth, _), count in self.confusion.items():
             totals[truth] += count
-            hits[truth] += count if truth == taken else 0
         wrong = [(t, p, n) for (t, p), n in self.confusion.items() if t != p]
         document = Mistakes(
             classes=tuple(classes),
             samples=tuple(totals[c] for c in range(len(classes))),
-            correct=tuple(hits[c] for c in range(len(classes))),
+            correct=tuple(self.confusion[c, c] for c in range(len(classes))),
             confused=tuple(sorted(wrong, key=lambda e: (-e[2], e[0], e[1]))[:PAIRS]),
             mistakes=tuple(_describe(miss, self.source) for miss in self.misses),
         )
