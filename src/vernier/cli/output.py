@@ -7,7 +7,7 @@ Results go to standard output, messages and bars to standard error. Live output 
 import json as jsonlib
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,9 +20,9 @@ def say(text: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON document. JSON has no infinities and no NaN: they become null, and standard error says where."""
+    """Print values or records as one JSON document. Infinities and NaN become null, and standard error says where."""
     not_finite: list[str] = []
-    sys.stdout.write(jsonlib.dumps(_finite(value, "", not_finite), indent=2, allow_nan=False) + "\n")
+    sys.stdout.write(jsonlib.dumps(_finite(encode(value), "", not_finite), indent=2, allow_nan=False) + "\n")
     if not_finite:
         more = f" and {len(not_finite) - 3} more" if len(not_finite) > 3 else ""
         say(f"not a finite number, null in the JSON: {', '.join(not_finite[:3])}{more}")
@@ -30,13 +30,13 @@ def print_json(value: Any) -> None:
 
 def print_result(result: Any, json: bool, lines: Callable[[Any], Iterable[str]]) -> None:
     """Print a record: as JSON, or in the lines that tell it to a person."""
-    print_json(encode(result)) if json else sys.stdout.write("".join(f"{line}\n" for line in lines(result)))
+    print_json(result) if json else sys.stdout.write("".join(f"{line}\n" for line in lines(result)))
 
 
 def _finite(value: Any, path: str, not_finite: list[str]) -> Any:
     if isinstance(value, dict):
         return {k: _finite(v, f"{path}.{k}" if path else str(k), not_finite) for k, v in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, list):
         return [_finite(v, f"{path}[{i}]", not_finite) for i, v in enumerate(value)]
     if isinstance(value, float) and not math.isfinite(value):
         not_finite.append(path or "the value")
@@ -44,20 +44,21 @@ def _finite(value: Any, path: str, not_finite: list[str]) -> Any:
     return value
 
 
-def print_rows(rows: Sequence[Mapping[str, object]], json: bool) -> None:
-    """Print rows with the same columns, as JSON or as a table."""
+def print_rows(rows: Sequence[Any], json: bool) -> None:
+    """Print rows (records or mappings) with the same columns, as JSON or as a table."""
     if json:
-        print_json(list(rows))
+        print_json(rows)
         return
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in rows[0]:
-        numeric = all(isinstance(r[column], int | float) for r in rows)
+    cells = encode(rows)
+    for column in cells[0]:
+        numeric = all(isinstance(row[column], int | float) for row in cells)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
-    for row in rows:
+    for row in cells:
         table.add_row(
             *(f"{v:,}" if isinstance(v, int) else f"{v:g}" if isinstance(v, float) else str(v) for v in row.values())
         )

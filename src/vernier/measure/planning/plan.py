@@ -68,7 +68,6 @@ class Workload:
 class Prediction:
     """The speed of so many devices. Efficiency is relative to as many single devices at the same batch per device."""
 
-    devices: int
     images_per_s_total: float
     efficiency: float
     reduce_ms: float
@@ -95,11 +94,9 @@ def all_reduce_s(size_bytes: int, members: int, gb_s: float, latency_us: float) 
 
 def reduce_gradients_s(size_bytes: int, devices: int, network: Network) -> float:
     """Seconds to all-reduce the gradients: within the hosts, then between them."""
-    inside = min(devices, network.per_host)
+    inside_s = all_reduce_s(size_bytes, min(devices, network.per_host), network.link_gb_s, network.link_us)
     hosts = math.ceil(devices / network.per_host)
-    return all_reduce_s(size_bytes, inside, network.link_gb_s, network.link_us) + all_reduce_s(
-        size_bytes, hosts, network.host_gb_s, network.host_us
-    )
+    return inside_s + all_reduce_s(size_bytes, hosts, network.host_gb_s, network.host_us)
 
 
 def predict(work: Workload, devices: int, device_batch: int, network: Network) -> Prediction:
@@ -107,16 +104,14 @@ def predict(work: Workload, devices: int, device_batch: int, network: Network) -
     alone_s = compute_s(work, device_batch)
     reduce_s = reduce_gradients_s(work.gradient_bytes, devices, network)
     tail_s = reduce_s * min(1.0, work.bucket_bytes / work.gradient_bytes)
-    exposed_s = max(tail_s if devices > 1 else 0.0, reduce_s - BACKWARD_SHARE * alone_s)
-    waiting_s = alone_s * work.spread * math.sqrt(2 * math.log(devices)) if devices > 1 else 0.0
+    exposed_s = max(tail_s, reduce_s - BACKWARD_SHARE * alone_s)
+    waiting_s = alone_s * work.spread * math.sqrt(2 * math.log(devices))
     step_s = alone_s + exposed_s + waiting_s
-    host_batch = device_batch * min(devices, network.per_host)
-    loading_s = host_batch / work.host_images_per_s if work.host_images_per_s else 0.0
+    loading_s = device_batch * min(devices, network.per_host) / (work.host_images_per_s or math.inf)
     parts = {"network": exposed_s, "slowest": waiting_s, "compute": 0.02 * alone_s}
     limit = "input" if loading_s > step_s else max(parts, key=lambda k: parts[k])
     total = devices * device_batch / max(step_s, loading_s)
     return Prediction(
-        devices=devices,
         images_per_s_total=total,
         efficiency=total / (devices * device_batch / alone_s),
         reduce_ms=1e3 * reduce_s,

@@ -4,29 +4,18 @@ from pathlib import Path
 
 from vernier.config import Config, Model, Recipe, from_dict
 from vernier.errors import ConfigError
-from vernier.frozen import frozen
 from vernier.measure.planning.estimate import Speed, build_on_meta, gmac
 from vernier.measure.planning.plan import Workload
 from vernier.store import RunDir
 
 
-@frozen
-class MeasuredRun:
-    """A training run whose speed was measured."""
-
-    name: str
-    config: Config
-    images_per_s_per_device: float
-
-
-def read_measured_run(path: Path) -> MeasuredRun:
-    """Read the measured speed of a run directory. Raises ConfigError if it is no run or has none yet."""
+def read_measured_run(path: Path) -> tuple[str, Config, float]:
+    """Name, configuration and measured images per second per device of a run. ConfigError if it is none or has none."""
     run = RunDir.open(path)
     summary = run.status().summary
     if summary is None or summary.training is None:
         raise ConfigError(f"{path} has no measured training speed yet. Let the run finish, or give images per second.")
-    config, rate = from_dict(Config, run.read_config()), summary.training.images_per_s_per_device
-    return MeasuredRun(name=run.path.name, config=config, images_per_s_per_device=rate)
+    return run.path.name, from_dict(Config, run.read_config()), summary.training.images_per_s_per_device
 
 
 def image_gmac(recipe: Recipe) -> float:
@@ -46,12 +35,12 @@ def workload_of(recipe: Recipe, run_or_rate: str, batch: int) -> tuple[Workload,
         rate = float(run_or_rate)
         basis = f"{rate:g} img/s of one device, as given"
     except ValueError:
-        run = read_measured_run(Path(run_or_rate))
-        measured, machine, rate = run.config.recipe, run.config.machine, run.images_per_s_per_device
+        name, config, rate = read_measured_run(Path(run_or_rate))
+        measured, machine = config.recipe, config.machine
         if (measured.model, measured.data.image_px) != (spec, recipe.data.image_px):
             rate *= image_gmac(measured) / image_gmac(recipe)
         batch = measured.global_batch // machine.procs // machine.accumulation
-        basis = f"{rate:,.1f} img/s per device, from {run.name} ({machine.procs} process(es))"
+        basis = f"{rate:,.1f} img/s per device, from {name} ({machine.procs} process(es))"
     if not 0 < rate < float("inf"):
         raise ConfigError(f"--bench {rate:g} must be more than 0.")
     parameters = sum(p.numel() for p in network.parameters())
@@ -63,11 +52,10 @@ def speed_of(run_or_rate: str) -> tuple[Speed, str]:
     try:
         rate = float(run_or_rate)
     except ValueError:
-        run = read_measured_run(Path(run_or_rate))
-        recipe, rate = run.config.recipe, run.images_per_s_per_device
-        network = f"{recipe.model.name} at {recipe.data.image_px} px"
-        basis = f"{rate:,.0f} img/s per device of {network} in {run.name}"
-        return Speed(images_per_s=rate, gmac=image_gmac(recipe)), basis
+        name, config, rate = read_measured_run(Path(run_or_rate))
+        network = f"{config.recipe.model.name} at {config.recipe.data.image_px} px"
+        basis = f"{rate:,.0f} img/s per device of {network} in {name}"
+        return Speed(images_per_s=rate, gmac=image_gmac(config.recipe)), basis
     if not 0 < rate < float("inf"):
         raise ConfigError(f"--device-hours {run_or_rate}: images per second must be more than 0.")
     reference = gmac(Model(name="resnet50", num_classes=1000), 224)
