@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from vernier.cli.flags import JsonFlag, OptionalInt, optional
-from vernier.cli.output import bytes_bar, print_json, progress_bar, say
+from vernier.cli.flags import JsonFlag, OptionalDir, OptionalInt, optional
+from vernier.cli.output import bytes_bar, print_json, print_result, progress_bar, say
 from vernier.cores import allowed_cores
 from vernier.errors import EXIT_DONE, EXIT_FAILED, ConfigError
 from vernier.records.codec import encode
 
 if TYPE_CHECKING:
     from vernier.data.preparing.packing import PackedSplit
+    from vernier.data.preparing.verify import VerifyResult
     from vernier.data.sources import EncodedSource, Source
 
-Out = Annotated[str | None, optional("DIR")]
 Data = Annotated[Positional[str], arg(metavar="NAME|PATH", help="A data set as `vernier train --data` takes it.")]
 Paths = Annotated[
     Positional[tuple[str, ...]],
@@ -37,33 +37,31 @@ Layout = Annotated[
 ]
 ValLabels = Annotated[
     str | None,
-    arg(
-        metavar="FILE",
+    optional(
+        "FILE",
         help="imagenet without the devkit: a file with one line per validation image in order of file name, its synset "
         "or the synset's position from 0; or the devkit's ILSVRC2012_validation_ground_truth.txt beside its meta.mat.",
-        help_behavior_hint="",
     ),
 ]
 Expect = Annotated[
     tuple[int, int, int] | None,
-    arg(
-        metavar="CLASSES TRAIN VAL",
+    optional(
+        "CLASSES TRAIN VAL",
         help="imagenet and coco: the numbers of classes, training and validation images, if not the official ones "
         "(coco ignores CLASSES).",
-        help_behavior_hint="",
     ),
 ]
 ValShare = Annotated[
     float, arg(help="For a folder without train/ and val/: share of every class for validation, 0 to 1.")
 ]
-Workers = Annotated[int | None, arg(metavar="N", help="Threads (default: one per core).", help_behavior_hint="")]
+Workers = Annotated[int | None, optional("N", help="Threads (default: one per core).")]
 
 
 def make(
     name: Positional[Literal["shapes"]] = "shapes",
     /,
     *,
-    out: Out = None,
+    out: OptionalDir = None,
     kind: Literal["classify", "detect"] = "classify",
     train: OptionalInt = None,
     val: OptionalInt = None,
@@ -89,8 +87,12 @@ def make(
     numbers = {k: v for k, v in {"train": train, "val": val, "size_px": size_px}.items() if v is not None}
     spec = shapes.ShapesSpec(kind=kind, seed=seed, **numbers)
     path = shapes.make_shapes(Path(out).expanduser(), spec) if out else shapes.make_cached_shapes(spec)
-    print_json({"path": str(path)}) if json else sys.stdout.write(f"{path}\n")
+    print_result({"path": path}, json, _path_line)
     return EXIT_DONE
+
+
+def _path_line(result: dict[str, Path]) -> list[str]:
+    return [str(result["path"])]
 
 
 def _check(val_share: float, **counts: int | None) -> None:
@@ -171,7 +173,7 @@ def prepare(
                     )
                 )
         forget_progress(out)
-    print_json(encode(packed)) if json else sys.stdout.write("".join(_packed_lines(p) for p in packed))
+    print_result(packed, json, lambda splits: map(_packed_lines, splits))
     return EXIT_DONE
 
 
@@ -193,7 +195,7 @@ def _prepare_coco(sources: list[Path], out: Path, layout: str, expect: tuple[int
     expected = None if expect is None else {"train": expect[1], "val": expect[2]}
     with mark_unfinished(out, "vernier data prepare coco"), bytes_bar("coco") as progress:
         counts = prepare_coco(sources, out, expected, progress)
-    print_json(counts) if json else sys.stdout.write("".join(f"{k}  {v:,} images\n" for k, v in counts.items()))
+    print_result(counts, json, lambda splits: (f"{split}  {n:,} images" for split, n in splits.items()))
     return EXIT_DONE
 
 
@@ -206,7 +208,7 @@ def _packed_lines(packed: "PackedSplit") -> str:
         line += f"; {packed.continued_after:,} images of an earlier run were kept"
     for image in packed.left_out:
         line += f"\n  left out: {image}"
-    return line + "\n"
+    return line
 
 
 def _open_splits(data: str, val_share: float) -> "dict[str, Source]":
@@ -237,19 +239,18 @@ def verify(
     splits = _open_splits(data, val_share)
     with progress_bar("verify") as progress:
         result = run(splits, workers or len(allowed_cores()), progress)
-    if json:
-        print_json(encode(result))
-    else:
-        for problem in result.bad:
-            sys.stdout.write(f"bad        {problem}\n")
-        for pair in result.duplicates:
-            sys.stdout.write(f"in both    {pair}\n")
-        counts = ", ".join(f"{split} {n:,}" for split, n in result.images.items())
-        sys.stdout.write(
-            f"{counts} images; {len(result.bad)} bad, {len(result.duplicates)} in both splits, "
-            f"{sum(result.repeated.values())} repeated within a split\n"
-        )
+    print_result(result, json, _verification_lines)
     return EXIT_DONE if result.sound else EXIT_FAILED
+
+
+def _verification_lines(result: "VerifyResult") -> list[str]:
+    counts = ", ".join(f"{split} {n:,}" for split, n in result.images.items())
+    return [
+        *(f"bad        {problem}" for problem in result.bad),
+        *(f"in both    {pair}" for pair in result.duplicates),
+        f"{counts} images; {len(result.bad)} bad, {len(result.duplicates)} in both splits, "
+        f"{sum(result.repeated.values())} repeated within a split",
+    ]
 
 
 def inspect(
@@ -304,7 +305,7 @@ def get(
     name: Annotated[Positional[str], arg(metavar="cifar10|fashion-mnist|imagenette|coco")],
     /,
     *,
-    out: Out = None,
+    out: OptionalDir = None,
     mirror: Annotated[str, optional("URL")] = "",
     json: JsonFlag = False,
 ) -> int:
@@ -321,7 +322,7 @@ def get(
 
     with bytes_bar(name) as progress:
         path = fetch(name, Path(out).expanduser() if out else None, mirror=mirror, progress=progress)
-    print_json({"path": str(path)}) if json else sys.stdout.write(f"{path}\n")
+    print_result({"path": path}, json, _path_line)
     return EXIT_DONE
 
 

@@ -6,7 +6,7 @@ What commands print is in `output`; starting processes is in `launching`.
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from tyro.conf import FlagCreatePairsOff, UseAppendAction, arg
+from tyro.conf import FlagCreatePairsOff, Positional, UseAppendAction, arg
 
 from vernier.config import Config, override, override_from_text
 from vernier.config.settings import DeviceName, Mode, Precision
@@ -16,19 +16,25 @@ ModeName = Literal[Mode, "graph"]
 """The modes, and an old name of compile."""
 
 
-def optional(metavar: str) -> Any:
-    """A flag that may be left out: help shows the metavar and no default."""
-    return arg(metavar=metavar, help_behavior_hint="")
+def optional(metavar: str, **options: Any) -> Any:
+    """A flag that may be left out: help shows the metavar and no default. `options` are those of tyro's `arg`."""
+    return arg(metavar=metavar, help_behavior_hint="", **options)
 
 
 def repeatable(name: str, metavar: str, text: str) -> Any:
     """A flag that may be given several times."""
-    return arg(name=name, metavar=metavar, help=f"{text} Repeatable.", help_behavior_hint="")
+    return optional(metavar, name=name, help=f"{text} Repeatable.")
 
 
 OptionalText = Annotated[str | None, optional("TEXT")]
+OptionalFile = Annotated[str | None, optional("FILE")]
+OptionalDir = Annotated[str | None, optional("DIR")]
 OptionalInt = Annotated[int | None, optional("N")]
 OptionalFloat = Annotated[float | None, optional("X")]
+IntFlag = Annotated[int, arg(metavar="N")]
+RecipeName = Annotated[Positional[str | None], arg(metavar="RECIPE", help_behavior_hint="(default: shapes-quick)")]
+RunPath = Annotated[Positional[str], arg(metavar="RUN|CHECKPOINT")]
+WhichFlag = Annotated[str, arg(metavar="latest|best|STEP")]
 DeviceFlag = Annotated[DeviceName | None, optional("auto|cpu|cuda|hpu|mps|xpu")]
 PrecisionFlag = Annotated[Precision | None, optional("fp32|tf32|bf16|fp16")]
 ModeFlag = Annotated[ModeName | None, optional("eager|compile|trace")]

@@ -131,20 +131,31 @@ class CompiledNetwork(nn.Module):
 # --------------------------------------------------------------------------------------------------------------- trace
 
 
+@contextmanager
+def modes_restored(model: nn.Module) -> Iterator[None]:
+    """Afterwards each module is in training or evaluation mode as it was before."""
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
 def traced(model: nn.Module, example: torch.Tensor, autocast: Context, *, training: bool) -> nn.Module:
     """The model's operations on `example`, recorded in one mode; its statistics and random state stay as they were."""
-    modes = [(module, module.training) for module in model.modules()]
     buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
-    if not training:
-        model.eval()
     try:
         with (
+            modes_restored(model),
             warnings.catch_warnings(action="ignore"),  # tracing is deprecated and fixes shapes: both are intended
             torch.random.fork_rng(devices=[]),
             torch.inference_mode(False),
             torch.set_grad_enabled(training),
             autocast(),
         ):
+            if not training:
+                model.eval()
             torch.set_autocast_cache_enabled(False)  # a cached cast would be recorded as a constant
             try:
                 network: nn.Module = torch.jit.trace(  # type: ignore[no-untyped-call]
@@ -160,8 +171,6 @@ def traced(model: nn.Module, example: torch.Tensor, autocast: Context, *, traini
         with torch.no_grad():
             for name, buffer in model.named_buffers():
                 buffer.copy_(buffers[name])
-        for module, mode in modes:
-            module.training = mode
     return network
 
 
@@ -189,14 +198,11 @@ def borrowed(model: nn.Module, weights: dict[str, torch.Tensor] | None) -> Itera
         yield
         return
     everything = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    replaced = {
-        name: everything[name] for name in weights
-    }  # buffers that no checkpoint has, such as default boxes, stay
-    own_data = {name: tensor.data for name, tensor in replaced.items()}
+    own_data = {name: everything[name].data for name in weights}  # others, such as default boxes, stay
     try:
-        for name, tensor in replaced.items():
-            tensor.data = weights[name].data
+        for name, tensor in weights.items():
+            everything[name].data = tensor.data
         yield
     finally:
-        for name, tensor in replaced.items():
-            tensor.data = own_data[name]
+        for name, data in own_data.items():
+            everything[name].data = data

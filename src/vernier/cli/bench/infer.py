@@ -10,13 +10,12 @@ from vernier.cli.bench.options import (
     ModeList,
     NumberList,
     PrecisionList,
-    RecipeName,
     build_request,
     parse_choices,
     parse_list,
 )
 from vernier.cli.bench.running import measure_and_print
-from vernier.cli.flags import DataFlag, DeviceFlag, JsonFlag, OptionalFloat, OptionalText, SetFlag, optional
+from vernier.cli.flags import DataFlag, DeviceFlag, JsonFlag, OptionalFloat, OptionalText, RecipeName, SetFlag, optional
 from vernier.errors import ConfigError
 
 SCENARIOS = ("offline", "single-stream", "server")

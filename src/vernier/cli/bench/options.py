@@ -4,16 +4,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar, get_args
 
-from tyro.conf import Positional, arg
+from tyro.conf import arg
 
-from vernier.cli.flags import ModeName, OptionalInt, apply_flags, optional
+from vernier.cli.flags import IntFlag, ModeName, OptionalInt, apply_flags, optional
 from vernier.config import Config, from_dict, to_dict
 from vernier.config.settings import Precision
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.records.bench import BenchRequest, Layout
 
-RecipeName = Annotated[Positional[str | None], arg(metavar="RECIPE", help_behavior_hint="(default: shapes-quick)")]
 NumberList = Annotated[str | None, optional("N,N,...")]
 PrecisionList = Annotated[str | None, optional("fp32,bf16,...")]
 ModeList = Annotated[str | None, optional("eager,compile,...")]
@@ -30,9 +29,9 @@ class Measuring:
     """Stop when the 95 % interval is within this share of the rate. Default: 1%; 0.5% with --against."""
     max_seconds: float = 20.0
     """Longest measuring time per process, in seconds (start-up and warm-up not included)."""
-    repeats: Annotated[int, arg(metavar="N")] = 5
+    repeats: IntFlag = 5
     """Number of fresh processes per arm (one combination of batch, precision, ...)."""
-    seed: Annotated[int, arg(metavar="N")] = 0
+    seed: IntFlag = 0
     """Seed for the order of the arms and for the arrivals of the server scenario."""
     out: Annotated[str, arg(metavar="DIR")] = "runs"
     """Folder in which the run directory is created."""

@@ -5,17 +5,9 @@ from typing import Annotated
 
 from tyro.conf import arg
 
-from vernier.cli.bench.options import (
-    Comparing,
-    Measuring,
-    ModeList,
-    NumberList,
-    PrecisionList,
-    RecipeName,
-    build_request,
-)
+from vernier.cli.bench.options import Comparing, Measuring, ModeList, NumberList, PrecisionList, build_request
 from vernier.cli.bench.running import measure_and_print
-from vernier.cli.flags import DataFlag, DeviceFlag, JsonFlag, OptionalInt, OptionalText, SetFlag
+from vernier.cli.flags import DataFlag, DeviceFlag, JsonFlag, OptionalInt, OptionalText, RecipeName, SetFlag
 from vernier.errors import ConfigError
 
 

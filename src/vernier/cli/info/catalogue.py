@@ -8,7 +8,7 @@ from tyro.conf import Positional, arg
 
 from vernier.cli.flags import JsonFlag, optional
 from vernier.cli.output import print_json, print_rows, say
-from vernier.config import to_toml
+from vernier.config import to_dict, to_toml
 from vernier.errors import EXIT_DONE, ConfigError
 
 
@@ -29,8 +29,6 @@ def recipes(
             the images per second at which it trains ResNet-50 at 224 pixels.
     """
     from vernier import recipes as book
-    from vernier.config import to_dict
-    from vernier.records.codec import encode
 
     if action == "show":
         if name is None:
@@ -56,7 +54,7 @@ def recipes(
             f"Device hours are an ESTIMATE: {basis}, scaled by multiply-accumulates; training steps only, no "
             "evaluation, no scaling losses."
         )
-    print_rows(encode(rows), json)
+    print_rows(rows, json)
     return EXIT_DONE
 
 

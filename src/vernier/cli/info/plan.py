@@ -65,7 +65,6 @@ def plan(
     from vernier import recipes as book
     from vernier.measure.planning.plan import NETWORKS, plan_rows
     from vernier.measure.planning.workload import workload_of
-    from vernier.records.codec import encode
 
     if network not in NETWORKS:
         raise ConfigError(f"There is no network {network!r} for --network. {did_you_mean(network, NETWORKS)}")
@@ -79,9 +78,9 @@ def plan(
         watts=watts,
     )
     images = chosen.schedule.epochs * book.train_images(chosen)
-    rows = encode(plan_rows(work, counts, device_batch or work.measured_batch, net, images))
+    rows = plan_rows(work, counts, device_batch or work.measured_batch, net, images)
     if json:
-        print_json({"basis": basis, "network": encode(net), "workload": encode(work), "rows": rows})
+        print_json({"basis": basis, "network": net, "workload": work, "rows": rows})
     else:
         print_rows(rows, False)
         say(
@@ -103,10 +102,9 @@ def _counts(text: str) -> list[int]:
 
 def _check(json: bool) -> int:
     from vernier.measure.planning.published import check_rows
-    from vernier.records.codec import encode
 
     rows = check_rows()
-    print_rows(encode(rows), json)
+    print_rows(rows, json)
     if not json:
         errors = sorted(abs(row.error_percent) for row in rows)
         median, worst = errors[len(errors) // 2], errors[-1]

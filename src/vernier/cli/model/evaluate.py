@@ -12,6 +12,8 @@ from vernier.cli.flags import (
     JsonFlag,
     ModeFlag,
     NoEmaFlag,
+    OptionalDir,
+    OptionalFile,
     OptionalInt,
     OptionalText,
     SetFlag,
@@ -34,7 +36,7 @@ def evaluate(
     /,
     *,
     model: OptionalText = None,
-    weights: Annotated[str | None, optional("FILE")] = None,
+    weights: OptionalFile = None,
     data: DataFlag = None,
     split: Annotated[Literal["val", "test", "train"], optional("val|test|train")] = "val",
     which: Annotated[str, arg(metavar="latest|best|STEP|all")] = "latest",
@@ -43,7 +45,7 @@ def evaluate(
     ema: EmaFlag = False,
     no_ema: NoEmaFlag = False,
     flip_tta: bool = False,
-    out: Annotated[str | None, optional("DIR")] = None,
+    out: OptionalDir = None,
     max_eval_steps: OptionalInt = None,
     workers: OptionalInt = None,
     settings: SetFlag = (),
@@ -90,7 +92,6 @@ def evaluate(
     with joined(base) as world, console_of(world) as console:
         from vernier.engine.inference.evaluate import evaluate_trained
         from vernier.engine.inference.trained import checkpoint_steps
-        from vernier.records.codec import encode
 
         for step in checkpoint_steps(Path(path or "")) if which == "all" else [which]:
             trained = _load(path, step, weights, model, averaged, changed)
@@ -104,7 +105,7 @@ def evaluate(
                 out=folder,
                 world=world,
             )
-            reports.append(encode(report))
+            reports.append(report)
             if not json and world.first:
                 sys.stdout.write(_report_text(report))
     if json and world.first:

@@ -4,9 +4,9 @@ import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
-from tyro.conf import FlagCreatePairsOff, Positional, arg
+from tyro.conf import FlagCreatePairsOff, arg
 
-from vernier.cli.flags import DataFlag, EmaFlag, JsonFlag, NoEmaFlag, choose_averaged, optional
+from vernier.cli.flags import DataFlag, EmaFlag, JsonFlag, NoEmaFlag, OptionalFile, RunPath, WhichFlag, choose_averaged
 from vernier.cli.output import print_json, say
 from vernier.errors import EXIT_DONE
 
@@ -14,12 +14,12 @@ NORMALISED = "The network takes normalised images (float32) instead of uint8 pix
 
 
 def export(
-    path: Annotated[Positional[str], arg(metavar="RUN|CHECKPOINT")],
+    path: RunPath,
     /,
     *,
     format: Literal["safetensors", "torchvision", "onnx", "torch-export"] = "safetensors",
-    out: Annotated[str | None, optional("FILE")] = None,
-    which: Annotated[str, arg(metavar="latest|best|STEP")] = "latest",
+    out: OptionalFile = None,
+    which: WhichFlag = "latest",
     ema: EmaFlag = False,
     no_ema: NoEmaFlag = False,
     data: DataFlag = None,
@@ -43,7 +43,6 @@ def export(
         card: Write the model card: recipe, data, result, limits, how the file was checked.
     """
     from vernier.engine.inference.export import export as write
-    from vernier.records.codec import encode
     from vernier.report.model_card import describe_check, write_card
 
     exported = write(
@@ -55,15 +54,13 @@ def export(
         data=data,
         normalised_input=normalised_input,
     )
-    check = exported.check
-    card_path = None
+    check, card_path = exported.check, None
     if card:
         card_path = write_card(
             exported.path, exported.checkpoint, averaged=exported.averaged, takes=exported.takes, check=check
         )
     if json:
-        card_name = str(card_path) if card_path else None
-        print_json({"path": str(exported.path), "format": format, "card": card_name, "check": encode(check)})
+        print_json({"path": exported.path, "format": format, "card": card_path, "check": check})
         return EXIT_DONE
     if check is not None:
         say(describe_check(check))

@@ -6,19 +6,19 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from vernier.cli.flags import EmaFlag, JsonFlag, NoEmaFlag, choose_averaged, optional
+from vernier.cli.flags import EmaFlag, JsonFlag, NoEmaFlag, OptionalDir, RunPath, WhichFlag, choose_averaged
 from vernier.cli.output import print_json, progress_bar
 from vernier.errors import EXIT_DONE, EXIT_FAILED
 
 
 def predict(
-    path: Annotated[Positional[str], arg(metavar="RUN|CHECKPOINT")],
+    path: RunPath,
     images: Annotated[Positional[tuple[str, ...]], arg(metavar="IMAGE|DIR...")],
     /,
     *,
-    out: Annotated[str | None, optional("DIR")] = None,
+    out: OptionalDir = None,
     min_score: float = 0.3,
-    which: Annotated[str, arg(metavar="latest|best|STEP")] = "latest",
+    which: WhichFlag = "latest",
     ema: EmaFlag = False,
     no_ema: NoEmaFlag = False,
     json: JsonFlag = False,
@@ -39,7 +39,6 @@ def predict(
     """
     from vernier.engine.inference.predict import predict as run
     from vernier.engine.inference.trained import load_trained
-    from vernier.records.codec import encode
     from vernier.report.predictions import PredictionWriter
 
     trained = load_trained(Path(path), which=which, averaged=choose_averaged(ema, no_ema))
@@ -49,8 +48,5 @@ def predict(
             shown.add(prediction)
             progress(done, total)
     shown.close()
-    if json:
-        print_json(encode(shown.document()))
-    else:
-        sys.stdout.write("\n".join(shown.lines()) + "\n")
+    print_json(shown.document()) if json else sys.stdout.write("\n".join(shown.lines()) + "\n")
     return EXIT_FAILED if shown.failed else EXIT_DONE

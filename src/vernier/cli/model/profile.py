@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from tyro.conf import Positional, arg
+from tyro.conf import arg
 
 from vernier.cli.flags import (
     DataFlag,
@@ -14,6 +14,7 @@ from vernier.cli.flags import (
     OptionalInt,
     OptionalText,
     PrecisionFlag,
+    RecipeName,
     SetFlag,
     apply_flags,
 )
@@ -24,9 +25,7 @@ from vernier.records.codec import encode
 
 
 def profile(
-    recipe: Annotated[
-        Positional[str | None], arg(metavar="RECIPE", help_behavior_hint="(default: shapes-quick)")
-    ] = None,
+    recipe: RecipeName = None,
     /,
     *,
     steps: Annotated[str, arg(metavar="A:B")] = "11:15",
@@ -78,7 +77,7 @@ def profile(
 
     run, summary = profile_load(config, step_range, infer=infer, out=Path(out))
     if json:
-        print_json({"run": str(run.path), **encode(summary)})
+        print_json({"run": run.path, **encode(summary)})
         return EXIT_DONE
     rows = [
         {

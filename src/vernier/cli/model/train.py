@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from tyro.conf import Positional, arg
+from tyro.conf import arg
 
 from vernier.cli.flags import (
     DataFlag,
@@ -12,10 +12,12 @@ from vernier.cli.flags import (
     FreezeFlag,
     JsonFlag,
     ModeFlag,
+    OptionalFile,
     OptionalFloat,
     OptionalInt,
     OptionalText,
     PrecisionFlag,
+    RecipeName,
     SetFlag,
     TrackFlag,
     apply_flags,
@@ -33,9 +35,7 @@ if TYPE_CHECKING:
 
 
 def train(
-    recipe: Annotated[
-        Positional[str | None], arg(metavar="RECIPE", help_behavior_hint="(default: shapes-quick)")
-    ] = None,
+    recipe: RecipeName = None,
     /,
     *,
     data: DataFlag = None,
@@ -51,8 +51,8 @@ def train(
     epochs: OptionalFloat = None,
     lr: OptionalFloat = None,
     seed: OptionalInt = None,
-    weights: Annotated[str | None, optional("FILE")] = None,
-    backbone_weights: Annotated[str | None, optional("FILE")] = None,
+    weights: OptionalFile = None,
+    backbone_weights: OptionalFile = None,
     reset_head: bool = False,
     freeze: FreezeFlag = (),
     workers: OptionalInt = None,
@@ -65,7 +65,7 @@ def train(
     track: TrackFlag = (),
     profile_steps: Annotated[str | None, optional("A:B")] = None,
     resume: Annotated[str | None, optional("auto|never|PATH")] = None,
-    config: Annotated[str | None, optional("FILE")] = None,
+    config: OptionalFile = None,
     settings: SetFlag = (),
     json: JsonFlag = False,
 ) -> int:
@@ -191,7 +191,7 @@ def _print_outcome(outcome: "Outcome", json: bool) -> int:
     from vernier.report.live.console import closing_lines
 
     if json:
-        print_json({"run": str(outcome.run.path), "status": outcome.status, **encode(outcome.summary)})
+        print_json({"run": outcome.run.path, "status": outcome.status, **encode(outcome.summary)})
     else:
         sys.stdout.write("\n".join(closing_lines(outcome.summary, str(outcome.run.path), outcome.status)) + "\n")
     return EXIT_DONE if outcome.status == "finished" else EXIT_STOPPED

@@ -1,6 +1,5 @@
 """`vernier study analyze`, `baseline`, `check` and `merge`, one function per command; `run` is in `cli.study.run`."""
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
 from vernier.cli.flags import JsonFlag, optional
-from vernier.cli.output import print_json, print_result, print_rows
+from vernier.cli.output import print_result, print_rows
 from vernier.cli.study.run import run
 from vernier.errors import EXIT_DONE, EXIT_FAILED, ConfigError
 
@@ -89,18 +88,15 @@ def baseline(
         units: As in `study analyze`.
     """
     from vernier.measure.study.baseline import learn, write_baseline
-    from vernier.records.codec import encode
 
     learned = learn(_table(sources, columns, units))
     write_baseline(Path(out).expanduser(), learned)
-    if json:
-        print_json(encode(learned))
-        return EXIT_DONE
-    sys.stdout.write(
+    line = (
         f"{out}: {learned.devices} devices, {learned.runs} runs; "
         f"normal devices differ by {100 * learned.speed.sd:.2f} % (sd), repeats by {100 * learned.noise_sd:.2f} %; "
-        f"left out as slow: {', '.join(learned.set_aside) or 'none'}\n"
+        f"left out as slow: {', '.join(learned.set_aside) or 'none'}"
     )
+    print_result(learned, json, lambda _: [line])
     return EXIT_DONE
 
 
@@ -152,11 +148,8 @@ def merge(
     if not sources:
         raise ConfigError("Name the studies to merge: vernier study merge DIR... -o DIR.")
     merged = merge_studies([Path(s).expanduser() for s in sources], Path(out).expanduser())
-    devices, repeats = len(merged.meta().devices), len(merged.repeats())
-    if json:
-        print_json({"path": str(merged.path), "devices": devices, "repeats": repeats})
-    else:
-        sys.stdout.write(f"{merged.path}: {devices} devices, {repeats} repeats\n")
+    result = {"path": merged.path, "devices": len(merged.meta().devices), "repeats": len(merged.repeats())}
+    print_result(result, json, lambda _: ["{path}: {devices} devices, {repeats} repeats".format(**result)])
     return EXIT_DONE
 
 

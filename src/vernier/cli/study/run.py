@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import arg
 
-from vernier.cli.flags import JsonFlag, apply_flags, optional
+from vernier.cli.flags import IntFlag, JsonFlag, OptionalDir, apply_flags, optional
 from vernier.cli.launching import COMMAND_LINE, sigterm_as_interrupt, silence_profiler
 from vernier.cli.output import print_json, progress_bar, rough_duration, say
 from vernier.config.settings import DeviceName
@@ -26,17 +26,17 @@ LONG_S = 600.0
 def run(
     *,
     workload: Literal["resnet50", "sgemm", "bandwidth", "shapes"] = "resnet50",
-    iterations: Annotated[int, arg(metavar="N")] = 500,
-    repeats: Annotated[int, arg(metavar="N")] = 5,
-    batch: Annotated[int, arg(metavar="N")] = 64,
+    iterations: IntFlag = 500,
+    repeats: IntFlag = 5,
+    batch: IntFlag = 64,
     device: Annotated[DeviceName, optional("auto|cpu|cuda|hpu|mps|xpu")] = "auto",
     per: Literal["core", "socket"] = "core",
-    virtual: Annotated[int, arg(metavar="N")] = 0,
+    virtual: IntFlag = 0,
     slow: Annotated[str | None, optional("INDEX=FACTOR,...")] = None,
     pause: Annotated[float, arg(metavar="SECONDS")] = 5.0,
-    kernels: Annotated[int, arg(metavar="N")] = 3,
-    seed: Annotated[int, arg(metavar="N")] = 0,
-    out: Annotated[str | None, optional("DIR")] = None,
+    kernels: IntFlag = 3,
+    seed: IntFlag = 0,
+    out: OptionalDir = None,
     json: JsonFlag = False,
 ) -> int:
     """Measure every device of this machine several times, in random order, to see whether they are equal.
@@ -98,7 +98,7 @@ def run(
             raise
     count = len(study.repeats())
     if json:
-        print_json({"study": str(study.path), "devices": len(targets), "repeats": count, "simulated": virtual > 0})
+        print_json({"study": study.path, "devices": len(targets), "repeats": count, "simulated": virtual > 0})
     else:
         simulated = " (SIMULATED)" if virtual else ""
         sys.stdout.write(

@@ -19,7 +19,7 @@ from vernier.data.loading.loader import Batch, Loader
 from vernier.data.loading.order import EvalOrder
 from vernier.data.sources import Source
 from vernier.devices import Device
-from vernier.engine.execution import Execution, borrowed
+from vernier.engine.execution import Execution, borrowed, modes_restored
 from vernier.engine.inference.trained import Trained
 from vernier.engine.observe import Observer, Observers
 from vernier.engine.processes.launch import Topology
@@ -35,14 +35,9 @@ from vernier.tasks.base import Forward, Score, Task
 @contextlib.contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Evaluation mode without gradients; afterwards each module gets its own mode back: frozen ones stay frozen."""
-    before = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        with torch.inference_mode():
-            yield
-    finally:
-        for module, training in before:
-            module.training = training
+    with modes_restored(model), torch.inference_mode():
+        model.eval()
+        yield
 
 
 class Evaluator:
@@ -81,14 +76,13 @@ class Evaluator:
         score, mine = self._task.score(self._source), self._order.own_batches()
         rounds = -(-self._order.batches // self._world.size)
         forward = network.evaluation_network(self._order.batch)
-        with borrowed(network.model, weights), evaluating(network.model):
-            batches = self._loader.batches((0, indices) for indices in mine)
-            with contextlib.closing(batches):
-                for done in range(1, rounds + 1):
-                    if done <= len(mine):
-                        self._add(score, next(batches), forward)
-                    observers.progress("evaluate", done, rounds)
-                    check_stop()
+        batches = self._loader.batches((0, indices) for indices in mine)
+        with borrowed(network.model, weights), evaluating(network.model), contextlib.closing(batches):
+            for done in range(1, rounds + 1):
+                if done <= len(mine):
+                    self._add(score, next(batches), forward)
+                observers.progress("evaluate", done, rounds)
+                check_stop()
         score.merge(self._world.gather(score)[1:])
         return score
 

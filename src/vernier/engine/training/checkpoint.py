@@ -90,12 +90,10 @@ def restore_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensor
     for full_name, value in tensors.items():
         name, _, key = full_name.rpartition("/")
         p = parameters[name]
-        if key == "step":
-            optimizer.state[p][key] = value.clone()
-        elif value.shape == p.shape:
+        if key != "step" and value.shape == p.shape:
             optimizer.state[p][key] = torch.empty_like(p, dtype=value.dtype).copy_(value)
         else:
-            optimizer.state[p][key] = value.to(p.device, copy=True)
+            optimizer.state[p][key] = value.to("cpu" if key == "step" else p.device, copy=True)
 
 
 def fill_checkpoint(
@@ -106,10 +104,11 @@ def fill_checkpoint(
     state: CheckpointState,
 ) -> None:
     """Write one checkpoint's files."""
-    save_file(_portable(model.state_dict()), folder / "model.safetensors", metadata={"format": "vernier"})
+    written_by = {"format": "vernier"}
+    save_file(_portable(model.state_dict()), folder / "model.safetensors", metadata=written_by)
     save_file(_portable(optimizer_tensors(model, optimizer)), folder / "optimizer.safetensors")
     if average is not None:
-        save_file(_portable(average.tensors), folder / "ema.safetensors", metadata={"format": "vernier"})
+        save_file(_portable(average.tensors), folder / "ema.safetensors", metadata=written_by)
     write_json(folder / "state.json", {"schema": SCHEMAS["checkpoint"], **encode(state)})
 
 
@@ -141,5 +140,5 @@ def weights_for_use(checkpoint: CheckpointDir, *, averaged: bool | None) -> tupl
 def all_finite(model: nn.Module) -> bool:
     """Whether every weight and statistic is a finite number."""
     floats = [t for t in model.state_dict().values() if t.is_floating_point()]
-    norms = torch.stack([n.float() for n in torch_private.foreach_norm(floats)])
-    return bool(torch.isfinite(norms).all())
+    norms = torch_private.foreach_norm(floats)
+    return bool(torch.stack([norm.float() for norm in norms]).isfinite().all())
