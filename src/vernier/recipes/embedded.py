@@ -75,7 +75,6 @@ def cifar10() -> Recipe:
         augment=Augment(crop="pad", pad_px=4),
         optim=Optim(lr=0.1, lr_batch=128, momentum=0.9, weight_decay=1e-4, decay_rule="all"),
         schedule=Schedule(kind="step", epochs=164.0, milestones=(82.0, 123.0), gamma=0.1),
-        eval=Eval(every_epochs=1.0),
     )
 
 
