@@ -11,8 +11,8 @@ from vernier.measure.study.analysis import SENSORS
 from vernier.records.study import StudyAnalysis
 from vernier.records.telemetry import Sample, TelemetryHeader
 from vernier.report.page.collect import MOST_POINTS, Subject
-from vernier.report.page.figures import Boxes, Figure, Heat, Lines, Row, Scatter, Section, grid, with_data
-from vernier.report.page.html import Column, chip, joined, section, table, tag
+from vernier.report.page.figures import Boxes, Figure, Heat, Lines, Row, Scatter, Section, grid, make_section, with_data
+from vernier.report.page.html import Column, chip, div, table, tag
 from vernier.report.page.studies import Study
 from vernier.report.study.text import removal_sentence
 
@@ -36,19 +36,17 @@ def devices(subjects: list[Subject]) -> Section | None:
         figures += charts
         head = tag("h3", name, style="margin-bottom:10px")
         body = (head, _verdict(study.result), grid(charts), _table(study.result, number))
-        parts.append(tag("div", *body, cls="stack", style="margin-bottom:26px"))
+        parts.append(div("stack", *body, style="margin-bottom:26px"))
     curves = _telemetry([s for s in subjects if s.telemetry])
     if curves:
         figures += curves
         headers = [r for s in subjects for r in s.telemetry if isinstance(r, TelemetryHeader)]
         missing = dict.fromkeys(f"{m.sensor} ({m.why})" for h in headers for m in h.missing)
         note = tag("p", f"Not measured here: {', '.join(missing)}.", cls="note") if missing else None
-        parts.append(tag("div", tag("h3", "Telemetry"), note, grid(curves), cls="stack"))
+        parts.append(div("stack", tag("h3", "Telemetry"), note, grid(curves)))
     if not parts:
         return None
-    return Section(
-        name="devices", title="Devices", html=section("devices", "Devices", "", joined(parts)), figures=figures
-    )
+    return make_section("devices", "Devices", "", *parts, figures=figures)
 
 
 # -------------------------------------------------------------------------------------------------------------- studies
@@ -74,7 +72,7 @@ def _verdict(result: StudyAnalysis) -> Markup:
             f" Between devices {split.between_devices.value:.2f} % (sd), "
             f"between repeats of one device {split.between_repeats.value:.2f} %."
         )
-    return tag("div", tag("div", *chips, more, cls="chips"), tag("p", text), cls="agree")
+    return div("agree", div("chips", *chips, more), tag("p", text))
 
 
 def _study_figures(study: Study, number: int) -> list[Figure]:
@@ -210,7 +208,7 @@ def _table(result: StudyAnalysis, number: int) -> Markup:
         ],
         "Devices",
     )
-    return tag("div", devices, tag("p", result.outliers.rule, cls="note"), cls="card")
+    return div("card", devices, tag("p", result.outliers.rule, cls="note"))
 
 
 # ------------------------------------------------------------------------------------------------------------ telemetry

@@ -6,8 +6,18 @@ from collections import defaultdict
 from markupsafe import Markup
 
 from vernier.report.page.collect import Profile, Subject
-from vernier.report.page.figures import PHASE_COLOURS, Bars, Figure, Lines, Section, Stack, grid, with_data
-from vernier.report.page.html import Cell, Column, joined, section, table, tag
+from vernier.report.page.figures import (
+    PHASE_COLOURS,
+    Bars,
+    Figure,
+    Lines,
+    Section,
+    Stack,
+    grid,
+    make_section,
+    with_data,
+)
+from vernier.report.page.html import Cell, Column, div, table, tag
 
 TOP = 25
 KINDS = (
@@ -37,19 +47,18 @@ def profile(subjects: list[Subject]) -> Section | None:
         title = f"{s.name}, process {p.summary.rank}"
         head = tag("h3", title, style="margin-bottom:10px") if len(profiles) > 1 else None
         parts.append(
-            tag(
-                "div",
+            div(
+                "stack",
                 head,
                 tag("p", _describe(p), cls="note"),
                 grid(charts),
                 _kernels(p, number),
                 _trace(p),
-                cls="stack",
                 style="margin-bottom:26px",
             )
         )
-    html = section("profile", "Profile", "Durations with the profiler on, which makes steps longer.", joined(parts))
-    return Section(name="profile", title="Profile", html=html, figures=figures)
+    lead = "Durations with the profiler on, which makes steps longer."
+    return make_section("profile", "Profile", lead, *parts, figures=figures)
 
 
 def _describe(p: Profile) -> str:
@@ -128,7 +137,7 @@ def _kernels(p: Profile, number: int) -> Markup | None:
         Column("share", meter=True),
     ]
     title = f"The {len(rows)} longest of {len(p.kernels)} kernels and operations"
-    return tag("div", table(f"kernels-{number}", columns, rows, title), cls="card")
+    return div("card", table(f"kernels-{number}", columns, rows, title))
 
 
 def _trace(p: Profile) -> Markup | None:
