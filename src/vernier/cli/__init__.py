@@ -77,21 +77,30 @@ GROUPS = {
 """Commands with actions; the actions of `data` are in `vernier.cli.data.COMMANDS`."""
 
 
+def actions_of(group: str) -> dict[str, Callable[..., int]]:
+    """Import a group's actions."""
+    actions: dict[str, Callable[..., int]] = import_module(f"vernier.cli.{group}").COMMANDS
+    return actions
+
+
+def parser_of(commands: dict[str, Callable[..., int]]) -> tyro.extras.SubcommandApp:
+    """Make a parser of these commands."""
+    app = tyro.extras.SubcommandApp()
+    for name, function in commands.items():
+        app.command(name=name)(function)
+    return app
+
+
 def _app(arguments: list[str]) -> tuple[tyro.extras.SubcommandApp, list[str], str, str]:
     """Choose the commands to parse with; also the arguments left for them, the program name and its description."""
-    app = tyro.extras.SubcommandApp()
-    _check_name(arguments[0], [*COMMANDS, *GROUPS], "vernier", "command")
-    if arguments[0] in GROUPS and len(arguments) > 1:
-        name = arguments[0]
-        actions = import_module(f"vernier.cli.{name}").COMMANDS
+    name = arguments[0]
+    _check_name(name, [*COMMANDS, *GROUPS], "vernier", "command")
+    if name in GROUPS and len(arguments) > 1:
+        actions = actions_of(name)
         _check_name(arguments[1], list(actions), f"vernier {name}", "action")
-        for action, function in _for_help(actions, arguments[1]).items():
-            app.command(name=action)(function)
-        return app, arguments[1:], f"vernier {name}", GROUPS[name]
-    everything = {**COMMANDS, **{name: _group(name) for name in GROUPS}}
-    for name, function in _for_help(everything, arguments[0]).items():
-        app.command(name=name)(function)
-    return app, arguments, "vernier", "Train, evaluate and measure vision models."
+        return parser_of(_for_help(actions, arguments[1])), arguments[1:], f"vernier {name}", GROUPS[name]
+    commands = _for_help({**COMMANDS, **{group: _group(group) for group in GROUPS}}, name)
+    return parser_of(commands), arguments, "vernier", "Train, evaluate and measure vision models."
 
 
 def _for_help(commands: dict[str, Callable[..., int]], argument: str) -> dict[str, Callable[..., int]]:
@@ -120,7 +129,7 @@ def _group(name: str) -> Callable[[], int]:
     """Create the command that runs when a group is called without an action."""
 
     def ask() -> int:
-        actions = ", ".join(import_module(f"vernier.cli.{name}").COMMANDS)
+        actions = ", ".join(actions_of(name))
         raise ConfigError(f"Which action? vernier {name} {actions}; vernier {name} --help explains.")
 
     ask.__doc__ = f"{GROUPS[name]} (`vernier {name} --help` lists the actions.)"

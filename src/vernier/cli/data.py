@@ -10,6 +10,7 @@ from tyro.conf import Positional, arg
 from vernier.cli.flags import JsonFlag, OptionalDir, OptionalInt, optional
 from vernier.cli.output import bytes_bar, print_json, print_result, progress_bar, say
 from vernier.cores import allowed_cores
+from vernier.data.unfinished import mark_unfinished
 from vernier.errors import EXIT_DONE, EXIT_FAILED, ConfigError
 from vernier.records.codec import encode
 
@@ -145,7 +146,6 @@ def prepare(
         return _prepare_coco(sources, out, layout, expect, json)
     from vernier.data.preparing.packing import forget_progress
     from vernier.data.preparing.prepare import open_encoded, prepare_split
-    from vernier.data.unfinished import mark_unfinished
 
     if any(Path(p).expanduser().resolve() == out.resolve() for p in paths[:-1]):
         raise ConfigError(f"{out} is both SRC and OUT. Choose another folder to write to.")
@@ -188,7 +188,6 @@ def _open_imagenet(
 
 def _prepare_coco(sources: list[Path], out: Path, layout: str, expect: tuple[int, int, int] | None, json: bool) -> int:
     from vernier.data.preparing.prepare import prepare_coco
-    from vernier.data.unfinished import mark_unfinished
 
     if layout != "folders":
         raise ConfigError(f"--format {layout} cannot hold boxes: COCO is unpacked as it is. Leave --format out.")

@@ -6,10 +6,11 @@ The processes themselves are the business of `vernier.engine.processes`.
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from vernier.config import Config, override
+from vernier.engine.processes.launch import process_count, quiet_torch, run_local, topology
 
 if TYPE_CHECKING:
     from vernier.engine.processes.world import World
@@ -43,8 +44,6 @@ def sigterm_as_interrupt() -> Iterator[None]:
 
 def with_procs(config: Config) -> tuple[Config, int]:
     """Fill in the number of processes; also give how many must be started here (0: none)."""
-    from vernier.engine.processes.launch import process_count, quiet_torch, topology
-
     here = topology()
     if here.world > 1:
         quiet_torch()
@@ -54,26 +53,19 @@ def with_procs(config: Config) -> tuple[Config, int]:
 
 def start_processes(procs: int) -> int:
     """Run this same command in `procs` processes and return its exit code."""
-    from vernier.engine.processes.launch import run_local
-
     return run_local(procs, COMMAND_LINE)
 
 
-@contextmanager
-def joined(config: Config) -> Iterator["World"]:
+def joined(config: Config) -> AbstractContextManager["World"]:
     """Connect this process with the others of the run."""
     from vernier.devices import resolve
-    from vernier.engine.processes import world as distributed
-    from vernier.engine.processes.launch import topology
+    from vernier.engine.processes.world import join_processes
 
-    with distributed.join_processes(topology(), resolve(config.machine.device), config.machine) as world:
-        yield world
+    return join_processes(topology(), resolve(config.machine.device), config.machine)
 
 
-@contextmanager
-def console_of(world: "World") -> Iterator["ConsoleObserver | None"]:
+def console_of(world: "World") -> AbstractContextManager["ConsoleObserver | None"]:
     """Open the terminal output in the first process; the others print nothing."""
     from vernier.report.live.console import ConsoleObserver
 
-    with ConsoleObserver() if world.first else nullcontext() as console:
-        yield console
+    return ConsoleObserver() if world.first else nullcontext()

@@ -1,7 +1,6 @@
 """`vernier completion`: prints the script with which a shell completes commands, actions and flags."""
 
 import sys
-from importlib import import_module
 from typing import Literal
 
 import tyro
@@ -27,14 +26,9 @@ def completion(shell: Positional[Literal["bash", "zsh", "fish"]], /) -> int:
 
 def _everything() -> tyro.extras.SubcommandApp:
     """Collect all commands and the actions of all groups, which are otherwise imported only when called."""
-    from vernier.cli import COMMANDS, GROUPS
+    from vernier.cli import COMMANDS, GROUPS, actions_of, parser_of
 
-    app = tyro.extras.SubcommandApp()
-    for name, function in COMMANDS.items():
-        app.command(name=name)(function)
+    app = parser_of(COMMANDS)
     for name, about in GROUPS.items():
-        group = tyro.extras.SubcommandApp()
-        for action, function in import_module(f"vernier.cli.{name}").COMMANDS.items():
-            group.command(name=action)(function)
-        app.command(group, name=name, help=about)
+        app.command(parser_of(actions_of(name)), name=name, help=about)
     return app

@@ -1,13 +1,12 @@
 """`vernier predict`: a trained model applied to images."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import Positional, arg
 
 from vernier.cli.flags import EmaFlag, JsonFlag, NoEmaFlag, OptionalDir, RunPath, WhichFlag, choose_averaged
-from vernier.cli.output import print_json, progress_bar
+from vernier.cli.output import print_result, progress_bar
 from vernier.errors import EXIT_DONE, EXIT_FAILED
 
 
@@ -48,5 +47,5 @@ def predict(
             shown.add(prediction)
             progress(done, total)
     shown.close()
-    print_json(shown.document()) if json else sys.stdout.write("\n".join(shown.lines()) + "\n")
+    print_result(shown.document(), json, lambda _: shown.lines())
     return EXIT_FAILED if shown.failed else EXIT_DONE

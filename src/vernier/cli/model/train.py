@@ -1,11 +1,11 @@
 """`vernier train`: a training from a recipe, new or resumed."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import arg
 
+from vernier import recipes as book
 from vernier.cli.flags import (
     DataFlag,
     DeviceFlag,
@@ -24,14 +24,16 @@ from vernier.cli.flags import (
     optional,
 )
 from vernier.cli.launching import console_of, joined, silence_profiler, start_processes, with_procs
-from vernier.cli.output import print_json
+from vernier.cli.output import print_result
 from vernier.config import Config, check_config
 from vernier.errors import EXIT_DONE, EXIT_STOPPED, ConfigError
+from vernier.measure.profile.summary import StepRange
+from vernier.models import is_detector
+from vernier.records.codec import encode
 
 if TYPE_CHECKING:
     from vernier.engine.training.resume import ResumePoint
     from vernier.engine.training.session import Outcome
-    from vernier.measure.profile.summary import StepRange
 
 
 def train(
@@ -105,9 +107,6 @@ def train(
         resume: auto: the newest run of this recipe in --out; never: always a new run; or a run directory.
         config: A run's config.json, to repeat it.
     """
-    from vernier import recipes as book
-    from vernier.measure.profile.summary import StepRange
-    from vernier.models import is_detector
     from vernier.report.live.trackers import require_installed
 
     profile = None if profile_steps is None else StepRange.parse(profile_steps, "--profile-steps")
@@ -153,10 +152,9 @@ def _run(
     resume: str | None,
     track: tuple[str, ...],
     tensorboard: bool,
-    profile: "StepRange | None",
+    profile: StepRange | None,
 ) -> "Outcome | None":
     """Train in this process and the others of the run; None in all but the first."""
-    from vernier import recipes as book
     from vernier.report.live.trackers import trackers
 
     with (
@@ -187,18 +185,15 @@ def _run(
 
 
 def _print_outcome(outcome: "Outcome", json: bool) -> int:
-    from vernier.records.codec import encode
     from vernier.report.live.console import closing_lines
 
-    if json:
-        print_json({"run": outcome.run.path, "status": outcome.status, **encode(outcome.summary)})
-    else:
-        sys.stdout.write("\n".join(closing_lines(outcome.summary, str(outcome.run.path), outcome.status)) + "\n")
-    return EXIT_DONE if outcome.status == "finished" else EXIT_STOPPED
+    path, status, summary = outcome.run.path, outcome.status, outcome.summary
+    result = {"run": path, "status": status, **encode(summary)}
+    print_result(result, json, lambda _: closing_lines(summary, str(path), status))
+    return EXIT_DONE if status == "finished" else EXIT_STOPPED
 
 
 def _starting_config(recipe: str | None, config: str | None, resume: str | None) -> Config:
-    from vernier import recipes as book
 
     if recipe is not None and config is not None:
         raise ConfigError(f"Give a recipe ({recipe}) or --config ({config}), not both.")

@@ -10,7 +10,7 @@ from tyro.conf import arg
 
 from vernier.cli.flags import IntFlag, JsonFlag, OptionalDir, apply_flags, optional
 from vernier.cli.launching import COMMAND_LINE, sigterm_as_interrupt, silence_profiler
-from vernier.cli.output import print_json, progress_bar, rough_duration, say
+from vernier.cli.output import print_result, progress_bar, rough_duration, say
 from vernier.config.settings import DeviceName
 from vernier.errors import EXIT_DONE, ConfigError
 
@@ -97,14 +97,12 @@ def run(
             say(progress.describe_interruption(path))
             raise
     count = len(study.repeats())
-    if json:
-        print_json({"study": study.path, "devices": len(targets), "repeats": count, "simulated": virtual > 0})
-    else:
-        simulated = " (SIMULATED)" if virtual else ""
-        sys.stdout.write(
-            f"{_count(len(targets), 'device')}{simulated}, {_count(count, 'repeat')} in {study.path}\n"
-            f"Next: vernier study analyze {study.path}\n"
-        )
+    result = {"study": study.path, "devices": len(targets), "repeats": count, "simulated": virtual > 0}
+    lines = [
+        f"{_count(len(targets), 'device')}{' (SIMULATED)' * (virtual > 0)}, {_count(count, 'repeat')} in {study.path}",
+        f"Next: vernier study analyze {study.path}",
+    ]
+    print_result(result, json, lambda _: lines)
     return EXIT_DONE
 
 

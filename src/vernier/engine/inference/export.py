@@ -162,10 +162,7 @@ def _metadata(config: Config, state: CheckpointState, step: int, averaged: bool)
         "step": step,
         "averaged": averaged,
         "classes": state.classes,
-        "mean": recipe.data.mean,
-        "std": recipe.data.std,
-        "eval_px": recipe.data.eval_px,
-        "eval_short_side_px": recipe.data.eval_short_side_px,
+        **{name: getattr(recipe.data, name) for name in ("mean", "std", "eval_px", "eval_short_side_px")},
         **{name: figures[name] for name in ("top1", "AP") if name in figures},
     }
     return {key: value if isinstance(value, str) else json.dumps(value) for key, value in metadata.items()}
@@ -201,12 +198,12 @@ class ExportedNetwork(nn.Module):
         self.model = trained.model.eval()
         task = task_of(trained.config.recipe)
         self._classes = len(trained.classes) if task.name == "classify" else None
-        self._normalize = Normalizer(trained.config.recipe.data, torch.device("cpu"))
+        data = trained.config.recipe.data
+        self._normalize = Normalizer(data, torch.device("cpu"))
         self._normalised_input = normalised_input
         self.names = OUTPUTS[task.name]
         self.takes = "uint8 [batch, channels, height, width], pixels from 0 to 255; the network normalises them"
         if normalised_input:
-            data = trained.config.recipe.data
             scaling = f"(pixel / 255 - {list(data.mean)}) / {list(data.std)}"
             self.takes = f"float32 [batch, channels, height, width], already {scaling}"
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from vernier.clock import Stopwatch, now_s
 from vernier.data.loading.loader import Batch
 from vernier.engine.observe import Observers
-from vernier.engine.processes.world import StepDecision, Stragglers
+from vernier.engine.processes.world import Stragglers
 from vernier.engine.training.checkpoint import all_finite, checkpoint_state, fill_checkpoint, steps_to_keep
 from vernier.engine.training.setup import Job
 from vernier.engine.training.stop import StopFlag
@@ -31,9 +31,8 @@ class Training:
         self.job, self.run, self.observers, self.stop, self.progress = job, run, observers, stop, progress
         self.watch = Stopwatch(progress.spent_s)
         self.window = StepWindow(job.config.limits.log_every_steps)
-        self.saved = (progress.step, progress.last_eval_step)  # what the newest checkpoint holds
+        self.saved = self._state()  # what the newest checkpoint holds
         self._step_began_s = now_s()
-        self._decision = StepDecision(stop=False, report=False)
         self._stragglers = Stragglers()
         self.profiler: StepProfiler | None = None
 
@@ -50,14 +49,17 @@ class Training:
         self._at_boundary()
         self._step_began_s = now_s()
         while progress.step < derived.stop_step and not progress.reached_target:
-            self._one_step(batches)
+            stop = self._one_step(batches)
             self._at_boundary()
-            if self._decision.stop:
+            if stop:
                 self.stop.obey()
         self.save()
 
-    def _one_step(self, batches: Iterator[Batch]) -> None:
-        """A step lasts until the next begins: reporting is part of it, evaluations and checkpoints are not."""
+    def _one_step(self, batches: Iterator[Batch]) -> bool:
+        """Train one step; whether to stop after it.
+
+        A step lasts until the next begins: reporting is part of it, evaluations and checkpoints are not.
+        """
         if self.profiler is not None:
             self.profiler.begin(self.progress.step + 1)
         loss, wait_s, own_s = self.job.step(self.progress.step, batches)
@@ -66,11 +68,12 @@ class Training:
             self.profiler.end(self.progress.step)
         began_s, self._step_began_s = self._step_began_s, now_s()
         self.window.add(loss, self._step_began_s - began_s, wait_s, own_s)
-        self._decision = self.job.world.agree_on_stop_and_report(
+        decision = self.job.world.agree_on_stop_and_report(
             self.progress.step, stop=self.stop.requested, report=self.window.overdue
         )
-        if self.window.is_full or self._decision.report:
+        if self.window.is_full or decision.report:
             self._flush_window()
+        return decision.stop
 
     def _at_boundary(self) -> None:
         """Evaluate and save when it is time, between two steps; also before the first, for what a crash cut short."""
@@ -95,11 +98,10 @@ class Training:
         losses = window.mean_losses(self.job.world)
         window.step_s[-1] += now_s() - self._step_began_s
         self._step_began_s = now_s()
-        first = progress.step - len(losses)
-        bad = next((i for i, value in enumerate(losses) if not math.isfinite(value)), None)
-        if bad is not None:
-            raise self._divergence(first + bad + 1, "The loss", str(losses[bad]))
-        self._account(busy_s=max(0.0, sum(window.step_s) - sum(window.wait_s)), wait_s=sum(window.wait_s))
+        for step, loss in enumerate(losses, start=progress.step - len(losses) + 1):
+            if not math.isfinite(loss):
+                raise self._divergence(step, "The loss", str(loss))
+        self._account()
         self.observers.emit(self._step_event(sum(losses) / len(losses)))
         window.clear()
         self._report_bad_images()
@@ -122,8 +124,10 @@ class Training:
             own_s_by_rank=self._own_s_by_rank(),
         )
 
-    def _account(self, busy_s: float, wait_s: float) -> None:
+    def _account(self) -> None:
         """Add the time of the window's steps to the stopwatch, by purpose."""
+        wait_s = sum(self.window.wait_s)
+        busy_s = max(0.0, sum(self.window.step_s) - wait_s)
         communication_s = min(self.job.world.pop_exposed_s(), busy_s)
         self.watch.add("data_wait", wait_s)
         self.watch.add("compute", busy_s - communication_s)
@@ -230,13 +234,16 @@ class Training:
     def save(self) -> None:
         """Report what is pending, then write a checkpoint unless the newest one already holds this state."""
         self._flush_window()
-        if self.saved == (self.progress.step, self.progress.last_eval_step):
+        if self.saved == self._state():
             return
         self._sync_statistics()
         if not all_finite(self.job.model):
             raise self._divergence(self.progress.step, "A weight", "not finite")
         self.watch.add("checkpoint", self.job.world.broadcast_from_first(self._write_checkpoint))
-        self.saved = (self.progress.step, self.progress.last_eval_step)
+        self.saved = self._state()
+
+    def _state(self) -> tuple[int, int]:
+        return self.progress.step, self.progress.last_eval_step
 
     def _write_checkpoint(self) -> float:
         """Commit a checkpoint and remove those that the policy does not keep; the seconds it took."""
