@@ -143,16 +143,22 @@ class Figures(_StepFigures):
 
 
 @frozen
-class ServingFigures:
+class _ServingFigures:
     """Latency of single-image queries that arrived at random. `kept_up`: the queue did not grow without end."""
 
     latency_s: Latency
-    queries: int
     offered_per_s: float
     capacity_per_s: float
     served_per_s: float
     mean_batch: float
     kept_up: bool
+
+
+@frozen
+class ServingFigures(_ServingFigures):
+    """The serving figures of one process."""
+
+    queries: int
 
 
 @frozen
@@ -336,15 +342,8 @@ class StepRow(_StepFigures, _MeasuredRow):
 
 
 @frozen
-class ServingRow(_MeasuredRow):
+class ServingRow(_ServingFigures, _MeasuredRow):
     """An arm of the server scenario."""
-
-    latency_s: Latency
-    offered_per_s: float
-    served_per_s: float
-    capacity_per_s: float
-    mean_batch: float
-    kept_up: bool
 
 
 BenchRow = StepRow | ServingRow | FailedRow

@@ -1,6 +1,6 @@
 import pytest
 
-from vernier.cli.bench.options import build_request, parse_layout, parse_list, parse_positive
+from vernier.cli.bench.options import Target, build_request, parse_layout, parse_list, parse_positive
 from vernier.errors import ConfigError
 from vernier.records.bench import Layout
 
@@ -21,11 +21,10 @@ def test_a_layout_is_processes_and_threads() -> None:
 def test_flags_become_a_request_of_the_recipe() -> None:
     request = build_request(
         "train",
-        recipe="shapes-quick",
+        Target(recipe="shapes-quick", device="cpu", settings=("optim.lr=0.5",)),
         data="synthetic",
-        model=None,
-        device="cpu",
-        settings=("optim.lr=0.5",),
+        precisions=None,
+        modes=None,
         batches="2,4",
         procs="1,2x1",
         global_batch=12,

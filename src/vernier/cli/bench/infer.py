@@ -10,23 +10,23 @@ from vernier.cli.bench.options import (
     ModeList,
     NumberList,
     PrecisionList,
+    Target,
+    TargetFlags,
     build_request,
     parse_choices,
     parse_list,
 )
 from vernier.cli.bench.running import measure_and_print
-from vernier.cli.flags import DataFlag, DeviceFlag, JsonFlag, OptionalFloat, OptionalText, RecipeName, SetFlag, optional
+from vernier.cli.flags import DataFlag, JsonFlag, OptionalFloat, optional
 from vernier.errors import ConfigError
 
 SCENARIOS = ("offline", "single-stream", "server")
 
 
 def infer(
-    recipe: RecipeName = None,
-    /,
     *,
+    target: TargetFlags = Target(),  # noqa: B008
     data: DataFlag = None,
-    model: OptionalText = None,
     run: Annotated[str | None, optional("RUN")] = None,
     batches: NumberList = None,
     precisions: PrecisionList = None,
@@ -34,9 +34,7 @@ def infer(
     scenarios: Annotated[str, arg(metavar="offline,single-stream,server")] = "offline",
     loads: Annotated[str, arg(metavar="SHARE,...")] = "0.5,0.8",
     rate: OptionalFloat = None,
-    device: DeviceFlag = None,
     measuring: Comparing = Comparing(),  # noqa: B008
-    settings: SetFlag = (),
     json: JsonFlag = False,
 ) -> int:
     """Measure inference: throughput by batch, latency percentiles, or latency under random arrivals.
@@ -46,9 +44,7 @@ def infer(
     Example: vernier bench infer --run runs/RUN --batches 1,8,32 --scenarios single-stream
 
     Args:
-        recipe: A built-in recipe or a .toml file of your own.
         data: A data set, a folder, or synthetic. Default: the recipe's own, or synthetic.
-        model: Another network than the recipe's.
         run: Use the weights and settings of this run.
         batches: Batch sizes; server: the most images that run together. Default: 256, or machine.eval_batch.
         precisions: Arithmetic: fp32, tf32, bf16, fp16. Default: fp32.
@@ -56,28 +52,15 @@ def infer(
         scenarios: One or more of the three.
         loads: server: arrivals as shares of the highest possible rate, which is measured first.
         rate: server: arrivals per second, instead of --loads.
-        device: Where to run. Default: auto, the fastest kind of device here.
         measuring: How long and how often to measure.
     """
-    if run is not None and (recipe is not None or model is not None):
+    if run is not None and (target.recipe is not None or target.model is not None):
         raise ConfigError("--run brings its own recipe and model: leave RECIPE and --model out.")
-    request = build_request(
-        "infer",
-        recipe=recipe,
-        data=data,
-        model=model,
-        device=device,
-        settings=settings,
-        batches=batches,
-        precisions=precisions,
-        modes=modes,
-        run=run,
-    )
+    request = build_request("infer", target, data=data, precisions=precisions, modes=modes, batches=batches, run=run)
     kinds = parse_choices("--scenarios", scenarios, SCENARIOS)
     if rate is not None and rate <= 0:
         raise ConfigError(f"--rate {rate:g}: arrivals per second must be more than 0.")
     shares = parse_list("--loads", loads, float)
     if any(not 0 < s < 10 for s in shares):
         raise ConfigError(f"--loads {loads}: give shares of the highest possible rate, such as 0.5,0.8.")
-    request = replace(request, scenarios=kinds, loads=shares, rate_per_s=rate)
-    return measure_and_print(request, measuring, json)
+    return measure_and_print(replace(request, scenarios=kinds, loads=shares, rate_per_s=rate), measuring, json)

@@ -6,7 +6,17 @@ from typing import Annotated, Literal, TypeVar, get_args
 
 from tyro.conf import arg
 
-from vernier.cli.flags import IntFlag, ModeName, OptionalInt, apply_flags, optional
+from vernier.cli.flags import (
+    DeviceFlag,
+    IntFlag,
+    ModeName,
+    OptionalInt,
+    OptionalText,
+    RecipeName,
+    SetFlag,
+    apply_flags,
+    optional,
+)
 from vernier.config import Config, from_dict, to_dict
 from vernier.config.settings import Precision
 from vernier.errors import ConfigError
@@ -50,34 +60,50 @@ class Comparing(Measuring):
     """Largest memory per arm, in GiB. Default on a CPU: nine tenths of the free memory."""
 
 
+@frozen
+class Target:
+    """What every benchmark of a recipe can change about it."""
+
+    recipe: RecipeName = None
+    """A built-in recipe or a .toml file of your own."""
+    model: OptionalText = None
+    """Another network than the recipe's."""
+    device: DeviceFlag = None
+    """Where to run. Default: auto, the fastest kind of device here."""
+    settings: SetFlag = ()
+
+
+TargetFlags = Annotated[Target, arg(name="")]
+"""Without a name its flags stand among the command's own in help."""
+
+
 def build_request(
     what: Literal["train", "infer"],
+    target: Target,
     *,
-    recipe: str | None,
     data: str | None,
-    model: str | None,
-    device: str | None,
-    settings: tuple[str, ...],
+    precisions: str | None,
+    modes: str | None,
     batches: str | None = None,
-    precisions: str | None = None,
-    modes: str | None = None,
     procs: str | None = None,
     run: str | None = None,
     global_batch: int | None = None,
 ) -> BenchRequest:
-    """The request of these flags, as typed; with `global_batch`, another total batch than the recipe's."""
+    """The request of flags, of which lists are still texts with commas; settings are those of `run` where given."""
     from vernier import recipes
     from vernier.store import RunDir
 
-    stored = from_dict(Config, RunDir.open(Path(run)).read_config()) if run is not None else None
-    start = stored or recipes.load(recipe or recipes.DEFAULT)
+    if run is not None:
+        start = from_dict(Config, RunDir.open(Path(run)).read_config())
+    else:
+        start = recipes.load(target.recipe or recipes.DEFAULT)
     flags = {
         "data.source": data or start.recipe.data.source or "synthetic",
-        "model.name": model,
-        "machine.device": device,
+        "model.name": target.model,
+        "machine.device": target.device,
         "eval.every_epochs": 0.0,
     }
-    config = apply_flags(apply_flags(start, flags, settings), {"global_batch": global_batch}, ())
+    config = apply_flags(apply_flags(start, flags, target.settings), {"global_batch": global_batch}, ())
     return BenchRequest(
         what=what,
         config=to_dict(config),

@@ -73,9 +73,11 @@ class _Clock:
         self._bar(done, total)
         if done == 0:
             self._began_s = now_s()
-            each = f"at most {self._how.max_seconds:g} s" if self._how.steps is None else f"{self._how.steps} steps"
-            most = "" if self._how.steps is not None else f": at most {rough_duration(total * self._how.max_seconds)}"
-            say(f"{total} process(es), {each} each{most}, besides start-up and warm-up")
+            each = f"{self._how.steps} steps each"
+            if self._how.steps is None:
+                most_s = self._how.max_seconds
+                each = f"at most {most_s:g} s each: at most {rough_duration(total * most_s)}"
+            say(f"{total} process(es), {each}, besides start-up and warm-up")
         elif done == total // rounds and done < total:
             took_s = now_s() - self._began_s
             left = rough_duration(took_s * (rounds - 1))

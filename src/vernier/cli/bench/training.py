@@ -5,25 +5,30 @@ from typing import Annotated
 
 from tyro.conf import arg
 
-from vernier.cli.bench.options import Comparing, Measuring, ModeList, NumberList, PrecisionList, build_request
+from vernier.cli.bench.options import (
+    Comparing,
+    Measuring,
+    ModeList,
+    NumberList,
+    PrecisionList,
+    Target,
+    TargetFlags,
+    build_request,
+)
 from vernier.cli.bench.running import measure_and_print
-from vernier.cli.flags import DataFlag, DeviceFlag, JsonFlag, OptionalInt, OptionalText, RecipeName, SetFlag
+from vernier.cli.flags import DataFlag, JsonFlag, OptionalInt, OptionalText
 from vernier.errors import ConfigError
 
 
 def train(
-    recipe: RecipeName = None,
-    /,
     *,
+    target: TargetFlags = Target(),  # noqa: B008
     data: DataFlag = None,
-    model: OptionalText = None,
     batches: NumberList = None,
     precisions: PrecisionList = None,
     modes: ModeList = None,
     procs: NumberList = None,
-    device: DeviceFlag = None,
     measuring: Comparing = Comparing(),  # noqa: B008
-    settings: SetFlag = (),
     json: JsonFlag = False,
 ) -> int:
     """Measure training throughput: images per second, data loading included, with a 95 % interval, and step phases.
@@ -32,46 +37,30 @@ def train(
     vernier bench train nvidia-resnet50-90e --data synthetic --batches 1,2,4,8,16,32,64,128,256
 
     Args:
-        recipe: A built-in recipe or a .toml file of your own.
         data: A data set, a folder, synthetic, or static (no loader at all). Default: the recipe's own, or synthetic.
-        model: Another network than the recipe's.
         batches: Batch sizes per device. Default: the recipe's.
         precisions: Arithmetic: fp32, tf32, bf16, fp16. Default: fp32.
         modes: How the network is executed: eager, compile, trace. Default: eager.
         procs: Numbers of processes, one per device. Default: 1.
-        device: Where to run. Default: auto, the fastest kind of device here.
         measuring: How long and how often to measure.
     """
     request = build_request(
-        "train",
-        recipe=recipe,
-        data=data,
-        model=model,
-        device=device,
-        settings=settings,
-        batches=batches,
-        precisions=precisions,
-        modes=modes,
-        procs=procs,
+        "train", target, data=data, precisions=precisions, modes=modes, batches=batches, procs=procs
     )
     return measure_and_print(request, measuring, json)
 
 
 def scaling(
-    recipe: RecipeName = None,
-    /,
     *,
+    target: TargetFlags = Target(),  # noqa: B008
     procs: Annotated[str, arg(metavar="N,N,...")],
     data: DataFlag = None,
-    model: OptionalText = None,
     batch: OptionalInt = None,
     strong: bool = False,
     apart: bool = False,
-    device: DeviceFlag = None,
     precision: OptionalText = None,
     mode: OptionalText = None,
     measuring: Measuring = Measuring(),  # noqa: B008
-    settings: SetFlag = (),
     json: JsonFlag = False,
 ) -> int:
     """Measure how training scales with processes: same batch per device (weak), or same total batch (strong).
@@ -79,29 +68,17 @@ def scaling(
     Example: vernier bench scaling nvidia-resnet50-90e --data synthetic --procs 1,4,8
 
     Args:
-        recipe: A built-in recipe or a .toml file of your own.
         procs: Numbers of processes, one per device; 2x4: two with four threads each. The smallest is the base.
         data: A data set, a folder, or synthetic. Default: the recipe's own, or synthetic.
-        model: Another network than the recipe's.
         batch: Batch size per device; with --strong: in total. Default: the recipe's.
         strong: Keep the total batch the same, instead of the batch per device.
         apart: Also measure without gradient exchange, to separate network cost from CPU contention.
-        device: Where to run. Default: auto, the fastest kind of device here.
         precision: Arithmetic: fp32, tf32, bf16, fp16. Default: fp32.
         mode: How the network is executed: eager, compile, trace. Default: eager.
         measuring: How long and how often to measure.
     """
     request = build_request(
-        "train",
-        recipe=recipe,
-        data=data,
-        model=model,
-        device=device,
-        settings=settings,
-        precisions=precision,
-        modes=mode,
-        procs=procs,
-        global_batch=batch,
+        "train", target, data=data, precisions=precision, modes=mode, procs=procs, global_batch=batch
     )
     layouts = request.layouts
     if len({each.threads is None for each in layouts}) > 1:

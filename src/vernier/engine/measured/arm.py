@@ -20,7 +20,7 @@ from vernier.engine.measured.workloads import InferenceLoad, SingleStreamLoad, T
 from vernier.engine.processes.launch import Topology
 from vernier.engine.processes.world import World
 from vernier.errors import ConfigError
-from vernier.measure.bench.measuring import METHOD, Load, compute_figures, measure, warm_up
+from vernier.measure.bench.measuring import METHOD, Load, compute_figures, measure, relate_to_matmul, warm_up
 from vernier.measure.bench.serving import METHOD as SERVING_METHOD
 from vernier.measure.bench.serving import poisson_arrivals, serve, summarize_latency
 from vernier.measure.machine.environment import collect_environment
@@ -29,7 +29,6 @@ from vernier.measure.telemetry.energy import energy_per_image
 from vernier.measure.telemetry.noise import measure_noise
 from vernier.measure.telemetry.sampler import RecordList, Sampler
 from vernier.records.bench import (
-    Arithmetic,
     ArmFailure,
     ArmRequest,
     ArmResult,
@@ -96,8 +95,10 @@ def _measure(request: ArmRequest, world: World) -> StepResult | ServingResult:
             else:
                 result = _measure_steps(load, request, sensors, world)
         if isinstance(result, StepResult):
-            rate = result.figures.images_per_s_total.value
-            result = replace(result, flops=_arithmetic(load, config.machine.precision, rate))
+            gflop_per_image = load.flops_per_image() / 1e9
+            matmul = measure_matmul(load.torch_device, load.device.synchronize, config.machine.precision)
+            gflop_per_s = result.figures.images_per_s_total.value * gflop_per_image / load.devices
+            result = replace(result, flops=relate_to_matmul(gflop_per_image, gflop_per_s, matmul))
         return replace(
             result,
             time=utc_stamp(),
@@ -121,11 +122,12 @@ def _peak_memory(load: TrainingLoad | InferenceLoad, world: World) -> int | None
 def _measure_steps(
     load: TrainingLoad | InferenceLoad, request: ArmRequest, sensors: RecordList, world: World
 ) -> StepResult:
-    single_stream = isinstance(load, InferenceLoad) and request.scenario == "single-stream"
-    steps: Load = SingleStreamLoad(load) if isinstance(load, InferenceLoad) and single_stream else load
+    steps: Load = load
+    if isinstance(load, InferenceLoad) and request.scenario == "single-stream":
+        steps = SingleStreamLoad(load)
     samples = measure(steps, request.plan, lambda value: world.broadcast_from_first(lambda: value))
     figures = compute_figures(samples, images=load.images, devices=load.devices)
-    if single_stream:
+    if isinstance(steps, SingleStreamLoad):
         latency = summarize_latency(samples.step_s, of=f"query of {load.images} image(s), one at a time")
         figures = replace(figures, latency_s=latency)
     span = (samples.began_s, samples.ended_s)
@@ -176,17 +178,4 @@ def _measure_serving(load: InferenceLoad, request: ArmRequest, sensors: RecordLi
         raw=raw,
         energy=energy_per_image(sensors.records, [span], len(planned)),
         noise=measure_noise(sensors.records, span),
-    )
-
-
-def _arithmetic(load: TrainingLoad | InferenceLoad, precision: str, images_per_s: float) -> Arithmetic:
-    """The model's arithmetic per second, beside large matrix products on the same device right now."""
-    gflop_per_image = load.flops_per_image() / 1e9
-    matmul = measure_matmul(load.torch_device, load.device.synchronize, precision)
-    gflop_per_s = images_per_s * gflop_per_image / load.devices
-    return Arithmetic(
-        gflop_per_image=gflop_per_image,
-        gflop_per_s_per_device=gflop_per_s,
-        matmul=matmul,
-        share_of_matmul=gflop_per_s / matmul.gflop_per_s,
     )

@@ -6,8 +6,6 @@ iteration and every repeat. Kernels are profiled in further iterations, so no fi
 """
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -16,7 +14,7 @@ import torch
 from vernier.clock import now_s, utc_stamp
 from vernier.config import Config, from_dict
 from vernier.cores import allowed_cores
-from vernier.devices import resolve
+from vernier.devices import Device, resolve
 from vernier.engine.measured.workloads import TrainingLoad
 from vernier.measure.bench.measuring import Load
 from vernier.measure.machine.kernels import CopyLoad, MatrixLoad
@@ -36,28 +34,19 @@ SGEMM_DEFAULT = 25536  # as in the SC22 study
 PACE_AFTER, PACE_AFTER_S = 3, 10.0
 
 
-@dataclass(frozen=True)
-class Workload:
-    """What is repeated, and the device it runs on."""
-
-    load: Load
-    synchronize: Callable[[], None]
-    device_kind: str
-
-
 def run_repeat(request: StudyRequest) -> RepeatResult:
     """Seconds of every iteration, sensors meanwhile, kernels afterwards."""
     if request.cores:
         os.sched_setaffinity(0, request.cores)
-    workload = build_workload(request)
+    load, device = build_load(request)
     started, sensors = utc_stamp(), RecordList()
     try:
-        with Sampler(workload.device_kind, sensors):
-            seconds, span = _time_iterations(workload.load, request.iterations, request.slowdown, request.pace)
-        kernels = _profile_kernels(workload, request.kernel_iterations)
+        with Sampler(device.name, sensors):
+            seconds, span = _time_iterations(load, request.iterations, request.slowdown, request.pace)
+        kernels = _profile_kernels(load, device, request.kernel_iterations)
     finally:
-        if isinstance(workload.load, TrainingLoad):
-            workload.load.close()
+        if isinstance(load, TrainingLoad):
+            load.close()
     simulated = [f"simulated: slowed {request.slowdown:g} times"] if request.slowdown != 1 else []
     return RepeatResult(
         time=started,
@@ -65,25 +54,24 @@ def run_repeat(request: StudyRequest) -> RepeatResult:
         train_time_s=sum(seconds),
         warmup=min(max(1, warmup_steps(seconds)), len(seconds) - 1),
         notes=(*simulated, *describe_noise(measure_noise(sensors.records, span))),
-        telemetry=_telemetry_rows(sensors.samples, workload.device_kind, span),
+        telemetry=_telemetry_rows(sensors.samples, device.name, span),
         kernels=kernels,
     )
 
 
-def build_workload(request: StudyRequest) -> Workload:
-    """The requested workload on its device."""
-    if request.workload in ("sgemm", "bandwidth"):
-        device = resolve(request.device)
-        torch.set_num_threads(len(allowed_cores()))
-        device.prepare()
-        torch_device = device.torch_device(0)
-        load: Load = CopyLoad(torch_device, device.synchronize)
-        if request.workload == "sgemm":
-            size = SGEMM_SIZE.get(device.name, SGEMM_DEFAULT)
-            load = MatrixLoad(torch_device, device.synchronize, size=size)
-        return Workload(load, device.synchronize, device.name)
-    training = TrainingLoad(from_dict(Config, request.config))
-    return Workload(training, training.device.synchronize, training.device.name)
+def build_load(request: StudyRequest) -> tuple[Load, Device]:
+    """What is repeated, and the device it runs on."""
+    if request.workload not in ("sgemm", "bandwidth"):
+        training = TrainingLoad(from_dict(Config, request.config))
+        return training, training.device
+    device = resolve(request.device)
+    torch.set_num_threads(len(allowed_cores()))
+    device.prepare()
+    torch_device = device.torch_device(0)
+    if request.workload == "bandwidth":
+        return CopyLoad(torch_device, device.synchronize), device
+    size = SGEMM_SIZE.get(device.name, SGEMM_DEFAULT)
+    return MatrixLoad(torch_device, device.synchronize, size=size), device
 
 
 def _time_iterations(
@@ -110,15 +98,15 @@ def _time_iterations(
     return seconds, (began_s, last_s)
 
 
-def _profile_kernels(workload: Workload, iterations: int) -> tuple[dict[str, Cell], ...]:
+def _profile_kernels(load: Load, device: Device, iterations: int) -> tuple[dict[str, Cell], ...]:
     """The kernel table of some further iterations."""
     if iterations < 1:
         return ()
     with TemporaryDirectory(prefix="vernier-kernels-") as scratch:
-        profiler = StepProfiler(StepRange(1, iterations), Path(scratch), workload.synchronize)
+        profiler = StepProfiler(StepRange(1, iterations), Path(scratch), device.synchronize)
         for step in range(1, iterations + 1):
             profiler.begin(step)
-            workload.load.step()
+            load.step()
             profiler.end(step)
         return tuple(dict(row) for row in read_csv(next(Path(scratch).glob("kernels.*.csv"))))
 

@@ -3,10 +3,10 @@
 The training load is the code path of `vernier train`: same loader, same step. Nothing is written.
 """
 
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -117,17 +117,13 @@ class InferenceLoad:
         self._loader = Loader(
             reader, batch=self.images, workers=machine.workers, prefetch=machine.prefetch, pin=self.device.pins_memory
         )
-        self._batches = self._loader.batches(self._requests())
+        offsets = itertools.count(0, self.images)
+        indices = (np.arange(start, start + self.images) % len(self._source) for start in offsets)
+        self._batches = self._loader.batches((0, batch) for batch in indices)
         self.phase: Phase = untimed
         self._evaluating: AbstractContextManager[None] = evaluating(self._model)
         self._evaluating.__enter__()
         self._forward = self.network.evaluation_network(self.images)
-
-    def _requests(self) -> Iterator[tuple[int, Any]]:
-        start = 0
-        while True:
-            yield 0, np.arange(start, start + self.images) % len(self._source)
-            start += self.images
 
     def flops_per_image(self) -> int:
         px = self._config.recipe.data.eval_px

@@ -13,7 +13,8 @@ import socket
 import sys
 import tempfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -250,7 +251,7 @@ def run_local(procs: int, arguments: list[str]) -> int:
         shutdown_timeout=STOP_WAIT_S,
         logs_specs=DefaultLogsSpecs(log_dir=logs.name, redirects=redirects),
     )
-    with logs, _Forwarder():
+    with logs, _forwarded_signals():
         try:
             elastic_launch(launch, sys.executable)(*_module_flags(), *arguments)
         except ChildFailedError as error:
@@ -264,23 +265,21 @@ def _module_flags() -> list[str]:
     return ["-m", "vernier"] if inside else ["-P", "-m", "vernier"]
 
 
-class _Forwarder:
+@contextmanager
+def _forwarded_signals() -> Iterator[None]:
     """While entered, forwards SIGTERM, SIGINT and SIGUSR1 to the processes, which save and end; the launcher waits."""
+    import psutil
 
-    _signals = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
-
-    def __enter__(self) -> None:
-        self._before = {number: signal.signal(number, self._forward) for number in self._signals}
-
-    def __exit__(self, *_: Any) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _forward(self, number: int, frame: Any) -> None:
-        import psutil
-
+    def forward(number: int, _: object) -> None:
         for child in psutil.Process().children():
             child.send_signal(number)
+
+    handlers = {n: signal.signal(n, forward) for n in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def _explain(failures: dict[int, Any], logs: Path) -> int:
@@ -289,7 +288,10 @@ def _explain(failures: dict[int, Any], logs: Path) -> int:
     if EXIT_STOPPED in codes.values():
         return EXIT_STOPPED
     culprit = min(failures, key=lambda rank: (_blame_order(codes[rank]), failures[rank].timestamp, rank))
-    failure, message = failures[culprit], _recorded_message(failures[culprit])
+    failure = failures[culprit]
+    message = failure.error_file_data.get("message")  # what `record_failure` wrote in that process
+    if not isinstance(message, str) or message == "<NONE>":
+        message = None
     if not ((culprit == 0 and codes[0] > 0) or (message and message in _messages_of_first(logs))):
         if failure.exitcode < 0:
             ending = f"ended by {failure.signal_name()}"
@@ -304,12 +306,6 @@ def _explain(failures: dict[int, Any], logs: Path) -> int:
 def _blame_order(code: int) -> int:
     """Killed processes first, then failed ones, then those that the launcher ended in turn."""
     return 2 if code == -signal.SIGTERM else 0 if code < 0 else 1
-
-
-def _recorded_message(failure: Any) -> str | None:
-    """What `record_failure` wrote in that process."""
-    message = failure.error_file_data.get("message")
-    return message if isinstance(message, str) and message != "<NONE>" else None
 
 
 def _messages_of_first(logs: Path) -> str:

@@ -194,20 +194,16 @@ class World:
         """Which process is gone, when a collective failed for that reason; None for any other error."""
         text = str(error)
         connection = isinstance(error, dist.DistError) or any(word in text for word in _CONNECTION_WORDS)
-        if self.heart is None or not connection:
+        heart = self.heart
+        if heart is None or not connection:
             return None
         began, patience_s = now_s(), 5.0
         while now_s() - began < patience_s:
-            if reason := self._silent_peer():
+            if reason := self._ask_heart(lambda: heart.verdict() or heart.describe_silent(3.0)):
                 return LostPeer(reason)
             threading.Event().wait(0.2)
         lost = f"Lost contact with another process ({text.splitlines()[0][:200]})."
-        return LostPeer(f"{late}. {lost}" if (late := self._ask_heart(self.heart.describe_laggards)) else lost)
-
-    def _silent_peer(self) -> str | None:
-        heart = self.heart
-        assert heart is not None
-        return self._ask_heart(lambda: heart.verdict() or heart.describe_silent(3.0))
+        return LostPeer(f"{late}. {lost}" if (late := self._ask_heart(heart.describe_laggards)) else lost)
 
     def _ask_heart(self, question: Callable[[], str | None]) -> str | None:
         try:

@@ -69,11 +69,8 @@ def _arm_request(request: BenchRequest, config: Config, labels: ArmLabels) -> Ar
     if request.what == "infer":
         settings["machine.eval_batch"] = labels.batch
     elif request.scaling != "strong":
-        settings |= {
-            "global_batch": labels.batch * labels.procs,
-            "machine.accumulation": 1,
-            "machine.process_batch": None,
-        }
+        total = labels.batch * labels.procs
+        settings |= {"global_batch": total, "machine.accumulation": 1, "machine.process_batch": None}
     for name, value in settings.items():
         config = override(config, name, value)
     return ArmRequest(

@@ -9,13 +9,13 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from vernier.clock import now_s
 from vernier.measure.statistics.estimates import rate_estimate
 from vernier.measure.statistics.summary_checks import summarize
 from vernier.measure.statistics.throughput import Window
-from vernier.records.bench import Figures, Plan, Samples, WarmUp, WarmUpSamples
+from vernier.records.bench import Arithmetic, Figures, MatmulSpeed, Plan, Samples, WarmUp, WarmUpSamples
 from vernier.records.profile import PhaseTimes
 from vernier.records.statistics import Estimate
 
@@ -173,48 +173,54 @@ def _median_error(values: Sequence[float]) -> float:
 
 def compute_figures(samples: Samples, *, images: int, devices: int) -> Figures:
     """Rates with intervals, step times, data wait and phases of raw samples; `images` per step over all devices."""
-    window = Window(
-        samples=images * len(samples.step_s),
-        wall_s=sum(samples.step_s),
-        data_wait_s=sum(samples.wait_s),
-        devices=devices,
+    warmup_s, steady_s = samples.warmup.step_s, statistics.median(samples.step_s)
+    warmup = WarmUp(
+        steps=len(warmup_s),
+        seconds=sum(warmup_s),
+        steady=samples.warmup.steady,
+        first_step_s=warmup_s[0] if warmup_s else None,
+        first_step_extra_s=max(0.0, warmup_s[0] - steady_s) if warmup_s else None,
     )
     rate = rate_estimate(samples.step_s, images)
     return Figures(
         method=METHOD,
-        images_per_s_total=rate,
-        images_per_s_per_device=per_device(rate, devices),
-        devices=devices,
-        compute_only_images_per_s_total=window.compute_samples_per_s,
-        data_wait_share=window.data_wait_share,
-        verdict=bound_by(window.data_wait_share),
-        step_s=summarize(samples.step_s, unit="s", of="step, all devices"),
         phases=mean_phases(samples.split_s),
-        warmup=_describe_warm_up(samples.warmup, statistics.median(samples.step_s)),
+        warmup=warmup,
         reached_precision=samples.reached_precision,
+        **describe_steps(samples.step_s, samples.wait_s, rate, images=images, devices=devices),
     )
 
 
-def _describe_warm_up(warmup: WarmUpSamples, steady_s: float) -> WarmUp:
-    first_s = warmup.step_s[0] if warmup.step_s else None
-    return WarmUp(
-        steps=len(warmup.step_s),
-        seconds=sum(warmup.step_s),
-        steady=warmup.steady,
-        first_step_s=first_s,
-        first_step_extra_s=None if first_s is None else max(0.0, first_s - steady_s),
+def describe_steps(
+    step_s: Sequence[float], wait_s: Sequence[float], rate: Estimate, *, images: int, devices: int
+) -> dict[str, Any]:
+    """The figures that one process and an arm over its rounds have in common, from the seconds of all their steps."""
+    window = Window(samples=images * len(step_s), wall_s=sum(step_s), data_wait_s=sum(wait_s))
+    low, high = (None if end is None else end / devices for end in (rate.low, rate.high))
+    return {
+        "images_per_s_total": rate,
+        "images_per_s_per_device": replace(rate, value=rate.value / devices, low=low, high=high),
+        "devices": devices,
+        "compute_only_images_per_s_total": window.compute_samples_per_s,
+        "data_wait_share": window.data_wait_share,
+        "verdict": bound_by(window.data_wait_share),
+        "step_s": summarize(step_s, unit="s", of="step, all devices"),
+    }
+
+
+def relate_to_matmul(gflop_per_image: float, gflop_per_s: float, matmul: MatmulSpeed) -> Arithmetic:
+    """The arithmetic of one device, beside large matrix products."""
+    return Arithmetic(
+        gflop_per_image=gflop_per_image,
+        gflop_per_s_per_device=gflop_per_s,
+        matmul=matmul,
+        share_of_matmul=gflop_per_s / matmul.gflop_per_s,
     )
 
 
 def bound_by(data_wait_share: float) -> str:
     """Whether loading or computing limits the speed."""
     return "loader-bound" if data_wait_share > LOADER_BOUND_SHARE else "compute-bound"
-
-
-def per_device(rate: Estimate, devices: int) -> Estimate:
-    """A rate and its interval, divided by the number of devices."""
-    low, high = (None if end is None else end / devices for end in (rate.low, rate.high))
-    return replace(rate, value=rate.value / devices, low=low, high=high)
 
 
 def mean_phases(split_s: dict[str, tuple[float, ...]]) -> PhaseTimes | None:

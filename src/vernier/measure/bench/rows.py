@@ -10,12 +10,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from vernier.measure.bench.measuring import bound_by, mean_phases, per_device
+from vernier.measure.bench.measuring import describe_steps, mean_phases, relate_to_matmul
 from vernier.measure.bench.serving import summarize_latency
 from vernier.measure.statistics.comparison import DEFAULT_TOLERANCE, Trace, compare
 from vernier.measure.statistics.estimates import mean_estimate, rate_estimate
-from vernier.measure.statistics.summary_checks import summarize
-from vernier.measure.statistics.throughput import Window
 from vernier.measure.telemetry.noise import describe_noise, worst_noise
 from vernier.records.bench import (
     Arithmetic,
@@ -51,31 +49,26 @@ def _pool_steps(name: str, labels: ArmLabels, results: list[StepResult]) -> Step
     first = results[0]
     images, devices = first.images_per_step, first.figures.devices
     step_s = [s for r in results for s in r.raw.step_s]
-    wait_s = sum(w for r in results for w in r.raw.wait_s)
-    window = Window(samples=images * len(step_s), wall_s=sum(step_s), data_wait_s=wait_s, devices=devices)
+    wait_s = [w for r in results for w in r.raw.wait_s]
     total = _pool_rate(results, images)
     precise = [r.figures.reached_precision for r in results]
+    joules = [r.energy.joules_per_image for r in results if r.energy]
+    compile_s = [r.compilation.seconds for r in results if first.execution != "eager"]
     latency = first.figures.latency_s
     return StepRow(
         **vars(labels),
         arm=name,
         rounds=len(results),
-        images_per_s_total=total,
-        images_per_s_per_device=per_device(total, devices),
-        devices=devices,
-        compute_only_images_per_s_total=window.compute_samples_per_s,
-        data_wait_share=window.data_wait_share,
-        verdict=bound_by(window.data_wait_share),
-        step_s=summarize(step_s, unit="s", of="step, all devices"),
         phases=_pool_phases([r.figures.phases for r in results if r.figures.phases]),
         warmup=tuple(r.figures.warmup for r in results),
         steady=all(r.figures.warmup.steady for r in results),
         reached_precision=None if None in precise else all(precise),
         flops=_pool_arithmetic(results, total.value / devices),
-        joules_per_image=_mean_joules(results),
-        compile_s=_mean_compile_s(results),
+        joules_per_image=statistics.fmean(joules) if len(joules) == len(results) else None,
+        compile_s=statistics.fmean(compile_s) if compile_s else None,
         latency_s=summarize_latency(step_s, of=latency.of) if latency else None,
         crowded=_describe_crowding(first.environment, devices),
+        **describe_steps(step_s, wait_s, total, images=images, devices=devices),
         **_surroundings(results),
     )
 
@@ -120,9 +113,8 @@ def _describe_crowding(environment: Environment, processes: int) -> str | None:
 
 def _pool_phases(phases: list[PhaseTimes]) -> PhaseTimes | None:
     """Mean seconds per phase over all processes; None where no step was split."""
-    if not phases:
-        return None
-    means = mean_phases({name: tuple(p.seconds.get(name, 0.0) for p in phases) for name in phases[0].seconds})
+    names = phases[0].seconds if phases else ()
+    means = mean_phases({name: tuple(p.seconds.get(name, 0.0) for p in phases) for name in names})
     return means and replace(means, steps=sum(p.steps for p in phases))
 
 
@@ -131,15 +123,9 @@ def _pool_arithmetic(results: list[StepResult], images_per_s: float) -> Arithmet
     measured = [r.flops for r in results if r.flops]
     if not measured:
         return None
-    first = measured[0]
-    gflop_per_s = images_per_s * first.gflop_per_image
-    matmul_gflop_per_s = statistics.median(f.matmul.gflop_per_s for f in measured)
-    return Arithmetic(
-        gflop_per_image=first.gflop_per_image,
-        gflop_per_s_per_device=gflop_per_s,
-        matmul=replace(first.matmul, gflop_per_s=matmul_gflop_per_s),
-        share_of_matmul=gflop_per_s / matmul_gflop_per_s,
-    )
+    gflop_per_image = measured[0].gflop_per_image
+    matmul = replace(measured[0].matmul, gflop_per_s=statistics.median(f.matmul.gflop_per_s for f in measured))
+    return relate_to_matmul(gflop_per_image, images_per_s * gflop_per_image, matmul)
 
 
 def _pool_rate(results: list[StepResult], images: int) -> Estimate:
@@ -147,25 +133,12 @@ def _pool_rate(results: list[StepResult], images: int) -> Estimate:
     step_s = [r.raw.step_s for r in results]
     if len(step_s) == 1:
         rate = rate_estimate(step_s[0], images)
-        return replace(rate, n=1, basis=f"one process: {rate.basis}")
+        return replace(rate, n=1, basis=f"one process: {rate.basis}", method=None)
     value = images * sum(map(len, step_s)) / sum(map(sum, step_s))
     logs = mean_estimate([math.log(statistics.fmean(steps)) for steps in step_s])
     assert logs.high is not None
-    factor = math.exp(logs.high - logs.value)
-    count = len(step_s)
+    factor, count = math.exp(logs.high - logs.value), len(step_s)
     return Estimate(value=value, low=value / factor, high=value * factor, n=count, basis=f"{count} processes")
-
-
-def _mean_joules(results: list[StepResult]) -> float | None:
-    joules = [r.energy.joules_per_image for r in results if r.energy]
-    return statistics.fmean(joules) if len(joules) == len(results) else None
-
-
-def _mean_compile_s(results: list[StepResult]) -> float | None:
-    """Seconds spent compiling or tracing the network; None in eager mode."""
-    if results[0].execution == "eager":
-        return None
-    return statistics.fmean(r.compilation.seconds for r in results)
 
 
 # -------------------------------------------------------------------------------------------------------------- scaling
@@ -214,11 +187,9 @@ def _speedup(row: StepRow, base: StepRow, rounds: Sequence[Round]) -> tuple[floa
     """The rate as a multiple of the base's, and its interval; None where there is none."""
     if row is base:
         return 1.0, (1.0, 1.0)
-    comparison = compare_arms(rounds, row.arm, base.arm, DEFAULT_TOLERANCE)
-    assert comparison is not None, "both have results"
-    if comparison.low is None or comparison.high is None:
-        return comparison.ratio, None
-    return comparison.ratio, (comparison.low, comparison.high)
+    c = compare_arms(rounds, row.arm, base.arm, DEFAULT_TOLERANCE)
+    assert c is not None, "both have results"
+    return c.ratio, None if c.low is None or c.high is None else (c.low, c.high)
 
 
 def _describe_fewer_cores(row: StepRow, base: StepRow) -> str | None:

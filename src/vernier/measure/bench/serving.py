@@ -57,12 +57,7 @@ def serve(run: Callable[[int], None], planned: Sequence[float], *, max_batch: in
 
 def summarize_latency(latency_s: Sequence[float], *, of: str) -> Latency:
     """Summary of raw latencies in order, and percentiles with intervals; None for an end that too few samples show."""
-    percentiles = {
-        f"p{p:g}": quantile_estimate(latency_s, p / 100) for p in PERCENTILES if _has_samples_beyond(latency_s, p)
-    }
+    # without at least one sample beyond it a percentile would be a guess
+    supported = [p for p in PERCENTILES if len(latency_s) * (100 - p) >= 100]
+    percentiles = {f"p{p:g}": quantile_estimate(latency_s, p / 100) for p in supported}
     return Latency(**vars(summarize(latency_s, unit="s", of=of)), percentiles=percentiles)
-
-
-def _has_samples_beyond(values: Sequence[float], p: float) -> bool:
-    """Whether at least one sample lies beyond a percentile; without one it would be a guess."""
-    return len(values) * (100 - p) >= 100

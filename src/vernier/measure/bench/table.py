@@ -6,15 +6,7 @@ The rows themselves are computed in `rows`; the report page has its own tables (
 from collections.abc import Sequence
 from dataclasses import fields
 
-from vernier.records.bench import (
-    ArmComparison,
-    ArmLabels,
-    BenchRow,
-    FailedRow,
-    Latency,
-    ServingRow,
-    StepRow,
-)
+from vernier.records.bench import ArmComparison, ArmLabels, BenchRow, FailedRow, Latency, ServingRow, StepRow
 from vernier.records.statistics import Estimate
 
 UNKNOWN_RATE_FACTOR = 10
@@ -86,7 +78,7 @@ def _step_cells(row: StepRow) -> Row:
         "compute only": f"{row.compute_only_images_per_s_total:,.1f}",
         "data wait": f"{100 * row.data_wait_share:.1f} %",
         "bound by": row.verdict.removesuffix("-bound"),
-        "step ms p5/50/95/99": "/".join(_format_ms(s) for s in (step.p5, step.median, step.p95, step.p99)),
+        "step ms p5/50/95/99": "/".join(map(_format_ms, (step.p5, step.median, step.p95, step.p99))),
         "CV": f"{100 * (step.cv or 0):.1f} %",
         "memory": _format_memory(row),
         "GFLOP/s (of matmul)": arithmetic,

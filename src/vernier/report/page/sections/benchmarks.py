@@ -4,6 +4,7 @@ The figures are those of bench.json; the tables of the terminal are in `measure.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from markupsafe import Markup
 
@@ -179,7 +180,7 @@ def _table(rows: Sequence[BenchRow], number: int) -> Markup:
         hidden.add("per device")
     columns: list[Column] = []
     values: list[list[Cell]] = []
-    for column, value_of in [*((Column(k), _label_value(k)) for k in labels), *_COLUMNS]:
+    for column, value_of in [*((Column(k), _value(k)) for k in labels), *_COLUMNS]:
         cells = [value_of(r) for r in rows]
         if column.name not in hidden and any(cell is not None for cell in cells):
             columns.append(column)
@@ -193,20 +194,24 @@ def _table(rows: Sequence[BenchRow], number: int) -> Markup:
     return div("card", shown, tag("ul", *(tag("li", n) for n in notes), cls="notes") if notes else None)
 
 
-def _label_value(name: str) -> Callable[[BenchRow], Cell]:
-    return lambda row: getattr(row, name)
+def _value(path: str, factor: float | None = None) -> Callable[[BenchRow], Cell]:
+    """A cell with the value at a path of attributes, times a factor; empty for arms that do not have it."""
 
+    def cell(row: BenchRow) -> Cell:
+        value: Any = row
+        for name in path.split("."):
+            value = getattr(value, name, None)
+        shown: Cell = value if value is None or factor is None else factor * value
+        return shown
 
-def _of_steps(value: Callable[[StepRow], Cell]) -> Callable[[BenchRow], Cell]:
-    """A cell that only arms measured by steps have."""
-    return lambda row: value(row) if isinstance(row, StepRow) else None
+    return cell
 
 
 def _latency_ms(percentile: str) -> Callable[[BenchRow], Cell]:
     def cell(row: BenchRow) -> Cell:
         latency = None if isinstance(row, FailedRow) else row.latency_s
         estimate = latency.percentiles.get(percentile) if latency else None
-        return _ms(estimate.value) if estimate else None
+        return 1000 * estimate.value if estimate else None
 
     return cell
 
@@ -215,41 +220,31 @@ def _memory_mib(row: BenchRow) -> Cell:
     return None if isinstance(row, FailedRow) or not row.peak_memory_bytes else row.peak_memory_bytes / 2**20
 
 
-def _ms(seconds: float | None) -> float | None:
-    return None if seconds is None else 1000 * seconds
-
-
 _COLUMNS: list[tuple[Column, Callable[[BenchRow], Cell]]] = [
-    (Column("status"), lambda r: r.status),
-    (Column("img/s", 1), _of_steps(lambda r: r.images_per_s_total.value)),
-    (Column("low", 1), _of_steps(lambda r: r.images_per_s_total.low)),
-    (Column("high", 1), _of_steps(lambda r: r.images_per_s_total.high)),
-    (Column("per device", 1), _of_steps(lambda r: r.images_per_s_per_device.value)),
-    (Column("data wait", meter=True), _of_steps(lambda r: r.data_wait_share)),
-    (Column("verdict"), _of_steps(lambda r: r.verdict)),
-    (Column("step ms p50", 2), _of_steps(lambda r: _ms(r.step_s.median))),
-    (Column("p95", 2), _of_steps(lambda r: _ms(r.step_s.p95))),
-    (Column("p99", 2), _of_steps(lambda r: _ms(r.step_s.p99))),
+    (Column("status"), _value("status")),
+    (Column("img/s", 1), _value("images_per_s_total.value")),
+    (Column("low", 1), _value("images_per_s_total.low")),
+    (Column("high", 1), _value("images_per_s_total.high")),
+    (Column("per device", 1), _value("images_per_s_per_device.value")),
+    (Column("data wait", meter=True), _value("data_wait_share")),
+    (Column("verdict"), _value("verdict")),
+    (Column("step ms p50", 2), _value("step_s.median", 1000)),
+    (Column("p95", 2), _value("step_s.p95", 1000)),
+    (Column("p99", 2), _value("step_s.p99", 1000)),
     (Column("latency ms p50", 2), _latency_ms("p50")),
     (Column("latency ms p99", 2), _latency_ms("p99")),
     (Column("memory MiB", 0), _memory_mib),
-    (Column("GFLOP/s", 1), _of_steps(lambda r: r.flops.gflop_per_s_per_device if r.flops else None)),
-    (Column("J/img", 3), _of_steps(lambda r: r.joules_per_image)),
-    (Column("efficiency", meter=True), _of_steps(lambda r: r.efficiency)),
-    (Column("speed-up", 2), _of_steps(lambda r: r.speedup)),
-    (Column("of that without exchange", meter=True), _of_steps(lambda r: r.of_apart)),
+    (Column("GFLOP/s", 1), _value("flops.gflop_per_s_per_device")),
+    (Column("J/img", 3), _value("joules_per_image")),
+    (Column("efficiency", meter=True), _value("efficiency")),
+    (Column("speed-up", 2), _value("speedup")),
+    (Column("of that without exchange", meter=True), _value("of_apart")),
 ]
 
 
 def _comparisons(result: BenchResult) -> Markup | None:
     rows: list[list[Cell]] = [[c.arm, c.against, c.ratio, c.low, c.high, c.verdict, c.basis] for c in result.compared]
-    columns = [
-        Column("arm", wrap=True),
-        Column("against", wrap=True),
-        Column("times as fast", 4),
-        Column("low", 4),
-        Column("high", 4),
-        Column("verdict"),
-        Column("from", wrap=True),
-    ]
+    arms = [Column(name, wrap=True) for name in ("arm", "against")]
+    ratio = [Column(name, 4) for name in ("times as fast", "low", "high")]
+    columns = [*arms, *ratio, Column("verdict"), Column("from", wrap=True)]
     return div("card", table("bench-compared", columns, rows, "Compared")) if rows else None
