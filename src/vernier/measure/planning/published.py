@@ -1,12 +1,12 @@
-"""Published scaling tables (published.json) and what `plan` predicts for them, for `vernier plan --check`."""
+"""Published scaling tables (scaling_tables.json) and what `plan` predicts for them, for `vernier plan --check`."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 from vernier.frozen import frozen
 from vernier.measure.planning.plan import NETWORKS, Workload, predict
 from vernier.records.codec import decode, named
+from vernier.store import read_object
 
 
 @frozen
@@ -26,7 +26,9 @@ class PublishedSpeed:
     """Batch per device of the base where it is not `device_batch`."""
 
 
-PUBLISHED = [decode(PublishedSpeed, row) for row in json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))]
+PUBLISHED = [
+    decode(PublishedSpeed, row) for row in read_object(Path(__file__).with_name("scaling_tables.json"))["rows"]
+]
 
 
 def predict_published(row: PublishedSpeed) -> tuple[float, float]:
