@@ -56,7 +56,8 @@ def test_each_concern_lives_in_one_place(pattern: str, homes: tuple[str, ...]) -
 
 def _imports(path: Path) -> set[str]:
     tree = ast.parse(path.read_text())
-    modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
+    absolute = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level == 0]
+    modules = {node.module for node in absolute if node.module}
     return modules | {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
 
 
@@ -86,6 +87,18 @@ def test_packages_import_only_from_below(package: str) -> None:
         for name in sorted(_imports(path))
         if name.split(".")[0] == "vernier" and ".".join(name.split(".")[:2]) not in allowed
     ]
+    assert wrong == []
+
+
+def test_neighbours_in_a_package_are_imported_relatively_and_others_absolutely() -> None:
+    wrong = []
+    for path in FILES:
+        package = ".".join(["vernier", *path.parent.relative_to(SOURCE).parts])
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and path.parent != SOURCE:
+                same = node.level == 0 and (node.module or "").startswith(f"{package}.")
+                if same or node.level > 1:
+                    wrong.append(f"{path.relative_to(SOURCE)}:{node.lineno}")
     assert wrong == []
 
 

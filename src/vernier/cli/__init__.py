@@ -16,21 +16,6 @@ import tyro
 from tyro.conf import OmitArgPrefixes
 
 from vernier import __version__
-from vernier.cli.info.catalogue import models, recipes
-from vernier.cli.info.completion import completion
-from vernier.cli.info.doctor import doctor
-from vernier.cli.info.plan import plan
-from vernier.cli.launching import COMMAND_LINE
-from vernier.cli.model.evaluate import evaluate
-from vernier.cli.model.export import export
-from vernier.cli.model.predict import predict
-from vernier.cli.model.profile import profile
-from vernier.cli.model.train import train
-from vernier.cli.output import say
-from vernier.cli.report.compare import compare
-from vernier.cli.report.convert import convert
-from vernier.cli.report.page import report
-from vernier.cli.tyro_private import use_colours
 from vernier.config import RenamedSetting
 from vernier.engine.processes.launch import record_failure
 from vernier.errors import (
@@ -43,6 +28,22 @@ from vernier.errors import (
     did_you_mean,
     environment_error,
 )
+
+from .info.catalogue import models, recipes
+from .info.completion import completion
+from .info.doctor import doctor
+from .info.plan import plan
+from .launching import COMMAND_LINE
+from .model.evaluate import evaluate
+from .model.export import export
+from .model.predict import predict
+from .model.profile import profile
+from .model.train import train
+from .output import say
+from .report.compare import compare
+from .report.convert import convert
+from .report.page import report
+from .tyro_private import use_colours
 
 WELCOME = """\
 Vernier trains, evaluates, benchmarks and profiles vision models, and reports what it measured.

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from vernier.cli.flags import JsonFlag, OptionalDir, OptionalInt, optional
-from vernier.cli.output import bytes_bar, print_json, print_result, progress_bar, say
 from vernier.cores import allowed_cores
 from vernier.data.unfinished import mark_unfinished
 from vernier.errors import EXIT_DONE, EXIT_FAILED, ConfigError
 from vernier.records.codec import encode
+
+from .flags import JsonFlag, OptionalDir, OptionalInt, optional
+from .output import bytes_bar, print_json, print_result, progress_bar, say
 
 if TYPE_CHECKING:
     from vernier.data.preparing.packing import PackedSplit

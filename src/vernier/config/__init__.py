@@ -5,9 +5,9 @@ from them, `migrations` what changed between versions of files. May import `erro
 Vernier; knows no torch, no run directory and no device. Built-in recipes are in `vernier.recipes`.
 """
 
-from vernier.config.checks import check_config, check_recipe
-from vernier.config.derived import Derived, derive, train_px
-from vernier.config.parsing import (
+from .checks import check_config, check_recipe
+from .derived import Derived, derive, train_px
+from .parsing import (
     RenamedSetting,
     config_from_tree,
     differences,
@@ -21,7 +21,7 @@ from vernier.config.parsing import (
     to_toml,
     tree_differences,
 )
-from vernier.config.settings import (
+from .settings import (
     Augment,
     Checkpoint,
     Config,

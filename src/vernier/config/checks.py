@@ -8,8 +8,9 @@ from dataclasses import fields, is_dataclass
 from operator import attrgetter
 from typing import Any
 
-from vernier.config.settings import Config, Machine, Recipe
 from vernier.errors import ConfigError
+
+from .settings import Config, Machine, Recipe
 
 _WITHOUT_EFFECT_ON_DETECTORS = {
     "loss": "the loss of a detector is SSD's and has no settings there",

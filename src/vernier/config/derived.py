@@ -2,9 +2,10 @@
 
 import math
 
-from vernier.config.settings import Augment, Config, Data, Machine
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
+
+from .settings import Augment, Config, Data, Machine
 
 
 @frozen

@@ -13,9 +13,10 @@ import warnings
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from vernier.config.migrations import RENAMED_SETTINGS, migrated, with_new_names
-from vernier.config.settings import Config, Recipe
 from vernier.errors import ConfigError, did_you_mean
+
+from .migrations import RENAMED_SETTINGS, migrated, with_new_names
+from .settings import Config, Recipe
 
 T = TypeVar("T")
 

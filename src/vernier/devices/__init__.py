@@ -4,13 +4,14 @@ May import `errors` and `records`. Sensors (power, clocks, temperature) are in `
 devices in `engine.processes`, execution modes in `engine.execution`.
 """
 
-from vernier.devices.base import MODES, PRECISIONS, Ability, Device
-from vernier.devices.cpu import Cpu
-from vernier.devices.cuda import Cuda
-from vernier.devices.hpu import Hpu
-from vernier.devices.mps import Mps
-from vernier.devices.xpu import Xpu
 from vernier.errors import ConfigError
+
+from .base import MODES, PRECISIONS, Ability, Device
+from .cpu import Cpu
+from .cuda import Cuda
+from .hpu import Hpu
+from .mps import Mps
+from .xpu import Xpu
 
 __all__ = ["KINDS", "Device", "matrix", "resolve", "usable"]
 

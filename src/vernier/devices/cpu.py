@@ -12,8 +12,9 @@ from pathlib import Path
 
 import torch
 
-from vernier.devices.base import YES, Answer, Device, Memory
 from vernier.records.environment import DeviceInfo
+
+from .base import YES, Answer, Device, Memory
 
 
 class Cpu(Device):

@@ -5,8 +5,9 @@ from typing import Any
 
 import torch
 
-from vernier.devices.base import YES, Accelerator, Answer
 from vernier.records.environment import DeviceInfo
+
+from .base import YES, Accelerator, Answer
 
 _BF16_CAPABILITY = (8, 0)
 

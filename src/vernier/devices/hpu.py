@@ -14,8 +14,9 @@ from typing import Any
 
 import torch
 
-from vernier.devices.base import YES, Accelerator, Answer
 from vernier.records.environment import DeviceInfo
+
+from .base import YES, Accelerator, Answer
 
 
 class Hpu(Accelerator):

@@ -4,8 +4,9 @@ import platform
 
 import torch
 
-from vernier.devices.base import YES, Answer, Device, Memory
 from vernier.records.environment import DeviceInfo
+
+from .base import YES, Answer, Device, Memory
 
 
 class Mps(Device):

@@ -2,8 +2,9 @@
 
 import torch
 
-from vernier.devices.base import YES, Accelerator, Answer
 from vernier.records.environment import DeviceInfo
+
+from .base import YES, Accelerator, Answer
 
 
 class Xpu(Accelerator):

@@ -10,11 +10,12 @@ from vernier.config import Config
 from vernier.cores import allowed_cores
 from vernier.data.sources import Source
 from vernier.devices import Device, resolve
-from vernier.engine.processes.affinity import bind_cores
-from vernier.engine.processes.launch import topology
 from vernier.errors import ConfigError
 from vernier.models import build, is_detector
 from vernier.tasks.base import Task
+
+from .processes.affinity import bind_cores
+from .processes.launch import topology
 
 
 def prepare_device(config: Config) -> tuple[Device, int]:

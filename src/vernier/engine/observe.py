@@ -10,11 +10,12 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from vernier.engine.processes.launch import Topology
 from vernier.measure.telemetry.sampler import Sampler
 from vernier.records.events import Event, StartEvent
 from vernier.records.telemetry import SensorSetup, TelemetryRecord, encode_telemetry
 from vernier.store import EventLog, RunDir
+
+from .processes.launch import Topology
 
 Images = npt.NDArray[np.uint8]
 

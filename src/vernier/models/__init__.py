@@ -5,8 +5,8 @@ May import `config`, `store`, `errors` and nothing above them. Loss, metric and 
 training from a weights file is in `engine.starting_weights`.
 """
 
-from vernier.models.architecture import Arch, Options
-from vernier.models.catalogue import ModelInfo, build, describe, info, is_detector, names, ssd_spec
+from .architecture import Arch, Options
+from .catalogue import ModelInfo, build, describe, info, is_detector, names, ssd_spec
 
 __all__ = [
     "Arch",

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from vernier.errors import ConfigError, did_you_mean
 from vernier.frozen import frozen
-from vernier.models.architecture import Arch, Options, SsdSpec
+
+from .architecture import Arch, Options, SsdSpec
 
 if TYPE_CHECKING:
-    from vernier.models.resnet import ResNet
-    from vernier.models.ssd import Ssd
+    from .resnet import ResNet
+    from .ssd import Ssd
 
 
 @frozen
@@ -80,12 +81,12 @@ def build(name: str, **options: Any) -> ResNet | Ssd:
         raise ConfigError(f"Model {name!r} needs num_classes: set model.num_classes, or give data that has labels.")
     chosen = Options(**options)
     if entry.ssd is not None:
-        from vernier.models.ssd import Ssd
+        from .ssd import Ssd
 
         return Ssd(entry.arch, ssd_spec(name, chosen.box_sizes), chosen, chosen.image_px or entry.input_px)
     if chosen.image_px is not None or chosen.box_sizes:
         raise ConfigError(f"Model options image_px and box_sizes are for detectors, and {name} is a classifier.")
-    from vernier.models.resnet import ResNet
+    from .resnet import ResNet
 
     return ResNet(entry.arch, chosen)
 

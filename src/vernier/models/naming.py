@@ -15,10 +15,11 @@ from torch import Tensor, nn
 
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
-from vernier.models.architecture import Arch
-from vernier.models.catalogue import describe
-from vernier.models.resnet import ResNet, Trunk, inner_channels
-from vernier.models.ssd import Ssd
+
+from .architecture import Arch
+from .catalogue import describe
+from .resnet import ResNet, Trunk, inner_channels
+from .ssd import Ssd
 
 State = dict[str, Tensor]
 

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vernier.errors import ConfigError
-from vernier.models.architecture import Arch, Init, Options
+
+from .architecture import Arch, Init, Options
 
 BLUR_MIN_CHANNELS = 16
 """FFCV blurs only in front of strided convolutions with at least this many input channels: all but the stem."""

@@ -16,8 +16,9 @@ from torch import Tensor, nn
 
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
-from vernier.models.architecture import Arch, Options, SsdSpec
-from vernier.models.resnet import Trunk, initialise
+
+from .architecture import Arch, Options, SsdSpec
+from .resnet import Trunk, initialise
 
 LARGE_GRID = 5  # cells per side: a larger grid is halved for the next level, a smaller one loses its border
 _MIN_CHANNELS = 8  # below, strided 1x1 convolutions crash in channels-last memory (torch 2.13, CPU)

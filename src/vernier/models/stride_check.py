@@ -16,11 +16,12 @@ from torch import Tensor, nn
 
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
-from vernier.models.architecture import Options
-from vernier.models.catalogue import describe, info, names
-from vernier.models.naming import State, identify, name_of, translate
-from vernier.models.resnet import Bottleneck, ResNet, Trunk
-from vernier.models.ssd import Ssd
+
+from .architecture import Options
+from .catalogue import describe, info, names
+from .naming import State, identify, name_of, translate
+from .resnet import Bottleneck, ResNet, Trunk
+from .ssd import Ssd
 
 MIN_PHOTOGRAPHS = 8
 """With fewer photographs, what they happen to show decides."""

@@ -20,7 +20,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from vernier.errors import ConfigError
-from vernier.models.naming import (
+from vernier.store import replaced_atomically
+
+from .naming import (
     Report,
     State,
     identify,
@@ -31,10 +33,9 @@ from vernier.models.naming import (
     translate,
     translate_detector,
 )
-from vernier.models.resnet import BlurConv2d
-from vernier.models.ssd import Ssd
-from vernier.models.stride_check import check_stride
-from vernier.store import replaced_atomically
+from .resnet import BlurConv2d
+from .ssd import Ssd
+from .stride_check import check_stride
 
 __all__ = ["Report", "State", "identify", "to_torchvision", "translate"]  # of `naming`, for users of this module
 

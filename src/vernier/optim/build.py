@@ -5,9 +5,10 @@ from torch import nn
 
 from vernier.config import Optim
 from vernier.errors import ConfigError
-from vernier.optim.groups import parameter_groups
-from vernier.optim.lamb import Lamb
-from vernier.optim.lars import Lars
+
+from .groups import parameter_groups
+from .lamb import Lamb
+from .lars import Lars
 
 
 def build_optimizer(model: nn.Module, optim: Optim, lr: float, *, scaled: bool = False) -> torch.optim.Optimizer:

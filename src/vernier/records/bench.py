@@ -10,12 +10,13 @@ from typing import Any, Literal
 
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
-from vernier.records.codec import decode, omitted
-from vernier.records.environment import Environment
-from vernier.records.profile import PhaseTimes
-from vernier.records.run import Compilation, EnergyPerImage
-from vernier.records.statistics import Comparison, Estimate, SampleSummary
-from vernier.records.telemetry import Noise
+
+from .codec import decode, omitted
+from .environment import Environment
+from .profile import PhaseTimes
+from .run import Compilation, EnergyPerImage
+from .statistics import Comparison, Estimate, SampleSummary
+from .telemetry import Noise
 
 REQUEST_VERSION = 1
 ConfigTree = dict[str, Any]

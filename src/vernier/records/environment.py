@@ -4,9 +4,10 @@ from dataclasses import field
 from typing import Any
 
 from vernier.frozen import frozen
-from vernier.records.codec import DamagedRecord, decode, omitted
-from vernier.records.events import ProcessInfo
-from vernier.records.telemetry import SensorSetup
+
+from .codec import DamagedRecord, decode, omitted
+from .events import ProcessInfo
+from .telemetry import SensorSetup
 
 
 @frozen

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, get_args
 
 from vernier.frozen import frozen
-from vernier.records.codec import DamagedRecord, decode, encode, omitted
-from vernier.records.run import EvalResult, RunSummary
+
+from .codec import DamagedRecord, decode, encode, omitted
+from .run import EvalResult, RunSummary
 
 
 @frozen

@@ -1,7 +1,8 @@
 """What a model predicted: on single images (predictions.json), and in an evaluation (mistakes.json, examples.json)."""
 
 from vernier.frozen import frozen
-from vernier.records.codec import named, omitted
+
+from .codec import named, omitted
 
 Box = tuple[float, float, float, float]
 """Left, top, right, bottom."""

@@ -3,7 +3,8 @@
 from dataclasses import field
 
 from vernier.frozen import frozen
-from vernier.records.codec import omitted
+
+from .codec import omitted
 
 
 @frozen

@@ -4,9 +4,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from vernier.frozen import frozen
-from vernier.records.codec import flattened, omitted
-from vernier.records.profile import ProfileSummary
-from vernier.records.statistics import SampleSummary
+
+from .codec import flattened, omitted
+from .profile import ProfileSummary
+from .statistics import SampleSummary
 
 AgreementVerdict = Literal["inside", "above", "below", "no-spread", "not-comparable"]
 Status = Literal["running", "finished", "stopped", "crashed", "failed", "unknown"]

@@ -6,7 +6,8 @@
 from typing import Literal
 
 from vernier.frozen import frozen
-from vernier.records.codec import omitted
+
+from .codec import omitted
 
 SpeedVerdict = Literal["faster", "slower", "cannot tell"]
 

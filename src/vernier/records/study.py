@@ -4,7 +4,8 @@ from dataclasses import field
 from typing import Any, Literal
 
 from vernier.frozen import frozen
-from vernier.records.codec import omitted
+
+from .codec import omitted
 
 STUDY_METHOD = "vernier-study-1"
 SlowOrFast = Literal["slow", "fast"]

@@ -6,7 +6,8 @@ from dataclasses import field
 from typing import Any, ClassVar
 
 from vernier.frozen import frozen
-from vernier.records.codec import DamagedRecord, decode, encode, omitted
+
+from .codec import DamagedRecord, decode, encode, omitted
 
 
 @frozen

@@ -11,7 +11,8 @@ from vernier.frozen import frozen
 from vernier.measure.statistics.comparison import DEFAULT_TOLERANCE, compare
 from vernier.records.codec import encode
 from vernier.records.statistics import Comparison
-from vernier.report.logs.model import RunLog
+
+from .logs.model import RunLog
 
 _DIFFERS_ANYWAY = (
     "cpu.load_average",

@@ -15,8 +15,9 @@ from vernier.records.codec import decode
 from vernier.records.environment import Environment, decode_environment
 from vernier.records.events import EvalEvent, StartEvent
 from vernier.records.run import CheckpointState, ExportCheck, RunStatus
-from vernier.report.live.console import TTA, format_figures
 from vernier.store import CheckpointDir, read_checkpoint_state, read_object, run_of_checkpoint, write_atomically
+
+from .live.console import TTA, format_figures
 
 CARD = "model_card.md"
 _CLASSES_SHOWN = 100

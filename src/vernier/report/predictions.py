@@ -7,8 +7,9 @@ from pathlib import Path
 from vernier.errors import ConfigError
 from vernier.records.codec import encode
 from vernier.records.predictions import ImagePrediction, Predictions, ScoredClass
-from vernier.report.pictures import class_sheet, draw_boxes
 from vernier.store import write_json
+
+from .pictures import class_sheet, draw_boxes
 
 SHOWN_LINES = 20
 SHOWN_OBJECTS = 8

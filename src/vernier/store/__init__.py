@@ -7,8 +7,8 @@ and `config.migrations`; never torch, so reports use it too. What is in a record
 checkpoint in `engine.training`.
 """
 
-from vernier.store.checkpoints import CheckpointDir, open_checkpoint, read_checkpoint_state
-from vernier.store.durable import (
+from .checkpoints import CheckpointDir, open_checkpoint, read_checkpoint_state
+from .durable import (
     DamagedFile,
     read_json,
     read_object,
@@ -17,8 +17,8 @@ from vernier.store.durable import (
     write_atomically,
     write_json,
 )
-from vernier.store.events import EventLog
-from vernier.store.run_dir import RunDir, find_runs, read_bench, run_of_checkpoint
+from .events import EventLog
+from .run_dir import RunDir, find_runs, read_bench, run_of_checkpoint
 
 __all__ = [
     "CheckpointDir",

@@ -15,7 +15,8 @@ from vernier.config.migrations import SCHEMAS, migrated
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.records.codec import encode
-from vernier.store.durable import (
+
+from .durable import (
     DamagedFile,
     read_object,
     read_record,

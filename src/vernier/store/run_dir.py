@@ -20,9 +20,10 @@ from vernier.records.codec import DamagedRecord, decode
 from vernier.records.environment import Environment
 from vernier.records.events import Event
 from vernier.records.run import RunStatus
-from vernier.store.checkpoints import Checkpoints
-from vernier.store.durable import DamagedFile, read_object, read_record, write_atomically, write_json
-from vernier.store.events import EventLog, read_history, read_lines
+
+from .checkpoints import Checkpoints
+from .durable import DamagedFile, read_object, read_record, write_atomically, write_json
+from .events import EventLog, read_history, read_lines
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,10 @@
 
 from vernier.config import Recipe, check_recipe
 from vernier.models import is_detector
-from vernier.tasks.base import Task
-from vernier.tasks.classification.task import Classify
-from vernier.tasks.detection.task import Detect
+
+from .base import Task
+from .classification.task import Classify
+from .detection.task import Detect
 
 
 def task_of(recipe: Recipe) -> Task:

@@ -4,9 +4,9 @@ A module per command; `options` has the flags they share and builds the request,
 result. Everything is measured in `vernier.measure.bench` and `vernier.engine.measured`.
 """
 
-from vernier.cli.bench.arm import arm
-from vernier.cli.bench.infer import infer
-from vernier.cli.bench.loading import data
-from vernier.cli.bench.training import scaling, train
+from .arm import arm
+from .infer import infer
+from .loading import data
+from .training import scaling, train
 
 COMMANDS = {"train": train, "infer": infer, "scaling": scaling, "data": data, "arm": arm}

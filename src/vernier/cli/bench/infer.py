@@ -5,7 +5,10 @@ from typing import Annotated
 
 from tyro.conf import arg
 
-from vernier.cli.bench.options import (
+from vernier.cli.flags import DataFlag, JsonFlag, OptionalFloat, optional
+from vernier.errors import ConfigError
+
+from .options import (
     Comparing,
     ModeList,
     NumberList,
@@ -16,9 +19,7 @@ from vernier.cli.bench.options import (
     parse_choices,
     parse_list,
 )
-from vernier.cli.bench.running import measure_and_print
-from vernier.cli.flags import DataFlag, JsonFlag, OptionalFloat, optional
-from vernier.errors import ConfigError
+from .running import measure_and_print
 
 SCENARIOS = ("offline", "single-stream", "server")
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vernier.cli.bench.options import Comparing, Measuring
 from vernier.cli.launching import sigterm_as_interrupt
 from vernier.cli.output import print_json, print_rows, progress_bar, rough_duration, say
 from vernier.clock import now_s
@@ -14,6 +13,8 @@ from vernier.config import parse_share
 from vernier.errors import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, ConfigError
 from vernier.records.bench import BenchRequest, Plan
 from vernier.records.codec import encode
+
+from .options import Comparing, Measuring
 
 if TYPE_CHECKING:
     from vernier.measure.bench.session import Outcome

@@ -5,7 +5,10 @@ from typing import Annotated
 
 from tyro.conf import arg
 
-from vernier.cli.bench.options import (
+from vernier.cli.flags import DataFlag, JsonFlag, OptionalInt, OptionalText
+from vernier.errors import ConfigError
+
+from .options import (
     Comparing,
     Measuring,
     ModeList,
@@ -15,9 +18,7 @@ from vernier.cli.bench.options import (
     TargetFlags,
     build_request,
 )
-from vernier.cli.bench.running import measure_and_print
-from vernier.cli.flags import DataFlag, JsonFlag, OptionalInt, OptionalText
-from vernier.errors import ConfigError
+from .running import measure_and_print
 
 
 def train(

@@ -4,6 +4,6 @@
 the words in report.study.
 """
 
-from vernier.cli.study.commands import COMMANDS
+from .commands import COMMANDS
 
 __all__ = ["COMMANDS"]

@@ -8,8 +8,9 @@ from tyro.conf import FlagCreatePairsOff, Positional, arg
 
 from vernier.cli.flags import JsonFlag, optional
 from vernier.cli.output import print_result, print_rows
-from vernier.cli.study.run import run
 from vernier.errors import EXIT_DONE, EXIT_FAILED, ConfigError
+
+from .run import run
 
 if TYPE_CHECKING:
     from vernier.measure.study.analysis import Table

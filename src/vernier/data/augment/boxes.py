@@ -15,11 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from vernier.config import Augment, Data
-from vernier.data.augment.colour import DRAWS as JITTER_DRAWS
-from vernier.data.augment.colour import jitter_mlperf, jitter_tf
-from vernier.data.augment.crop_flip import mirror, resize_into
 from vernier.data.decoding.decode import Croppable, Image
 from vernier.randomness import Stream, key, uniform
+
+from .colour import DRAWS as JITTER_DRAWS
+from .colour import jitter_mlperf, jitter_tf
+from .crop_flip import mirror, resize_into
 
 Shares = npt.NDArray[np.float64]
 Window = tuple[int, int, int, int]  # left, top, right, bottom in pixels

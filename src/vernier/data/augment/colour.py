@@ -13,8 +13,9 @@ import numpy.typing as npt
 from PIL import Image as Pillow
 from PIL import ImageEnhance
 
-from vernier.data.augment.crop_flip import Row
 from vernier.data.decoding.decode import Image
+
+from .crop_flip import Row
 
 Planes = npt.NDArray[np.int16]  # [3, pixels]
 

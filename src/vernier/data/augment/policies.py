@@ -12,8 +12,9 @@ from PIL import Image as Pillow
 from PIL import ImageEnhance, ImageOps
 
 from vernier.config import Augment, Data
-from vernier.data.augment.crop_flip import BOX_ATTEMPTS, Row, draw_box
 from vernier.data.decoding.decode import Image
+
+from .crop_flip import BOX_ATTEMPTS, Row, draw_box
 
 Picture = Pillow.Image
 Colour = tuple[int, ...] | int

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import simplejpeg
 
-from vernier.data.decoding.jpeg_slicing import EOI, SOI, Cut, Header, NotSliceable, Segments, parse_header, trim
+from .jpeg_slicing import EOI, SOI, Cut, Header, NotSliceable, Segments, parse_header, trim
 
 Image = npt.NDArray[np.uint8]
 MAX_PIXELS = 178_956_970  # Pillow's own error limit; compared with the header before memory is allocated

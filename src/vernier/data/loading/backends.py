@@ -16,10 +16,11 @@ from vernier.config import Augment, Data, Machine, Recipe
 from vernier.config.checks import check_loader
 from vernier.data.augment.crop_flip import augment_rows, random_crop_box
 from vernier.data.decoding.decode import BadImage, read_size
-from vernier.data.loading.bad_images import BadImages
-from vernier.data.loading.readers import TrainReader, class_numbers
 from vernier.data.sources.base import EncodedSource, Indices, Source
 from vernier.errors import ConfigError, RunFailed
+
+from .bad_images import BadImages
+from .readers import TrainReader, class_numbers
 
 RESIZE_KERNELS = {
     "native": "torch antialiased {}, uint8",
@@ -35,10 +36,10 @@ def train_reader(source: Source, cached: Source, recipe: Recipe, machine: Machin
     if machine.backend == "native":
         return TrainReader(cached, recipe.data, recipe.augment, recipe.seed)
     if machine.backend == "gaudi-media":
-        from vernier.data.loading.gaudi_media import GaudiTrainReader
+        from .gaudi_media import GaudiTrainReader
 
         return GaudiTrainReader(source, recipe.data, recipe.augment, recipe.seed, _accelerator("hpu", machine))
-    from vernier.data.loading.dali import DaliTrainReader
+    from .dali import DaliTrainReader
 
     device = _accelerator("cuda", machine) if machine.backend == "dali-gpu" else torch.device("cpu")
     return DaliTrainReader(source, recipe.data, recipe.augment, recipe.seed, device)

@@ -18,9 +18,10 @@ from vernier.config import Augment, Data
 from vernier.data.augment.boxes import BoxAugment, Shares
 from vernier.data.augment.crop_flip import resize_into
 from vernier.data.decoding.decode import BadImage, Croppable, Image
-from vernier.data.loading.readers import EvalImages, TrainImages
-from vernier.data.loading.targets import BoxTargets
 from vernier.data.sources.base import Boxes, BoxSource, Indices
+
+from .readers import EvalImages, TrainImages
+from .targets import BoxTargets
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,10 @@ import numpy as np
 import torch
 
 from vernier.config import Augment, Data
-from vernier.data.loading.backends import BackendReader, CropRequest
 from vernier.data.sources.base import Indices, Source
 from vernier.errors import ConfigError, RunFailed
+
+from .backends import BackendReader, CropRequest
 
 _ALIGNMENT = 64  # the decoder reads whole blocks of this many bytes
 

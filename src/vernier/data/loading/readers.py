@@ -14,11 +14,12 @@ from vernier.config import Augment, Data, train_px
 from vernier.data.augment.crop_flip import EvalTransform, Row, TrainTransform, augment_rows, pad_crop_flip_many
 from vernier.data.augment.policies import PixelAugment
 from vernier.data.decoding.decode import BadImage, Image
-from vernier.data.loading.bad_images import BadImages
-from vernier.data.loading.targets import ClassTargets
 from vernier.data.sources import ArraySource, Source
 from vernier.data.sources.base import EncodedSource, Indices
 from vernier.randomness import Stream, key, uniform
+
+from .bad_images import BadImages
+from .targets import ClassTargets
 
 T = TypeVar("T")
 

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
-from vernier.data.preparing.devkit import validation_synsets
-from vernier.data.preparing.fetch import Progress
 from vernier.data.sources.base import EncodedSource, read_lines
 from vernier.data.sources.containers.tar import TarImages
 from vernier.errors import ConfigError, RunFailed
+
+from .devkit import validation_synsets
+from .fetch import Progress
 
 OFFICIAL_COUNTS = (1000, 1_281_167, 50_000)
 """Classes, training images, validation images."""

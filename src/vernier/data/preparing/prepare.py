@@ -9,17 +9,18 @@ from collections import Counter
 from pathlib import Path
 from typing import Literal
 
-from vernier.data.preparing.fetch import Progress as BytesProgress
-from vernier.data.preparing.fetch import unpack
-from vernier.data.preparing.imagenet import check_count
-from vernier.data.preparing.packing import PackedSplit, Progress, read_encoded
-from vernier.data.preparing.raw import pack_raw
-from vernier.data.preparing.shards import pack_shards
 from vernier.data.sources import FolderSource, open_split
 from vernier.data.sources.base import VAL_SHARE, EncodedSource
 from vernier.data.sources.boxes.annotated import AnnotatedSource
 from vernier.data.sources.boxes.layouts import open_folder
 from vernier.errors import ConfigError, NoSuchSplit, RunFailed
+
+from .fetch import Progress as BytesProgress
+from .fetch import unpack
+from .imagenet import check_count
+from .packing import PackedSplit, Progress, read_encoded
+from .raw import pack_raw
+from .shards import pack_shards
 
 Layout = Literal["folders", "shards", "raw"]
 COCO_IMAGES = {"train": 118_287, "val": 5_000}

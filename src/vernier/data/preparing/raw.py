@@ -9,7 +9,6 @@ import numpy as np
 
 from vernier.data.augment.crop_flip import resize
 from vernier.data.decoding.decode import BadImage, Image
-from vernier.data.preparing.packing import Origin, PackedSplit, Progress, make_room, map_in_order, pack_order
 from vernier.data.sources.base import Names, Source
 from vernier.data.sources.containers.raw import FORMAT, VERSION
 from vernier.data.sources.containers.tables import Columns, table_path, write_table
@@ -17,6 +16,8 @@ from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.records.codec import encode
 from vernier.store.durable import DamagedFile, read_record, replaced_atomically, write_atomically
+
+from .packing import Origin, PackedSplit, Progress, make_room, map_in_order, pack_order
 
 
 @frozen

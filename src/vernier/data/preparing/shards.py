@@ -12,15 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from vernier.data.decoding.jpeg_slicing import SOI, TARGET_INTERVAL, NotSliceable, add_restart_markers, find_jpegtran
-from vernier.data.preparing.packing import (
-    Origin,
-    PackedSplit,
-    Progress,
-    make_room,
-    map_in_order,
-    pack_order,
-    read_encoded,
-)
 from vernier.data.sources.base import EncodedSource
 from vernier.data.sources.containers.shard_index import VERSION, TableBuilder, store_table
 from vernier.data.sources.containers.shards import FORMAT, Shard, manifest_name
@@ -29,6 +20,16 @@ from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.records.codec import encode
 from vernier.store.durable import DamagedFile, read_record, sha256_of_file, write_atomically
+
+from .packing import (
+    Origin,
+    PackedSplit,
+    Progress,
+    make_room,
+    map_in_order,
+    pack_order,
+    read_encoded,
+)
 
 
 @frozen

@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from vernier.data.decoding.decode import BadImage, decode_strictly
-from vernier.data.preparing.packing import Progress, map_in_order
 from vernier.data.sources import BUILT_IN, EncodedSource, ShardSource, Source, open_boxes, open_split
 from vernier.data.sources.boxes.layouts import has_boxes
 from vernier.data.sources.folder import has_class_folders
 from vernier.errors import ConfigError, NoSuchSplit
 from vernier.frozen import frozen
+
+from .packing import Progress, map_in_order
 
 
 def open_splits(path: str, val_share: float) -> tuple[dict[str, Source], dict[str, str]]:

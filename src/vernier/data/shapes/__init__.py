@@ -4,9 +4,9 @@
 writes the set to disk. May import nothing else of `data` and no torch; `data.sources` reads the files back.
 """
 
-from vernier.data.shapes.files import make_cached_shapes, make_shapes
-from vernier.data.shapes.outlines import CLASSES
-from vernier.data.shapes.paint import render
-from vernier.data.shapes.spec import SPLITS, ShapesSpec
+from .files import make_cached_shapes, make_shapes
+from .outlines import CLASSES
+from .paint import render
+from .spec import SPLITS, ShapesSpec
 
 __all__ = ["CLASSES", "SPLITS", "ShapesSpec", "make_cached_shapes", "make_shapes", "render"]

@@ -37,11 +37,12 @@ import psutil
 import simplejpeg
 
 from vernier.cores import allowed_cores
-from vernier.data.shapes.outlines import CLASSES
-from vernier.data.shapes.paint import render
-from vernier.data.shapes.spec import SPLITS, ShapesSpec
 from vernier.errors import ConfigError
 from vernier.folders import data_home
+
+from .outlines import CLASSES
+from .paint import render
+from .spec import SPLITS, ShapesSpec
 
 FORMAT = 1  # a change of the files or of the drawing needs a new number, so that old sets are told from new ones
 JPEG_QUALITY = 90

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from vernier.data.shapes.outlines import CLASSES, F32, OUTLINES, Outline
-from vernier.data.shapes.spec import ShapesSpec
+from .outlines import CLASSES, F32, OUTLINES, Outline
+from .spec import ShapesSpec
 
 
 def clip_unit(values: F32) -> F32:

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vernier.data.shapes.layout import Body, Random, clip_unit, lay_out, make_bar, make_pebble, overlap
-from vernier.data.shapes.outlines import CLASSES, F32
-from vernier.data.shapes.spec import SPLITS, ShapesSpec
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
+
+from .layout import Body, Random, clip_unit, lay_out, make_bar, make_pebble, overlap
+from .outlines import CLASSES, F32
+from .spec import SPLITS, ShapesSpec
 
 
 @frozen

@@ -5,9 +5,10 @@ Checks the values and names the files; drawing and writing them is up to the oth
 
 from typing import Literal
 
-from vernier.data.shapes.outlines import CLASSES
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
+
+from .outlines import CLASSES
 
 SPLITS = ("train", "val")
 MIN_PX, MAX_PX = 16, 1024

@@ -5,11 +5,11 @@ hold many images, `boxes` images with annotations. May import `data.decoding`, `
 never loading or preparing: order and batches are up to `data.loading`, writing data sets up to `data.preparing`.
 """
 
-from vernier.data.sources.arrays import ArraySource
-from vernier.data.sources.base import BoxSource, EncodedSource, Source
-from vernier.data.sources.containers.shards import ShardSource
-from vernier.data.sources.folder import FolderSource
-from vernier.data.sources.opening import BUILT_IN, open_boxes, open_split
+from .arrays import ArraySource
+from .base import BoxSource, EncodedSource, Source
+from .containers.shards import ShardSource
+from .folder import FolderSource
+from .opening import BUILT_IN, open_boxes, open_split
 
 __all__ = [
     "BUILT_IN",

@@ -7,8 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from vernier.data.decoding.decode import Image
-from vernier.data.sources.base import Indices, Source, fingerprint_of
 from vernier.errors import ConfigError, NoSuchSplit
+
+from .base import Indices, Source, fingerprint_of
 
 
 class ArraySource(Source):

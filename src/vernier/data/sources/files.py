@@ -5,9 +5,10 @@ from pathlib import Path
 import numpy as np
 
 from vernier.data.decoding.decode import Croppable, Image, decode
-from vernier.data.sources.base import Boxes, BoxSource, EncodedSource, Indices
-from vernier.data.sources.folder import IMAGE_SUFFIXES
 from vernier.errors import ConfigError
+
+from .base import Boxes, BoxSource, EncodedSource, Indices
+from .folder import IMAGE_SUFFIXES
 
 
 class FilesSource(EncodedSource, BoxSource):

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from vernier.data.sources.base import EncodedSource, Indices, NamedSource, Names, choose_validation
-from vernier.data.sources.containers.tables import Columns, cached_table_path, read_table, write_table
 from vernier.errors import ConfigError
+
+from .base import EncodedSource, Indices, NamedSource, Names, choose_validation
+from .containers.tables import Columns, cached_table_path, read_table, write_table
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".tif", ".tiff"})
 CACHED_FROM = 5_000  # files; listing fewer is faster than checking whether the cached listing is valid

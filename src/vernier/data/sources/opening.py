@@ -9,19 +9,20 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from vernier.data import shapes
-from vernier.data.sources.arrays import ArraySource, open_cifar10, open_fashion_mnist
-from vernier.data.sources.base import VAL_SHARE, BoxSource, Source
-from vernier.data.sources.boxes.annotated import SPLITS
-from vernier.data.sources.boxes.layouts import describe_layouts, has_boxes, list_some, open_folder
-from vernier.data.sources.containers.raw import RawSource
-from vernier.data.sources.containers.remote import open_remote
-from vernier.data.sources.containers.shards import open_shards
-from vernier.data.sources.containers.tfrecord import TFRecordSource, find_tfrecords
-from vernier.data.sources.folder import FolderSource, has_class_folders, split_by_name
-from vernier.data.sources.synthetic import SyntheticBoxSource, SyntheticSource
 from vernier.data.unfinished import refuse_unfinished
 from vernier.errors import ConfigError, NoSuchSplit, did_you_mean
 from vernier.folders import data_home
+
+from .arrays import ArraySource, open_cifar10, open_fashion_mnist
+from .base import VAL_SHARE, BoxSource, Source
+from .boxes.annotated import SPLITS
+from .boxes.layouts import describe_layouts, has_boxes, list_some, open_folder
+from .containers.raw import RawSource
+from .containers.remote import open_remote
+from .containers.shards import open_shards
+from .containers.tfrecord import TFRecordSource, find_tfrecords
+from .folder import FolderSource, has_class_folders, split_by_name
+from .synthetic import SyntheticBoxSource, SyntheticSource
 
 SPLIT_FOLDERS = {"train": ("train",), "val": ("val", "validation", "test")}
 _ARRAYS: dict[str, Callable[[Path, str], ArraySource]] = {"fashion-mnist": open_fashion_mnist, "cifar10": open_cifar10}

@@ -9,7 +9,8 @@ import threading
 import numpy as np
 
 from vernier.data.decoding.decode import Image
-from vernier.data.sources.base import Boxes, BoxSource, Indices, Source, fingerprint_of
+
+from .base import Boxes, BoxSource, Indices, Source, fingerprint_of
 
 CLASSES = 1000
 SAMPLES = {"train": 12_800, "val": 1_280}

@@ -20,7 +20,6 @@ from vernier.data.loading.order import EvalOrder
 from vernier.data.sources import Source
 from vernier.devices import Device
 from vernier.engine.execution import Execution, borrowed, modes_restored
-from vernier.engine.inference.trained import Trained
 from vernier.engine.observe import Observer, Observers
 from vernier.engine.processes.launch import Topology
 from vernier.engine.processes.world import World
@@ -30,6 +29,8 @@ from vernier.records.run import EvalResult, EvaluationReport
 from vernier.store import write_json
 from vernier.tasks import task_of
 from vernier.tasks.base import Forward, Score, Task
+
+from .trained import Trained
 
 
 @contextlib.contextmanager

@@ -22,8 +22,6 @@ from torch import nn
 
 from vernier.config import Config
 from vernier.data.augment.normalize import Normalizer
-from vernier.engine.inference.evaluate import evaluating
-from vernier.engine.inference.trained import Trained, find_checkpoint, load_checkpoint
 from vernier.engine.training.checkpoint import config_of, read_state, weights_for_use
 from vernier.errors import ConfigError, RunFailed
 from vernier.frozen import frozen
@@ -32,6 +30,9 @@ from vernier.models import info, is_detector, weights
 from vernier.records.run import CheckpointState, ExportCheck
 from vernier.store import CheckpointDir, replaced_atomically
 from vernier.tasks import task_of
+
+from .evaluate import evaluating
+from .trained import Trained, find_checkpoint, load_checkpoint
 
 Format = Literal["safetensors", "torchvision", "onnx", "torch-export"]
 SUFFIX: dict[Format, str] = {

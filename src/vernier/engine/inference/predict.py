@@ -9,10 +9,11 @@ from vernier.data.augment.normalize import Normalizer
 from vernier.data.loading.loader import Loader
 from vernier.data.loading.order import EvalOrder
 from vernier.data.sources.files import FilesSource, find_images
-from vernier.engine.inference.evaluate import evaluating
-from vernier.engine.inference.trained import Trained
 from vernier.records.predictions import ImagePrediction
 from vernier.tasks import task_of
+
+from .evaluate import evaluating
+from .trained import Trained
 
 BATCH = 16
 

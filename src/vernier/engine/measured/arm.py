@@ -15,8 +15,6 @@ import torch
 
 from vernier.clock import now_s, utc_stamp
 from vernier.config import Config, from_dict
-from vernier.engine.measured.study_repeat import run_repeat
-from vernier.engine.measured.workloads import InferenceLoad, SingleStreamLoad, TrainingLoad
 from vernier.engine.processes.launch import Topology
 from vernier.engine.processes.world import World
 from vernier.errors import ConfigError
@@ -39,6 +37,9 @@ from vernier.records.bench import (
     StepResult,
     StudyRequest,
 )
+
+from .study_repeat import run_repeat
+from .workloads import InferenceLoad, SingleStreamLoad, TrainingLoad
 
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "bad_alloc", "cannot allocate memory")
 _BENCH_FLAGS = {"--allow-slow": "--set machine.allow_slow=true", "--precision ": "--precisions "}

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vernier.engine.measured.loading import AREA, BATCH, PREFETCH, RATIO, LoaderSpec, native_batches
 from vernier.errors import ConfigError
+
+from .loading import AREA, BATCH, PREFETCH, RATIO, LoaderSpec, native_batches
 
 if TYPE_CHECKING:
     import torch

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from vernier.config import Config, override, to_dict
-from vernier.engine.measured.workloads import InferenceLoad, TrainingLoad
 from vernier.engine.observe import Telemetry
 from vernier.errors import RunFailed
 from vernier.measure.machine.environment import collect_environment
@@ -12,6 +11,8 @@ from vernier.measure.profile.summary import StepRange
 from vernier.records.codec import encode
 from vernier.records.profile import ProfileSummary
 from vernier.store import RunDir
+
+from .workloads import InferenceLoad, TrainingLoad
 
 STEPS_AFTER = 10
 

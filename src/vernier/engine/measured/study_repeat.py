@@ -15,7 +15,6 @@ from vernier.clock import now_s, utc_stamp
 from vernier.config import Config, from_dict
 from vernier.cores import allowed_cores
 from vernier.devices import Device, resolve
-from vernier.engine.measured.workloads import TrainingLoad
 from vernier.measure.bench.measuring import Load
 from vernier.measure.machine.kernels import CopyLoad, MatrixLoad
 from vernier.measure.profile.steps import StepProfiler
@@ -28,6 +27,8 @@ from vernier.records.bench import Cell, RepeatResult, StudyRequest
 from vernier.records.codec import encode
 from vernier.records.telemetry import Sample
 from vernier.store import write_json
+
+from .workloads import TrainingLoad
 
 SGEMM_SIZE = {"cpu": 1024}
 SGEMM_DEFAULT = 25536  # as in the SC22 study

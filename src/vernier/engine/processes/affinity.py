@@ -5,7 +5,8 @@ import re
 from pathlib import Path
 
 from vernier.cores import allowed_cores
-from vernier.engine.processes.launch import Topology
+
+from .launch import Topology
 
 NODES = Path("/sys/devices/system/node")
 

@@ -14,8 +14,9 @@ from torch.nn import functional as F
 
 from vernier.config import Config, Derived
 from vernier.devices import Device
-from vernier.engine.processes.world import World
 from vernier.errors import ConfigError
+
+from .world import World
 
 
 def count_batch_norm_images(config: Config, derived: Derived) -> int:

@@ -23,10 +23,11 @@ import psutil
 from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 
 from vernier.clock import now_s
-from vernier.engine.processes.launch import Topology, record_failure
 from vernier.errors import EXIT_FAILED
 from vernier.frozen import frozen
 from vernier.records.codec import decode, encode
+
+from .launch import Topology, record_failure
 
 GRACE_S = 2.0
 """After another process has reported its failure, this one may take so long to end by itself."""

@@ -23,10 +23,11 @@ from vernier.clock import now_s
 from vernier.config import Machine
 from vernier.cores import allowed_cores
 from vernier.devices import Device
-from vernier.engine.processes.heartbeat import Heartbeat, open_store
-from vernier.engine.processes.launch import Topology, record_failure
 from vernier.errors import ConfigError, RunFailed
 from vernier.records.events import ProcessInfo
+
+from .heartbeat import Heartbeat, open_store
+from .launch import Topology, record_failure
 
 T = TypeVar("T")
 

@@ -11,10 +11,6 @@ from vernier.clock import Stopwatch, now_s
 from vernier.data.loading.loader import Batch
 from vernier.engine.observe import Observers
 from vernier.engine.processes.world import Stragglers
-from vernier.engine.training.checkpoint import all_finite, checkpoint_state, fill_checkpoint, steps_to_keep
-from vernier.engine.training.setup import Job
-from vernier.engine.training.stop import StopFlag
-from vernier.engine.training.window import StepWindow
 from vernier.errors import RunFailed
 from vernier.measure.profile.steps import StepProfiler
 from vernier.measure.profile.summary import StepRange
@@ -22,6 +18,11 @@ from vernier.optim.schedules import learning_rate
 from vernier.records.events import CheckpointEvent, EpochEvent, EvalEvent, StepEvent, WarningEvent
 from vernier.records.run import EvalResult, Progress
 from vernier.store import RunDir
+
+from .checkpoint import all_finite, checkpoint_state, fill_checkpoint, steps_to_keep
+from .setup import Job
+from .stop import StopFlag
+from .window import StepWindow
 
 
 class Training:

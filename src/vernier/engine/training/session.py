@@ -13,11 +13,6 @@ from vernier.config import Config, Recipe, to_dict
 from vernier.engine.observe import Observer, Observers, Recorder, Telemetry
 from vernier.engine.processes.launch import redirect_output
 from vernier.engine.processes.world import LostPeer, World, describe_process, process_info
-from vernier.engine.training.checkpoint import read_state, restore
-from vernier.engine.training.loop import Training
-from vernier.engine.training.resume import ResumePoint
-from vernier.engine.training.setup import Job, first_images, prepare
-from vernier.engine.training.stop import StopFlag, StopRequested
 from vernier.errors import ConfigError, RunFailed
 from vernier.frozen import frozen
 from vernier.measure.machine.environment import collect_environment
@@ -30,6 +25,12 @@ from vernier.records.events import EndEvent, ProcessInfo, StartEvent, WarningEve
 from vernier.records.run import BadImageNote, Best, Progress, RunSummary
 from vernier.records.telemetry import TelemetryRecord, decode_telemetry
 from vernier.store import RunDir
+
+from .checkpoint import read_state, restore
+from .loop import Training
+from .resume import ResumePoint
+from .setup import Job, first_images, prepare
+from .stop import StopFlag, StopRequested
 
 Ending = Literal["finished", "stopped"]
 

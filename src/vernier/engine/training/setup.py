@@ -27,13 +27,14 @@ from vernier.engine.processes.batch_norm import convert_batch_norms
 from vernier.engine.processes.launch import Topology
 from vernier.engine.processes.world import World
 from vernier.engine.starting_weights import apply_starting_weights, from_scratch_warnings
-from vernier.engine.training.step import TrainStep
 from vernier.errors import ConfigError
 from vernier.optim.build import build_optimizer
 from vernier.optim.ema import WeightAverage
 from vernier.records.events import Loading
 from vernier.tasks import task_of
 from vernier.tasks.base import CountingReader, Task
+
+from .step import TrainStep
 
 
 @dataclass

@@ -17,12 +17,13 @@ from vernier.data.augment.normalize import Normalizer
 from vernier.data.loading.loader import Batch
 from vernier.devices import Device
 from vernier.engine.processes.world import World
-from vernier.engine.training.loss_scaling import LossScaler
 from vernier.optim.build import set_lr
 from vernier.optim.ema import WeightAverage
 from vernier.optim.schedules import learning_rate
 from vernier.randomness import Stream, key
 from vernier.tasks.base import MicroStep, Task
+
+from .loss_scaling import LossScaler
 
 Phase = Callable[[str], AbstractContextManager[Any]]
 """Wraps each part of a step that is measured or profiled: data, copy, forward, backward, optimizer."""

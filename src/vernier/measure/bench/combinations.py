@@ -11,10 +11,11 @@ from pathlib import Path
 
 from vernier.config import Config, from_dict, override, to_dict, tree_differences
 from vernier.errors import ConfigError
-from vernier.measure.bench.arms import Arm, memory_limit
-from vernier.measure.bench.versions import Version, checked_out, describe_this_version, fit_config
 from vernier.records.bench import ArmLabels, ArmRequest, BenchRequest, Layout
 from vernier.store import RunDir
+
+from .arms import Arm, memory_limit
+from .versions import Version, checked_out, describe_this_version, fit_config
 
 HERE = "here"
 """The label of this version's side."""

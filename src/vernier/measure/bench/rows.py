@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from vernier.measure.bench.measuring import describe_steps, mean_phases, relate_to_matmul
-from vernier.measure.bench.serving import summarize_latency
 from vernier.measure.statistics.comparison import DEFAULT_TOLERANCE, Trace, compare
 from vernier.measure.statistics.estimates import mean_estimate, rate_estimate
 from vernier.measure.telemetry.noise import describe_noise, worst_noise
@@ -31,6 +29,9 @@ from vernier.records.bench import (
 from vernier.records.environment import Environment
 from vernier.records.profile import PhaseTimes
 from vernier.records.statistics import Comparison, Estimate
+
+from .measuring import describe_steps, mean_phases, relate_to_matmul
+from .serving import summarize_latency
 
 
 def pool_rounds(name: str, labels: ArmLabels, rounds: Sequence[Round]) -> BenchRow:

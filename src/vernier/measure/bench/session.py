@@ -8,14 +8,15 @@ from typing import Any
 from vernier.config import Config, from_dict, override, to_dict
 from vernier.errors import ConfigError, RunFailed
 from vernier.frozen import frozen
-from vernier.measure.bench.arms import Arm, run_arms
-from vernier.measure.bench.combinations import both_sides, pair_sides
-from vernier.measure.bench.measuring import METHOD
-from vernier.measure.bench.rows import add_scaling, compare_arms, pool_rounds
-from vernier.measure.bench.table import describe_comparison, markdown, note_shared_labels
 from vernier.records.bench import ArmComparison, ArmFailure, BenchRequest, BenchResult, FailedRow, Round, StepRow
 from vernier.records.codec import encode
 from vernier.store import RunDir
+
+from .arms import Arm, run_arms
+from .combinations import both_sides, pair_sides
+from .measuring import METHOD
+from .rows import add_scaling, compare_arms, pool_rounds
+from .table import describe_comparison, markdown, note_shared_labels
 
 Progress = Callable[[int, int, int], None]
 """Called with the number of processes that are done, of all processes, and of rounds."""

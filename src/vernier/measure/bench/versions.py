@@ -17,9 +17,10 @@ from vernier.config.migrations import RENAMED_SETTINGS
 from vernier.errors import ConfigError, RunFailed
 from vernier.folders import REPOSITORY
 from vernier.frozen import frozen
-from vernier.measure.bench.arms import environment_of
 from vernier.measure.machine.environment import source_commit
 from vernier.records.bench import ConfigTree
+
+from .arms import environment_of
 
 _OLD_NAMES = {new: old for old, new in RENAMED_SETTINGS.items()}
 _PRINT_SETTINGS = """

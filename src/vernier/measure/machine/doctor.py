@@ -11,9 +11,10 @@ import psutil
 
 from vernier.cores import allowed_cores
 from vernier.frozen import frozen
-from vernier.measure.machine.environment import THREAD_VARIABLES, installed_version, read_versions
 from vernier.records.codec import named
 from vernier.records.environment import DeviceInfo
+
+from .environment import THREAD_VARIABLES, installed_version, read_versions
 
 if TYPE_CHECKING:
     from vernier.devices.base import Ability

@@ -8,9 +8,10 @@ import statistics
 import torch
 
 from vernier.devices import Device
-from vernier.measure.machine.doctor import TrainingProbe
-from vernier.measure.machine.kernels import time_steps
 from vernier.models import build
+
+from .doctor import TrainingProbe
+from .kernels import time_steps
 
 MODEL, PX = "resnet50", 224
 MIN_STEPS = 2

@@ -4,9 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from vernier.frozen import frozen
-from vernier.measure.planning.plan import NETWORKS, Workload, predict
 from vernier.records.codec import decode, named
 from vernier.store import read_object
+
+from .plan import NETWORKS, Workload, predict
 
 
 @frozen

@@ -4,9 +4,10 @@ from pathlib import Path
 
 from vernier.config import Config, Model, Recipe, from_dict
 from vernier.errors import ConfigError
-from vernier.measure.planning.estimate import Speed, build_on_meta, gmac
-from vernier.measure.planning.plan import Workload
 from vernier.store import RunDir
+
+from .estimate import Speed, build_on_meta, gmac
+from .plan import Workload
 
 
 def read_measured_run(path: Path) -> tuple[str, Config, float]:

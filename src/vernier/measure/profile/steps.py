@@ -21,12 +21,13 @@ from torch.profiler import record_function
 from vernier.clock import now_s
 from vernier.frozen import frozen
 from vernier.measure.phases import PhaseClock
-from vernier.measure.profile.summary import StepRange
 from vernier.measure.statistics.throughput import warmup_steps
 from vernier.measure.study.files import csv_text
 from vernier.records.codec import encode
 from vernier.records.profile import KernelTime, MemoryPoint, PhaseTimes, ProfileSummary, ProfilingOverhead
 from vernier.store import write_atomically, write_json
+
+from .summary import StepRange
 
 METHOD = "vernier-profile-1"
 PHASES = ("data", "copy", "forward", "backward", "optimizer", "communication")

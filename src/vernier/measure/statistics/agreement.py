@@ -7,8 +7,9 @@ within mean +- t(n - 1, 0.975) sd sqrt(1 + 1/n). Used by the engine at the end o
 import math
 
 from vernier.config import Config, Published, Recipe, differences
-from vernier.measure.statistics.estimates import LEVEL, t_quantile
 from vernier.records.run import Agreement, AgreementVerdict, EvalResult, PublishedFigure
+
+from .estimates import LEVEL, t_quantile
 
 ASSUMED_RUNS = 3
 PERCENT = ("top1", "top5")

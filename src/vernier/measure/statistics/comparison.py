@@ -16,9 +16,10 @@ from typing import NamedTuple
 import numpy as np
 
 from vernier.frozen import frozen
-from vernier.measure.statistics.estimates import LEVEL, METHOD, Floats, Intervals, mean_interval, t_quantiles
-from vernier.measure.statistics.throughput import Window
 from vernier.records.statistics import Comparison, SpeedVerdict
+
+from .estimates import LEVEL, METHOD, Floats, Intervals, mean_interval, t_quantiles
+from .throughput import Window
 
 DEFAULT_TOLERANCE = 0.01
 DEFAULT_RUNS, DEFAULT_STEPS = 5, 500

@@ -7,13 +7,14 @@ import statistics
 from collections.abc import Sequence
 
 from vernier.frozen import frozen
-from vernier.measure.statistics.estimates import METHOD, rate_estimate
-from vernier.measure.statistics.summary_checks import summarize
-from vernier.measure.statistics.throughput import Window, warmup_steps
 from vernier.measure.telemetry.energy import energy_per_image
 from vernier.records.events import Event, StepEvent, sessions
 from vernier.records.run import EnergyPerImage, TrainingSpeed
 from vernier.records.telemetry import TelemetryRecord
+
+from .estimates import METHOD, rate_estimate
+from .summary_checks import summarize
+from .throughput import Window, warmup_steps
 
 
 @frozen

@@ -11,8 +11,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from vernier.measure.statistics.estimates import METHOD, Floats, mean_estimate
 from vernier.records.statistics import SampleSummary
+
+from .estimates import METHOD, Floats, mean_estimate
 
 _ROUNDING, _UNDERFLOW = 1e-9, 1e-150
 

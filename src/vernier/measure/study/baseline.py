@@ -14,7 +14,11 @@ import numpy as np
 from vernier.config.migrations import SCHEMAS, migrated
 from vernier.errors import ConfigError
 from vernier.measure.statistics.estimates import Floats
-from vernier.measure.study.analysis import (
+from vernier.records.codec import DamagedRecord, decode, encode
+from vernier.records.study import Baseline, CheckResult, DeviceCheck
+from vernier.store import read_object, write_json
+
+from .analysis import (
     FEWEST_DEVICES,
     SENSORS,
     Table,
@@ -24,9 +28,6 @@ from vernier.measure.study.analysis import (
     p_above,
     repeat_noise,
 )
-from vernier.records.codec import DamagedRecord, decode, encode
-from vernier.records.study import Baseline, CheckResult, DeviceCheck
-from vernier.store import read_object, write_json
 
 METHOD = "vernier-baseline-1"
 FALSE_ALARMS = 0.01

@@ -19,12 +19,13 @@ from vernier.devices import Device
 from vernier.errors import ConfigError, RunFailed
 from vernier.frozen import frozen
 from vernier.measure.bench.arms import run_study_repeat
-from vernier.measure.study.files import Repeat, StudyDir
 from vernier.measure.telemetry.sensors import open_sensors
 from vernier.records.bench import ConfigTree, RepeatResult, StudyRequest
 from vernier.records.codec import encode
 from vernier.records.environment import DeviceInfo
 from vernier.records.study import StudyDevice, StudyMeta
+
+from .files import Repeat, StudyDir
 
 COOL_MARGIN_C, COOL_POLL_S, COOL_MAX_S = 1.0, 5.0, 100.0
 

@@ -10,7 +10,6 @@ from typing import Any, Protocol
 import psutil
 
 from vernier.clock import now_s, thread_cpu_s
-from vernier.measure.telemetry.sensors import FIELDS, open_sensors
 from vernier.records.telemetry import (
     Reading,
     Sample,
@@ -19,6 +18,8 @@ from vernier.records.telemetry import (
     TelemetryHeader,
     TelemetryRecord,
 )
+
+from .sensors import FIELDS, open_sensors
 
 DEFAULT_HZ = 10.0
 TREE_REFRESH_S = 10.0

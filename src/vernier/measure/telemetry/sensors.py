@@ -12,9 +12,10 @@ from typing import Protocol
 
 import psutil
 
-from vernier.measure.telemetry.cpu import CpuSensors
-from vernier.measure.telemetry.vendor import HLML, NVML, HlSmiSensors, LibrarySensors
 from vernier.records.telemetry import MissingSensor, Reading, SensorDevice
+
+from .cpu import CpuSensors
+from .vendor import HLML, NVML, HlSmiSensors, LibrarySensors
 
 FIELDS = {
     "util_pct": "busy share of the device",

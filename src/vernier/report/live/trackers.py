@@ -17,8 +17,9 @@ from vernier.errors import ConfigError, RunFailed
 from vernier.measure.machine.environment import installed_version
 from vernier.records.events import EndEvent, EvalEvent, Event, StartEvent, StepEvent
 from vernier.report.live import tags
-from vernier.report.live.tensorboard import EventFile
 from vernier.store import RunDir
+
+from .tensorboard import EventFile
 
 PROJECT = "vernier"
 GRID = 4  # sample images per row

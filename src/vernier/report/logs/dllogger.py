@@ -14,7 +14,8 @@ from typing import Any
 
 from vernier.errors import ConfigError
 from vernier.measure.statistics.throughput import Window
-from vernier.report.logs.model import EvalRecord, RunLog, StepRecord, Tree, finite, mark_warmup, whole
+
+from .model import EvalRecord, RunLog, StepRecord, Tree, finite, mark_warmup, whole
 
 PREFIX = "DLLL "
 _RATE, _TIME, _PERCENT = ({"unit": u, "format": f} for u, f in (("img/s", ":.2f"), ("s", ":.5f"), ("%", ":.2f")))

@@ -14,7 +14,8 @@ from typing import Any
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.records.codec import decode, encode
-from vernier.report.logs.model import EvalRecord, RunLog, StepRecord, Tree, finite, whole
+
+from .model import EvalRecord, RunLog, StepRecord, Tree, finite, whole
 
 PREFIX = ":::MLLOG "
 

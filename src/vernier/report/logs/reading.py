@@ -18,8 +18,9 @@ from vernier.records.environment import decode_environment
 from vernier.records.events import EvalEvent, Event, StartEvent, StepEvent, sessions
 from vernier.records.run import RunSummary
 from vernier.report.logs import dllogger, mllog
-from vernier.report.logs.model import EvalRecord, RunLog, StepRecord, finite, mark_warmup
 from vernier.store import DamagedFile, RunDir, find_runs, read_bench, read_json
+
+from .model import EvalRecord, RunLog, StepRecord, finite, mark_warmup
 
 _KINDS = "a run directory, a bench result (JSON), a raport.json, DLLogger lines or an MLPerf log"
 

@@ -10,10 +10,11 @@ from vernier.measure.study.files import Repeat, StudyDir
 from vernier.records.study import StudyDevice, StudyMeta
 from vernier.report.live import tags
 from vernier.report.live.tensorboard import EventFile
-from vernier.report.logs.dllogger import write_dllogger, write_raport
-from vernier.report.logs.mllog import write_mllog
-from vernier.report.logs.model import RunLog, Tree
 from vernier.store import write_atomically
+
+from .dllogger import write_dllogger, write_raport
+from .mllog import write_mllog
+from .model import RunLog, Tree
 
 
 def convert(run: RunLog, form: str, out: Path) -> list[Path]:

@@ -12,10 +12,11 @@ from markupsafe import Markup
 
 import vernier
 from vernier.clock import utc_stamp
-from vernier.report.page.collect import Subject
-from vernier.report.page.figures import Figure, Section
-from vernier.report.page.html import div, joined, tag
-from vernier.report.page.sections import SECTIONS
+
+from .collect import Subject
+from .figures import Figure, Section
+from .html import div, joined, tag
+from .sections import SECTIONS
 
 SCRIPTS = ("draw.js", "charts.js", "plots.js", "page.js")
 BRAND = Markup(

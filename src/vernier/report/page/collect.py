@@ -38,8 +38,9 @@ from vernier.records.run import EvalResult, RunSummary
 from vernier.records.telemetry import TelemetryRecord, decode_telemetry
 from vernier.report.logs.model import RunLog, Tree
 from vernier.report.logs.reading import is_bench_result, open_logs, read_json_or_none
-from vernier.report.page.studies import Study, open_study, open_study_result
 from vernier.store import DamagedFile, RunDir, find_runs, read_bench, read_json, read_record
+
+from .studies import Study, open_study, open_study_result
 
 T = TypeVar("T")
 MOST_POINTS = 1500

@@ -12,7 +12,8 @@ from markupsafe import Markup
 
 from vernier.frozen import frozen
 from vernier.records.codec import encode, omitted
-from vernier.report.page.html import div, section, tag
+
+from .html import div, section, tag
 
 PHASE_COLOURS = {"data": 4, "copy": 5, "forward": 0, "backward": 1, "optimizer": 2, "communication": 3, "idle": 7}
 Row = Sequence[str | int | float | bool | None]

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from vernier.errors import ConfigError
-from vernier.report.page.build import Page, build
-from vernier.report.page.collect import collect
 from vernier.store import RunDir
+
+from .build import Page, build
+from .collect import collect
 
 HOST = "127.0.0.1"
 FileState = tuple[str, int, int]

@@ -12,7 +12,8 @@ from vernier.data.loading.readers import EvalReader
 from vernier.data.sources import Source, open_split
 from vernier.records.predictions import ScoredClass
 from vernier.tasks.base import CountingReader, Forward, MicroStep
-from vernier.tasks.classification.score import ClassificationScore
+
+from .score import ClassificationScore
 
 
 class Classify:

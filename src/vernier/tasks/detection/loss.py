@@ -11,7 +11,8 @@ from torch.nn import functional as F
 
 from vernier.config import Detect
 from vernier.data.loading.targets import BoxTargets
-from vernier.tasks.detection.boxes import encode, match
+
+from .boxes import encode, match
 
 
 def detection_loss(offsets: Tensor, logits: Tensor, targets: BoxTargets, anchors: Tensor, settings: Detect) -> Tensor:

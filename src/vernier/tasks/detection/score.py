@@ -14,8 +14,9 @@ from vernier.data.sources.base import BoxSource
 from vernier.records.codec import encode
 from vernier.records.predictions import Box, DetectionExample, ScoredClass, TrueBox
 from vernier.records.run import EvalResult
-from vernier.tasks.detection.boxes import Detections
-from vernier.tasks.detection.coco import Rows, coco_figures
+
+from .boxes import Detections
+from .coco import Rows, coco_figures
 
 EXAMPLES, EXAMPLE_BOXES, EXAMPLE_PX = 12, 40, 400
 

@@ -12,9 +12,10 @@ from vernier.models import info, ssd_spec
 from vernier.models.ssd import levels, make_anchors
 from vernier.records.predictions import ScoredClass
 from vernier.tasks.base import CountingReader, Forward, MicroStep
-from vernier.tasks.detection.boxes import Detections, detect
-from vernier.tasks.detection.loss import detection_loss
-from vernier.tasks.detection.score import DetectionScore, in_pixels, name_rows
+
+from .boxes import Detections, detect
+from .loss import detection_loss
+from .score import DetectionScore, in_pixels, name_rows
 
 
 class Detect:

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import NotRequired, TypedDict
 
 from vernier.data.sources.base import positive_size
-from vernier.data.sources.boxes.annotated import SPLITS, AnnotatedImage, Annotations, Row, path_inside
 from vernier.errors import ConfigError
+
+from .annotated import SPLITS, AnnotatedImage, Annotations, Row, path_inside
 
 _UNSPLIT_NAMES = (
     "annotations.json",

@@ -9,13 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from vernier.data.sources.base import BoxSource
-from vernier.data.sources.boxes.annotated import SPLITS, AnnotatedSource, Annotations, split_by_name
-from vernier.data.sources.boxes.coco import find_coco, find_unsplit_coco
-from vernier.data.sources.boxes.voc import find_unsplit_voc, find_voc
-from vernier.data.sources.boxes.yolo import find_unsplit_yolo, find_yolo
 from vernier.data.sources.containers.tfrecord import TFRecordBoxSource, find_tfrecords
 from vernier.data.sources.folder import has_class_folders
 from vernier.errors import ConfigError, NoSuchSplit
+
+from .annotated import SPLITS, AnnotatedSource, Annotations, split_by_name
+from .coco import find_coco, find_unsplit_coco
+from .voc import find_unsplit_voc, find_voc
+from .yolo import find_unsplit_yolo, find_yolo
 
 Reader = Callable[[], Annotations]
 

@@ -6,8 +6,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from vernier.data.sources.base import positive_size, read_lines
-from vernier.data.sources.boxes.annotated import SPLITS, AnnotatedImage, Annotations, Row, path_inside
 from vernier.errors import ConfigError
+
+from .annotated import SPLITS, AnnotatedImage, Annotations, Row, path_inside
 
 _SPLIT_NAMES = tuple(dict.fromkeys(name for names in SPLITS.values() for name in names))
 _IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".JPG", ".bmp", ".webp")

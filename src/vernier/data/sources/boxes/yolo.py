@@ -8,9 +8,10 @@ import yaml
 
 from vernier.data.decoding.decode import BadImage, read_size
 from vernier.data.sources.base import read_lines
-from vernier.data.sources.boxes.annotated import SPLITS, AnnotatedImage, Annotations, Row
 from vernier.data.sources.folder import IMAGE_SUFFIXES
 from vernier.errors import ConfigError
+
+from .annotated import SPLITS, AnnotatedImage, Annotations, Row
 
 
 def find_yolo(root: Path, split: str) -> Callable[[], Annotations] | None:

@@ -11,8 +11,9 @@ import numpy as np
 
 from vernier.data.decoding.decode import Image
 from vernier.data.sources.base import NamedSource, Names
-from vernier.data.sources.containers.tables import read_table, table_path
 from vernier.errors import ConfigError
+
+from .tables import read_table, table_path
 
 FORMAT = "vernier-raw"
 VERSION = "1"

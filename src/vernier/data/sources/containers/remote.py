@@ -13,10 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from vernier.data.sources.containers.shards import Shard, ShardSource, manifest_name, read_manifest
-from vernier.data.sources.containers.tables import Columns, read_table
 from vernier.errors import ConfigError, NoSuchSplit, RunFailed
 from vernier.folders import data_home
+
+from .shards import Shard, ShardSource, manifest_name, read_manifest
+from .tables import Columns, read_table
 
 LIMIT_VARIABLE = "VERNIER_SHARD_CACHE_GB"
 DEFAULT_LIMIT_GB = 50.0

@@ -16,9 +16,10 @@ import numpy.typing as npt
 from vernier.data.decoding.decode import BadImage, read_size
 from vernier.data.decoding.jpeg_slicing import NotSliceable, Segments, find_segments
 from vernier.data.sources.base import Names
-from vernier.data.sources.containers.tables import Columns, load_or_scan, table_path, write_table
 from vernier.data.sources.folder import IMAGE_SUFFIXES
 from vernier.errors import ConfigError
+
+from .tables import Columns, load_or_scan, table_path, write_table
 
 VERSION = 1
 _COLUMN_TYPES = {

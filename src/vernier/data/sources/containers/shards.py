@@ -16,10 +16,11 @@ import numpy as np
 
 from vernier.data.decoding.decode import Croppable, SegmentedJpeg
 from vernier.data.sources.base import EncodedSource, Indices, OpenFiles, read_lines
-from vernier.data.sources.containers.shard_index import VERSION, load_table, read_name, read_segments
-from vernier.data.sources.containers.tables import Columns
 from vernier.errors import ConfigError, RunFailed
 from vernier.frozen import frozen
+
+from .shard_index import VERSION, load_table, read_name, read_segments
+from .tables import Columns
 
 FORMAT = "vernier-shards"
 _HASHED_PIECE = 1 << 22

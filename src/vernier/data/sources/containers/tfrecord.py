@@ -16,10 +16,11 @@ import numpy.typing as npt
 
 from vernier.data.decoding.decode import read_size
 from vernier.data.sources.base import Boxes, BoxSource, EncodedSource, Indices, OpenFiles, positive_size
-from vernier.data.sources.containers.example import Feature, parse_example, read_records
-from vernier.data.sources.containers.tables import Columns, load_or_scan
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
+
+from .example import Feature, parse_example, read_records
+from .tables import Columns, load_or_scan
 
 VERSION = "2"
 SPLIT_PREFIXES = {"train": ("train",), "val": ("val", "validation"), "test": ("test",)}

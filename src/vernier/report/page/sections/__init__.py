@@ -7,14 +7,15 @@ from collections.abc import Callable
 
 from vernier.report.page.collect import Subject
 from vernier.report.page.figures import Section
-from vernier.report.page.sections.benchmarks import benchmarks
-from vernier.report.page.sections.classification import classification
-from vernier.report.page.sections.detection import detection
-from vernier.report.page.sections.devices import devices
-from vernier.report.page.sections.environment import environment
-from vernier.report.page.sections.glance import glance
-from vernier.report.page.sections.profile import profile
-from vernier.report.page.sections.training import training
+
+from .benchmarks import benchmarks
+from .classification import classification
+from .detection import detection
+from .devices import devices
+from .environment import environment
+from .glance import glance
+from .profile import profile
+from .training import training
 
 SECTIONS: tuple[Callable[[list[Subject]], Section | None], ...] = (
     glance,

@@ -6,7 +6,8 @@ from vernier.records.predictions import Box, DetectionExample, ScoredClass
 from vernier.report.page.collect import Subject
 from vernier.report.page.figures import Bars, Figure, Section, make_section, with_data
 from vernier.report.page.html import Cell, Column, div, number, table, tag
-from vernier.report.page.sections.classification import picture
+
+from .classification import picture
 
 MEANINGS = {
     "AP": "precision, mean over IoU 0.50 to 0.95",
