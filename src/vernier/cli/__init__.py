@@ -48,7 +48,7 @@ from .tyro_private import use_colours
 WELCOME = """\
 Vernier trains, evaluates, benchmarks and profiles vision models, and reports what it measured.
 
-  vernier train          train the embedded default: rendered shapes, about a minute on two cores
+  vernier train          train on the built-in data set of rendered shapes, about a minute on two cores
   vernier recipes        list everything that can be trained
   vernier doctor         show what this machine can do
 

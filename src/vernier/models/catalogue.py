@@ -289,7 +289,7 @@ _CATALOGUE: dict[str, ModelInfo] = {
                 _basic(1, 1, 1, width=16, last_stride=1),
                 224_516,
                 46_444_544,
-                "three levels on a narrow backbone for the embedded shapes",
+                "three levels on a narrow backbone for the built-in shapes",
             ),
             ssd=_SMALL_SSD,
         ),

@@ -14,13 +14,13 @@ from vernier.config import Config, Recipe, load_file
 from vernier.errors import ConfigError, did_you_mean
 from vernier.frozen import frozen
 from vernier.models import is_detector
-from vernier.recipes import detection, embedded, habana, modern, nvidia, study
+from vernier.recipes import detection, habana, modern, nvidia, small_sets, study
 from vernier.records.codec import omitted
 
 DEFAULT = "shapes-quick"
 
 SOURCES: dict[str, tuple[Callable[[], Recipe], ...]] = {
-    "Small sets": embedded.RECIPES,
+    "Small sets": small_sets.RECIPES,
     "NVIDIA": nvidia.RECIPES,
     "Habana": habana.RECIPES,
     "The variability study": study.RECIPES,

@@ -71,7 +71,7 @@ def train(
     settings: SetFlag = (),
     json: JsonFlag = False,
 ) -> int:
-    """Train a model with a recipe. Without a recipe: the embedded default, about a minute on two cores.
+    """Train a model with a recipe. Without a recipe: on built-in data, about a minute on two cores.
 
     Run the same command again after an interruption to resume.
 

@@ -29,7 +29,7 @@ def test_real_coco(real_data: Callable[[str], Path]) -> None:
     assert all_boxes_inside(val)
 
 
-def test_the_embedded_detection_set_is_read_as_coco(tmp_path: Path) -> None:
+def test_the_built_in_detection_set_is_read_as_coco(tmp_path: Path) -> None:
     root = make_shapes(tmp_path / "set", ShapesSpec(kind="detect", train=6, val=4, size_px=64))
     source = open_boxes(str(root), "val")
     assert len(source) == 4

@@ -4,7 +4,7 @@ from vernier.config import Augment, Data, Ema, Eval, Loss, Model, Optim, Publish
 
 
 def shapes_quick() -> Recipe:
-    """The embedded default: ten rendered shapes, about a minute on two cores.
+    """The default: ten rendered shapes of the built-in data set, about a minute on two cores.
 
     Source: Vernier's own data, rendered when needed.
     Command: vernier train
@@ -79,7 +79,7 @@ def cifar10() -> Recipe:
 
 
 def ssd_shapes_quick() -> Recipe:
-    """The embedded detector: ten rendered shapes, one to five per image, a few minutes on two cores.
+    """A detector for the built-in data set: ten rendered shapes, one to five per image, a few minutes on two cores.
 
     Source: Vernier's own data, rendered when needed.
     Command: vernier train ssd-shapes-quick
