@@ -67,7 +67,7 @@ def test_the_mark_goes_when_all_is_well_and_with_bad_usage_and_stays_otherwise(t
 
 
 @pytest.mark.parametrize(
-    ("layout", "written"), [("raw", f".train.raw.tmp-{os.getpid()}"), ("shards", ".train-000000.tar.writing")]
+    ("layout", "written"), [("raw", ".train.raw.tmp-{pid}"), ("shards", ".train-000000.tar.writing")]
 )
 def test_a_full_disk_is_one_message_and_the_same_command_finishes(
     vernier_here: Callable[..., Done],
@@ -76,7 +76,7 @@ def test_a_full_disk_is_one_message_and_the_same_command_finishes(
     layout: str,
     written: str,
 ) -> None:
-    out = tmp_path / "out"
+    out, written = tmp_path / "out", written.format(pid=os.getpid())
     out.mkdir()
     (out / written).symlink_to("/dev/full")
     full = prepare_imagenet(vernier_here, ilsvrc, out, "--format", layout, "--no-restarts")
