@@ -2,28 +2,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.store.small_runs import fill_checkpoint, make_run
 from vernier.errors import ConfigError
-from vernier.store import RunDir, open_checkpoint
-
-
-def _fill(text: str = "weights"):  # type: ignore[no-untyped-def]
-    def fill(folder: Path) -> None:
-        (folder / "model.safetensors").write_text(text)
-        (folder / "state.json").write_text('{"step": 1}')
-
-    return fill
-
-
-def _run(tmp_path: Path) -> RunDir:
-    run = RunDir.create(tmp_path, "a run/with odd: name")
-    run.write_config({})
-    return run
+from vernier.store import open_checkpoint
 
 
 def test_a_committed_checkpoint_verifies_and_points(tmp_path: Path) -> None:
-    run = _run(tmp_path)
-    run.checkpoints.commit(10, _fill(), best=True)
-    run.checkpoints.commit(20, _fill(), best=False)
+    run = make_run(tmp_path)
+    run.checkpoints.commit(10, fill_checkpoint, best=True)
+    run.checkpoints.commit(20, fill_checkpoint, best=False)
     assert [c.step for c in run.checkpoints.committed()] == [10, 20]
     newest, best = run.checkpoints.newest(), run.checkpoints.best()
     assert newest is not None
@@ -34,9 +21,9 @@ def test_a_committed_checkpoint_verifies_and_points(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["flip", "truncate", "remove", "manifest"])
 def test_a_damaged_checkpoint_is_passed_over_and_reported(tmp_path: Path, damage: str) -> None:
-    run = _run(tmp_path)
-    run.checkpoints.commit(1, _fill(), best=False)
-    bad = run.checkpoints.commit(2, _fill(), best=False).path
+    run = make_run(tmp_path)
+    run.checkpoints.commit(1, fill_checkpoint, best=False)
+    bad = run.checkpoints.commit(2, fill_checkpoint, best=False).path
     target = bad / ("manifest.json" if damage == "manifest" else "model.safetensors")
     if damage == "remove":
         target.unlink()
@@ -54,8 +41,8 @@ def test_a_damaged_checkpoint_is_passed_over_and_reported(tmp_path: Path, damage
 
 
 def test_a_failed_write_leaves_the_earlier_checkpoint_and_no_litter(tmp_path: Path) -> None:
-    run = _run(tmp_path)
-    run.checkpoints.commit(1, _fill(), best=False)
+    run = make_run(tmp_path)
+    run.checkpoints.commit(1, fill_checkpoint, best=False)
 
     def full_disk(folder: Path) -> None:
         (folder / "model.safetensors").write_text("half")
@@ -67,16 +54,16 @@ def test_a_failed_write_leaves_the_earlier_checkpoint_and_no_litter(tmp_path: Pa
 
 
 def test_pruning_keeps_what_is_wanted_the_best_and_the_newest(tmp_path: Path) -> None:
-    run = _run(tmp_path)
+    run = make_run(tmp_path)
     for step in range(1, 7):
-        run.checkpoints.commit(step, _fill(), best=step == 2)
+        run.checkpoints.commit(step, fill_checkpoint, best=step == 2)
     run.checkpoints.prune(lambda step: step == 4)
     assert [c.step for c in run.checkpoints.committed()] == [2, 4, 6]
 
 
 def test_a_crash_while_replacing_a_checkpoint_is_undone(tmp_path: Path) -> None:
-    run = _run(tmp_path)
-    kept = run.checkpoints.commit(1, _fill(), best=False).path
+    run = make_run(tmp_path)
+    kept = run.checkpoints.commit(1, fill_checkpoint, best=False).path
     kept.rename(kept.with_name(".replaced-step-00000001"))
     (kept.with_name(".writing-step-00000001")).mkdir()
     run.checkpoints.tidy()

@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.store.small_runs import make_run
 from vernier.records.run import RunStatus
 from vernier.store import (
     DamagedFile,
-    RunDir,
     read_json,
     read_object,
     read_record,
@@ -15,22 +15,8 @@ from vernier.store import (
 )
 
 
-def _fill(text: str = "weights"):  # type: ignore[no-untyped-def]
-    def fill(folder: Path) -> None:
-        (folder / "model.safetensors").write_text(text)
-        (folder / "state.json").write_text('{"step": 1}')
-
-    return fill
-
-
-def _run(tmp_path: Path) -> RunDir:
-    run = RunDir.create(tmp_path, "a run/with odd: name")
-    run.write_config({})
-    return run
-
-
 def test_json_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
-    run = _run(tmp_path)
+    run = make_run(tmp_path)
     run.write_status("running", note="x" * 10_000)
     with pytest.raises(ValueError, match="Out of range float"):
         run.write_status("finished", bad=float("nan"))

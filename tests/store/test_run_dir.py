@@ -5,32 +5,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.store.small_runs import make_run
 from vernier.errors import ConfigError
 from vernier.store import RunDir, find_runs
-
-
-def _fill(text: str = "weights"):  # type: ignore[no-untyped-def]
-    def fill(folder: Path) -> None:
-        (folder / "model.safetensors").write_text(text)
-        (folder / "state.json").write_text('{"step": 1}')
-
-    return fill
-
-
-def _run(tmp_path: Path) -> RunDir:
-    run = RunDir.create(tmp_path, "a run/with odd: name")
-    run.write_config({})
-    return run
 
 
 def test_runs_never_share_a_directory(tmp_path: Path) -> None:
     paths = {RunDir.create(tmp_path, "same").path for _ in range(5)}
     assert len(paths) == 5
-    assert "/" not in _run(tmp_path).path.relative_to(tmp_path).as_posix()
+    assert "/" not in make_run(tmp_path).path.relative_to(tmp_path).as_posix()
 
 
 def test_a_run_whose_process_died_is_seen_as_crashed(tmp_path: Path) -> None:
-    run = _run(tmp_path)
+    run = make_run(tmp_path)
     script = textwrap.dedent(f"""
         from pathlib import Path
         from vernier.store import RunDir
@@ -52,7 +39,7 @@ def test_a_run_whose_process_died_is_seen_as_crashed(tmp_path: Path) -> None:
 
 
 def test_not_a_run_directory_names_the_runs_inside(tmp_path: Path) -> None:
-    run = _run(tmp_path)
+    run = make_run(tmp_path)
     with pytest.raises(ConfigError, match=str(run.path)):
         RunDir.open(tmp_path)
     with pytest.raises(ConfigError, match="does not exist"):

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.report.nvprof_trace import NVPROF
 from vernier.errors import ConfigError
 from vernier.report.study.tables import ColumnOptions, parse_pairs, read_table
 
@@ -122,22 +123,6 @@ def test_simulated_and_real_devices_stay_apart(tmp_path: Path) -> None:
     )
     with pytest.raises(ConfigError, match="Simulated and real"):
         read_table([real, simulated])
-
-
-NVPROF = """\
-==1234== NVPROF is profiling process 1234, command: python train.py
-==1234== Profiling result:
-"Start","Duration","Grid X","Device","Context","Stream","System","Name","Correlation_ID"
-s,ms,,,,,,,
-1.0,2.0,1,"Tesla V100 (0)",1,7,,"gemm",1
-0.5,,,"Tesla V100 (0)",,,"900/877","[SM/Memory Clock (MHz)]",
-1.5,,,"Tesla V100 (0)",,,"1500/877","[SM/Memory Clock (MHz)]",
-1.6,,,"Tesla V100 (0)",,,"82091/300000","[Power/Limit (mW)]",
-1.7,,,"Tesla V100 (0)",,,"43","[Temperature (C)]",
-2.0,4.0,1,"Tesla V100 (0)",1,7,,"gemm",2
-2.5,9.0,1,"Tesla V100 (0)",1,7,,"[CUDA memcpy HtoD]",3
-2.6,0.5,1,"Tesla V100 (0)",1,7,,"small",4
-"""
 
 
 def test_an_nvprof_trace(tmp_path: Path) -> None:

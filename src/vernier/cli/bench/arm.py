@@ -24,14 +24,14 @@ def arm(request: RequestPath, answer: AnswerPath, /) -> int:
         answer: JSON file to write the result to.
     """
     silence_profiler()
-    from vernier.config import Config, from_dict
+    from vernier.config import config_from_tree
     from vernier.engine.measured.arm import guard_memory, run_request
 
     try:
         arm_request = decode_request(read_json(Path(request)))
     except (OSError, ValueError, DamagedRecord) as error:
         raise ConfigError(f"Cannot read what to measure from {request}: {error}.") from None
-    config, to_start = with_procs(from_dict(Config, arm_request.config or {}))
+    config, to_start = with_procs(config_from_tree(arm_request.config or {}))
     if to_start:
         return start_processes(to_start)
     limit = arm_request.memory_limit_bytes if isinstance(arm_request, ArmRequest) else None

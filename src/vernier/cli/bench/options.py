@@ -17,7 +17,7 @@ from vernier.cli.flags import (
     apply_flags,
     optional,
 )
-from vernier.config import Config, from_dict, to_dict
+from vernier.config import config_from_tree, to_dict
 from vernier.config.settings import Precision
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
@@ -94,7 +94,7 @@ def build_request(
     from vernier.store import RunDir
 
     if run is not None:
-        start = from_dict(Config, RunDir.open(Path(run)).read_config())
+        start = config_from_tree(RunDir.open(Path(run)).read_config())
     else:
         start = recipes.load(target.recipe or recipes.DEFAULT)
     flags = {

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from vernier.clock import now_s, utc_stamp
-from vernier.config import Config, from_dict
+from vernier.config import config_from_tree
 from vernier.engine.processes.launch import Topology
 from vernier.engine.processes.world import World
 from vernier.errors import ConfigError
@@ -80,7 +80,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def _measure(request: ArmRequest, world: World) -> StepResult | ServingResult:
-    config, sensors = from_dict(Config, request.config), RecordList()
+    config, sensors = config_from_tree(request.config), RecordList()
     load: TrainingLoad | InferenceLoad = (
         TrainingLoad(config, world, apart=request.apart)
         if request.what == "train"

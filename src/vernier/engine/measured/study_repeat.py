@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import torch
 
 from vernier.clock import now_s, utc_stamp
-from vernier.config import Config, from_dict
+from vernier.config import config_from_tree
 from vernier.cores import allowed_cores
 from vernier.devices import Device, resolve
 from vernier.measure.bench.measuring import Load
@@ -63,7 +63,7 @@ def run_repeat(request: StudyRequest) -> RepeatResult:
 def build_load(request: StudyRequest) -> tuple[Load, Device]:
     """What is repeated, and the device it runs on."""
     if request.workload not in ("sgemm", "bandwidth"):
-        training = TrainingLoad(from_dict(Config, request.config))
+        training = TrainingLoad(config_from_tree(request.config))
         return training, training.device
     device = resolve(request.device)
     torch.set_num_threads(len(allowed_cores()))

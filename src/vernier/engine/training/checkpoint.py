@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from vernier import torch_private
-from vernier.config import Checkpoint, Config, digest, from_dict, to_dict
+from vernier.config import Checkpoint, Config, config_from_tree, digest, to_dict
 from vernier.config.migrations import SCHEMAS
 from vernier.data.sources import Source
 from vernier.errors import ConfigError
@@ -53,7 +53,7 @@ def read_state(checkpoint: CheckpointDir) -> CheckpointState:
 
 def config_of(state: CheckpointState) -> Config:
     """The configuration a checkpoint was trained with."""
-    return from_dict(Config, state.config)
+    return config_from_tree(state.config)
 
 
 def steps_to_keep(steps: Sequence[int], policy: Checkpoint, steps_per_epoch: int) -> set[int]:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from vernier.config import Config, differences, from_dict
+from vernier.config import Config, config_from_tree, differences
 from vernier.errors import ConfigError
 from vernier.store import CheckpointDir, RunDir, find_runs
 
@@ -21,7 +21,7 @@ class ResumePoint:
 
 def run_config(run: RunDir) -> Config:
     """The configuration a run was started with."""
-    return from_dict(Config, run.read_config())
+    return config_from_tree(run.read_config())
 
 
 def choose_resume_point(config: Config, out: Path, resume: str | None, warn: Warn) -> ResumePoint | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from itertools import product
 from pathlib import Path
 
-from vernier.config import Config, from_dict, override, to_dict, tree_differences
+from vernier.config import Config, config_from_tree, override, to_dict, tree_differences
 from vernier.errors import ConfigError
 from vernier.records.bench import ArmLabels, ArmRequest, BenchRequest, Layout
 from vernier.store import RunDir
@@ -23,7 +23,7 @@ HERE = "here"
 
 def arms_of(request: BenchRequest, side: str | None = None, source: Path | None = None) -> list[Arm]:
     """An arm per combination, named by the labels in which the arms differ."""
-    config = from_dict(Config, request.config)
+    config = config_from_tree(request.config)
     machine, infer = config.machine, request.what == "infer"
     batch_per_device = machine.eval_batch if infer else max(1, config.recipe.global_batch // machine.procs)
     layouts = request.layouts or (Layout(procs=machine.procs),)
@@ -129,7 +129,7 @@ def _fit_arms(arms: list[Arm], other: Version, side: str) -> tuple[list[Arm], li
 
 def _differences(request: BenchRequest, other: BenchRequest) -> list[str]:
     """In which settings the two sides differ, besides their code."""
-    pairs = tree_differences(to_dict(from_dict(Config, request.config)), to_dict(from_dict(Config, other.config)))
+    pairs = tree_differences(to_dict(config_from_tree(request.config)), to_dict(config_from_tree(other.config)))
     if request.weights_of != other.weights_of:
         pairs["run"] = (request.weights_of, other.weights_of)
     return [f"the sides differ in {name}: {here!r} here, {there!r} there" for name, (here, there) in pairs.items()]
@@ -153,7 +153,7 @@ def _earlier_request(request: BenchRequest, path: Path) -> tuple[BenchRequest, s
             f"({commit or 'no commit recorded'}), which cannot be run again. Give a git reference instead, or compare "
             f"the two results: vernier compare {path} RUN."
         )
-    from_dict(Config, earlier.config)
+    config_from_tree(earlier.config)
     layouts = earlier.layouts or tuple(Layout(procs=procs) for procs in earlier.procs or ())
     same = {
         name: getattr(request, name)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from vernier.config import Config, from_dict, override, to_dict
+from vernier.config import config_from_tree, override, to_dict
 from vernier.errors import ConfigError, RunFailed
 from vernier.frozen import frozen
 from vernier.records.bench import ArmComparison, ArmFailure, BenchRequest, BenchResult, FailedRow, Round, StepRow
@@ -43,11 +43,11 @@ def run_bench(request: BenchRequest, out: Path, progress: Progress) -> Outcome:
     """
     with both_sides(request) as sides:
         arms, total = sides.arms, len(sides.arms) * request.repeats
-        config = from_dict(Config, request.config)
+        config = config_from_tree(request.config)
         name = f"bench-{'scaling' if request.scaling else request.what}-{config.recipe.name}"
         run = RunDir.create(out, name)
         with run.locked():
-            measured = from_dict(Config, arms[0].request.config) if len(arms) == 1 else config
+            measured = config_from_tree(arms[0].request.config) if len(arms) == 1 else config
             run.write_config(to_dict(override(measured, "name", name)))
             run.write_status("running")
             rounds: list[Round] = []

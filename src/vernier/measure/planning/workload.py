@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from vernier.config import Config, Model, Recipe, from_dict
+from vernier.config import Config, Model, Recipe, config_from_tree
 from vernier.errors import ConfigError
 from vernier.store import RunDir
 
@@ -16,7 +16,7 @@ def read_measured_run(path: Path) -> tuple[str, Config, float]:
     summary = run.status().summary
     if summary is None or summary.training is None:
         raise ConfigError(f"{path} has no measured training speed yet. Let the run finish, or give images per second.")
-    return run.path.name, from_dict(Config, run.read_config()), summary.training.images_per_s_per_device
+    return run.path.name, config_from_tree(run.read_config()), summary.training.images_per_s_per_device
 
 
 def image_gmac(recipe: Recipe) -> float:
