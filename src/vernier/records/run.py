@@ -55,6 +55,11 @@ class EvaluationReport(EvalResult):
     written: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     bad_images: tuple[str, ...] = ()
+    classes_matched: Literal["name", "order", "subset", "number"] | None = None
+    """How the data's classes were matched with the model's outputs: the same names, the same in another order, some of
+    the model's names, or by number."""
+    prepared: str = ""
+    """How images were prepared for the network, in words."""
 
 
 @frozen
