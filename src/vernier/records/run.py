@@ -55,10 +55,10 @@ class EvaluationReport(EvalResult):
     written: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     bad_images: tuple[str, ...] = ()
-    classes_matched: Literal["name", "order", "subset", "number"] | None = None
+    classes_matched: Literal["name", "order", "subset", "number"] | None = omitted()
     """How the data's classes were matched with the model's outputs: the same names, the same in another order, some of
     the model's names, or by number."""
-    prepared: str = ""
+    prepared: str | None = omitted()
     """How images were prepared for the network, in words."""
 
 

@@ -55,14 +55,14 @@ def match_classes(
 
 def _match_numbers(model: tuple[str, ...], data: tuple[str, ...], *, named: bool, metric: str) -> ClassMatch:
     numbers = tuple(int(name) if name.isascii() and name.isdecimal() else -1 for name in data)
-    if not named and len(data) < len(model) and len(set(numbers)) == len(data) and 0 <= min(numbers) <= max(numbers):
-        if max(numbers) < len(model):
-            notes = (
-                "classes taken by number: the weights have no class names, so the class called "
-                f"{data[-1]} is output {numbers[-1]}, counted from 0",
-                _describe_subset(len(model), len(data), metric),
-            )
-            return ClassMatch(how="subset", outputs=numbers, notes=notes)
+    positions = len(set(numbers)) == len(data) and min(numbers) >= 0 and max(numbers) < len(model)
+    if not named and positions and len(data) < len(model):
+        notes = (
+            f"classes taken by number: the weights have no class names, so the class called {data[-1]} is output "
+            f"{numbers[-1]}, counted from 0",
+            _describe_subset(len(model), len(data), metric),
+        )
+        return ClassMatch(how="subset", outputs=numbers, notes=notes)
     if len(model) != len(data):
         why = "--classes-by-number needs as many classes" if named else "the weights have no class names to match by"
         raise ConfigError(
