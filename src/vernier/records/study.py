@@ -10,6 +10,12 @@ from .codec import omitted
 STUDY_METHOD = "vernier-study-1"
 SlowOrFast = Literal["slow", "fast"]
 
+
+def name_of_value(unit: str) -> str:
+    """What a study measured, in words: a time per step, or a rate."""
+    return "speed" if unit.endswith("/s") else "step time"
+
+
 # ------------------------------------------------------------------------------------------------ the study's own files
 
 
@@ -108,12 +114,19 @@ CorrelationMatrix = dict[str, dict[str, float | None]]
 
 @frozen
 class Correlations:
-    """Correlations between the value ("perf") and each sensor; None where one of the two is constant."""
+    """Correlations between the value, which comes first, and each sensor; None where one of the two is constant.
+
+    The value's key is `step_time`, or `speed` for rates; in files of version 0.1 it is `perf`.
+    """
 
     pearson: CorrelationMatrix
     spearman: CorrelationMatrix
     not_measured: tuple[str, ...] = ()
     constant: tuple[str, ...] = ()
+
+    @property
+    def value(self) -> str:
+        return next(iter(self.pearson))
 
 
 @frozen
@@ -198,6 +211,10 @@ class StudyAnalysis:
     pull: tuple[str, ...]
     devices: tuple[DeviceVerdict, ...]
     notes: tuple[str, ...]
+
+    @property
+    def value_name(self) -> str:
+        return name_of_value(self.unit)
 
 
 # --------------------------------------------------------------------------------------------------- baseline and check

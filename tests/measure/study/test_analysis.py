@@ -38,7 +38,7 @@ def test_the_resnet_of_the_sc22_group(real_data: Callable[[str], Path]) -> None:
     assert analysis.outliers.beyond_fence == SlowFastCounts(slow=17, fast=0)
     assert analysis.straggler.cost == pytest.approx(1.120, abs=0.0005)
     assert analysis.straggler.slowest_run_over_median == pytest.approx(3.57, abs=0.005)
-    pearson, spearman = (getattr(analysis.correlation, k)["perf"] for k in ("pearson", "spearman"))
+    pearson, spearman = (getattr(analysis.correlation, k)["step_time"] for k in ("pearson", "spearman"))
     assert [pearson[k] for k in ("freq", "power", "temp")] == pytest.approx([-0.007, -0.485, -0.138], abs=0.0006)
     assert [spearman[k] for k in ("freq", "power", "temp")] == pytest.approx([-0.025, -0.542, -0.081], abs=0.0006)
     assert analysis.variance.undisturbed_runs is not None
@@ -54,8 +54,8 @@ def test_the_sgemm_of_the_sc22_group(real_data: Callable[[str], Path]) -> None:
     assert (over_devices["fence"], over_devices["whisker"]) == pytest.approx((9.25, 8.89), abs=0.005)
     assert analysis.outliers.beyond_fence == SlowFastCounts(slow=5, fast=1)
     assert analysis.straggler.cost == pytest.approx(1.203, abs=0.0005)
-    assert analysis.correlation.pearson["perf"]["freq"] == pytest.approx(-0.935, abs=0.0005)
-    assert analysis.correlation.spearman["perf"]["freq"] == pytest.approx(-0.981, abs=0.0005)
+    assert analysis.correlation.pearson["step_time"]["freq"] == pytest.approx(-0.935, abs=0.0005)
+    assert analysis.correlation.spearman["step_time"]["freq"] == pytest.approx(-0.981, abs=0.0005)
     assert analysis.variance.all_runs is not None
     assert (analysis.variance.all_runs.share_between_devices.low or 0) > 0.9  # here it is the devices
     assert any("2284 of 11087 rows are exact copies" in n for n in analysis.notes)
@@ -116,7 +116,12 @@ def test_a_constant_sensor_has_no_correlation() -> None:
         for i in range(6)
     )
     analysis = correlations(Table(rows=rows, unit="s", what="x"))
-    assert analysis.pearson["perf"] == {"perf": pytest.approx(1), "freq": None, "power": None, "temp": pytest.approx(1)}
+    assert analysis.pearson["step_time"] == {
+        "step_time": pytest.approx(1),
+        "freq": None,
+        "power": None,
+        "temp": pytest.approx(1),
+    }
     assert (analysis.not_measured, analysis.constant) == (("power",), ("freq",))
 
 

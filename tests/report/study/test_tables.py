@@ -11,7 +11,7 @@ from vernier.errors import ConfigError
 from vernier.report.study.tables import ColumnOptions, parse_pairs, read_table
 
 Runner = Callable[..., Any]
-OPTIONS = ColumnOptions(columns={"perf": "time", "device": "gpu"}, units={"perf": "ms"})
+OPTIONS = ColumnOptions(columns={"step_time": "time", "device": "gpu"}, units={"step_time": "ms"})
 
 
 def _csv(path: Path, text: str) -> Path:
@@ -37,16 +37,16 @@ def test_any_csv_with_a_mapping(tmp_path: Path, vernier_here: Runner) -> None:
     assert done.code == 0, done.err
     table = done.json()
     assert (table["runs"], table["devices_measured"], table["unit"], table["what"]) == (24, 6, "ms", "time")
-    assert table["correlation"]["pearson"]["perf"]["power"] == pytest.approx(1)
+    assert table["correlation"]["pearson"]["step_time"]["power"] == pytest.approx(1)
     assert table["correlation"]["constant"] == ["freq"]
 
 
 @pytest.mark.parametrize(
     ("header", "options", "unit"),
     [
-        ("gpu,time_ms", ColumnOptions(columns={"perf": "time_ms", "device": "gpu"}), "ms"),
-        ("gpu,duration (us)", ColumnOptions(columns={"perf": "duration (us)", "device": "gpu"}), "us"),
-        ("gpu,speed img/s", ColumnOptions(columns={"perf": "speed img/s", "device": "gpu"}), "img/s"),
+        ("gpu,time_ms", ColumnOptions(columns={"step_time": "time_ms", "device": "gpu"}), "ms"),
+        ("gpu,duration (us)", ColumnOptions(columns={"step_time": "duration (us)", "device": "gpu"}), "us"),
+        ("gpu,speed img/s", ColumnOptions(columns={"step_time": "speed img/s", "device": "gpu"}), "img/s"),
     ],
 )
 def test_units_in_column_names(tmp_path: Path, header: str, options: ColumnOptions, unit: str) -> None:
@@ -63,20 +63,20 @@ def test_units_in_column_names(tmp_path: Path, header: str, options: ColumnOptio
         (
             "a,b\n1,2\n",
             ColumnOptions(),
-            r"which column of .* is performance. Name it with --columns perf=.*the columns are a, b",
+            r"which column of .* is the step time. Name it with --columns step_time=.*the columns are a, b",
         ),
         ("gpu,tiem\na,1\n", OPTIONS, "no column 'time'. Did you mean tiem"),
         (
             "gpu,time\na,1\n",
             ColumnOptions(columns=OPTIONS.columns),
-            "the unit of 'time'. State it with --units perf=ms",
+            "the unit of 'time'. State it with --units step_time=ms",
         ),
         (
             "gpu,time\na,1\n",
-            ColumnOptions(columns=OPTIONS.columns, units={"perf": "parsec"}),
-            "unknown unit of performance 'parsec'",
+            ColumnOptions(columns=OPTIONS.columns, units={"step_time": "parsec"}),
+            "'parsec' is no unit of a step time or a rate",
         ),
-        ("gpu,time\na,1\nb,1 fortnight\n", OPTIONS, "unknown unit of performance 'fortnight'"),
+        ("gpu,time\na,1\nb,1 fortnight\n", OPTIONS, "'fortnight' is no unit of a step time or a rate"),
         ("gpu,time\na,nan\nb,\n,3\n", OPTIONS, "No usable row"),
         ("gpu,time\na,0.11\nb,110\nc,0.12\n", OPTIONS, "units seem to be mixed"),
         ("gpu,time\na,1 ms\nb,100 img/s\n", OPTIONS, "mixes img/s and ms"),
@@ -97,8 +97,8 @@ def test_impossible_rows_are_dropped_and_counted(tmp_path: Path) -> None:
     assert table.rows[1].sensors == {"freq": None, "power": 200.0, "temp": None}
     notes = " | ".join(table.notes)
     for part in (
-        "2 row(s) with no performance",
-        "1 row(s) with performance not above 0",
+        "2 row(s) with no value",
+        "1 row(s) with a value not above 0",
         "1 row(s) with no device",
         "impossible value(s) of temp",
         "1 of 7 rows are exact copies",
@@ -153,8 +153,19 @@ def test_mlperf_logs_and_dllogger(real_data: Callable[[str], Path]) -> None:
 
 
 def test_pairs() -> None:
-    assert parse_pairs("perf=a, device=b", "--columns", ("perf", "device")) == {"perf": "a", "device": "b"}
+    names = ("step_time", "device")
+    assert parse_pairs("step_time=a, device=b", "--columns", names) == {"step_time": "a", "device": "b"}
+    for other in ("speed", "perf", "performance"):
+        assert parse_pairs(f"{other}=a", "--columns", names) == {"step_time": "a"}
     with pytest.raises(ConfigError, match="NAME=VALUE"):
-        parse_pairs("perf", "--columns", ("perf",))
-    with pytest.raises(ConfigError, match="Did you mean perf"):
-        parse_pairs("pref=x", "--columns", ("perf", "device"))
+        parse_pairs("step_time", "--columns", names)
+    with pytest.raises(ConfigError, match="Did you mean step_time"):
+        parse_pairs("steptime=x", "--columns", names)
+
+
+def test_a_column_called_performance_is_read(tmp_path: Path) -> None:
+    path = _csv(tmp_path / "x.csv", "uuid,performance\na,110\nb,120\n")
+    table = read_table([path], ColumnOptions(units={"step_time": "img/s"}))
+    assert ([r.value for r in table.rows], table.slow_is_high) == ([110.0, 120.0], False)
+    with pytest.raises(ConfigError, match="does not state the unit of 'performance'"):
+        read_table([path])

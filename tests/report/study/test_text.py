@@ -10,23 +10,30 @@ FLEET = {f"d{i}": [1 + i / 1000, 1.001 + i / 1000, 0.999 + i / 1000] for i in ra
 
 def test_what_removing_the_slow_devices_gains() -> None:
     one = study_lines(analyze(table({**FLEET, "slow": [1.2, 1.2, 1.2]})))
-    assert "pull       slow" in one
-    assert any("Without this device synchronous training would lose 0.5 % instead of 19.3 %." in line for line in one)
+    assert "remove     slow" in one
+    assert any("Removing this device would cut the slow-down from 1.193x to 1.005x." in line for line in one)
     two = study_lines(analyze(table({**FLEET, "a": [1.2, 1.2, 1.2], "b": [1.3, 1.3, 1.3]})))
-    assert any("Without these 2 devices synchronous training" in line for line in two)
-    assert "pull       no device" in study_lines(analyze(table(FLEET)))
+    assert any("Removing these 2 devices would cut" in line for line in two)
+    assert "remove     no device" in study_lines(analyze(table(FLEET)))
 
 
-def test_sure_is_explained() -> None:
+def test_certainly_is_explained() -> None:
     lines = study_lines(analyze(table(FLEET)))
-    assert any("sure (family-wise error below 5 %): 0 slow, 0 fast" in line for line in lines)
+    assert any("certainly (family-wise error below 5 %): 0 slow, 0 fast" in line for line in lines)
+
+
+def test_a_spread_of_devices_that_repeats_hide_is_said_in_words() -> None:
+    hidden = {f"d{i}": [1.0, 2.0, 3.0] for i in range(6)}
+    (line,) = (line for line in study_lines(analyze(table(hidden))) if line.startswith("spread"))
+    assert "between devices none visible beside the spread of the repeats, between repeats" in line
+    assert "0.00" not in line
 
 
 def test_the_table_of_devices_has_the_slowest_first() -> None:
     analysis = analyze(table({**FLEET, "slow": [1.2, 1.2, 1.2]}))
     rows = study_rows(analysis, 3)
     assert [row["device"] for row in rows] == ["slow", "d11", "d10"]
-    assert [row["verdict"] for row in rows] == ["slow", "", ""]
+    assert [row["verdict"] for row in rows] == ["certainly slow", "not unusual", "not unusual"]
     assert len(study_rows(analysis, None)) == 13
 
 

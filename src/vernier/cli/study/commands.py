@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 Sources = Annotated[Positional[tuple[str, ...]], arg(metavar="CSV|DIR...")]
 Out = Annotated[str, arg(metavar="PATH", aliases=["-o"])]
-Columns = Annotated[str | None, optional("perf=NAME,device=NAME,...")]
-Units = Annotated[str | None, optional("perf=UNIT,power=UNIT,...")]
+Columns = Annotated[str | None, optional("step_time=NAME,device=NAME,...")]
+Units = Annotated[str | None, optional("step_time=UNIT,power=UNIT,...")]
 Drop = Annotated[FlagCreatePairsOff[bool], arg(help="Drop rows that are exact copies of others.")]
 SHOWN = 20
 
 
 def _table(sources: tuple[str, ...], columns: str | None, units: str | None, drop_duplicates: bool = False) -> "Table":
-    from vernier.report.study.tables import FIELDS, SENSOR_UNITS, ColumnOptions, parse_pairs, read_table
+    from vernier.report.study.tables import FIELDS, SENSOR_UNITS, VALUE, ColumnOptions, parse_pairs, read_table
 
     if not sources:
         raise ConfigError("Name what to read: study directories, CSV files, logs, or folders of them.")
     options = ColumnOptions(
         columns=parse_pairs(columns, "--columns", FIELDS),
-        units=parse_pairs(units, "--units", ("perf", *SENSOR_UNITS)),
+        units=parse_pairs(units, "--units", (VALUE, *SENSOR_UNITS)),
         drop_duplicates=drop_duplicates,
     )
     return read_table([Path(s).expanduser() for s in sources], options)
@@ -51,12 +51,14 @@ def analyze(
     Reads study directories, the SC22 study's CSVs, nvprof traces, DLLogger lines, raport.json, MLPerf logs, and any
     other CSV with --columns.
 
-    Example: vernier study analyze fleet.csv --columns perf=time_ms,device=serial
+    Example: vernier study analyze fleet.csv --columns step_time=time_ms,device=serial
 
     Args:
         sources: Files or directories to read; several are analysed together.
-        columns: The columns of a CSV: perf, device, repeat, freq, power, temp, workload.
-        units: Their units, if the file does not state them: perf=ms (s, us, ns, min, img/s ...), power=mW, freq=GHz.
+        columns: The columns of a CSV: step_time, device, repeat, freq, power, temp, workload. For a rate such as img/s
+            write speed instead of step_time.
+        units: Their units, if the file does not state them: step_time=ms (s, us, ns, min), speed=img/s, power=mW,
+            freq=GHz.
         all_devices: List every device, not only the 20 slowest.
     """
     from vernier.measure.study.analysis import analyze as analyze_table

@@ -31,6 +31,7 @@ from vernier.records.study import (
     VarianceComponents,
     VarianceSplit,
     Variation,
+    name_of_value,
 )
 
 METHOD = "vernier-study-analysis-1"
@@ -278,7 +279,7 @@ def _pearson(a: Floats, b: Floats) -> float | None:
 
 def correlations(table: Table) -> Correlations:
     """Pearson and Spearman between the value and each sensor, over rows that have both; None where one is constant."""
-    columns = {"perf": np.array([r.value for r in table.rows])}
+    columns = {name_of_value(table.unit).replace(" ", "_"): np.array([r.value for r in table.rows])}
     columns |= {s: np.array([r.sensors.get(s) for r in table.rows], np.float64) for s in SENSORS}  # None becomes NaN
     pearson: CorrelationMatrix = {a: {} for a in columns}
     spearman: CorrelationMatrix = {a: {} for a in columns}
@@ -329,8 +330,8 @@ def analyze(table: Table) -> StudyAnalysis:
         outliers=Outliers(
             beyond_fence=SlowFastCounts(slow=beyond.count("slow"), fast=beyond.count("fast")),
             sure=SlowFastCounts(slow=sum(d.sure_slow for d in ranked), fast=sum(d.sure_fast for d in ranked)),
-            rule=f"sure: the chance that even one of the {len(ranked)} devices is called so although it is normal is "
-            f"below {100 * (1 - LEVEL):g} % (family-wise error)",
+            rule=f"certainly: the chance that even one of the {len(ranked)} devices is called so although it is normal "
+            f"is below {100 * (1 - LEVEL):g} % (family-wise error)",
         ),
         straggler=StragglerCost(
             **vars(find_straggler(table)),

@@ -28,7 +28,10 @@ from vernier.store import find_runs
 
 TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60.0}
 SENSOR_UNITS = {"freq": {"MHz": 1.0, "GHz": 1000.0, "kHz": 1e-3}, "power": {"W": 1.0, "mW": 1e-3}, "temp": {"C": 1.0}}
-FIELDS = ("perf", "device", "repeat", *SENSOR_UNITS, "workload")
+VALUE = "step_time"
+OTHER_NAMES = {"speed": VALUE, "perf": VALUE, "performance": VALUE}
+"""Names of the measured value that users of rates, of the SC22 study's tables and of version 0.1 type."""
+FIELDS = (VALUE, "device", "repeat", *SENSOR_UNITS, "workload")
 POSSIBLE = {"freq": (0.0, 10_000.0), "power": (0.0, 3_000.0), "temp": (-50.0, 150.0)}
 _STUDY_SENSORS = {"freq": "clock_mhz", "power": "power_w", "temp": "temperature_c"}
 _SUSPICIOUS = 100.0
@@ -58,12 +61,13 @@ class _Part:
 
 
 def parse_pairs(text: str | None, flag: str, names: Sequence[str]) -> dict[str, str]:
-    """`perf=time,device=uuid` as a dictionary; raises ConfigError for a key that is not in `names`."""
+    """`step_time=time,device=uuid` as a dictionary; raises ConfigError for a key that is not in `names`."""
     pairs = {}
     for pair in filter(None, (text or "").split(",")):
         name, equals, value = (x.strip() for x in pair.partition("="))
         if not equals or not value:
             raise ConfigError(f"{flag} takes NAME=VALUE pairs with commas between them, not {pair!r}.")
+        name = OTHER_NAMES.get(name, name)
         if name not in names:
             raise ConfigError(f"{flag}: unknown name {name!r}. {did_you_mean(name, names)}")
         pairs[name] = value
@@ -111,7 +115,7 @@ def _one_unit(parts: Sequence[_Part], notes: list[str]) -> tuple[str, list[Measu
     if len(units) == 1:
         return units[0], [r for p in parts for r in p.rows]
     if not all(u in TIMES for u in units):
-        raise ConfigError(f"Performance is in {' and '.join(units)}, which cannot be analysed together.")
+        raise ConfigError(f"Values in {' and '.join(units)} cannot be analysed together.")
     notes.append(f"times in {' and '.join(units)} were converted to seconds")
     return "s", [replace(r, value=r.value * TIMES[p.unit]) for p in parts for r in p.rows]
 
@@ -221,7 +225,7 @@ def _iteration_file(path: Path, text: str) -> _Part:
 
 
 class _Layout(NamedTuple):
-    """Vernier's name -> column, and the unit of the performance column."""
+    """Vernier's name -> column, and the unit of the measured value's column."""
 
     columns: Mapping[str, str]
     unit: str | None
@@ -233,21 +237,23 @@ def _layout(path: Path, names: Sequence[str], options: ColumnOptions) -> _Layout
     if missing := [c for c in options.columns.values() if c not in have]:
         raise ConfigError(f"{path} has no column {missing[0]!r}. {did_you_mean(missing[0], names)}")
     columns: dict[str, str] = {}
-    unit, what = None, "performance"
+    unit, what = None, VALUE
     if {"perf", "uuid"} <= have:
-        columns, unit, what = {"perf": "perf", "device": "uuid"}, "ms", "median iteration or mean kernel (perf)"
+        columns, unit, what = {VALUE: "perf", "device": "uuid"}, "ms", "median iteration or mean kernel (perf)"
     elif "med_iter_dur" in have:
-        columns, unit, what = {"perf": "med_iter_dur", "repeat": "reps"}, "s", "median iteration"
+        columns, unit, what = {VALUE: "med_iter_dur", "repeat": "reps"}, "s", "median iteration"
     elif "mean_iter_dur_median" in have:
-        columns, unit, what = {"perf": "mean_iter_dur_median"}, "s", "median over repeats of the mean iteration"
+        columns, unit, what = {VALUE: "mean_iter_dur_median"}, "s", "median over repeats of the mean iteration"
+    elif own := next((name for name in names if name.casefold() in (VALUE, *OTHER_NAMES)), None):
+        columns, what = {VALUE: own}, own
     columns |= {"freq": "freq", "power": "pwr", "temp": "temp", "workload": "exp"} if columns else {}
     if "uuid" in have:
         columns.setdefault("device", "uuid")
-    usual = columns.get("perf")
+    usual = columns.get(VALUE)
     columns = {k: v for k, v in columns.items() if v in have} | dict(options.columns)
-    if columns.get("perf") != usual:
-        unit, what = None, columns.get("perf", "performance")
-    return _Layout(columns, options.units.get("perf") or unit or _unit_in_name(columns.get("perf", "")), what)
+    if columns.get(VALUE) != usual:
+        unit, what = None, columns.get(VALUE, VALUE)
+    return _Layout(columns, options.units.get(VALUE) or unit or _unit_in_name(columns.get(VALUE, "")), what)
 
 
 def _unit_in_name(name: str) -> str | None:
@@ -263,11 +269,11 @@ def _csv(path: Path, options: ColumnOptions) -> _Part:
     names = list(filter(None, rows[0]))
     layout = _layout(path, names, options)
     has_location = {"cabinet", "node", "device"} <= set(names)
-    if "perf" not in layout.columns or ("device" not in layout.columns and not has_location):
-        missing = "performance" if "perf" not in layout.columns else "the device"
+    if VALUE not in layout.columns or ("device" not in layout.columns and not has_location):
+        missing = "the step time" if VALUE not in layout.columns else "the device"
         raise ConfigError(
-            f"Vernier does not know which column of {path} is {missing}. Name it with --columns perf=...,device=...; "
-            f"the columns are {', '.join(names)}."
+            f"Vernier does not know which column of {path} is {missing}. Name it with --columns "
+            f"{VALUE}=...,device=...; the columns are {', '.join(names)}."
         )
     part = _Part(unit="", what=layout.what)
     distinct = {tuple(r.items()): r for r in rows}
@@ -281,7 +287,7 @@ def _csv(path: Path, options: ColumnOptions) -> _Part:
 
 
 def _fill(part: _Part, path: Path, rows: Sequence[CsvRow], layout: _Layout, options: ColumnOptions) -> None:
-    cells = [_number_and_unit(r.get(layout.columns["perf"])) for r in rows]
+    cells = [_number_and_unit(r.get(layout.columns[VALUE])) for r in rows]
     units = _column_units(path, cells, layout)
     _check_units(path, units, options)
     mixed = len(units) > 1
@@ -294,7 +300,7 @@ def _fill(part: _Part, path: Path, rows: Sequence[CsvRow], layout: _Layout, opti
     for row, (value, unit) in zip(rows, cells, strict=True):
         device = _device(row, layout)
         if not math.isfinite(value) or value <= 0 or not device:
-            why = "performance not above 0" if math.isfinite(value) else "no performance"
+            why = "a value not above 0" if math.isfinite(value) else "no value"
             dropped[why if device else "no device"] += 1
             continue
         scale = TIMES[unit or layout.unit or "s"] if mixed else 1.0
@@ -316,18 +322,17 @@ def _column_units(path: Path, cells: Sequence[tuple[float, str]], layout: _Layou
     if layout.unit is None:
         some = f" in every row ({', '.join(sorted(in_cells))} in some)" if in_cells else ""
         raise ConfigError(
-            f"{path} does not state the unit of {layout.columns['perf']!r}{some}. "
-            "State it with --units perf=ms (or s, us, ns, min; img/s or another rate)."
+            f"{path} does not state the unit of {layout.columns[VALUE]!r}{some}. "
+            f"State it with --units {VALUE}=ms (or s, us, ns, min; img/s or another rate)."
         )
     return in_cells | {layout.unit}
 
 
 def _check_units(path: Path, units: set[str], options: ColumnOptions) -> None:
-    units_of_performance = [*TIMES, "img/s", "it/s", "GFLOP/s", "TFLOP/s", "GB/s"]
+    known = [*TIMES, "img/s", "it/s", "GFLOP/s", "TFLOP/s", "GB/s"]
     for unit in units:
         if unit not in TIMES and not unit.endswith("/s"):
-            hint = did_you_mean(unit, units_of_performance)
-            raise ConfigError(f"{path}: unknown unit of performance {unit!r}. {hint}")
+            raise ConfigError(f"{path}: {unit!r} is no unit of a step time or a rate. {did_you_mean(unit, known)}")
     if len(units) > 1 and not all(u in TIMES for u in units):
         raise ConfigError(f"{path} mixes {' and '.join(sorted(units))} in one column.")
     for sensor, table in SENSOR_UNITS.items():

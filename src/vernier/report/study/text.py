@@ -1,13 +1,25 @@
 """Words and rows for a terminal: the result of a study's analysis, and of a check against a baseline."""
 
-from vernier.records.study import CheckResult, Component, Correlations, StudyAnalysis, VarianceSplit
+from vernier.records.study import CheckResult, Component, DeviceVerdict, StudyAnalysis, VarianceSplit
 
 SHOWN_NOTES = 8
+
+
+LEAST_CHANCE = 1e-15
+"""Below this, a chance is a rounding error of the arithmetic."""
 
 
 def _span(component: Component, unit: str = " %") -> str:
     interval = "no interval" if component.low is None else f"{component.low:.2f} to {component.high:.2f}"
     return f"{component.value:.2f}{unit} ({interval})"
+
+
+def _between_devices(component: Component) -> str:
+    """The spread between devices; in words where that between repeats hides it."""
+    if component.value > 0:
+        return _span(component)
+    most = f" (at most {component.high:.2f} %)" if component.high else ""
+    return f"none visible beside the spread of the repeats{most}"
 
 
 def _percent(value: float | None) -> str:
@@ -21,18 +33,19 @@ def study_lines(result: StudyAnalysis) -> list[str]:
     times = str(repeats.most) if repeats.least == repeats.most else f"{repeats.least} to {repeats.most}"
     lines = [
         f"{result.workload or 'study'}: {result.runs:,} runs on {count} {simulated}device{'s' if count > 1 else ''}, "
-        f"{times} repeat{'' if times == '1' else 's'} each; {result.what}: median {result.median:g} {result.unit}",
+        f"{times} repeat{'' if times == '1' else 's'} each; "
+        f"median {result.value_name} {result.median:g} {result.unit} ({result.what})",
         "",
         "variation                     over all runs   over device medians",
     ]
     for name, meaning in variation.definitions.items():
         runs, medians = _percent(variation.over_runs[name]), _percent(variation.over_device_medians[name])
         lines.append(f"  {name:<10} {runs:>28} {medians:>21}   {meaning}")
-    lines += ["", *_variance_lines(result.variance), *_correlation_lines(result.correlation), ""]
+    lines += ["", *_variance_lines(result.variance), *_correlation_lines(result), ""]
     fence, sure = result.outliers.beyond_fence, result.outliers.sure
     lines.append(
-        f"outliers   beyond the fences: {fence.slow} slow, {fence.fast} fast; sure (family-wise error below 5 %): "
-        f"{sure.slow} slow, {sure.fast} fast"
+        f"outliers   beyond the fences: {fence.slow} slow, {fence.fast} fast; certainly (family-wise error "
+        f"below 5 %): {sure.slow} slow, {sure.fast} fast"
     )
     lines += [*straggler_lines(result), *(f"note       {n}" for n in result.notes[:SHOWN_NOTES])]
     more = len(result.notes) - SHOWN_NOTES
@@ -45,20 +58,19 @@ def straggler_lines(result: StudyAnalysis) -> list[str]:
     lines = []
     if result.devices_measured > 1:
         lines.append(
-            f"straggler  synchronous training over all devices takes {cost.cost:.3f} times the median device's time "
-            f"({cost.slowest}); the slowest single run {cost.slowest_run_over_median:.2f} times"
+            f"straggler  synchronous training over all devices waits for {cost.slowest}: {cost.cost:.3f}x the "
+            f"step time of the median device; the slowest single run took {cost.slowest_run_over_median:.2f}x"
         )
     if result.pull:
-        return [*lines, f"pull       {', '.join(result.pull)}", f"           {removal_sentence(result)}"]
-    return [*lines, "pull       no device"]
+        return [*lines, f"remove     {', '.join(result.pull)}", f"           {removal_sentence(result)}"]
+    return [*lines, "remove     no device"]
 
 
 def removal_sentence(result: StudyAnalysis) -> str:
-    """What synchronous training would gain without the devices to pull."""
+    """What synchronous training would gain without the devices to remove."""
     count, cost = len(result.pull), result.straggler
     devices = "this device" if count == 1 else f"these {count} devices"
-    before, after = (f"{100 * (one.cost - 1):.1f} %" for one in (cost, cost.after_pulling))
-    return f"Without {devices} synchronous training would lose {after} instead of {before}."
+    return f"Removing {devices} would cut the slow-down from {cost.cost:.3f}x to {cost.after_pulling.cost:.3f}x."
 
 
 def _variance_lines(variance: VarianceSplit) -> list[str]:
@@ -66,22 +78,35 @@ def _variance_lines(variance: VarianceSplit) -> list[str]:
     if variance.runs_set_aside:
         parts.append((f"without {variance.runs_set_aside} disturbed runs", variance.undisturbed_runs))
     return [
-        f"spread     {name}: between devices {_span(p.between_devices)}, between repeats {_span(p.between_repeats)}; "
-        f"devices' share of the variance {_span(p.share_between_devices, '')}"
+        f"spread     {name}: between devices {_between_devices(p.between_devices)}, between repeats "
+        f"{_span(p.between_repeats)}"
+        + (f"; devices' share of the variance {_span(share, '')}" if (share := p.share_between_devices).value else "")
         for name, p in parts
         if p is not None
     ] or [f"spread     not split: {variance.missing}"]
 
 
-def _correlation_lines(correlation: Correlations) -> list[str]:
-    parts = []
-    for sensor, value in correlation.pearson["perf"].items():
-        if sensor == "perf" or sensor in correlation.not_measured:
+def _correlation_lines(result: StudyAnalysis) -> list[str]:
+    correlation, parts = result.correlation, []
+    for sensor, value in correlation.pearson[correlation.value].items():
+        if sensor == correlation.value or sensor in correlation.not_measured:
             continue
-        rank = correlation.spearman["perf"][sensor]
+        rank = correlation.spearman[correlation.value][sensor]
         parts.append(f"{sensor} none (constant)" if value is None else f"{sensor} {value:+.3f} (rank {rank:+.3f})")
     missing = f"; not measured: {', '.join(correlation.not_measured)}" if correlation.not_measured else ""
-    return [f"correlates performance with {', '.join(parts) or 'nothing'}{missing}"]
+    return [f"correlates {result.value_name} with {', '.join(parts) or 'nothing'}{missing}"]
+
+
+def verdict_in_words(device: DeviceVerdict) -> str:
+    """One device's verdict: certain, possible, or nothing unusual."""
+    if device.verdict:
+        return f"certainly {device.verdict}"
+    return f"perhaps {device.beyond_fence}" if device.beyond_fence else "not unusual"
+
+
+def _chance(device: DeviceVerdict) -> str:
+    chance = min(device.p_slow, device.p_fast, 0.5) * 2
+    return f"{chance:.2g}" if chance > LEAST_CHANCE else f"< {LEAST_CHANCE:g}"
 
 
 def study_rows(result: StudyAnalysis, most: int | None) -> list[dict[str, object]]:
@@ -90,12 +115,12 @@ def study_rows(result: StudyAnalysis, most: int | None) -> list[dict[str, object
         {
             "device": d.device,
             "repeats": d.repeats,
-            f"median {result.unit}": float(f"{d.median:.6g}"),
-            "normalised": f"{d.normalised:.4f}",
+            f"{result.value_name} {result.unit}": float(f"{d.median:.6g}"),
+            f"relative {result.value_name}": f"{d.normalised:.4f}",
             "95 % interval": "-" if d.low is None else f"{d.low:.4f} to {d.high:.4f}",
-            "beyond fence": d.beyond_fence or "",
-            "chance it is normal": f"{min(d.p_slow, d.p_fast, 0.5) * 2:.2g}",
-            "verdict": d.verdict or "",
+            "beyond fence": d.beyond_fence or "no",
+            "chance it is normal": _chance(d),
+            "verdict": verdict_in_words(d),
         }
         for d in result.devices[:most]
     ]

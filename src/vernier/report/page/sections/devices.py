@@ -14,10 +14,10 @@ from vernier.report.page.collect import MOST_POINTS, Subject
 from vernier.report.page.figures import Boxes, Figure, Heat, Lines, Row, Scatter, Section, grid, make_section, with_data
 from vernier.report.page.html import Column, chip, div, table, tag
 from vernier.report.page.studies import Study
-from vernier.report.study.text import removal_sentence
+from vernier.report.study.text import removal_sentence, verdict_in_words
 
 MOST_GROUPS = 72
-UNITS = {"freq": "clock, MHz", "power": "power, W", "temp": "temperature, °C", "perf": "performance"}
+UNITS = {"freq": "clock, MHz", "power": "power, W", "temp": "temperature, °C"}
 TELEMETRY = {
     "clock_mhz": "Clock, MHz",
     "power_w": "Power, W",
@@ -55,15 +55,15 @@ def devices(subjects: list[Subject]) -> Section | None:
 def _flags(result: StudyAnalysis) -> dict[str, str]:
     """A remark per device; empty for those that do not stand out."""
     beyond = {d.device: f"{d.beyond_fence}, beyond the fence" if d.beyond_fence else "" for d in result.devices}
-    return beyond | {d.device: f"surely {d.verdict}" for d in result.devices if d.verdict}
+    return beyond | {d.device: verdict_in_words(d) for d in result.devices if d.verdict}
 
 
 def _verdict(result: StudyAnalysis) -> Markup:
     pull, cost, split = result.pull, result.straggler, result.variance.undisturbed_runs
-    chips = [chip(f"pull {d}", "slow") for d in pull[:12]] or [chip("no device to pull", "accepted")]
+    chips = [chip(f"remove {d}", "slow") for d in pull[:12]] or [chip("no device to remove", "accepted")]
     more = f" and {len(pull) - 12} more" if len(pull) > 12 else ""
     text = (
-        f"Synchronous training over all devices takes {cost.cost:.3f} times the median device's time; "
+        f"Synchronous training over all devices takes {cost.cost:.3f} times the median device's step time; "
         f"the slowest single run took {cost.slowest_run_over_median:.2f} times the median."
     )
     text += f" {removal_sentence(result)}" if pull else ""
@@ -83,6 +83,10 @@ def _study_figures(study: Study, number: int) -> list[Figure]:
     return with_data(*boxes, _ranked(result, flags, number), _correlation(result, number), *scatters, *curves)
 
 
+def _over_median(result: StudyAnalysis) -> str:
+    return f"{result.value_name} over the median device's"
+
+
 def _boxes(study: Study, level: str, flags: dict[str, str], number: int) -> Figure | None:
     """Every run of a device; of a node or cabinet, the medians of its devices."""
     rows: list[list[Any]]
@@ -100,14 +104,15 @@ def _boxes(study: Study, level: str, flags: dict[str, str], number: int) -> Figu
         return None
     middle = {g: statistics.median_high(r[2] for r in rows if r[0] == g) for g in groups}
     rows.sort(key=lambda r: (-middle[r[0]] if level == "device" else 0, str(r[0])))
+    value = f"relative {study.result.value_name}"
     dots = "each dot is a run" if level == "device" else "each dot is a device's median"
     return Figure(
         name=f"{level}-{number}",
         title=f"By {level}",
         chart=Boxes(
-            category=level, value="normalised", name="which", flag="remark", line=1.0, x_title="over the median device"
+            category=level, value=value, name="which", flag="remark", line=1.0, x_title=_over_median(study.result)
         ),
-        columns=[level, "which", "normalised", "remark"],
+        columns=[level, "which", value, "remark"],
         rows=rows,
         wide=True,
         caption=f"{study.result.what}, divided by the median over devices; {dots}; box: quartiles; "
@@ -118,21 +123,22 @@ def _boxes(study: Study, level: str, flags: dict[str, str], number: int) -> Figu
 def _ranked(result: StudyAnalysis, flags: dict[str, str], number: int) -> Figure | None:
     if len(result.devices) < 5:
         return None
+    value = f"relative {result.value_name}"
     return Figure(
         name=f"ranked-{number}",
         title="Devices, slowest first",
         chart=Scatter(
             x="rank",
-            y="normalised",
+            y=value,
             low="low",
             high="high",
             name="device",
             flag="remark",
             line=1.0,
             x_title="rank, slowest first",
-            y_title="over the median device",
+            y_title=_over_median(result),
         ),
-        columns=["rank", "device", "normalised", "low", "high", "remark"],
+        columns=["rank", "device", value, "low", "high", "remark"],
         rows=[
             [i, d.device, d.normalised, d.low, d.high, flags[d.device]] for i, d in enumerate(result.devices, start=1)
         ],
@@ -145,11 +151,11 @@ def _scatter(study: Study, sensor: str, flags: dict[str, str], number: int) -> F
     rows: list[list[Any]] = [
         [r.sensors[sensor], r.value, r.device, flags[r.device]] for r in study.runs if r.sensors.get(sensor) is not None
     ]
-    value = result.correlation.pearson["perf"].get(sensor)
+    value = result.correlation.pearson[result.correlation.value].get(sensor)
     remark = f"correlation {value:+.2f} over {len(rows):,} runs" if value is not None else "constant: no correlation"
     return Figure(
         name=f"against-{sensor}-{number}",
-        title=f"Performance against {UNITS[sensor].split(',')[0]}",
+        title=f"{result.value_name.capitalize()} against {UNITS[sensor].split(',')[0]}",
         chart=Scatter(x=UNITS[sensor], y=result.unit, flag="remark", name=""),
         columns=[UNITS[sensor], result.unit, "device", "remark"],
         rows=rows,
@@ -159,7 +165,8 @@ def _scatter(study: Study, sensor: str, flags: dict[str, str], number: int) -> F
 
 def _correlation(result: StudyAnalysis, number: int) -> Figure | None:
     correlation = result.correlation
-    names = {n: UNITS[n].split(",")[0] for n in correlation.pearson if n not in correlation.not_measured}
+    shown = UNITS | {correlation.value: result.value_name}
+    names = {n: shown[n].split(",")[0] for n in correlation.pearson if n not in correlation.not_measured}
     if len(names) < 2:
         return None
     return Figure(
@@ -196,14 +203,17 @@ def _table(result: StudyAnalysis, number: int) -> Markup:
         [
             Column("device", wrap=True),
             "repeats",
-            f"median, {result.unit}",
-            *(Column(name, 4) for name in ("normalised", "low", "high")),
+            f"{result.value_name}, {result.unit}",
+            *(Column(name, 4) for name in (f"relative {result.value_name}", "low", "high")),
             Column("slower %", 2),
             "beyond fence",
-            "surely",
+            "verdict",
         ],
         [
-            [d.device, d.repeats, d.median, d.normalised, d.low, d.high, d.slower_percent, d.beyond_fence, d.verdict]
+            [
+                *(d.device, d.repeats, d.median, d.normalised, d.low, d.high, d.slower_percent),
+                *(d.beyond_fence or "no", verdict_in_words(d)),
+            ]
             for d in result.devices
         ],
         "Devices",

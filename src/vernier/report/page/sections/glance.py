@@ -101,7 +101,7 @@ def _study_facts(result: StudyAnalysis, path: Path) -> list[tuple[str, Any]]:
     repeats = plural(least, "repeat") if least == most else f"{least} to {most} repeats"
     return [
         ("workload", result.workload),
-        ("measured", f"{result.what}, in {result.unit}"),
+        ("measured", f"{result.value_name} ({result.what}), in {result.unit}"),
         ("runs", f"{result.runs:,} on {plural(result.devices_measured, 'device')}, {repeats} each"),
         ("study", tag("code", path)),
     ]
@@ -205,7 +205,7 @@ def _study_tiles(result: StudyAnalysis) -> list[Markup]:
     variation = result.variation_percent.over_device_medians["fence"]
     return [
         tile("devices", number(result.devices_measured), "", f"{result.runs:,} runs"),
-        tile("surely slow", str(sure.slow), "", f"surely fast: {sure.fast}"),
+        tile("certainly slow", str(sure.slow), "", f"certainly fast: {sure.fast}"),
         tile("variation", number(variation), "%", "fence to fence, over device medians"),
         tile("straggler's cost", f"{cost.cost:.3f}", "times", f"synchronous training waits for {cost.slowest}"),
     ]
