@@ -32,7 +32,8 @@ def test_infinities_of_a_foreign_file_do_not_break_the_json(vernier_here: Callab
     table = tmp_path / "fleet.csv"
     rows = [f"{d},{t},{w}" for d in range(6) for t, w in ((1.0 + d / 100, "inf"), (1.01 + d / 100, "200"))]
     table.write_text("\n".join(["device,time_s,watts", *rows, "7,inf,100", "7,nan,100", "7,1e400,-inf"]) + "\n")
-    done = vernier_here("study", "analyze", str(table), "--columns", "step_time=time_s,device=device,power=watts", "--json")
+    columns = "step_time=time_s,device=device,power=watts"
+    done = vernier_here("study", "analyze", str(table), "--columns", columns, "--json")
     assert done.code == 0, done.err
     found = _strict(done.out)
     assert found["runs"] == 12
