@@ -33,6 +33,12 @@ class Trained:
     averaged: bool
     channels: int
     notes: tuple[str, ...] = ()
+    named: bool = True
+    """False: `classes` are only the numbers of the outputs, because the weights came without names."""
+    prepared: str = ""
+    """How images are prepared for the network, and who says so, in words."""
+    takes_pixels: bool = False
+    """The network takes uint8 pixels and normalises them itself."""
 
 
 Change = Callable[[Config], Config]
