@@ -9,9 +9,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import tyro
-from tyro.conf import OmitArgPrefixes
-
 from tests.conftest import REPO
 from vernier import cli
 from vernier import recipes as book
@@ -98,7 +95,7 @@ def function_of(words: tuple[str, ...]) -> tuple[Any, list[str]] | None:
 
 
 def parsed(words: tuple[str, ...]) -> dict[str, Any]:
-    """The arguments of the command, positional ones under `0`, `1`, ...; SystemExit where a flag is unknown."""
+    """The arguments of the command, positional ones under `0`, `1`, ...; ConfigError where a flag is unknown."""
     found = function_of(words)
     assert found is not None, f"there is no command {' '.join(words[:2])}"
     function, rest = found
@@ -107,7 +104,8 @@ def parsed(words: tuple[str, ...]) -> dict[str, Any]:
     def not_run(*given: Any, **named: Any) -> dict[str, Any]:
         return {**{str(i): value for i, value in enumerate(given)}, **named}
 
-    return tyro.cli(not_run, args=rest, prog=f"vernier {words[0]}", config=(OmitArgPrefixes,))
+    arguments: Any = cli.run(not_run, rest, f"vernier {words[0]}")
+    return arguments
 
 
 def takes_recipe(words: tuple[str, ...]) -> bool:

@@ -35,7 +35,7 @@ JSON_READERS = (
         (r"\"(events\.jsonl|run\.json|config\.json|environment\.json|bench\.json)\"", ("store/",)),
         (r"\bLOCAL_RANK\b|\bSLURM_PROCID\b", ("engine/processes/launch.py",)),
         (r"torch\.(_C|_dynamo|_inductor|_foreach_\w+|jit\.CompilationUnit)\b", ("torch_private.py",)),
-        (r"tyro\._", ("cli/tyro_private.py",)),
+        (r"tyro\._", ("cli/usage/tyro_private.py",)),
         (r"XDG_CACHE_HOME|\"VERNIER_HOME\"\)", ("folders.py",)),
         # A remote shard is opened before it is renamed, so that no other process can remove it in between.
         (r"\.with_name\(f?\"\.[^\"]*(tmp|partial|part|writing)", ("store/", "data/sources/containers/remote.py")),

@@ -21,7 +21,7 @@ def test_a_batch_that_does_not_fit_is_a_row_and_not_a_crash(
     vernier_here: Callable[..., Done], shapes: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "runs"
-    flags = "--data synthetic --model resnet18 --batches 1,1024 --steps 2 --repeats 1 --memory-limit 3 --json"
+    flags = "--data synthetic --model resnet18 --batch 1,1024 --steps 2 --repeats 1 --memory-limit 3 --json"
     settings = "--set data.image_px=224 --set machine.threads=1 --set machine.telemetry_hz=50"
     done = vernier_here("bench", "train", *flags.split(), *settings.split(), "--out", str(out))
     assert done.code == 0, done.err
@@ -64,7 +64,7 @@ def test_a_version_against_itself_is_measured_in_turns(
 ) -> None:
     if not (REPO / ".git").exists():
         pytest.skip("this is no git clone")
-    flags = "--batches 4 --steps 5 --repeats 1 --against HEAD --tolerance 99% --json"
+    flags = "--batch 4 --steps 5 --repeats 1 --against HEAD --tolerance 99% --json"
     done = vernier_here("bench", "train", "--data", str(shapes), *SMALL, *flags.split(), "--out", str(tmp_path))
     assert done.code in (0, 1), done.err  # five steps on a busy machine may be called slower
     (comparison,) = done.json()["compared"]
@@ -117,7 +117,7 @@ def test_a_benchmark_that_cannot_be_run_again_is_refused(
 
 @pytest.mark.slow
 def test_ctrl_c_keeps_what_was_measured_and_says_what_was_not(tiny: list[str], tmp_path: Path) -> None:
-    flags = "--data synthetic --batches 2,4 --steps 3 --repeats 50"
+    flags = "--data synthetic --batch 2,4 --steps 3 --repeats 50"
     arguments = command("bench", "train", *SMALL, *flags.split(), "--out", str(tmp_path / "o"))
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
@@ -142,10 +142,10 @@ def test_ctrl_c_keeps_what_was_measured_and_says_what_was_not(tiny: list[str], t
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["bench", "train", "--batches", "8,x"], "separated by commas"),
-        (["bench", "train", "--batches", "0"], "1 or more"),
+        (["bench", "train", "--batch", "8,x"], "separated by commas"),
+        (["bench", "train", "--batch", "0"], "1 or more"),
         (["bench", "train", "--precision-target", "200%"], "not a share"),
-        (["bench", "train", "--precisions", "fp31"], "choose from fp32"),
+        (["bench", "train", "--precision", "fp31"], "choose from fp32"),
         (["bench", "train", "--repeats", "0"], "out of range"),
         (["bench", "train", "no-such-recipe"], "no-such-recipe"),
         (["bench", "train", "--against", "no-such-ref"], "neither a run directory nor a git reference"),

@@ -222,12 +222,9 @@ class Stage:
             "machine.threads=1",
         ]
         small = {
-            "--batches": "4",
             "--batch": "4",
-            "--modes": "trace",
             "--mode": "trace",
             "--procs": "1",
-            "--precisions": "fp32",
             "--precision": "fp32",
         }
         wanted = {flag for flag in small if flag in words or (flag == "--procs" and words[1] == "train")}

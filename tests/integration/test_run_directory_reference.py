@@ -61,7 +61,7 @@ def test_every_file_is_documented(runs: list[Path]) -> None:
 
 
 def test_benchmarks_and_studies_are_documented(vernier_here: Callable[..., Done], shapes: Path, tmp_path: Path) -> None:
-    small = ["--steps", "2", "--repeats", "1", "--batches", "4", "--set", "machine.threads=1"]
+    small = ["--steps", "2", "--repeats", "1", "--batch", "4", "--set", "machine.threads=1"]
     assert vernier_here("bench", "train", "--data", str(shapes), "--out", str(tmp_path / "out"), *small).code == 0
     bench = json.loads((only_run(tmp_path / "out") / "bench.json").read_text())
     assert bench.keys() - EVERYWHERE - documented("bench.json") == set()

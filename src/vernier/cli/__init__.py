@@ -1,19 +1,20 @@
 """The command line: one function per command, which reads its flags, calls the code that does the work, and prints.
 
 `COMMANDS` lists the commands; a command with actions (`vernier data make`) is a group with its own module. `info`,
-`model` and `report` hold the commands, `flags`, `output` and `launching` what they share. May import everything, and
-nothing imports it. torch is imported only inside the functions that need it, so that `--help` is fast.
+`model` and `report` hold the commands, `flags`, `output` and `launching` what they share, `usage` how command lines are
+read and refused. May import everything, and nothing imports it. torch is imported only inside the functions that need
+it, so that `--help` is fast.
 """
 
 import os
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
 import tyro
-from tyro.conf import OmitArgPrefixes
 
 from vernier import __version__
 from vernier.config import RenamedSetting
@@ -43,7 +44,10 @@ from .output import say
 from .report.compare import compare
 from .report.convert import convert
 from .report.page import report
-from .tyro_private import use_colours
+from .usage.aliases import with_own_names
+from .usage.help_texts import examples_of, examples_text, first_line, listing
+from .usage.refusals import refuse
+from .usage.tyro_private import call, flags_of, use_colours
 
 WELCOME = """\
 Vernier trains, evaluates, benchmarks and profiles vision models, and reports what it measured.
@@ -60,13 +64,13 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "eval": evaluate,
     "predict": predict,
     "export": export,
+    "profile": profile,
+    "plan": plan,
+    "report": report,
+    "compare": compare,
+    "convert": convert,
     "recipes": recipes,
     "models": models,
-    "profile": profile,
-    "compare": compare,
-    "report": report,
-    "convert": convert,
-    "plan": plan,
     "doctor": doctor,
     "completion": completion,
 }
@@ -77,6 +81,25 @@ GROUPS = {
 }
 """Commands with actions; the actions of `data` are in `vernier.cli.data.COMMANDS`."""
 
+SECTIONS = {
+    "Train": ("train", "eval", "predict", "export"),
+    "Measure": ("bench", "profile", "plan", "study"),
+    "Look": ("report", "compare", "convert", "recipes", "models", "doctor"),
+    "Data": ("data",),
+    "Shell": ("completion",),
+}
+"""The order of `vernier --help`: that of the work."""
+
+INTERNAL = ("arm",)
+"""Actions that Vernier starts itself; no help lists them."""
+
+EXAMPLES = [
+    "vernier train                                  # the built-in data set, about a minute on two cores",
+    "vernier train resnet50 --data photos           # your own images, one folder per class",
+    "vernier report runs                            # one page about all runs",
+]
+HELP = ("-h", "--help")
+
 
 def actions_of(group: str) -> dict[str, Callable[..., int]]:
     """Import a group's actions."""
@@ -85,64 +108,80 @@ def actions_of(group: str) -> dict[str, Callable[..., int]]:
 
 
 def parser_of(commands: dict[str, Callable[..., int]]) -> tyro.extras.SubcommandApp:
-    """Make a parser of these commands."""
+    """Make a parser of these commands, for completion scripts."""
     app = tyro.extras.SubcommandApp()
     for name, function in commands.items():
-        app.command(name=name)(function)
+        if name not in INTERNAL:
+            app.command(name=name)(function)
     return app
 
 
-def _app(arguments: list[str]) -> tuple[tyro.extras.SubcommandApp, list[str], str, str]:
-    """Choose the commands to parse with; also the arguments left for them, the program name and its description."""
-    name = arguments[0]
+def help_text(group: str | None = None) -> str:
+    """What `vernier --help`, or `vernier GROUP --help`, prints."""
+    if group is not None:
+        lines = {name: first_line(function) for name, function in actions_of(group).items() if name not in INTERNAL}
+        closing = [f"vernier {group} ACTION --help explains one."]
+        return listing(f"vernier {group} [-h] ACTION ...", GROUPS[group], {"Actions": lines}, closing)
+    about = {**{name: first_line(function) for name, function in COMMANDS.items()}, **GROUPS}
+    sections = {title: {name: about[name] for name in names} for title, names in SECTIONS.items()}
+    closing = ["vernier COMMAND --help explains one.", examples_text(EXAMPLES).rstrip("\n")]
+    return listing(
+        "vernier [-h] [--version] COMMAND ...", "Train, evaluate and measure vision models.", sections, closing
+    )
+
+
+def run(function: Callable[..., int], arguments: list[str], prog: str) -> int:
+    """Run a command with what was typed after its name, or print its help. Raises ConfigError for what does not fit."""
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    if any(word in HELP for word in options):
+        with suppress(SystemExit):
+            call(function, ["--help"], prog, lambda _: None)
+        sys.stdout.write(examples_text(examples_of(function)))
+        return EXIT_DONE
+    own = list(flags_of(function))
+    names = {name for flag in own for name in flag.names}
+    words = with_own_names(arguments, names, {name for flag in own if flag.switch for name in flag.names})
+    return call(function, words, prog, lambda refusal: refuse(refusal, function, words, prog))
+
+
+def _dispatch(arguments: list[str]) -> int:
+    """Find the command and run it."""
+    name, *rest = arguments
+    if name in HELP:
+        sys.stdout.write(help_text())
+        return EXIT_DONE
     _check_name(name, [*COMMANDS, *GROUPS], "vernier", "command")
-    if name in GROUPS and len(arguments) > 1:
-        actions = actions_of(name)
-        _check_name(arguments[1], list(actions), f"vernier {name}", "action")
-        return parser_of(_for_help(actions, arguments[1])), arguments[1:], f"vernier {name}", GROUPS[name]
-    commands = _for_help({**COMMANDS, **{group: _group(group) for group in GROUPS}}, name)
-    return parser_of(commands), arguments, "vernier", "Train, evaluate and measure vision models."
-
-
-def _for_help(commands: dict[str, Callable[..., int]], argument: str) -> dict[str, Callable[..., int]]:
-    """Give the commands; for a list in --help each with the first line of its docstring only."""
-    if argument not in ("-h", "--help"):
-        return commands
-
-    def brief(function: Callable[..., int]) -> Callable[..., int]:
-        def command() -> int:
-            return EXIT_DONE
-
-        command.__doc__ = (function.__doc__ or "").strip().splitlines()[0]
-        return command
-
-    return {name: brief(function) for name, function in commands.items()}
+    if name not in GROUPS:
+        return run(COMMANDS[name], rest, f"vernier {name}")
+    actions = actions_of(name)
+    shown = [action for action in actions if action not in INTERNAL]
+    if not rest:
+        raise ConfigError(f"Which action? vernier {name} {', '.join(shown)}; vernier {name} --help explains.")
+    if rest[0] in HELP:
+        sys.stdout.write(help_text(name))
+        return EXIT_DONE
+    if rest[0] not in actions:
+        _check_name(rest[0], shown, f"vernier {name}", "action")
+    return run(actions[rest[0]], rest[1:], f"vernier {name} {rest[0]}")
 
 
 def _check_name(argument: str, names: list[str], prog: str, kind: str) -> None:
-    if not argument.startswith("-") and argument not in names:
+    if argument.startswith("-"):
+        raise ConfigError(f"{prog} needs its {kind} before {argument}. {prog} --help lists them.")
+    if argument not in names:
         raise ConfigError(
             f"{prog} has no {kind} {argument!r}. {did_you_mean(argument, names)} {prog} --help lists them."
         )
 
 
-def _group(name: str) -> Callable[[], int]:
-    """Create the command that runs when a group is called without an action."""
-
-    def ask() -> int:
-        actions = ", ".join(actions_of(name))
-        raise ConfigError(f"Which action? vernier {name} {actions}; vernier {name} --help explains.")
-
-    ask.__doc__ = f"{GROUPS[name]} (`vernier {name} --help` lists the actions.)"
-    return ask
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; turn errors meant for people into a message and an exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    if arguments in ([], ["--version"], ["-V"]):
+    if arguments in ([], ["--version"], ["-V"], ["version"]):
         sys.stdout.write(f"vernier {__version__}\n" if arguments else WELCOME)
         return EXIT_DONE
+    if arguments[0] == "help":
+        arguments = [*arguments[1:], "--help"]
     # OpenMP threads that spin long while waiting make training many times slower when other programs use the cores.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     COMMAND_LINE[:] = arguments
@@ -151,11 +190,7 @@ def main(arguments: list[str] | None = None) -> int:
         with warnings.catch_warnings():
             warnings.simplefilter("always", RenamedSetting)
             warnings.showwarning = _show_warning  # type: ignore[assignment]
-            app, rest, prog, about = _app(arguments)
-            code: int = app.cli(
-                args=rest, prog=prog, description=about, config=(OmitArgPrefixes,), sort_subcommands=False
-            )
-            return code
+            return _dispatch(arguments)
     except (ConfigError, RunFailed) as error:
         return _fail(str(error), EXIT_USAGE if isinstance(error, ConfigError) else EXIT_FAILED)
     except KeyboardInterrupt:

@@ -12,7 +12,7 @@ from vernier.data.unfinished import mark_unfinished
 from vernier.errors import EXIT_DONE, EXIT_FAILED, ConfigError
 from vernier.records.codec import encode
 
-from .flags import JsonFlag, OptionalDir, OptionalInt, optional
+from .flags import JsonFlag, OptionalDir, OptionalInt, Switch, optional
 from .output import bytes_bar, print_json, print_result, progress_bar, say
 
 if TYPE_CHECKING:
@@ -73,8 +73,6 @@ def make(
 ) -> int:
     """Make the built-in data set: rendered shapes as JPEG files, one folder per class, with boxes.
 
-    Example: vernier data make shapes --out shapes --train 2000 --val 500 --size-px 96
-
     Args:
         name: Name of the set: shapes.
         out: Folder to write to (default: Vernier's cache, where --data shapes looks).
@@ -83,6 +81,10 @@ def make(
         val: Number of validation images (default: 1000).
         size_px: Width and height of an image in pixels (default: 64 for classify, 160 for detect).
         seed: Random seed; another seed renders another set.
+
+    Examples:
+        vernier data make
+        vernier data make shapes --out shapes --train 2000 --val 500 --size-px 96
     """
     from vernier.data import shapes
 
@@ -127,13 +129,15 @@ def prepare(
     ILSVRC2012_img_val.tar and ILSVRC2012_devkit_t12.tar.gz, and reads them in place. coco takes the zips of images and
     annotations, and unpacks them side by side.
 
-    Example: vernier data prepare folder photos photos-shards --format shards
-
     Args:
         kind: Kind of SRC.
         short_side_px: raw: shrink images until their short side has this many pixels.
         shard_mb: shards: size of one file in MiB.
         restarts: shards: rewrite JPEGs without loss so that a crop can be decoded alone; needs jpegtran.
+
+    Examples:
+        vernier data prepare imagenet ILSVRC2012_*.tar ILSVRC2012_devkit_t12.tar.gz imagenet
+        vernier data prepare folder photos photos-shards --format shards
     """
     _check(val_share, short_side_px=short_side_px, shard_mb=shard_mb, workers=workers)
     if len(paths) < 2:
@@ -231,7 +235,11 @@ def verify(
 ) -> int:
     """Decode every image strictly, check the hashes of shards, and look for images that are in both splits.
 
-    Ends with exit code 1 if an image or a shard is bad. Example: vernier data verify photos
+    Ends with exit code 1 if an image or a shard is bad.
+
+    Examples:
+        vernier data verify photos
+        vernier data verify photos --json
     """
     from vernier.data.preparing.verify import verify as run
 
@@ -258,17 +266,19 @@ def inspect(
     /,
     *,
     sheet: Annotated[str | None, optional("FILE.png")] = None,
-    compare_backends: bool = False,
+    compare_backends: Switch = False,
     val_share: ValShare = 0.1,
     json: JsonFlag = False,
 ) -> int:
     """Show what is in a data set: counts, image sizes, class balance.
 
-    Example: vernier data inspect photos --sheet photos.png
-
     Args:
         sheet: Also write a PNG with 40 images of the training split, with their classes and boxes.
         compare_backends: Also decode 50 images with Pillow and DALI and print how far their pixels are from Vernier's.
+
+    Examples:
+        vernier data inspect photos
+        vernier data inspect photos --sheet photos.png
     """
     from vernier.data.preparing import inspect as inspecting
 
@@ -311,12 +321,14 @@ def get(
 ) -> int:
     """Download a public data set, check it and unpack it. An interrupted download resumes.
 
-    Example: vernier data get cifar10
-
     Args:
         name: Name of the set.
         out: Folder to write to (default: Vernier's cache, where --data looks for the name).
         mirror: Download from this address instead; it must have files of the same names.
+
+    Examples:
+        vernier data get cifar10
+        vernier data get imagenette --out imagenette
     """
     from vernier.data.preparing.fetch import get as fetch
 

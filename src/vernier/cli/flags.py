@@ -12,13 +12,10 @@ from vernier.config import Config, override, override_from_text
 from vernier.config.settings import DeviceName, Mode, Precision
 from vernier.errors import ConfigError
 
-ModeName = Literal[Mode, "graph"]
-"""The modes, and an old name of compile."""
-
 
 def optional(metavar: str, **options: Any) -> Any:
     """A flag that may be left out: help shows the metavar and no default. `options` are those of tyro's `arg`."""
-    return arg(metavar=metavar, help_behavior_hint="", **options)
+    return arg(**{"metavar": metavar, "help_behavior_hint": "", **options})
 
 
 def repeatable(name: str, metavar: str, text: str) -> Any:
@@ -26,20 +23,24 @@ def repeatable(name: str, metavar: str, text: str) -> Any:
     return optional(metavar, name=name, help=f"{text} Repeatable.")
 
 
+Switch = Annotated[FlagCreatePairsOff[bool], arg(help_behavior_hint="")]
+"""A flag without a value that is off unless given. One that is on by default is a plain bool, with its --no- form."""
 OptionalText = Annotated[str | None, optional("TEXT")]
 OptionalFile = Annotated[str | None, optional("FILE")]
 OptionalDir = Annotated[str | None, optional("DIR")]
 OptionalInt = Annotated[int | None, optional("N")]
 OptionalFloat = Annotated[float | None, optional("X")]
 IntFlag = Annotated[int, arg(metavar="N")]
-RecipeName = Annotated[Positional[str | None], arg(metavar="RECIPE", help_behavior_hint="(default: shapes-quick)")]
+RecipeName = Annotated[Positional[str | None], optional("[RECIPE]", help_behavior_hint="(default: shapes-quick)")]
 RunPath = Annotated[Positional[str], arg(metavar="RUN|CHECKPOINT")]
 WhichFlag = Annotated[str, arg(metavar="latest|best|STEP")]
 DeviceFlag = Annotated[DeviceName | None, optional("auto|cpu|cuda|hpu|mps|xpu")]
 PrecisionFlag = Annotated[Precision | None, optional("fp32|tf32|bf16|fp16")]
-ModeFlag = Annotated[ModeName | None, optional("eager|compile|trace")]
+ModeFlag = Annotated[Mode | None, optional("eager|compile|trace")]
 DataFlag = Annotated[str | None, optional("NAME|PATH")]
-JsonFlag = Annotated[bool, arg(name="json", help="Print one JSON document on standard output and nothing else there.")]
+JsonFlag = Annotated[
+    Switch, arg(name="json", help="Print one JSON document on standard output and nothing else there.")
+]
 SetFlag = Annotated[
     UseAppendAction[tuple[str, ...]],
     repeatable("set", "NAME=VALUE", "Change any setting, e.g. optim.lr=0.05."),
@@ -48,10 +49,8 @@ TrackFlag = Annotated[
     UseAppendAction[tuple[Literal["wandb", "mlflow"], ...]],
     repeatable("track", "wandb|mlflow", "Also log to Weights & Biases or MLflow."),
 ]
-EmaFlag = Annotated[
-    FlagCreatePairsOff[bool], arg(help="Use the averaged weights (default if the checkpoint has them).")
-]
-NoEmaFlag = Annotated[FlagCreatePairsOff[bool], arg(help="Use the raw weights, not the averaged ones.")]
+EmaFlag = Annotated[Switch, arg(help="Use the averaged weights (default if the checkpoint has them).")]
+NoEmaFlag = Annotated[Switch, arg(help="Use the raw weights, not the averaged ones.")]
 FreezeFlag = Annotated[
     UseAppendAction[tuple[str, ...]],
     repeatable(

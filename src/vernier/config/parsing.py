@@ -117,6 +117,18 @@ def override(config: Config, path: str, value: Any) -> Config:
     return from_dict(Config, tree)
 
 
+def setting_names() -> list[str]:
+    """Every setting as `--set` takes it: `optim.lr`, `seed`, `machine.procs`."""
+
+    def names(tree: dict[str, Any], path: str) -> list[str]:
+        below = [
+            names(value, f"{path}{key}.") if isinstance(value, dict) else [path + key] for key, value in tree.items()
+        ]
+        return [name for group in below for name in group]
+
+    return [name.removeprefix("recipe.") for name in names(to_dict(Config()), "")]
+
+
 def _setting(group: Any, name: str, path: str, tree: dict[str, Any]) -> Any:
     names = list(group) if isinstance(group, dict) else []
     if name in names:

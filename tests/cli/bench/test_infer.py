@@ -9,7 +9,7 @@ from vernier.records.bench import BenchRequest
 def test_scenarios_and_loads_are_part_of_the_request(
     vernier_here: Callable[..., Done], bench_requests: list[BenchRequest]
 ) -> None:
-    vernier_here("bench", "infer", "--scenarios", "offline,server", "--loads", "0.25", "--batches", "1")
+    vernier_here("bench", "infer", "--scenarios", "offline,server", "--loads", "0.25", "--batch", "1")
     (request,) = bench_requests
     assert (request.what, request.scenarios, request.loads) == ("infer", ("offline", "server"), (0.25,))
 

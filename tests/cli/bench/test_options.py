@@ -6,11 +6,11 @@ from vernier.records.bench import Layout
 
 
 def test_lists_are_separated_by_commas_without_duplicates() -> None:
-    assert parse_list("--batches", "4, 8,4", parse_positive) == (4, 8)
-    assert parse_list("--batches", None, parse_positive) == ()
+    assert parse_list("--batch", "4, 8,4", parse_positive) == (4, 8)
+    assert parse_list("--batch", None, parse_positive) == ()
     for text in ("x", ",", "0"):
-        with pytest.raises(ConfigError, match="--batches"):
-            parse_list("--batches", text, parse_positive)
+        with pytest.raises(ConfigError, match="--batch"):
+            parse_list("--batch", text, parse_positive)
 
 
 def test_a_layout_is_processes_and_threads() -> None:

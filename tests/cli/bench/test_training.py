@@ -7,7 +7,7 @@ from vernier.records.bench import BenchRequest, Layout
 def test_train_measures_every_batch_and_precision(
     vernier_here: Callable[..., Done], bench_requests: list[BenchRequest]
 ) -> None:
-    vernier_here("bench", "train", "--batches", "1,8", "--precisions", "fp32,bf16", "--procs", "2", "--data", "static")
+    vernier_here("bench", "train", "--batch", "1,8", "--precision", "fp32,bf16", "--procs", "2", "--data", "static")
     (request,) = bench_requests
     assert (request.what, request.batches, request.precisions) == ("train", (1, 8), ("fp32", "bf16"))
     assert request.layouts == (Layout(procs=2),)

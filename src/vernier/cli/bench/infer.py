@@ -9,9 +9,9 @@ from vernier.cli.flags import DataFlag, JsonFlag, OptionalFloat, optional
 from vernier.errors import ConfigError
 
 from .options import (
+    BatchList,
     Comparing,
     ModeList,
-    NumberList,
     PrecisionList,
     Target,
     TargetFlags,
@@ -29,7 +29,7 @@ def infer(
     target: TargetFlags = Target(),  # noqa: B008
     data: DataFlag = None,
     run: Annotated[str | None, optional("RUN")] = None,
-    batches: NumberList = None,
+    batches: BatchList = None,
     precisions: PrecisionList = None,
     modes: ModeList = None,
     scenarios: Annotated[str, arg(metavar="offline,single-stream,server")] = "offline",
@@ -42,7 +42,6 @@ def infer(
 
     offline: batches from the loader, as fast as possible. single-stream: one batch at a time, already in memory; its
     time is the latency. server: single images arrive at random (Poisson); latency counts from the planned arrival.
-    Example: vernier bench infer --run runs/RUN --batches 1,8,32 --scenarios single-stream
 
     Args:
         data: A data set, a folder, or synthetic. Default: the recipe's own, or synthetic.
@@ -54,6 +53,11 @@ def infer(
         loads: server: arrivals as shares of the highest possible rate, which is measured first.
         rate: server: arrivals per second, instead of --loads.
         measuring: How long and how often to measure.
+
+    Examples:
+        vernier bench infer nvidia-resnet50-90e --data synthetic --batch 1,8,32
+        vernier bench infer --run runs/RUN --batch 1 --scenarios single-stream
+        vernier bench infer --run runs/RUN --batch 8 --scenarios server --loads 0.5,0.8
     """
     if run is not None and (target.recipe is not None or target.model is not None):
         raise ConfigError("--run brings its own recipe and model: leave RECIPE and --model out.")

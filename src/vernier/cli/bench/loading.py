@@ -23,7 +23,7 @@ def data(
 ) -> int:
     """Measure how fast images become training batches (RandomResizedCrop, flip), also with other loaders.
 
-    All loaders use the same cores and take turns. Example: vernier bench data --data photos --against pillow
+    All loaders use the same cores and take turns.
 
     Args:
         data: What to read: an image folder, shards or raw; the other loaders read image folders only.
@@ -32,6 +32,10 @@ def data(
         rounds: Turns per loader.
         images: Images per turn.
         image_px: Side of a training image, in pixels.
+
+    Examples:
+        vernier bench data --data photos
+        vernier bench data --data photos --against pillow --workers 2
     """
     from vernier.engine.measured.loading import measure_loaders, summarize_loaders
     from vernier.engine.measured.peer_loaders import loaders_of_folder

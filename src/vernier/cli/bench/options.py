@@ -9,7 +9,6 @@ from tyro.conf import arg
 from vernier.cli.flags import (
     DeviceFlag,
     IntFlag,
-    ModeName,
     OptionalInt,
     OptionalText,
     RecipeName,
@@ -18,14 +17,15 @@ from vernier.cli.flags import (
     optional,
 )
 from vernier.config import config_from_tree, to_dict
-from vernier.config.settings import Precision
+from vernier.config.settings import Mode, Precision
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.records.bench import BenchRequest, Layout
 
 NumberList = Annotated[str | None, optional("N,N,...")]
-PrecisionList = Annotated[str | None, optional("fp32,bf16,...")]
-ModeList = Annotated[str | None, optional("eager,compile,...")]
+BatchList = Annotated[str | None, optional("N,N,...", name="batch")]
+PrecisionList = Annotated[str | None, optional("fp32,bf16,...", name="precision")]
+ModeList = Annotated[str | None, optional("eager,compile,...", name="mode")]
 T = TypeVar("T")
 
 
@@ -108,9 +108,9 @@ def build_request(
         what=what,
         config=to_dict(config),
         weights_of=run,
-        batches=parse_list("--batches", batches, parse_positive),
-        precisions=parse_choices("--precisions", precisions, get_args(Precision)),
-        modes=parse_choices("--modes", modes, get_args(ModeName)),
+        batches=parse_list("--batch", batches, parse_positive),
+        precisions=parse_choices("--precision", precisions, get_args(Precision)),
+        modes=parse_choices("--mode", modes, get_args(Mode)),
         layouts=parse_list("--procs", procs, parse_layout),
     )
 

@@ -5,10 +5,11 @@ from typing import Annotated
 
 from tyro.conf import arg
 
-from vernier.cli.flags import DataFlag, JsonFlag, OptionalInt, OptionalText
+from vernier.cli.flags import DataFlag, JsonFlag, OptionalInt, OptionalText, Switch
 from vernier.errors import ConfigError
 
 from .options import (
+    BatchList,
     Comparing,
     Measuring,
     ModeList,
@@ -25,7 +26,7 @@ def train(
     *,
     target: TargetFlags = Target(),  # noqa: B008
     data: DataFlag = None,
-    batches: NumberList = None,
+    batches: BatchList = None,
     precisions: PrecisionList = None,
     modes: ModeList = None,
     procs: NumberList = None,
@@ -34,8 +35,7 @@ def train(
 ) -> int:
     """Measure training throughput: images per second, data loading included, with a 95 % interval, and step phases.
 
-    Several values give several arms. Every repeat is a fresh process; arms take turns in random order. Example:
-    vernier bench train nvidia-resnet50-90e --data synthetic --batches 1,2,4,8,16,32,64,128,256
+    Several values give several arms. Every repeat is a fresh process; arms take turns in random order.
 
     Args:
         data: A data set, a folder, synthetic, or static (no loader at all). Default: the recipe's own, or synthetic.
@@ -44,6 +44,11 @@ def train(
         modes: How the network is executed: eager, compile, trace. Default: eager.
         procs: Numbers of processes, one per device. Default: 1.
         measuring: How long and how often to measure.
+
+    Examples:
+        vernier bench train nvidia-resnet50-90e --data synthetic --batch 1,2,4,8,16,32,64,128,256
+        vernier bench train --batch 32 --precision fp32,bf16 --mode eager,compile
+        vernier bench train --batch 32 --against HEAD~1
     """
     request = build_request(
         "train", target, data=data, precisions=precisions, modes=modes, batches=batches, procs=procs
@@ -57,16 +62,14 @@ def scaling(
     procs: Annotated[str, arg(metavar="N,N,...")],
     data: DataFlag = None,
     batch: OptionalInt = None,
-    strong: bool = False,
-    apart: bool = False,
+    strong: Switch = False,
+    apart: Switch = False,
     precision: OptionalText = None,
     mode: OptionalText = None,
     measuring: Measuring = Measuring(),  # noqa: B008
     json: JsonFlag = False,
 ) -> int:
     """Measure how training scales with processes: same batch per device (weak), or same total batch (strong).
-
-    Example: vernier bench scaling nvidia-resnet50-90e --data synthetic --procs 1,4,8
 
     Args:
         procs: Numbers of processes, one per device; 2x4: two with four threads each. The smallest is the base.
@@ -77,6 +80,11 @@ def scaling(
         precision: Arithmetic: fp32, tf32, bf16, fp16. Default: fp32.
         mode: How the network is executed: eager, compile, trace. Default: eager.
         measuring: How long and how often to measure.
+
+    Examples:
+        vernier bench scaling nvidia-resnet50-90e --data synthetic --procs 1,4,8
+        vernier bench scaling --procs 1x1,2x1 --batch 32
+        vernier bench scaling --procs 1,2 --strong
     """
     request = build_request(
         "train", target, data=data, precisions=precision, modes=mode, procs=procs, global_batch=batch

@@ -27,6 +27,11 @@ def recipes(
         name: Name of the recipe to show.
         device_hours: Also estimate the hours of each recipe on one device: from a training run measured there, or from
             the images per second at which it trains ResNet-50 at 224 pixels.
+
+    Examples:
+        vernier recipes
+        vernier recipes shapes-quick > mine.toml
+        vernier recipes --device-hours 2500
     """
     from vernier import recipes as book
 

@@ -6,19 +6,20 @@ from typing import Literal
 import tyro
 from tyro.conf import Positional
 
-from vernier.cli.tyro_private import completion_script
+from vernier.cli.usage.tyro_private import completion_script
 from vernier.errors import EXIT_DONE
 
 
 def completion(shell: Positional[Literal["bash", "zsh", "fish"]], /) -> int:
     """Print a completion script for your shell. It works in shells started afterwards.
 
-    bash: vernier completion bash > ~/.local/share/bash-completion/completions/vernier
-    zsh: vernier completion zsh > a folder of your $fpath, as _vernier
-    fish: vernier completion fish > ~/.config/fish/completions/vernier.fish
-
     Args:
-        shell: Which shell.
+        shell: Which shell. For zsh, write the script as _vernier into a folder of your $fpath.
+
+    Examples:
+        vernier completion bash > ~/.local/share/bash-completion/completions/vernier
+        vernier completion zsh > ~/.zfunc/_vernier
+        vernier completion fish > ~/.config/fish/completions/vernier.fish
     """
     sys.stdout.write(completion_script(_everything(), shell, "vernier"))
     return EXIT_DONE

@@ -23,6 +23,10 @@ def doctor(*, probe: bool = True, seconds: float = 10.0, json: JsonFlag = False)
     Args:
         probe: Run the speed test; --no-probe leaves it out.
         seconds: Length of the speed test, in seconds.
+
+    Examples:
+        vernier doctor
+        vernier doctor --no-probe
     """
     from vernier.measure.machine.doctor import examine
 

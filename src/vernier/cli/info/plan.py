@@ -8,18 +8,18 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from vernier.cli.flags import JsonFlag, OptionalFloat, OptionalInt, optional
+from vernier.cli.flags import JsonFlag, OptionalFloat, OptionalInt, Switch, optional
 from vernier.cli.output import print_json, print_rows, say
 from vernier.errors import EXIT_DONE, ConfigError, did_you_mean
 
 
 def plan(
-    recipe: Annotated[Positional[str | None], arg(metavar="RECIPE", help_behavior_hint="")] = None,
+    recipe: Annotated[Positional[str | None], optional("[RECIPE]")] = None,
     /,
     *,
     bench: Annotated[str | None, optional("RUN|IMG_PER_S")] = None,
     devices: Annotated[str, arg(metavar="8..4096|8,16,32")] = "8..4096",
-    device_batch: OptionalInt = None,
+    device_batch: Annotated[int | None, optional("N", name="batch")] = None,
     network: Annotated[str, arg(metavar="NAME")] = "ethernet-100g",
     per_host: OptionalInt = None,
     link_gb_s: OptionalFloat = None,
@@ -28,13 +28,13 @@ def plan(
     input_img_s: OptionalFloat = None,
     spread: OptionalFloat = None,
     watts: OptionalFloat = None,
-    check: bool = False,
+    check: Switch = False,
     json: JsonFlag = False,
 ) -> int:
     """Predict throughput, time and energy of a recipe on many devices, from the measured speed of one.
 
     An estimate from compute, network, waiting for the slowest device, and input. --check shows its errors on published
-    tables. Example: vernier plan nvidia-resnet50-90e --bench 2470 --devices 8..64 --network dgx-a100
+    tables.
 
     Args:
         recipe: A built-in recipe or a .toml file.
@@ -50,6 +50,11 @@ def plan(
         spread: Standard deviation of step time between devices, in percent. Default: 1.
         watts: Power in watts per device, including its share of the host; adds the energy to the table.
         check: Compare the model with published tables instead.
+
+    Examples:
+        vernier plan nvidia-resnet50-90e --bench 2470 --devices 8..64 --network dgx-a100
+        vernier plan nvidia-resnet50-90e --bench runs/RUN --devices 8,16,32
+        vernier plan --check
     """
     if check:
         return _check(json)

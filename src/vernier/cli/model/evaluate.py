@@ -17,6 +17,7 @@ from vernier.cli.flags import (
     OptionalInt,
     OptionalText,
     SetFlag,
+    Switch,
     apply_flags,
     choose_averaged,
     optional,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    path: Annotated[Positional[str | None], arg(metavar="RUN|CHECKPOINT", help_behavior_hint="")] = None,
+    path: Annotated[Positional[str | None], optional("[RUN|CHECKPOINT]")] = None,
     /,
     *,
     model: OptionalText = None,
@@ -44,7 +45,7 @@ def evaluate(
     mode: ModeFlag = None,
     ema: EmaFlag = False,
     no_ema: NoEmaFlag = False,
-    flip_tta: bool = False,
+    flip_tta: Switch = False,
     out: OptionalDir = None,
     max_eval_steps: OptionalInt = None,
     workers: OptionalInt = None,
@@ -52,9 +53,6 @@ def evaluate(
     json: JsonFlag = False,
 ) -> int:
     """Evaluate a run (finished, running or interrupted), a checkpoint or anybody's weights: every image once.
-
-    Example: vernier eval runs/20261115-183000-shapes-quick --which best
-    Weights of others: vernier eval --model resnet50 --weights FILE --data PATH
 
     Args:
         path: A run directory, or one of its checkpoints.
@@ -68,7 +66,12 @@ def evaluate(
         out: Folder for the predictions: detections.json of a detector, in COCO's results format.
         flip_tta: Test-time augmentation: add the scores of the mirrored image. The result says so.
         max_eval_steps: Evaluate on this many batches only.
-        workers: Loader threads per process.
+        workers: Loader threads per process. Default: 2.
+
+    Examples:
+        vernier eval runs/RUN
+        vernier eval runs/RUN --which best --data photos --split test
+        vernier eval --model resnet50 --weights resnet50.pth --data imagenet
     """
     averaged = choose_averaged(ema, no_ema)
     if (path is None) == (weights is None):

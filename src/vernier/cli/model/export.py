@@ -4,9 +4,19 @@ import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
-from tyro.conf import FlagCreatePairsOff, arg
+from tyro.conf import arg
 
-from vernier.cli.flags import DataFlag, EmaFlag, JsonFlag, NoEmaFlag, OptionalFile, RunPath, WhichFlag, choose_averaged
+from vernier.cli.flags import (
+    DataFlag,
+    EmaFlag,
+    JsonFlag,
+    NoEmaFlag,
+    OptionalFile,
+    RunPath,
+    Switch,
+    WhichFlag,
+    choose_averaged,
+)
 from vernier.cli.output import print_json, say
 from vernier.errors import EXIT_DONE
 
@@ -23,15 +33,13 @@ def export(
     ema: EmaFlag = False,
     no_ema: NoEmaFlag = False,
     data: DataFlag = None,
-    normalised_input: Annotated[FlagCreatePairsOff[bool], arg(help=NORMALISED)] = False,
+    normalised_input: Annotated[Switch, arg(help=NORMALISED)] = False,
     card: bool = True,
     json: JsonFlag = False,
 ) -> int:
     """Write a run's model to one file for use elsewhere, and model_card.md beside it; nothing is overwritten.
 
     A network (onnx, torch-export) is run on real validation images and compared with PyTorch before it gets its name.
-
-    Example: vernier export runs/20261115-183000-shapes-quick --format onnx --out shapes.onnx
 
     Args:
         path: A run directory, or one of its checkpoints.
@@ -41,6 +49,11 @@ def export(
         which: Which checkpoint of a run.
         data: Data set or folder with the images to check a network on. Default: the run's own.
         card: Write the model card: recipe, data, result, limits, how the file was checked.
+
+    Examples:
+        vernier export runs/RUN
+        vernier export runs/RUN --which best --format onnx --out shapes.onnx
+        vernier export runs/RUN --format torchvision --out shapes.pth
     """
     from vernier.engine.inference.export import export as write
     from vernier.report.model_card import describe_check, write_card

@@ -12,7 +12,7 @@ from vernier.errors import EXIT_DONE, EXIT_FAILED
 
 def predict(
     path: RunPath,
-    images: Annotated[Positional[tuple[str, ...]], arg(metavar="IMAGE|DIR...")],
+    images: Annotated[Positional[tuple[str, ...]], arg(metavar="IMAGE|DIR...", help_behavior_hint="(required)")],
     /,
     *,
     out: OptionalDir = None,
@@ -27,14 +27,17 @@ def predict(
     With --out: predictions.json, and pictures (boxes drawn on every image, or one sheet of classes with bars). Images
     are prepared exactly as in evaluation. Exit code 1 when an image could not be read; the others are predicted.
 
-    Example: vernier predict runs/20261115-183000-shapes-quick photos/ --out predicted
-
     Args:
         path: A run directory, or one of its checkpoints.
         images: Image files, or folders in which to look for them.
         out: Folder for predictions.json and pictures.
         min_score: Hide objects scoring below this; predictions.json keeps all.
         which: Which checkpoint of a run.
+
+    Examples:
+        vernier predict runs/RUN photo.jpg
+        vernier predict runs/RUN photos --out predicted
+        vernier predict runs/RUN photos --json
     """
     from vernier.engine.inference.predict import predict as run
     from vernier.engine.inference.trained import load_trained

@@ -16,6 +16,7 @@ from vernier.cli.flags import (
     PrecisionFlag,
     RecipeName,
     SetFlag,
+    Switch,
     apply_flags,
 )
 from vernier.cli.launching import silence_profiler
@@ -29,7 +30,7 @@ def profile(
     /,
     *,
     steps: Annotated[str, arg(metavar="A:B")] = "11:15",
-    infer: bool = False,
+    infer: Switch = False,
     data: DataFlag = None,
     model: OptionalText = None,
     batch: OptionalInt = None,
@@ -43,7 +44,7 @@ def profile(
     """Profile steps of training, or of inference: kernel table, trace, memory, and where the time goes.
 
     Ten more steps run without the profiler, to measure its overhead. The files are in the run's traces/ folder; the
-    trace opens in chrome://tracing or ui.perfetto.dev. Example: vernier profile nvidia-resnet50-90e --steps 11:15
+    trace opens in chrome://tracing or ui.perfetto.dev.
 
     Args:
         recipe: A built-in recipe or a .toml file of your own.
@@ -52,10 +53,15 @@ def profile(
         data: A data set, a folder of images, or synthetic. Default: the recipe's own, else synthetic.
         model: Use this network instead of the recipe's.
         batch: Batch size per step. Default: the recipe's.
-        device: Device to run on. Default: the best one of this machine.
+        device: Kind of device to run on. Default: auto, the best one of this machine.
         precision: Arithmetic of the network. Default: the recipe's.
         mode: How the network is executed. Default: the recipe's.
         out: Folder for the new run directory.
+
+    Examples:
+        vernier profile
+        vernier profile nvidia-resnet50-90e --batch 8 --steps 6:8
+        vernier profile --infer --batch 32
     """
     from vernier import recipes as book
     from vernier.measure.profile.summary import StepRange, describe_profile

@@ -19,6 +19,7 @@ from vernier.cli.flags import (
     PrecisionFlag,
     RecipeName,
     SetFlag,
+    Switch,
     TrackFlag,
     apply_flags,
     optional,
@@ -45,9 +46,9 @@ def train(
     device: DeviceFlag = None,
     procs: OptionalInt = None,
     precision: PrecisionFlag = None,
-    allow_slow: bool = False,
+    allow_slow: Switch = False,
     mode: ModeFlag = None,
-    deterministic: bool = False,
+    deterministic: Switch = False,
     model: OptionalText = None,
     global_batch: OptionalInt = None,
     epochs: OptionalFloat = None,
@@ -55,14 +56,14 @@ def train(
     seed: OptionalInt = None,
     weights: OptionalFile = None,
     backbone_weights: OptionalFile = None,
-    reset_head: bool = False,
+    reset_head: Switch = False,
     freeze: FreezeFlag = (),
     workers: OptionalInt = None,
     max_bad_images: Annotated[str | None, optional("N|SHARE%")] = None,
     max_steps: OptionalInt = None,
     max_eval_steps: OptionalInt = None,
-    train_only: bool = False,
-    smoke: bool = False,
+    train_only: Switch = False,
+    smoke: Switch = False,
     tensorboard: bool = True,
     track: TrackFlag = (),
     profile_steps: Annotated[str | None, optional("A:B")] = None,
@@ -75,20 +76,18 @@ def train(
 
     Run the same command again after an interruption to resume.
 
-    Example: vernier train resnet50-90e --data ~/imagenet --procs 8
-
     Args:
         recipe: A built-in recipe (see `vernier recipes`) or a .toml file of your own.
         data: A built-in data set, or a folder with train/ and val/ (one folder per class).
         out: Folder in which the run directory is created, or searched when resuming.
-        device: Where to run.
-        procs: Number of processes; one per device.
-        precision: Number format the network computes in.
+        device: Kind of device to run on. Default: auto, the best one of this machine.
+        procs: Number of processes, one per device. Default: 1.
+        precision: Number format the network computes in. Default: fp32.
         allow_slow: Allow a precision that this device has no hardware for.
-        mode: How the network is executed.
+        mode: How the network is executed. Default: eager.
         deterministic: Repeat bit for bit on the same machine, or refuse.
         model: Another network than the recipe's (see `vernier models`).
-        global_batch: Images per optimiser step, over all processes.
+        global_batch: Images per optimiser step, over all processes. Default: the recipe's.
         epochs: Number of epochs.
         lr: Peak learning rate for the recipe's own batch; scaled if you change --global-batch.
         seed: Seed of initial weights, sample order and augmentation.
@@ -96,7 +95,7 @@ def train(
             Habana's code.
         backbone_weights: For detectors: a classifier's weights file for the backbone.
         reset_head: With --weights: start with a new classifier layer, for other classes.
-        workers: Loader threads per process.
+        workers: Loader threads per process. Default: 2.
         max_bad_images: How many unreadable images to replace before giving up, e.g. 20 or 0.1% of the set.
         max_steps: Stop after this many steps; the schedule stays that of --epochs.
         max_eval_steps: Evaluate on this many batches only.
@@ -106,6 +105,11 @@ def train(
         profile_steps: Profile steps A to B, both included: kernel table, trace, memory (see `vernier profile`).
         resume: auto: the newest run of this recipe in --out; never: always a new run; or a run directory.
         config: A run's config.json, to repeat it.
+
+    Examples:
+        vernier train
+        vernier train mine.toml --data photos --epochs 20
+        vernier train nvidia-resnet50-90e --data ~/imagenet --device cuda --procs 8 --precision bf16
     """
     from vernier.report.live.trackers import require_installed
 

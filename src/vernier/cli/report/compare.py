@@ -25,12 +25,15 @@ def compare(
     A side is one run or several: comma-separated paths, a quoted pattern ('runs/base-*'), or a folder of runs. A run
     is a run directory, a bench result (FILE#ARM), a raport.json, DLLogger lines or an MLPerf log. With several runs per
     side the interval includes the variation from run to run. The exit code is 1 when B is slower.
-    Example: vernier compare runs/before runs/after --tolerance 2%
 
     Args:
         a: Run or runs to compare with.
         b: Run or runs that are compared with A.
         tolerance: Differences smaller than this count as equal: 1% or 0.01.
+
+    Examples:
+        vernier compare runs/before runs/after
+        vernier compare 'runs/before-*' 'runs/after-*' --tolerance 2%
     """
     from vernier.report.compare import compare_runs, comparison_lines
     from vernier.report.logs.reading import open_side

@@ -23,13 +23,15 @@ def convert(
 ) -> int:
     """Convert a run's log to the format of another tool; nothing is overwritten.
 
-    Example: vernier convert runs/my-run --to mllog --out result_0.txt
-
     Args:
         run: A run directory, a raport.json, DLLogger lines or an MLPerf log.
         to: Format to write: raport (NVIDIA, 2019), dllogger (NVIDIA, since 2020), mllog (MLPerf), study (files of the
             SC22 variability study), tensorboard.
         out: File to write; for study and tensorboard a directory.
+
+    Examples:
+        vernier convert runs/RUN --to mllog --out result_0.txt
+        vernier convert raport.json --to dllogger --out dllogger.json
     """
     from vernier.report.logs.reading import open_logs
     from vernier.report.logs.writing import convert as write

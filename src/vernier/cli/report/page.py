@@ -4,13 +4,13 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from tyro.conf import FlagCreatePairsOff, Positional, arg
+from tyro.conf import Positional, arg
 
-from vernier.cli.flags import JsonFlag, optional
+from vernier.cli.flags import JsonFlag, Switch, optional
 from vernier.cli.output import print_json, say
 from vernier.errors import EXIT_DONE, ConfigError
 
-Runs = Annotated[Positional[tuple[str, ...]], arg(metavar="RUN...")]
+Runs = Annotated[Positional[tuple[str, ...]], arg(metavar="RUN...", help_behavior_hint="(required)")]
 
 
 def report(
@@ -18,7 +18,7 @@ def report(
     /,
     *,
     out: Annotated[str | None, arg(metavar="FILE", aliases=["-o"], help_behavior_hint="")] = None,
-    watch: FlagCreatePairsOff[bool] = False,
+    watch: Switch = False,
     port: Annotated[int | None, optional("N")] = None,
     json: JsonFlag = False,
 ) -> int:
@@ -26,13 +26,17 @@ def report(
 
     Reads run directories (also running and crashed ones, benchmarks, profiles), studies and their CSV files, NVIDIA's
     raport.json and DLLogger lines, and MLPerf logs. Several runs share the charts, and their differences are marked.
-    Example: vernier report runs/before runs/after --out page.html
 
     Args:
         runs: Runs, studies or logs; a folder of runs means all of them.
         out: File to write. Default: report.html in the run directory, or in this folder when several are given.
         watch: Serve the page on this machine instead, and update it while the runs continue. Ctrl-C ends it.
         port: Port for --watch. Default: a free one.
+
+    Examples:
+        vernier report runs/RUN
+        vernier report runs/before runs/after --out page.html
+        vernier report runs/RUN --watch
     """
     paths = [Path(r).expanduser() for r in runs]
     if not paths:

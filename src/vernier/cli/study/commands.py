@@ -4,9 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from tyro.conf import FlagCreatePairsOff, Positional, arg
+from tyro.conf import Positional, arg
 
-from vernier.cli.flags import JsonFlag, optional
+from vernier.cli.flags import JsonFlag, Switch, optional
 from vernier.cli.output import print_result, print_rows
 from vernier.errors import EXIT_DONE, EXIT_FAILED, ConfigError
 
@@ -15,11 +15,11 @@ from .run import run
 if TYPE_CHECKING:
     from vernier.measure.study.analysis import Table
 
-Sources = Annotated[Positional[tuple[str, ...]], arg(metavar="CSV|DIR...")]
+Sources = Annotated[Positional[tuple[str, ...]], arg(metavar="CSV|DIR...", help_behavior_hint="(required)")]
 Out = Annotated[str, arg(metavar="PATH", aliases=["-o"])]
 Columns = Annotated[str | None, optional("step_time=NAME,device=NAME,...")]
 Units = Annotated[str | None, optional("step_time=UNIT,power=UNIT,...")]
-Drop = Annotated[FlagCreatePairsOff[bool], arg(help="Drop rows that are exact copies of others.")]
+Drop = Annotated[Switch, arg(help="Drop rows that are exact copies of others.")]
 SHOWN = 20
 
 
@@ -43,15 +43,13 @@ def analyze(
     columns: Columns = None,
     units: Units = None,
     drop_duplicates: Drop = False,
-    all_devices: bool = False,
+    all_devices: Switch = False,
     json: JsonFlag = False,
 ) -> int:
     """Find slow devices: how much devices differ, which ones are slow, and whether it is the device or noise.
 
     Reads study directories, the SC22 study's CSVs, nvprof traces, DLLogger lines, raport.json, MLPerf logs, and any
     other CSV with --columns.
-
-    Example: vernier study analyze fleet.csv --columns step_time=time_ms,device=serial
 
     Args:
         sources: Files or directories to read; several are analysed together.
@@ -60,6 +58,10 @@ def analyze(
         units: Their units, if the file does not state them: step_time=ms (s, us, ns, min), speed=img/s, power=mW,
             freq=GHz.
         all_devices: List every device, not only the 20 slowest.
+
+    Examples:
+        vernier study analyze runs/STUDY
+        vernier study analyze fleet.csv --columns step_time=time_ms,device=serial
     """
     from vernier.measure.study.analysis import analyze as analyze_table
     from vernier.report.study.text import study_lines, study_rows
@@ -82,13 +84,14 @@ def baseline(
 ) -> int:
     """Learn how the normal devices of a fleet behave, for `vernier study check`.
 
-    Example: vernier study baseline runs/fleet -o baseline.json
-
     Args:
         sources: Studies of the fleet.
         out: File to write; an existing one is replaced.
         columns: As in `study analyze`.
         units: As in `study analyze`.
+
+    Examples:
+        vernier study baseline runs/fleet -o baseline.json
     """
     from vernier.measure.study.baseline import learn, write_baseline
 
@@ -114,13 +117,14 @@ def check(
 ) -> int:
     """Accept or reject a new or repaired machine: exit code 1, with the reason, if a device is slower than the fleet.
 
-    Example: vernier study check runs/new-node --baseline baseline.json
-
     Args:
         sources: A study of the machine, of the same workload.
         baseline: File written by `vernier study baseline`.
         columns: As in `study analyze`.
         units: As in `study analyze`.
+
+    Examples:
+        vernier study check runs/new-node --baseline baseline.json
     """
     from vernier.measure.study.baseline import check as check_table
     from vernier.measure.study.baseline import read_baseline
@@ -132,7 +136,7 @@ def check(
 
 
 def merge(
-    sources: Annotated[Positional[tuple[str, ...]], arg(metavar="DIR...")],
+    sources: Annotated[Positional[tuple[str, ...]], arg(metavar="DIR...", help_behavior_hint="(required)")],
     /,
     *,
     out: Out,
@@ -140,11 +144,12 @@ def merge(
 ) -> int:
     """Join the studies of several machines into one; the sources are not changed.
 
-    Example: vernier study merge runs/node1 runs/node2 -o runs/fleet
-
     Args:
         sources: Study directories of the same workload.
         out: Directory to create.
+
+    Examples:
+        vernier study merge runs/node1 runs/node2 -o runs/fleet
     """
     from vernier.measure.study.files import merge as merge_studies
 

@@ -45,8 +45,6 @@ def run(
     are slow. Each repeat runs in a process of its own, pinned to its device, after the device has cooled down. To
     resume an interrupted study, run the same command with the same --out.
 
-    Example: vernier study run --workload sgemm --repeats 3
-
     Args:
         workload: Training steps on a fixed batch (resnet50) or of the built-in recipe (shapes), matrix products
             (sgemm), or copies in memory (bandwidth).
@@ -61,6 +59,10 @@ def run(
         kernels: Extra iterations to profile for the kernel table; 0: none.
         seed: Seed of the random order.
         out: Directory of the study. Default: a new one in runs/, named by time and workload.
+
+    Examples:
+        vernier study run --workload sgemm --repeats 3
+        vernier study run --workload resnet50 --batch 8 --iterations 50
     """
     least_values = {"iterations": 2, "repeats": 1, "batch": 1, "virtual": 0, "pause": 0, "kernels": 0}
     values = (iterations, repeats, batch, virtual, pause, kernels)

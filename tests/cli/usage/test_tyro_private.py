@@ -3,7 +3,7 @@
 import pytest
 import tyro
 
-from vernier.cli.tyro_private import completion_script, use_colours
+from vernier.cli.usage.tyro_private import completion_script, use_colours
 
 
 def _greet(*, name: str = "you") -> int:
