@@ -7,6 +7,7 @@ def test_near_names_are_suggested_and_all_are_listed_when_none_is_near() -> None
     assert did_you_mean("resnet5", ["resnet50", "ssd300"]) == "Did you mean resnet50?"
     assert did_you_mean("zzz", ["b", "a"]) == "Known: a, b."
     assert did_you_mean("x", []) == ""
+    assert did_you_mean("zzz", [f"name{i:02}" for i in range(40)]).endswith("name11 and 28 more.")
 
 
 def test_what_the_system_refused_is_told_apart_from_a_bug() -> None:

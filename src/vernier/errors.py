@@ -38,9 +38,10 @@ def environment_error(error: OSError) -> str:
 
 
 def did_you_mean(name: str, choices: Iterable[str]) -> str:
-    """A closing sentence that names the nearest choices, or all of them when none is near."""
+    """A closing sentence that names the nearest choices; when none is near all of them, or the first dozen."""
     names = list(choices)
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     if near:
         return "Did you mean " + " or ".join(near) + "?"
-    return "Known: " + ", ".join(sorted(names)) + "." if names else ""
+    more = f" and {len(names) - 12} more" if len(names) > 12 else ""
+    return f"Known: {', '.join(sorted(names)[:12])}{more}." if names else ""

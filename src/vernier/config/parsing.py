@@ -4,6 +4,7 @@ Old names of settings are understood through `config.migrations`; rules between 
 """
 
 import dataclasses
+import difflib
 import hashlib
 import json
 import math
@@ -13,7 +14,7 @@ import warnings
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from vernier.errors import ConfigError, did_you_mean
+from vernier.errors import ConfigError
 
 from .migrations import RENAMED_SETTINGS, migrated, with_new_names
 from .settings import Config, Recipe
@@ -24,6 +25,7 @@ ALIASES = {"data.workers": "machine.workers", "data.prefetch": "machine.prefetch
 """Names people try that are settings of another group."""
 _GROUPS = {f.name for f in dataclasses.fields(Config)}
 _TYPE_NAMES = {float: "a number", int: "a whole number", bool: "true or false", str: "text"}
+_USUAL_NAMES = {"learning_rate": "optim.lr", "batch_size": "global_batch", "batch": "global_batch"}
 _OTHER_NAMES_OF_VALUES = {("machine.mode", "graph"): "compile"}
 
 
@@ -42,9 +44,9 @@ def from_dict(cls: type[T], given: Any, path: str = "") -> T:
     fields = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
     values = {}
     for key, value in given.items():
-        where = f"{path}.{key}" if path else str(key)
+        where = str(key) if path in ("", "recipe") else f"{path}.{key}"
         if key not in fields:
-            raise ConfigError(f"Unknown setting {where!r}. {did_you_mean(str(key), fields)}")
+            raise ConfigError(_unknown(where))
         if isinstance(value, str):
             value = _OTHER_NAMES_OF_VALUES.get((where, value), value)
         values[key] = _convert(value, hints[key], where)
@@ -89,11 +91,11 @@ def _check_range(value: Any, meta: Any, where: str) -> None:
     if not math.isfinite(value):
         raise ConfigError(f"{where} = {value} is not a finite number.")
     if value < low:
-        raise ConfigError(f"{where} = {value} is out of range: it must be {low} or more.")
+        raise ConfigError(f"{where} = {value:g} is out of range: it must be {low} or more.")
     if value <= above:
-        raise ConfigError(f"{where} = {value} is out of range: it must be above {above}.")
+        raise ConfigError(f"{where} = {value:g} is out of range: it must be above {above}.")
     if value > high:
-        raise ConfigError(f"{where} = {value} is out of range: it must be {high} or less.")
+        raise ConfigError(f"{where} = {value:g} is out of range: it must be {high} or less.")
 
 
 def to_dict(value: Any) -> dict[str, Any]:
@@ -109,8 +111,8 @@ def override(config: Config, path: str, value: Any) -> Config:
     *groups, name = _from_the_top(path).split(".")
     group: Any = tree
     for part in groups:
-        group = _setting(group, part, path, tree)
-    old = _setting(group, name, path, tree)
+        group = _setting(group, part, path)
+    old = _setting(group, name, path)
     if isinstance(old, dict) and not isinstance(value, dict):
         raise ConfigError(f"{path!r} is a group of settings: name one of {', '.join(old)}.")
     group[name] = value
@@ -129,13 +131,19 @@ def setting_names() -> list[str]:
     return [name.removeprefix("recipe.") for name in names(to_dict(Config()), "")]
 
 
-def _setting(group: Any, name: str, path: str, tree: dict[str, Any]) -> Any:
-    names = list(group) if isinstance(group, dict) else []
-    if name in names:
+def _setting(group: Any, name: str, path: str) -> Any:
+    if isinstance(group, dict) and name in group:
         return group[name]
-    if group is tree["recipe"]:
-        names += sorted(_GROUPS - {"recipe"})
-    raise ConfigError(f"Unknown setting {path!r}. {did_you_mean(name, names)}")
+    raise ConfigError(_unknown(path.removeprefix("recipe.")))
+
+
+def _unknown(path: str) -> str:
+    """What to say about a setting that does not exist: the nearest ones by their full names."""
+    names, last = setting_names(), path.rpartition(".")[2]
+    near = [_USUAL_NAMES[last]] if last in _USUAL_NAMES else [n for n in names if n.rpartition(".")[2] == last]
+    near = near or difflib.get_close_matches(path, names, n=1, cutoff=0.6)
+    hint = f"Did you mean {' or '.join(near)}?" if near else "`vernier recipes shapes-quick` shows them all."
+    return f"Unknown setting {path!r}. {hint}"
 
 
 def _from_the_top(path: str) -> str:
@@ -158,17 +166,33 @@ def override_from_text(config: Config, assignment: str) -> Config:
     path, equals, text = assignment.partition("=")
     if not equals or not path.strip():
         raise ConfigError(f"--set takes NAME=VALUE such as optim.lr=0.1, not {assignment!r}.")
-    return override(config, path.strip(), parse_value(text.strip()))
+    return override(config, path.strip(), parse_value(text.strip(), _type_of(path.strip())))
 
 
-def parse_value(text: str) -> Any:
-    """A TOML value; `none` clears an optional field; anything else is text."""
-    if text.lower() in ("none", "null"):
+def _type_of(path: str) -> Any:
+    """The type of a setting; that of anything where there is no such setting."""
+    hint: Any = Config
+    with warnings.catch_warnings(action="ignore"):
+        parts = _from_the_top(ALIASES.get(path, path)).split(".")
+    for part in parts:
+        hint = get_type_hints(hint).get(part, Any) if dataclasses.is_dataclass(hint) else Any
+    return hint
+
+
+def parse_value(text: str, hint: Any) -> Any:
+    """The value of a setting from the command line: TOML, or as it is where it is no TOML or the setting is text.
+
+    `none` leaves out a setting that can be left out; for any other it is a text.
+    """
+    if text.lower() in ("none", "null") and type(None) in get_args(hint):
         return None
+    if hint is bool and text.lower() in ("true", "false"):
+        return text.lower() == "true"
     try:
-        return tomllib.loads(f"v = {text}")["v"]
+        value = tomllib.loads(f"v = {text}")["v"]
     except tomllib.TOMLDecodeError:
         return text
+    return value if isinstance(value, str) or str not in (hint, *get_args(hint)) else text
 
 
 def load_file(path: Path) -> Config:
@@ -193,7 +217,7 @@ def load_file(path: Path) -> Config:
     try:
         return from_dict(Config, with_new_names(given))
     except ConfigError as error:
-        raise ConfigError(f"{path}: {str(error).replace('recipe.', '')}") from None
+        raise ConfigError(f"{path}: {error}") from None
 
 
 def _has(tree: Any, parts: list[str]) -> bool:
