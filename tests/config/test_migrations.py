@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from vernier import recipes
-from vernier.config import Config, RenamedSetting, config_from_tree, load_file, override_from_text, to_dict
+from vernier.config import (
+    Config,
+    RenamedSetting,
+    config_from_tree,
+    load_file,
+    override_from_text,
+    short_side_of,
+    to_dict,
+)
 from vernier.config.migrations import RENAMED_SETTINGS, SCHEMAS, NewerFile, migrated
 from vernier.errors import ConfigError
 
@@ -32,7 +40,7 @@ def test_a_configuration_of_schema_1_is_read_with_its_values() -> None:
     before = json.dumps(tree)
     config = config_from_tree(migrated("config", tree, "config.json"))
     assert config.recipe.detect.max_detections == 17
-    assert config.recipe.data.eval_short_side_px == Config().recipe.data.eval_short_side_px
+    assert config.recipe.data.eval_short_side_px == short_side_of(128)
     assert json.dumps(tree) == before
 
 

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import FlagCreatePairsOff, Positional, UseAppendAction, arg
 
-from vernier.config import Config, override, override_from_text
+from vernier import recipes
+from vernier.config import Config
 from vernier.config.settings import DeviceName, Mode, Precision
 from vernier.errors import ConfigError
 
@@ -68,25 +69,6 @@ def choose_averaged(ema: bool, no_ema: bool) -> bool | None:
     return True if ema else False if no_ema else None
 
 
-def with_flag(message: str, path: str) -> str:
-    """A message about a setting that was given by a flag, in terms of the flag: `--lr -1`, not `optim.lr = -1`."""
-    path = path.removeprefix("recipe.")
-    flag = _FLAGS.get(path, "--" + path.rpartition(".")[2].replace("_", "-"))
-    return message.replace(f"{path} = ", f"{flag} ").replace(path, flag)
-
-
-_FLAGS = {"data.source": "--data", "model.name": "--model", "machine.eval_batch": "--batch"}
-"""Flags that are not called like the setting they change."""
-
-
 def apply_flags(config: Config, flags: Mapping[str, object], settings: tuple[str, ...]) -> Config:
     """Change the configuration by the named flags (None: not given), then by the `--set` assignments."""
-    for path, value in flags.items():
-        if value is not None:
-            try:
-                config = override(config, path, value)
-            except ConfigError as error:
-                raise ConfigError(with_flag(str(error), path)) from None
-    for assignment in settings:
-        config = override_from_text(config, assignment)
-    return config
+    return recipes.change(config, flags, settings).config

@@ -1,12 +1,14 @@
 """The settings of a run: Recipe (what to train), Machine (where), Checkpoint and Limits (what is kept, when to stop).
 
-`settings` has the dataclasses, `parsing` reads and writes them, `checks` the rules between them, `derived` what follows
-from them, `migrations` what changed between versions of files. May import `errors` and `frozen` and nothing else of
-Vernier; knows no torch, no run directory and no device. Built-in recipes are in `vernier.recipes`.
+`settings` has the dataclasses, `parsing` reads and writes them, `changes` applies what a person changes, `checks` has
+the rules between them, `warnings` what is allowed and unusual, `derived` what follows from them, `migrations` what
+changed between versions of files. May import `errors` and `frozen` and nothing else of Vernier; knows no torch, no run
+directory and no device. Built-in recipes are in `vernier.recipes`.
 """
 
+from .changes import Changed, apply_changes, check_batch_rule, describe_eval_size
 from .checks import check_config, check_recipe
-from .derived import Derived, derive, train_px
+from .derived import Derived, derive, describe_lr, train_px
 from .parsing import (
     RenamedSetting,
     config_from_tree,
@@ -17,6 +19,7 @@ from .parsing import (
     override,
     override_from_text,
     parse_share,
+    setting_name,
     setting_names,
     to_dict,
     to_toml,
@@ -38,10 +41,13 @@ from .settings import (
     Published,
     Recipe,
     Schedule,
+    short_side_of,
 )
+from .warnings import config_warnings
 
 __all__ = [
     "Augment",
+    "Changed",
     "Checkpoint",
     "Config",
     "Data",
@@ -58,10 +64,15 @@ __all__ = [
     "Recipe",
     "RenamedSetting",
     "Schedule",
+    "apply_changes",
+    "check_batch_rule",
     "check_config",
     "check_recipe",
     "config_from_tree",
+    "config_warnings",
     "derive",
+    "describe_eval_size",
+    "describe_lr",
     "differences",
     "digest",
     "from_dict",
@@ -69,7 +80,9 @@ __all__ = [
     "override",
     "override_from_text",
     "parse_share",
+    "setting_name",
     "setting_names",
+    "short_side_of",
     "to_dict",
     "to_toml",
     "train_px",

@@ -10,13 +10,12 @@ from typing import Any
 
 from vernier.errors import ConfigError
 
-from .settings import Config, Machine, Recipe
+from .settings import Config, Machine, Recipe, short_side_of
 
 _WITHOUT_EFFECT_ON_DETECTORS = {
     "loss": "the loss of a detector is SSD's and has no settings there",
     "model.unused_outputs": "a detector's outputs are its classes and the background",
     "data.scaled_decode": "a detector's images are always decoded whole",
-    "data.eval_short_side_px": "a detector's images are resized to data.eval_px without a crop",
     "eval.target_top1": "a detector is measured by AP: use eval.target_ap",
     "eval.flip_tta": "it adds the class scores of the mirrored image",
     "augment.policy": "it changes where objects are: use augment.jitter for colours",
@@ -130,6 +129,11 @@ def _check_sizes(recipe: Recipe, detector: bool) -> None:
         raise ConfigError(
             f"data.image_px = {data.image_px} and data.eval_px = {data.eval_px}: a detector's default boxes belong to "
             "one image size. Set both to the same number."
+        )
+    if detector and data.eval_short_side_px != short_side_of(data.eval_px):
+        raise ConfigError(
+            f"data.eval_short_side_px = {data.eval_short_side_px} has no effect on {recipe.model.name}, a detector: "
+            "its images are resized to data.eval_px without a crop. Leave data.eval_short_side_px out."
         )
     if not detector and data.eval_short_side_px < data.eval_px:
         raise ConfigError(

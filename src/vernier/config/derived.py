@@ -5,7 +5,7 @@ import math
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
 
-from .settings import Augment, Config, Data, Machine
+from .settings import Augment, Config, Data, Machine, Recipe
 
 
 @frozen
@@ -45,6 +45,14 @@ def derive(config: Config, *, train_samples: int) -> Derived:
         total_steps=total_steps,
         stop_step=total_steps if limit is None else min(limit, total_steps),
     )
+
+
+def describe_lr(recipe: Recipe) -> str:
+    """The peak rate with the arithmetic behind it: `0.1 per 256 x 2,048 = 0.8`."""
+    optim, batch = recipe.optim, recipe.global_batch
+    if optim.lr_batch is None or optim.lr_batch == batch:
+        return f"{optim.lr * (batch / optim.lr_batch if optim.lr_batch else 1):g}"
+    return f"{optim.lr:g} per {optim.lr_batch:,} x {batch:,} = {optim.lr * batch / optim.lr_batch:g}"
 
 
 def train_px(data: Data, augment: Augment, epoch: int) -> int:

@@ -7,9 +7,11 @@ never on disk. A file without a number is of schema 1.
 |---|---|---|
 | config 2, checkpoint 2, bench 2 | 0.2.0 | settings renamed as in `RENAMED_SETTINGS`; settings that have no effect on |
 | | | the task (`WITHOUT_EFFECT`), which were recorded and ignored, take their default because they are refused now |
+| config 3, checkpoint 3, bench 3 | 0.3.0 | data.eval_short_side_px of a detector, always 256 and without effect, is |
+| | | derived from data.eval_px |
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +20,9 @@ from vernier.errors import ConfigError
 Tree = dict[str, Any]
 
 SCHEMAS = {
-    "config": 2,
-    "checkpoint": 2,
-    "bench": 2,
+    "config": 3,
+    "checkpoint": 3,
+    "bench": 3,
     "run": 1,
     "environment": 1,
     "events": 1,
@@ -95,16 +97,29 @@ def _group(tree: Tree, path: str) -> tuple[Tree | None, str]:
 def _config_2(tree: Tree) -> Tree:
     """A configuration of schema 1 as schema 2 has it."""
     out = with_new_names(tree)
-    model, _ = _group(out, "recipe.model.name")
-    task = "detector" if model and str(model.get("name", "")).startswith(_DETECTOR_PREFIX) else "classifier"
-    for path in WITHOUT_EFFECT[task]:
-        group, name = _group(out, f"recipe.{path}")
+    return _without(out, WITHOUT_EFFECT[_task(out)])
+
+
+def _config_3(tree: Tree) -> Tree:
+    """A configuration of schema 2 as schema 3 has it."""
+    out = dict(tree)
+    return _without(out, ("data.eval_short_side_px",) if _task(out) == "detector" else ())
+
+
+def _task(tree: Tree) -> str:
+    model, _ = _group(tree, "recipe.model.name")
+    return "detector" if model and str(model.get("name", "")).startswith(_DETECTOR_PREFIX) else "classifier"
+
+
+def _without(tree: Tree, paths: Sequence[str]) -> Tree:
+    for path in paths:
+        group, name = _group(tree, f"recipe.{path}")
         if group is not None:
             group.pop(name, None)
-    return out
+    return tree
 
 
-def _config_within(*paths: str) -> Callable[[Tree], Tree]:
+def _config_within(change: Callable[[Tree], Tree], *paths: str) -> Callable[[Tree], Tree]:
     """A step for the configurations that a file holds at these paths."""
 
     def step(tree: Tree) -> Tree:
@@ -112,7 +127,7 @@ def _config_within(*paths: str) -> Callable[[Tree], Tree]:
         for path in paths:
             group, name = _group(tree, path)
             if group is not None and isinstance(group.get(name), dict):
-                group[name] = _config_2(group[name])
+                group[name] = change(group[name])
         return tree
 
     return step
@@ -120,7 +135,10 @@ def _config_within(*paths: str) -> Callable[[Tree], Tree]:
 
 _STEPS: dict[tuple[str, int], Callable[[Tree], Tree]] = {
     ("config", 1): _config_2,
-    ("checkpoint", 1): _config_within("config"),
-    ("bench", 1): _config_within("config", "asked.config"),
+    ("checkpoint", 1): _config_within(_config_2, "config"),
+    ("bench", 1): _config_within(_config_2, "config", "asked.config"),
+    ("config", 2): _config_3,
+    ("checkpoint", 2): _config_within(_config_3, "config"),
+    ("bench", 2): _config_within(_config_3, "config", "asked.config"),
 }
 """(kind, schema) -> the step to the next schema."""

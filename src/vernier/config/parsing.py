@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from vernier.errors import ConfigError
 
 from .migrations import RENAMED_SETTINGS, migrated, with_new_names
-from .settings import Config, Recipe
+from .settings import Config, Data, Recipe, short_side_of
 
 T = TypeVar("T")
 
@@ -146,6 +146,13 @@ def _unknown(path: str) -> str:
     return f"Unknown setting {path!r}. {hint}"
 
 
+def setting_name(path: str) -> str:
+    """The full name of a setting as people write it: `optim.lr` is `recipe.optim.lr`."""
+    path = ALIASES.get(path, path)
+    path = path if path.split(".")[0] in _GROUPS else f"recipe.{path}"
+    return RENAMED_SETTINGS.get(path, path)
+
+
 def _from_the_top(path: str) -> str:
     """A setting's full name, by its new name where it was renamed."""
     path = path if path.split(".")[0] in _GROUPS else f"recipe.{path}"
@@ -245,8 +252,19 @@ def to_toml(recipe: Recipe) -> str:
             lines.append(_toml_line(f, value))
     for name, table in tables:
         lines += ["", name]
-        lines += [_toml_line(f, getattr(table, f.name)) for f in dataclasses.fields(table)]
+        following = _following(table)
+        lines += [
+            _toml_line(f, None if f.name in following else getattr(table, f.name)) for f in dataclasses.fields(table)
+        ]
     return "\n".join(lines) + "\n"
+
+
+def _following(table: Any) -> set[str]:
+    """Settings that follow from others of the table, and are left out so that they go on following."""
+    if not isinstance(table, Data):
+        return set()
+    usual = {"eval_px": table.image_px, "eval_short_side_px": short_side_of(table.eval_px)}
+    return {name for name, value in usual.items() if getattr(table, name) == value}
 
 
 def _toml_line(f: Any, value: Any) -> str:

@@ -19,6 +19,15 @@ def option(default: Any, doc: str, *, low: float = -math.inf, high: float = math
     return field(default=default, metadata={"doc": doc, "low": low, "high": high, "above": above})
 
 
+SMALL_PX = 128
+"""Images below this are not cropped for evaluation."""
+
+
+def short_side_of(eval_px: int) -> int:
+    """The usual short side before a centre crop: 256 for 224 pixels; small images are not cropped."""
+    return 256 * eval_px // 224 if eval_px >= SMALL_PX else eval_px
+
+
 @frozen
 class Model:
     """The network."""
@@ -57,8 +66,13 @@ class Data:
 
     source: str = option("", "a built-in set (shapes, fashion-mnist, cifar10) or a folder; see `--data`")
     image_px: int = option(224, "side of a training image, in pixels", low=8, high=4096)
-    eval_px: int = option(224, "side of an evaluation image, in pixels", low=8, high=4096)
-    eval_short_side_px: int = option(256, "evaluation: short side before the centre crop, in pixels", low=8, high=8192)
+    eval_px: int = option(0, "side of an evaluation image, in pixels; left out: image_px", low=8, high=4096)
+    eval_short_side_px: int = option(
+        0,
+        "evaluation: short side before the centre crop, in pixels; left out: 256/224 of eval_px, below 128 px eval_px",
+        low=8,
+        high=8192,
+    )
     mean: tuple[float, ...] = option((0.485, 0.456, 0.406), "per channel, images in 0..1")
     std: tuple[float, ...] = option(
         (0.229, 0.224, 0.225), "per channel, images in 0..1; 1/255: mean only, as TensorFlow"
@@ -77,6 +91,12 @@ class Data:
         "baseline JPEGs, training: let the decoder halve crops of at least twice image_px; changes pixels a little",
     )
     max_bad_images: str = option("0.1%", "unreadable images allowed before the run stops, as a number or a share")
+
+    def __post_init__(self) -> None:
+        if not self.eval_px:
+            object.__setattr__(self, "eval_px", self.image_px)
+        if not self.eval_short_side_px:
+            object.__setattr__(self, "eval_short_side_px", short_side_of(self.eval_px))
 
 
 @frozen
@@ -302,6 +322,7 @@ class Limits:
         None, "evaluate this many batches only; the result is then marked as not exact", low=1
     )
     log_every_steps: int = option(0, "steps per log window; 0: about two windows per second", low=0)
+    smoke: bool = option(False, "a try-out of the settings (--smoke): its result means nothing and is marked so")
 
 
 @frozen

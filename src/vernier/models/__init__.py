@@ -6,7 +6,7 @@ training from a weights file is in `engine.starting_weights`.
 """
 
 from .architecture import Arch, Options
-from .catalogue import ModelInfo, build, describe, info, is_detector, names, ssd_spec
+from .catalogue import ModelInfo, build, describe, info, is_detector, names, shown_name, ssd_spec
 
 __all__ = [
     "Arch",
@@ -17,5 +17,6 @@ __all__ = [
     "info",
     "is_detector",
     "names",
+    "shown_name",
     "ssd_spec",
 ]

@@ -5,8 +5,10 @@ Imports no torch. The networks are built in `resnet` and `ssd`, the named ones a
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
+from vernier.errors import ConfigError
 from vernier.frozen import frozen
 
 Init = Literal["fan-out", "fan-in", "tf"]
@@ -97,3 +99,95 @@ class Options:
     """Blur (3x3 binomial) before every strided convolution with at least 16 input channels, as FFCV's rn50 does."""
     bn_momentum: float = 0.1
     bn_eps: float = 1e-5
+
+
+BLUR_MIN_CHANNELS = 16
+"""FFCV blurs only in front of strided convolutions with at least this many input channels: all but the stem."""
+LARGE_GRID = 5  # cells per side: a larger grid is halved for the next level, a smaller one loses its border
+_MIN_CHANNELS = 8  # below, strided 1x1 convolutions crash in channels-last memory (torch 2.13, CPU)
+_STEMS = {"imagenet": 4, "small": 1, "small-pool": 2}  # factor by which each reduces the resolution
+
+
+@frozen
+class Level:
+    """One resolution of a detector, with its default boxes."""
+
+    grid: int
+    """Cells per side."""
+    cells: float
+    """The grid as a length: a cell is 1 / cells of the image. Fractional if the stride does not divide the image."""
+    halves: bool
+    """Made from the previous level with stride 2; otherwise by a 3x3 without padding. Unused for the first level."""
+    size: float
+    """Side of the default box, as a share of the image."""
+    next_size: float
+    ratios: tuple[int, ...]
+
+    @property
+    def shapes(self) -> list[tuple[float, float]]:
+        """Widths and heights of the default boxes in a cell, in order: square, larger square, then every ratio."""
+        between = math.sqrt(self.size * self.next_size)
+        pairs = [(self.size * math.sqrt(r), self.size / math.sqrt(r)) for r in self.ratios]
+        return [(self.size, self.size), (between, between)] + [box for w, h in pairs for box in ((w, h), (h, w))]
+
+    @property
+    def boxes(self) -> int:
+        return self.grid**2 * len(self.shapes)
+
+
+def levels(arch: Arch, spec: SsdSpec, px: int, stem: str = "default") -> tuple[Level, ...]:
+    """Compute the levels for images of `px` pixels per side. Raises ConfigError if there is no room for two."""
+    stem = arch.stem if stem == "default" else stem
+    grid, stride = (px // 2 if stem == "small-pool" else math.ceil(px / _STEMS[stem])), _STEMS[stem]
+    halving_stages = len(arch.blocks) - (1 if arch.last_stride == 2 else 2)
+    for _ in range(halving_stages):
+        grid, stride = math.ceil(grid / 2), stride * 2
+    grids, cells, halves = [grid], [px / stride], [True]
+    while grids[-1] >= 3 and len(grids) < spec.max_levels:
+        halves.append(grids[-1] > LARGE_GRID)
+        stride *= 2
+        grids.append(math.ceil(grids[-1] / 2) if halves[-1] else grids[-1] - 2)
+        cells.append(px / stride if halves[-1] else float(grids[-1]))
+    if len(grids) < 2:
+        raise ConfigError(f"Images of {px} pixels are too small for this detector: use at least {2 * stride + 1}.")
+    sizes = _sizes(spec, len(grids))
+    return tuple(
+        Level(
+            grid=grids[k],
+            cells=cells[k],
+            halves=halves[k],
+            size=sizes[k],
+            next_size=sizes[k + 1],
+            ratios=spec.inner_ratios if 0 < k < len(grids) - 2 else spec.outer_ratios,
+        )
+        for k in range(len(grids))
+    )
+
+
+def _sizes(spec: SsdSpec, count: int) -> list[float]:
+    """Sizes of all levels and one more, which the larger square of the last level needs."""
+    first, second, last = spec.sizes
+    step = (last - second) / max(1, count - 2)
+    return [first] + [second + step * k for k in range(count)]
+
+
+def extra_channels(arch: Arch, spec: SsdSpec, width: int | None, index: int) -> tuple[int, int]:
+    """Channels of the two convolutions of a detector's level after the backbone, scaled with the width."""
+    scale = (width or arch.width) / arch.width
+    hidden, out = spec.extras[min(index, len(spec.extras) - 1)]
+    return max(_MIN_CHANNELS, round(hidden * scale)), max(_MIN_CHANNELS, round(out * scale))
+
+
+def stage_strides(arch: Arch) -> list[int]:
+    """Stride of the first block of every stage."""
+    return [1] + [2] * (len(arch.blocks) - 2) + [arch.last_stride]
+
+
+def inner_channels(arch: Arch, planes: int) -> int:
+    """Channels of the 3x3 convolution in a bottleneck of nominal width `planes` (64 in ResNet's first stage)."""
+    inner = planes * arch.group_width * arch.groups // 64
+    if inner == 0 or inner % arch.groups:
+        raise ConfigError(
+            f"At width {planes}, {inner} channels do not divide into {arch.groups} groups. Set model.width to 64."
+        )
+    return inner

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from vernier.config import Model
 from vernier.errors import ConfigError, did_you_mean
 from vernier.frozen import frozen
 
@@ -65,6 +66,21 @@ def info(name: str) -> ModelInfo:
 def is_detector(name: str) -> bool:
     """Whether the network called `name` finds objects; otherwise it tells classes."""
     return info(name).ssd is not None
+
+
+def shown_name(spec: Model) -> str:
+    """The network's name with everything about it that is not as published: `resnet50, width 32`."""
+    entry = info(spec.name)
+    parts = [spec.name]
+    if spec.width not in (None, entry.arch.width):
+        parts.append(f"width {spec.width}")
+    if spec.stem not in ("default", entry.arch.stem):
+        parts.append(f"{spec.stem} stem")
+    if spec.blurpool:
+        parts.append("blur pooling")
+    if spec.box_sizes:
+        parts.append(f"box sizes {', '.join(f'{size:g}' for size in spec.box_sizes)}")
+    return ", ".join(parts)
 
 
 def build(name: str, **options: Any) -> ResNet | Ssd:

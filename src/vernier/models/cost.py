@@ -1,44 +1,144 @@
-"""The cost of a network: parameters, and multiply-accumulates per image.
+"""The cost of a network by arithmetic: parameters, multiply-accumulates and activations per image. Imports no torch.
 
-Counted by running the real forward pass on PyTorch's meta device, where tensors have shapes and no contents: exact, and
-without the memory or the time of a real run.
+Walks through the layers as `resnet` and `ssd` build them; a test compares every network of the catalogue with what
+PyTorch counts in the real forward pass.
 """
 
-from __future__ import annotations
+from functools import cache
 
-import torch
-from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
-
+from vernier.config import Model
 from vernier.frozen import frozen
 
-_IMAGES = 2  # batch norm in training mode refuses a single value per channel
+from .architecture import (
+    BLUR_MIN_CHANNELS,
+    Arch,
+    Options,
+    SsdSpec,
+    extra_channels,
+    inner_channels,
+    levels,
+    stage_strides,
+)
+from .catalogue import info, ssd_spec
 
 
 @frozen
 class Cost:
-    """Parameters of the network, and multiply-accumulates of one image's forward pass."""
+    """Parameters, and of one image's forward pass: multiply-accumulates and the values of all layers' outputs.
+
+    Convolutions and matrix products are counted; additions, batch norm, activations and pooling are not. `activations`
+    are what training keeps for the backward pass: outputs of convolutions and of their batch norms.
+    """
 
     params: int
     macs: int
+    activations: int
 
     @property
     def gmac(self) -> float:
         return self.macs / 1e9
 
 
-def cost(model: nn.Module, image_shape: tuple[int, int, int]) -> Cost:
-    """Count the cost of one image of [channels, height, width]; the model is not changed, on any device.
+@cache
+def cost(name: str, options: Options, px: int) -> Cost:
+    """Count the cost of a catalogue network with these options, for one image of `px` x `px` pixels."""
+    entry, counter = info(name), _Counter(options, px)
+    channels = counter.trunk(entry.arch)
+    if entry.ssd is None:
+        counter.linear(channels, options.num_classes)
+    else:
+        counter.detector(entry.arch, ssd_spec(name, options.box_sizes), channels, px)
+    return Cost(params=counter.params, macs=counter.macs, activations=counter.activations)
 
-    Convolutions and matrix products are counted; additions, batch norm, activations and pooling are not.
-    """
-    tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    on_meta = {name: tensor.detach().to("meta") for name, tensor in tensors.items()}
-    images = torch.empty(_IMAGES, *image_shape, device="meta")
-    with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        torch.func.functional_call(model, on_meta, (images,))
-    flops_per_mac = 2
-    return Cost(
-        params=sum(parameter.numel() for parameter in model.parameters()),
-        macs=counter.get_total_flops() // flops_per_mac // _IMAGES,
+
+def cost_of(spec: Model, *, px: int, outputs: int | None = None, channels: int = 3) -> Cost:
+    """Count the cost of a recipe's network; `outputs` are its classes, or those of the catalogue where none are set."""
+    entry = info(spec.name)
+    options = Options(
+        num_classes=outputs or spec.num_classes or entry.classes,
+        in_channels=channels,
+        stem=spec.stem,
+        width=spec.width,
+        blurpool=spec.blurpool,
+        box_sizes=spec.box_sizes,
     )
+    return cost(spec.name, options, px)
+
+
+class _Counter:
+    """Adds up layers, and follows the resolution."""
+
+    def __init__(self, options: Options, px: int) -> None:
+        self.options, self.px = options, px
+        self.params = self.macs = self.activations = 0
+
+    def conv(
+        self, in_px: int, inputs: int, outputs: int, kernel: int, *, stride: int = 1, groups: int = 1, blur: bool = True
+    ) -> int:
+        """A convolution without bias, padded by half its kernel, and its batch norm; the resolution after it."""
+        if blur and self.options.blurpool and stride > 1 and inputs >= BLUR_MIN_CHANNELS:
+            self.macs += inputs * 9 * in_px**2
+            self.activations += inputs * in_px**2
+        out_px = -(-in_px // stride)
+        self._convolve(out_px, inputs // groups * kernel**2, outputs)
+        self.params += 2 * outputs
+        self.activations += outputs * out_px**2
+        return out_px
+
+    def _convolve(self, out_px: int, fan_in: int, outputs: int) -> None:
+        self.params += fan_in * outputs
+        self.macs += fan_in * outputs * out_px**2
+        self.activations += outputs * out_px**2
+
+    def linear(self, inputs: int, outputs: int) -> None:
+        self.params += (inputs + 1) * outputs
+        self.macs += inputs * outputs
+        self.activations += outputs
+
+    def trunk(self, arch: Arch) -> int:
+        """A residual network without its head; its output channels."""
+        options = self.options
+        width = options.width or arch.width
+        stem = arch.stem if options.stem == "default" else options.stem
+        if stem == "imagenet":
+            self.px = -(-self.conv(self.px, options.in_channels, width, 7, stride=2) // 2)
+        else:
+            self.px = self.conv(self.px, options.in_channels, width, 3) // (2 if stem == "small-pool" else 1)
+        channels = width
+        for index, (count, stride) in enumerate(zip(arch.blocks, stage_strides(arch), strict=True)):
+            for position in range(count):
+                channels = self._block(arch, channels, width * 2**index, stride if position == 0 else 1)
+        return channels
+
+    def _block(self, arch: Arch, inputs: int, planes: int, stride: int) -> int:
+        outputs, start = planes * arch.expansion, self.px
+        if arch.block == "basic":
+            px = self.conv(start, inputs, planes, 3, stride=stride)
+            self.conv(px, planes, planes, 3)
+        else:
+            inner = inner_channels(arch, planes)
+            first, second = (1, stride) if arch.stride_in == "3x3" else (stride, 1)
+            px = self.conv(start, inputs, inner, 1, stride=first)
+            px = self.conv(px, inner, inner, 3, stride=second, groups=arch.groups)
+            self.conv(px, inner, outputs, 1)
+            if arch.squeeze:
+                self.linear(outputs, arch.squeeze)
+                self.linear(arch.squeeze, outputs)
+        if arch.shortcut == "projection" and (stride != 1 or inputs != outputs):
+            self.conv(start, inputs, outputs, 1, stride=stride)
+        self.px = px
+        return outputs
+
+    def detector(self, arch: Arch, spec: SsdSpec, channels: int, px: int) -> None:
+        """The levels after the backbone, and the two heads of every level."""
+        classes = self.options.num_classes
+        for index, level in enumerate(levels(arch, spec, px, self.options.stem)):
+            if index:
+                hidden, out = extra_channels(arch, spec, self.options.width, index - 1)
+                for fan_in, outputs, grid in ((channels, hidden, self.px), (9 * hidden, out, level.grid)):
+                    self._convolve(grid, fan_in, outputs)
+                    self.params += (2 if spec.extra_norm else 1) * outputs
+                channels, self.px = out, level.grid
+            for outputs in (4 * len(level.shapes), classes * len(level.shapes)):
+                self._convolve(level.grid, 9 * channels, outputs)
+                self.params += outputs

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
 
-from .architecture import Arch
+from .architecture import Arch, inner_channels
 from .catalogue import describe
-from .resnet import ResNet, Trunk, inner_channels
+from .resnet import ResNet, Trunk
 from .ssd import Ssd
 
 State = dict[str, Tensor]

@@ -16,12 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vernier.errors import ConfigError
-
-from .architecture import Arch, Init, Options
-
-BLUR_MIN_CHANNELS = 16
-"""FFCV blurs only in front of strided convolutions with at least this many input channels: all but the stem."""
+from .architecture import BLUR_MIN_CHANNELS, Arch, Init, Options, inner_channels, stage_strides
 
 
 class BlurConv2d(nn.Conv2d):
@@ -224,16 +219,6 @@ class ResNet(Trunk):
         return logits
 
 
-def inner_channels(arch: Arch, planes: int) -> int:
-    """Channels of the 3x3 convolution in a bottleneck of nominal width `planes` (64 in ResNet's first stage)."""
-    inner = planes * arch.group_width * arch.groups // 64
-    if inner == 0 or inner % arch.groups:
-        raise ConfigError(
-            f"At width {planes}, {inner} channels do not divide into {arch.groups} groups. Set model.width to 64."
-        )
-    return inner
-
-
 def initialise(model: nn.Module, init: Init, *, zero_gamma: bool) -> None:
     """Initialise convolutions from torch's default generator and set batch norms to the identity."""
     for module in model.modules():
@@ -260,7 +245,7 @@ def _initialise_conv(weight: Tensor, init: Init) -> None:
 
 def _stages(layers: _Layers, arch: Arch, width: int, drop_path: float) -> list[nn.Sequential]:
     block = Bottleneck if arch.block == "bottleneck" else BasicBlock
-    strides = [1] + [2] * (len(arch.blocks) - 2) + [arch.last_stride]
+    strides = stage_strides(arch)
     stages, channels, number = [], width, 0
     for index, count in enumerate(arch.blocks):
         planes, blocks = width * 2**index, []

@@ -1,91 +1,22 @@
 """SSD, the single-shot detector: a residual backbone, coarser levels after it, and two convolutions per level.
 
-Owns the network, its levels for an image size, and their default boxes (anchors). Matching, loss and suppression are in
-`tasks.detection`. Names and head channels are those of MLPerf's and NVIDIA's networks (`loc`,
+Owns the network and its default boxes (anchors); the levels for an image size are in `architecture`. Matching, loss
+and suppression are in `tasks.detection`. Names and head channels are those of MLPerf's and NVIDIA's networks (`loc`,
 `conf`; a head's channel is coordinate or class first, default box second), except `backbone.`, below which are our
 ResNet's names, and `extras`, which they call `additional_blocks`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
 from vernier.errors import ConfigError
-from vernier.frozen import frozen
 
-from .architecture import Arch, Options, SsdSpec
+from .architecture import Arch, Level, Options, SsdSpec, extra_channels, levels
 from .resnet import Trunk, initialise
-
-LARGE_GRID = 5  # cells per side: a larger grid is halved for the next level, a smaller one loses its border
-_MIN_CHANNELS = 8  # below, strided 1x1 convolutions crash in channels-last memory (torch 2.13, CPU)
-_STEMS = {"imagenet": 4, "small": 1, "small-pool": 2}  # factor by which each reduces the resolution
-
-
-@frozen
-class Level:
-    """One resolution of a detector, with its default boxes."""
-
-    grid: int
-    """Cells per side."""
-    cells: float
-    """The grid as a length: a cell is 1 / cells of the image. Fractional if the stride does not divide the image."""
-    halves: bool
-    """Made from the previous level with stride 2; otherwise by a 3x3 without padding. Unused for the first level."""
-    size: float
-    """Side of the default box, as a share of the image."""
-    next_size: float
-    ratios: tuple[int, ...]
-
-    @property
-    def shapes(self) -> list[tuple[float, float]]:
-        """Widths and heights of the default boxes in a cell, in order: square, larger square, then every ratio."""
-        between = math.sqrt(self.size * self.next_size)
-        pairs = [(self.size * math.sqrt(r), self.size / math.sqrt(r)) for r in self.ratios]
-        return [(self.size, self.size), (between, between)] + [box for w, h in pairs for box in ((w, h), (h, w))]
-
-    @property
-    def boxes(self) -> int:
-        return self.grid**2 * len(self.shapes)
-
-
-def levels(arch: Arch, spec: SsdSpec, px: int, stem: str = "default") -> tuple[Level, ...]:
-    """Compute the levels for images of `px` pixels per side. Raises ConfigError if there is no room for two."""
-    stem = arch.stem if stem == "default" else stem
-    grid, stride = (px // 2 if stem == "small-pool" else math.ceil(px / _STEMS[stem])), _STEMS[stem]
-    halving_stages = len(arch.blocks) - (1 if arch.last_stride == 2 else 2)
-    for _ in range(halving_stages):
-        grid, stride = math.ceil(grid / 2), stride * 2
-    grids, cells, halves = [grid], [px / stride], [True]
-    while grids[-1] >= 3 and len(grids) < spec.max_levels:
-        halves.append(grids[-1] > LARGE_GRID)
-        stride *= 2
-        grids.append(math.ceil(grids[-1] / 2) if halves[-1] else grids[-1] - 2)
-        cells.append(px / stride if halves[-1] else float(grids[-1]))
-    if len(grids) < 2:
-        raise ConfigError(f"Images of {px} pixels are too small for this detector: use at least {2 * stride + 1}.")
-    sizes = _sizes(spec, len(grids))
-    return tuple(
-        Level(
-            grid=grids[k],
-            cells=cells[k],
-            halves=halves[k],
-            size=sizes[k],
-            next_size=sizes[k + 1],
-            ratios=spec.inner_ratios if 0 < k < len(grids) - 2 else spec.outer_ratios,
-        )
-        for k in range(len(grids))
-    )
-
-
-def _sizes(spec: SsdSpec, count: int) -> list[float]:
-    """Sizes of all levels and one more, which the larger square of the last level needs."""
-    first, second, last = spec.sizes
-    step = (last - second) / max(1, count - 2)
-    return [first] + [second + step * k for k in range(count)]
 
 
 def make_anchors(levels: Sequence[Level]) -> Tensor:
@@ -117,7 +48,7 @@ class Ssd(nn.Module):
         initialise(self.backbone, options.init, zero_gamma=options.zero_gamma)
         channels, extras = [self.backbone.out_channels], []
         for index, level in enumerate(self.levels[1:]):
-            hidden, out = self._extra_channels(index)
+            hidden, out = extra_channels(arch, spec, options.width, index)
             extras.append(_extra(channels[-1], hidden, out, level, spec.extra_norm, options))
             channels.append(out)
         heads = [(c, len(level.shapes)) for c, level in zip(channels, self.levels, strict=True)]
@@ -128,11 +59,6 @@ class Ssd(nn.Module):
             for parameter in part.parameters():
                 if parameter.dim() > 1:
                     nn.init.xavier_uniform_(parameter)
-
-    def _extra_channels(self, index: int) -> tuple[int, int]:
-        scale = (self.options.width or self.arch.width) / self.arch.width
-        hidden, out = self.spec.extras[min(index, len(self.spec.extras) - 1)]
-        return max(_MIN_CHANNELS, round(hidden * scale)), max(_MIN_CHANNELS, round(out * scale))
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         tracing = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]

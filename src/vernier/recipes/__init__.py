@@ -6,16 +6,19 @@ docs/recipes.md.
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from vernier.config import Config, Recipe, load_file
+from vernier.config import Changed, Config, Recipe, apply_changes, load_file, setting_name
 from vernier.errors import ConfigError, did_you_mean
 from vernier.frozen import frozen
 from vernier.models import is_detector
+from vernier.models import names as network_names
 from vernier.recipes import detection, habana, modern, nvidia, small_sets, study
 from vernier.records.codec import omitted
+
+from .networks import named_after_changes, plain_recipe, with_network
 
 DEFAULT = "shapes-quick"
 
@@ -39,33 +42,94 @@ def get(name: str) -> Recipe:
     return BUILT_IN[name]()
 
 
+def get_or_plain(name: str) -> Recipe:
+    """Give a built-in recipe, or plain settings for a network. Raises ConfigError with similar names of both."""
+    if name in network_names():
+        return plain_recipe(name)
+    if name not in BUILT_IN:
+        raise ConfigError(
+            f"There is no recipe or network {name!r}. {did_you_mean(name, [*BUILT_IN, *network_names()])} "
+            "A file of your own ends in .toml."
+        )
+    return BUILT_IN[name]()
+
+
 def notes(name: str) -> str:
     """Give the docstring of a recipe: source, expected result, cost, command."""
     return inspect.getdoc(BUILT_IN[name]) or ""
 
 
 def load(name_or_file: str) -> Config:
-    """Load a built-in recipe by name, or a .toml or .json file."""
+    """Load a built-in recipe by name, plain settings for a network by its name, or a .toml or .json file."""
     if name_or_file.endswith((".toml", ".json")):
         return load_file(Path(name_or_file))
-    return Config(recipe=get(name_or_file))
+    return Config(recipe=get_or_plain(name_or_file))
+
+
+def change(config: Config, flags: Mapping[str, object], settings: Sequence[str], *, small: bool = False) -> Changed:
+    """Apply flags and `--set` to a recipe (`config.changes`); another network comes as published.
+
+    `small`: shrink the recipe for `--smoke` before the other changes.
+    """
+    flags, others = dict(flags), []
+    network = flags.pop("model.name", None)
+    for assignment in settings:
+        path, _, value = assignment.partition("=")
+        if setting_name(path.strip()) == "recipe.model.name":
+            network = value.strip().strip("\"'")
+        else:
+            others.append(assignment)
+    base = with_network(config, str(network)) if network is not None else config
+    base = smoke(base) if small else base
+    changed = apply_changes(base, flags, others)
+    named = changed.named | ({"recipe.model.name"} if network is not None else set())
+    return replace(changed, config=named_after_changes(changed.config, base), named=frozenset(named))
 
 
 def reference(recipe: Recipe) -> Recipe | None:
-    """Give the built-in recipe of the same name, to compare a changed one with."""
-    return get(recipe.name) if recipe.name in BUILT_IN else None
+    """Give the built-in recipe that a changed one is based on, by the start of its name, to compare it with."""
+    bases = [name for name in BUILT_IN if recipe.name == name or recipe.name.startswith(f"{name}-")]
+    return get(max(bases, key=len)) if bases else None
 
 
 IMAGENET_TRAIN, COCO_TRAIN = 1_281_167, 117_266
-_TRAIN_IMAGES = {"shapes": 8_000, "fashion-mnist": 60_000, "cifar10": 50_000}
-_TRAIN_BOXED = {"shapes": 4_000, "bccd": 205}
+_CLASSIFICATION = {
+    "": (IMAGENET_TRAIN, 1000),
+    "shapes": (8_000, 10),
+    "fashion-mnist": (60_000, 10),
+    "cifar10": (50_000, 10),
+}
+_DETECTION = {"": (COCO_TRAIN, 80), "shapes": (4_000, 10), "bccd": (205, 3)}
+"""Training images and classes of the sets that recipes are written for; without a name ImageNet and COCO."""
+
+
+@frozen
+class DataSize:
+    """Training images and classes of a recipe's data, and where the numbers are from."""
+
+    images: int
+    classes: int
+    origin: str
 
 
 def train_images(recipe: Recipe) -> int:
     """Number of training images the recipe was written for: ImageNet's or COCO's, unless it names another set."""
-    if is_detector(recipe.model.name):
-        return _TRAIN_BOXED.get(recipe.data.source, COCO_TRAIN)
-    return _TRAIN_IMAGES.get(recipe.data.source, IMAGENET_TRAIN)
+    sets = _DETECTION if is_detector(recipe.model.name) else _CLASSIFICATION
+    return sets.get(recipe.data.source, sets[""])[0]
+
+
+def data_size(recipe: Recipe) -> DataSize:
+    """Size of the recipe's data, without rendering or fetching it; a folder is listed. Raises ConfigError."""
+    source, detector = recipe.data.source, is_detector(recipe.model.name)
+    sets = _DETECTION if detector else _CLASSIFICATION
+    if source in sets:
+        images, classes = sets[source]
+        assumed = f"{'COCO' if detector else 'ImageNet'}'s, as no --data is given"
+        return DataSize(images=images, classes=classes, origin=f"those of {source}" if source else assumed)
+    from vernier.data.sources import open_boxes, open_split
+
+    listing = (open_boxes if detector else open_split)(source, "train", val_share=recipe.data.val_share)
+    return DataSize(images=len(listing), classes=len(listing.classes), origin=f"counted in {source}")
 
 
 @frozen
@@ -113,7 +177,7 @@ def smoke(config: Config) -> Config:
     It finds mistakes in a recipe's settings; what it learns means nothing.
     """
     recipe = config.recipe
-    data = replace(recipe.data, source="shapes", image_px=96, eval_px=96)
+    data = replace(recipe.data, source="shapes", image_px=96, eval_px=0, eval_short_side_px=0)
     if not is_detector(recipe.model.name):
         short_side = max(64, round(64 * recipe.data.eval_short_side_px / recipe.data.eval_px))
         data = replace(data, image_px=64, eval_px=64, eval_short_side_px=short_side)
@@ -130,5 +194,5 @@ def smoke(config: Config) -> Config:
         config,
         recipe=small,
         machine=replace(config.machine, eval_batch=8, workers=1),
-        limits=replace(config.limits, max_steps=2, max_eval_steps=1),
+        limits=replace(config.limits, max_steps=2, max_eval_steps=1, smoke=True),
     )

@@ -7,6 +7,7 @@ from vernier.frozen import frozen
 
 from .codec import DamagedRecord, decode, encode, omitted
 from .run import EvalResult, RunSummary
+from .what_ran import WhatRan
 
 
 @frozen
@@ -70,6 +71,8 @@ class StartEvent:
     processes: tuple[ProcessInfo, ...] = ()
     restarts: int = 0
     notes: tuple[str, ...] = ()
+    lr_rule: str = ""
+    ran: WhatRan | None = omitted()
     time: str | None = omitted()
 
 

@@ -8,6 +8,7 @@ from vernier.frozen import frozen
 from .codec import flattened, omitted
 from .profile import ProfileSummary
 from .statistics import SampleSummary
+from .what_ran import WhatRan
 
 AgreementVerdict = Literal["inside", "above", "below", "no-spread", "not-comparable"]
 Status = Literal["running", "finished", "stopped", "crashed", "failed", "unknown"]
@@ -60,6 +61,7 @@ class EvaluationReport(EvalResult):
     the model's names, or by number."""
     prepared: str | None = omitted()
     """How images were prepared for the network, in words."""
+    ran: WhatRan | None = omitted()
 
 
 @frozen
@@ -159,6 +161,7 @@ class RunSummary:
     profile: ProfileSummary | None = None
     compilation: Compilation | None = None
     training: TrainingSpeed | None = None
+    ran: WhatRan | None = omitted()
 
 
 @frozen

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from vernier.config import Augment, Data, Model, Recipe, Schedule
-from vernier.measure.planning.estimate import Speed, build_on_meta, device_hours, gmac
+from vernier.measure.planning.estimate import Speed, device_hours, gmac
 from vernier.models import info
 
 RESNET50 = Model(name="resnet50", num_classes=1000)
@@ -12,10 +12,6 @@ RESNET50 = Model(name="resnet50", num_classes=1000)
 def test_the_operations_of_an_image_are_those_of_the_catalogue() -> None:
     assert gmac(RESNET50, 224) == pytest.approx(info("resnet50").gmac)
     assert gmac(RESNET50, 448) > 3.9 * gmac(RESNET50, 224)
-
-
-def test_networks_are_built_without_memory() -> None:
-    assert all(p.device.type == "meta" for p in build_on_meta(RESNET50, 3).parameters())
 
 
 def test_hours_grow_with_epochs_images_and_operations() -> None:

@@ -1,5 +1,6 @@
 """`vernier train`: a training from a recipe, new or resumed."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,12 +22,11 @@ from vernier.cli.flags import (
     SetFlag,
     Switch,
     TrackFlag,
-    apply_flags,
     optional,
 )
 from vernier.cli.launching import console_of, joined, silence_profiler, start_processes, with_procs
 from vernier.cli.output import print_result
-from vernier.config import Config, check_config
+from vernier.config import Changed, Config, check_batch_rule, check_config, config_warnings, load_file, override
 from vernier.errors import EXIT_DONE, EXIT_STOPPED, ConfigError
 from vernier.measure.profile.summary import StepRange
 from vernier.models import is_detector
@@ -64,6 +64,7 @@ def train(
     max_eval_steps: OptionalInt = None,
     train_only: Switch = False,
     smoke: Switch = False,
+    explain: Switch = False,
     tensorboard: bool = True,
     track: TrackFlag = (),
     profile_steps: Annotated[str | None, optional("A:B")] = None,
@@ -77,7 +78,8 @@ def train(
     Run the same command again after an interruption to resume.
 
     Args:
-        recipe: A built-in recipe (see `vernier recipes`) or a .toml file of your own.
+        recipe: A built-in recipe (see `vernier recipes`), a network (see `vernier models`; plain settings) or a .toml
+            file of your own.
         data: A built-in data set, or a folder with train/ and val/ (one folder per class).
         out: Folder in which the run directory is created, or searched when resuming.
         device: Kind of device to run on. Default: auto, the best one of this machine.
@@ -86,10 +88,10 @@ def train(
         allow_slow: Allow a precision that this device has no hardware for.
         mode: How the network is executed. Default: eager.
         deterministic: Repeat bit for bit on the same machine, or refuse.
-        model: Another network than the recipe's (see `vernier models`).
+        model: Another network than the recipe's, as published: its own width and image size (see `vernier models`).
         global_batch: Images per optimiser step, over all processes. Default: the recipe's.
-        epochs: Number of epochs.
-        lr: Peak learning rate for the recipe's own batch; scaled if you change --global-batch.
+        epochs: Number of epochs; warm-up, milestones, decay and growing images keep their share of it.
+        lr: Peak learning rate, used as given whatever the batch.
         seed: Seed of initial weights, sample order and augmentation.
         weights: Start from this weights file (safetensors or torch), named as in torchvision, timm, NVIDIA's or
             Habana's code.
@@ -100,7 +102,10 @@ def train(
         max_steps: Stop after this many steps; the schedule stays that of --epochs.
         max_eval_steps: Evaluate on this many batches only.
         train_only: Do not evaluate.
-        smoke: Try the recipe: two steps of eight rendered 64-pixel images in a narrow network, one evaluation.
+        smoke: Try the recipe: two steps of eight rendered 64-pixel images in a narrow network, one evaluation. Run
+            directory and output are marked as a smoke run.
+        explain: Do not train: print everything that follows from the settings (steps, learning-rate curve, memory,
+            expected time) and all warnings.
         tensorboard: Write TensorBoard event files into the run directory if the package is installed.
         profile_steps: Profile steps A to B, both included: kernel table, trace, memory (see `vernier profile`).
         resume: auto: the newest run of this recipe in --out; never: always a new run; or a run directory.
@@ -139,19 +144,44 @@ def train(
         "model.reset_head": reset_head or None,
         "model.freeze": freeze or None,
     }
-    start = _starting_config(recipe, config, resume)
-    chosen = apply_flags(book.smoke(start) if smoke else start, flags, settings)
-    check_config(chosen, detector=is_detector(chosen.recipe.model.name))
+    start = _starting_config(recipe, model, config, resume)
+    changed = book.change(start, flags, settings, small=smoke)
+    chosen, detector = changed.config, is_detector(changed.config.recipe.model.name)
+    check_config(chosen, detector=detector)
+    if not smoke:
+        check_batch_rule(chosen.recipe, start.recipe, changed.named)
+    warnings = config_warnings(chosen, detector=detector)
+    if explain:
+        return _explain(replace(changed, config=chosen), warnings, Path(out), json)
     require_installed(track)
     chosen, to_start = with_procs(chosen)
     if to_start:
         return start_processes(to_start)
-    outcome = _run(chosen, Path(out), resume, track, tensorboard, profile)
+    outcome = _run(replace(changed, config=chosen), warnings, Path(out), resume, track, tensorboard, profile)
     return EXIT_DONE if outcome is None else _print_outcome(outcome, json)
 
 
+def _explain(changed: Changed, warnings: tuple[str, ...], out: Path, json: bool) -> int:
+    """Print what the training would do."""
+    from vernier.measure.planning.explain import describe_explanation, explain
+
+    size = book.data_size(changed.config.recipe)
+    explained = explain(
+        changed.config,
+        images=size.images,
+        images_from=size.origin,
+        classes=size.classes,
+        runs=out,
+        notes=changed.notes,
+        warnings=warnings,
+    )
+    print_result(explained, json, describe_explanation)
+    return EXIT_DONE
+
+
 def _run(
-    config: Config,
+    changed: Changed,
+    warnings: tuple[str, ...],
     out: Path,
     resume: str | None,
     track: tuple[str, ...],
@@ -159,6 +189,7 @@ def _run(
     profile: StepRange | None,
 ) -> "Outcome | None":
     """Train in this process and the others of the run; None in all but the first."""
+    config = changed.config
     from vernier.report.live.trackers import trackers
 
     with (
@@ -184,6 +215,8 @@ def _run(
             reference=book.reference(config.recipe),
             world=world,
             profile=profile,
+            notes=changed.notes,
+            warnings=warnings,
         )
         return outcome if world.first else None
 
@@ -197,8 +230,8 @@ def _print_outcome(outcome: "Outcome", json: bool) -> int:
     return EXIT_DONE if status == "finished" else EXIT_STOPPED
 
 
-def _starting_config(recipe: str | None, config: str | None, resume: str | None) -> Config:
-
+def _starting_config(recipe: str | None, model: str | None, config: str | None, resume: str | None) -> Config:
+    """The recipe or configuration that the flags change."""
     if recipe is not None and config is not None:
         raise ConfigError(f"Give a recipe ({recipe}) or --config ({config}), not both.")
     if recipe is None and config is None and resume not in (None, "auto", "never"):
@@ -206,4 +239,8 @@ def _starting_config(recipe: str | None, config: str | None, resume: str | None)
         from vernier.store import RunDir
 
         return run_config(RunDir.open(run_of(Path(resume))))
-    return book.load(config or recipe or book.DEFAULT)
+    if config is not None and not Path(config).is_file():
+        raise ConfigError(f"--config {config}: there is no such file. Give a run's config.json, or a .toml file.")
+    if recipe is None and config is None and model is not None and is_detector(model):
+        return override(book.load(model), "data.source", "shapes")
+    return load_file(Path(config)) if config is not None else book.load(recipe or book.DEFAULT)

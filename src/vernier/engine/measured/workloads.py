@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from vernier.config import Config
+from vernier.config import Config, train_px
 from vernier.data.augment.normalize import Normalizer
 from vernier.data.loading.cache import cache_in_memory
 from vernier.data.loading.loader import Batch, Loader
@@ -24,7 +24,7 @@ from vernier.engine.processes.world import World
 from vernier.engine.training.setup import Job, prepare
 from vernier.engine.training.step import Phase, untimed
 from vernier.measure.phases import PhaseClock
-from vernier.models.cost import cost
+from vernier.models.cost import cost_of
 from vernier.tasks import task_of
 
 FORWARDS_PER_TRAINING_STEP = 3
@@ -64,9 +64,10 @@ class TrainingLoad:
         return next(self.job.model.parameters()).device
 
     def flops_per_image(self) -> int:
-        data, source = self.job.config.recipe.data, self.job.train_source
-        shape = (source.channels, data.image_px, data.image_px)
-        return 2 * FORWARDS_PER_TRAINING_STEP * cost(self.job.model, shape).macs
+        recipe, source = self.job.config.recipe, self.job.train_source
+        outputs, px = self.job.task.outputs(len(source.classes)), train_px(recipe.data, recipe.augment, 0)
+        macs = cost_of(recipe.model, px=px, outputs=outputs, channels=source.channels).macs
+        return 2 * FORWARDS_PER_TRAINING_STEP * macs
 
     def step(self) -> float:
         self.loss, wait_s, _ = self.job.step(self._step % self.job.derived.total_steps, self._batches)
@@ -126,8 +127,8 @@ class InferenceLoad:
         self._forward = self.network.evaluation_network(self.images)
 
     def flops_per_image(self) -> int:
-        px = self._config.recipe.data.eval_px
-        return 2 * cost(self._model, (self._source.channels, px, px)).macs
+        recipe, outputs = self._config.recipe, self._task.outputs(len(self._source.classes))
+        return 2 * cost_of(recipe.model, px=recipe.data.eval_px, outputs=outputs, channels=self._source.channels).macs
 
     def run(self, images: torch.Tensor) -> None:
         """uint8 images on the host to predictions."""

@@ -48,7 +48,7 @@ def _changed_settings(was: Config, now: Config) -> list[str]:
     return [
         f"{name} was {old!r}, now {new!r}"
         for name, (old, new) in changed.items()
-        if name not in ("about", "source", "published")
+        if name not in ("name", "about", "source", "published")
     ]
 
 

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
 
-from vernier.config import Config, Recipe, to_dict
+from vernier.config import Config, Recipe, describe_lr, to_dict
 from vernier.engine.observe import Observer, Observers, Recorder, Telemetry
 from vernier.engine.processes.launch import redirect_output
 from vernier.engine.processes.world import LostPeer, World, describe_process, process_info
@@ -20,6 +20,7 @@ from vernier.measure.profile.summary import StepRange
 from vernier.measure.statistics.agreement import agreement
 from vernier.measure.statistics.run_summary import summarize_training
 from vernier.measure.telemetry.energy import select_devices
+from vernier.measure.what_ran import run_name
 from vernier.records.codec import encode
 from vernier.records.events import EndEvent, ProcessInfo, StartEvent, WarningEvent
 from vernier.records.run import BadImageNote, Best, Progress, RunSummary
@@ -53,16 +54,20 @@ def train(
     reference: Recipe | None = None,
     world: World | None = None,
     profile: StepRange | None = None,
+    notes: Sequence[str] = (),
+    warnings: Sequence[str] = (),
 ) -> Outcome:
     """Train to the end, from the start or from a checkpoint. Raises RunFailed; returns `stopped` after a signal.
 
     `reference` is the built-in recipe the run is based on: what differs from it is named beside the published result.
+    `notes` and `warnings` are about the configuration, and are recorded with those of the set-up.
     """
     job = prepare(config, fresh=resume is None, world=world)
+    job.notes, job.warnings = (*notes, *job.notes), (*warnings, *job.warnings)
     try:
         if profile is not None:
             profile.check(resume.checkpoint.step if resume else 0, job.derived.stop_step, "--profile-steps")
-        run = resume.run if resume else job.world.broadcast_from_first(lambda: RunDir.create(out, config.recipe.name))
+        run = resume.run if resume else job.world.broadcast_from_first(lambda: RunDir.create(out, run_name(config)))
         if not job.world.first:
             redirect_output(run.rank_log(job.world.rank))
         with run.locked() if job.world.first else nullcontext():
@@ -174,6 +179,8 @@ def _start_event(job: Job, run: RunDir, resume: ResumePoint | None, processes: l
         processes=tuple(processes),
         restarts=job.world.topology.restarts,
         notes=(*job.notes, *lines),
+        lr_rule=describe_lr(recipe),
+        ran=job.what_ran(),
         **asdict(job.derived),
     )
 
@@ -193,13 +200,14 @@ def _close(training: Training, status: Ending, reference: Recipe | None) -> Outc
 def _summarize(training: Training, status: Ending, reference: Recipe | None) -> RunSummary:
     job, progress = training.job, training.progress
     best_figures = {job.task.metric: progress.best_value}
+    comparable = status == "finished" and not job.config.limits.smoke
     return RunSummary(
         step=progress.step,
         epoch=progress.step / job.derived.steps_per_epoch,
         result=progress.result,
         best=Best(step=progress.best_step, figures=best_figures) if progress.best_step else None,
         reached_target=progress.reached_target,
-        agreement=agreement(job.config, progress.result, reference) if status == "finished" else None,
+        agreement=agreement(job.config, progress.result, reference) if comparable else None,
         spent_s=training.watch.spent(),
         skipped_steps=job.step.scaler.skipped_steps,
         bad_images=_bad_images(job),
@@ -211,6 +219,7 @@ def _summarize(training: Training, status: Ending, reference: Recipe | None) -> 
             devices=job.derived.world,
             telemetry=_telemetry(job, training.run),
         ),
+        ran=job.what_ran(),
     )
 
 

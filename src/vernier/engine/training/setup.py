@@ -28,9 +28,11 @@ from vernier.engine.processes.launch import Topology
 from vernier.engine.processes.world import World
 from vernier.engine.starting_weights import apply_starting_weights, from_scratch_warnings
 from vernier.errors import ConfigError
+from vernier.measure.what_ran import describe_feeding, describe_run
 from vernier.optim.build import build_optimizer
 from vernier.optim.ema import WeightAverage
 from vernier.records.events import Loading
+from vernier.records.what_ran import WhatRan
 from vernier.tasks import task_of
 from vernier.tasks.base import CountingReader, Task
 
@@ -74,6 +76,26 @@ class Job:
             epoch, within = divmod(step, self.derived.steps_per_epoch)
             for micro in range(self.derived.accumulation):
                 yield epoch, self.order.indices(epoch, within, micro)
+
+    def what_ran(self, *, image_px: int | None = None) -> WhatRan:
+        """What this job runs; a measurement of single steps gives the size of their images."""
+        recipe, devices = self.config.recipe, self.device.identity()
+        local_rank = self.world.topology.local_rank
+        return describe_run(
+            self.config,
+            "train",
+            image_px=image_px or recipe.data.image_px,
+            classes=len(self.train_source.classes),
+            outputs=self.task.outputs(len(self.train_source.classes)),
+            channels=self.train_source.channels,
+            batch_per_device=self.derived.process_batch * self.derived.accumulation,
+            devices=self.derived.world,
+            feeding=describe_feeding(recipe.data.source, self.loading, self.config.machine.workers),
+            device_kind=self.device.name,
+            device=devices[min(local_rank, len(devices) - 1)] if devices else None,
+            threads=self.threads,
+            whole_run=image_px is None,
+        )
 
     def close(self) -> None:
         self.loader.close()

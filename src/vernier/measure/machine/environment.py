@@ -6,6 +6,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import cache
 
 import psutil
 
@@ -81,6 +82,13 @@ def collect_environment(
     )
 
 
+def vernier_version() -> str:
+    """Vernier's version, with the commit where it runs from a clone."""
+    commit = source_commit()
+    return f"{vernier.__version__} ({commit})" if commit else vernier.__version__
+
+
+@cache
 def source_commit() -> str | None:
     """The commit of Vernier's own source; None when it does not run from a clone."""
     if not (REPOSITORY / ".git").exists():

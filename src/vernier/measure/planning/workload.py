@@ -4,9 +4,10 @@ from pathlib import Path
 
 from vernier.config import Config, Model, Recipe, config_from_tree
 from vernier.errors import ConfigError
+from vernier.models.cost import cost_of
 from vernier.store import RunDir
 
-from .estimate import Speed, build_on_meta, gmac
+from .estimate import Speed, gmac
 from .plan import Workload
 
 
@@ -31,7 +32,6 @@ def workload_of(recipe: Recipe, run_or_rate: str, batch: int) -> tuple[Workload,
     another model or image size is scaled by multiply-accumulates.
     """
     spec = recipe.model
-    network = build_on_meta(spec, len(recipe.data.mean))
     try:
         rate = float(run_or_rate)
         basis = f"{rate:g} img/s of one device, as given"
@@ -44,7 +44,7 @@ def workload_of(recipe: Recipe, run_or_rate: str, batch: int) -> tuple[Workload,
         basis = f"{rate:,.1f} img/s per device, from {name} ({machine.procs} process(es))"
     if not 0 < rate < float("inf"):
         raise ConfigError(f"--bench {rate:g} must be more than 0.")
-    parameters = sum(p.numel() for p in network.parameters())
+    parameters = cost_of(spec, px=recipe.data.image_px, channels=len(recipe.data.mean)).params
     return Workload(images_per_s=rate, measured_batch=batch, gradient_bytes=4 * parameters), basis
 
 

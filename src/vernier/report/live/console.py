@@ -15,6 +15,7 @@ from vernier.measure.statistics.agreement import agreement_lines
 from vernier.measure.statistics.throughput import Window
 from vernier.records.events import EvalEvent, Event, StartEvent, StepEvent, WarningEvent
 from vernier.records.run import EvalResult, RunSummary, TrainingSpeed
+from vernier.records.what_ran import line_of
 
 PLAIN_EVERY_S = 5.0
 TTA = " with flip test-time augmentation"
@@ -162,24 +163,22 @@ def opening_lines(start: StartEvent) -> list[str]:
     """What a run is about to do, and the values derived for it."""
     cut = f", stopping at {start.stop_step:,}" if start.stop_step < start.total_steps else ""
     validation = f" and {start.val_samples:,} validation" if start.val_samples else ""
-    processes = plural(start.world, "process")
+    processes, epochs = plural(start.world, "process"), "epoch" if start.epochs == 1 else "epochs"
     return [
         start.recipe,
-        f"  model      {start.model}, {start.parameters:,} parameters, {plural(start.classes, 'class')}",
-        f"  data       {start.data}: {start.train_samples:,} training{validation} images",
-        f"  machine    {start.device}, {processes} x {plural(start.threads, 'thread')}, "
-        f"{start.precision}, {start.mode}, {plural(start.workers, 'loader thread')}",
+        f"  {line_of([start.ran])}",
+        f"  data       {start.data}: {start.train_samples:,} training{validation} images, {start.classes:,} classes",
         f"  batch      {start.global_batch:,} = {processes} x {plural(start.process_batch, 'image')} x "
         f"{plural(start.accumulation, 'accumulation step')}",
-        f"  schedule   {plural(start.steps_per_epoch, 'step')} per epoch x {start.epochs:g} epochs = "
-        f"{start.total_steps:,} steps{cut}, learning rate {start.lr:g}, seed {start.seed}",
+        f"  schedule   {plural(start.steps_per_epoch, 'step')} per epoch x {start.epochs:g} {epochs} = "
+        f"{start.total_steps:,} steps{cut}, learning rate {start.lr_rule or f'{start.lr:g}'}, seed {start.seed}",
         f"  run        {start.run}",
     ]
 
 
 def closing_lines(summary: RunSummary, run: str, status: str) -> list[str]:
     """The summary of a run for standard output."""
-    lines = []
+    lines = [] if summary.ran is None else [f"ran        {summary.ran.line()}"]
     best, spent = summary.best, summary.spent_s
     if summary.result is not None:
         lines.append(_result_line(summary.result, summary.step or 0))

@@ -9,7 +9,8 @@ from vernier.data.loading.targets import BoxTargets
 from vernier.data.sources import Source, open_boxes
 from vernier.data.sources.base import BoxSource
 from vernier.models import info, ssd_spec
-from vernier.models.ssd import levels, make_anchors
+from vernier.models.architecture import levels
+from vernier.models.ssd import make_anchors
 from vernier.records.predictions import ScoredClass
 from vernier.tasks.base import CountingReader, Forward, MicroStep
 

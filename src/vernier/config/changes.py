@@ -1,0 +1,159 @@
+"""Changes that a person makes to a configuration, and the settings that follow from them.
+
+A flag means what it says: `--epochs` changes the length of the whole schedule, `--lr` is the rate that is used, and
+another image size moves the evaluation with it. `--set` changes one setting and nothing else. Every change that follows
+is described in a note.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from vernier.errors import ConfigError
+from vernier.frozen import frozen
+
+from .parsing import override, override_from_text, setting_name
+from .settings import Config, Data, Recipe, short_side_of
+
+LARGE_BATCH_OPTIMISERS = ("lars", "lamb")
+_SIZE_STEP_PX = 8
+
+
+@frozen
+class Changed:
+    """A configuration after changes, notes about what followed from them, and the settings the person named."""
+
+    config: Config
+    notes: tuple[str, ...] = ()
+    named: frozenset[str] = frozenset()
+
+
+def apply_changes(config: Config, flags: Mapping[str, object], settings: Sequence[str]) -> Changed:
+    """Change the configuration by named flags (None: not given), then by the `--set` assignments.
+
+    Of the flags, `schedule.epochs` scales the schedule and `optim.lr` is the peak rate at the batch that is used.
+    """
+    start, notes = config, []
+    for path, value in flags.items():
+        if value is None:
+            continue
+        try:
+            if path == "schedule.epochs" and isinstance(value, int | float):
+                config, note = with_epochs(config, float(value))
+                notes += note
+            else:
+                config = override(config, path, value)
+        except ConfigError as error:
+            raise ConfigError(_in_terms_of_flag(str(error), path)) from None
+    for assignment in settings:
+        config = override_from_text(config, assignment)
+    named = {setting_name(path) for path, value in flags.items() if value is not None}
+    named |= {setting_name(assignment.partition("=")[0].strip()) for assignment in settings}
+    config, note = _with_eval_size(config, start, named)
+    if flags.get("optim.lr") is not None:
+        config = with_peak_lr(config)
+    return Changed(config=config, notes=(*notes, *note), named=frozenset(named))
+
+
+def _in_terms_of_flag(message: str, path: str) -> str:
+    """A message about a setting that was given by a flag, in terms of the flag: `--lr -1`, not `optim.lr = -1`."""
+    path = path.removeprefix("recipe.")
+    flag = _FLAGS.get(path, "--" + path.rpartition(".")[2].replace("_", "-"))
+    return message.replace(f"{path} = ", f"{flag} ").replace(path, flag)
+
+
+_FLAGS = {"data.source": "--data", "model.name": "--model", "machine.eval_batch": "--batch"}
+"""Flags that are not called like the setting they change."""
+
+
+def with_epochs(config: Config, epochs: float) -> tuple[Config, list[str]]:
+    """Change the length of a training: milestones, warm-up, decay and resizing keep their share of it."""
+    before = config.recipe
+    config = override(config, "schedule.epochs", epochs)
+    factor = epochs / before.schedule.epochs
+    if factor == 1:
+        return config, []
+
+    def scaled(values: tuple[float, ...]) -> tuple[float, ...]:
+        return tuple(round(value * factor, 4) for value in values)
+
+    old, augment = config.recipe.schedule, before.augment
+    schedule = replace(
+        old,
+        warmup_epochs=round(old.warmup_epochs * factor, 4),
+        milestones=scaled(old.milestones),
+        decay_epochs=None if old.decay_epochs is None else round(old.decay_epochs * factor, 4),
+    )
+    begin, end = scaled(augment.ramp_epochs)
+    recipe = replace(
+        config.recipe,
+        schedule=schedule,
+        augment=replace(augment, ramp_epochs=(begin, end)),
+        ema=replace(before.ema, copy_epochs=round(before.ema.copy_epochs * factor, 4)),
+        eval=replace(before.eval, at_epochs=scaled(before.eval.at_epochs)),
+    )
+    parts = []
+    if schedule.warmup_epochs:
+        parts.append(f"warm-up {schedule.warmup_epochs:.4g}")
+    if schedule.kind in ("step", "list") and schedule.milestones:
+        parts.append(f"milestones {', '.join(f'{m:.4g}' for m in schedule.milestones)}")
+    if schedule.kind == "mlperf" and schedule.decay_epochs:
+        parts.append(f"decay to {schedule.decay_epochs:.4g}")
+    if augment.start_px is not None:
+        parts.append(f"image size grows from epoch {begin:.4g} to {end:.4g}")
+    if before.eval.at_epochs:
+        parts.append(f"evaluations at {', '.join(f'{e:.4g}' for e in recipe.eval.at_epochs)}")
+    note = f"--epochs {epochs:g} instead of {before.schedule.epochs:g}: the schedule is scaled with it"
+    return replace(config, recipe=recipe), [f"{note} ({'; '.join(parts)})" if parts else note]
+
+
+def with_peak_lr(config: Config) -> Config:
+    """Take optim.lr as the rate that is used, whatever the batch."""
+    recipe = config.recipe
+    scale = 1.0 if recipe.optim.lr_batch is None else recipe.global_batch / recipe.optim.lr_batch
+    schedule = replace(recipe.schedule, end_lr=recipe.schedule.end_lr * scale)
+    return replace(config, recipe=replace(recipe, schedule=schedule, optim=replace(recipe.optim, lr_batch=None)))
+
+
+def check_batch_rule(recipe: Recipe, base: Recipe, named: frozenset[str]) -> None:
+    """Refuse another batch for an optimiser whose rate nobody can derive from it, unless a rate is given."""
+    optim, batch, own = recipe.optim, recipe.global_batch, base.global_batch
+    rate_given = {"recipe.optim.lr", "recipe.optim.lr_batch"} & named
+    if batch == own or optim.lr_batch is not None or optim.name not in LARGE_BATCH_OPTIMISERS or rate_given:
+        return
+    linear, root = optim.lr * batch / own, optim.lr * math.sqrt(batch / own)
+    raise ConfigError(
+        f"{base.name} uses {optim.name.upper()} with a rate of {optim.lr:g} for a global batch of {own:,}, and there "
+        f"is no general rule for {batch:,}. Give --lr as well: scaled by the square root it would be {root:.3g}, in "
+        f"proportion {linear:.3g}."
+    )
+
+
+def _with_eval_size(config: Config, start: Config, named: set[str]) -> tuple[Config, list[str]]:
+    """Move the evaluation's image size with the training's, as far as the person did not set it."""
+    data, was = config.recipe.data, start.recipe.data
+    eval_px, short_side = data.eval_px, data.eval_short_side_px
+    if data.image_px != was.image_px and "recipe.data.eval_px" not in named:
+        eval_px = _scaled_px(was.eval_px, data.image_px, was.image_px)
+    if eval_px != was.eval_px and "recipe.data.eval_short_side_px" not in named:
+        usual = was.eval_short_side_px == short_side_of(was.eval_px)
+        in_proportion = max(eval_px, round(was.eval_short_side_px * eval_px / was.eval_px))
+        short_side = short_side_of(eval_px) if usual else in_proportion
+    if (eval_px, short_side) == (data.eval_px, data.eval_short_side_px):
+        return config, []
+    moved = eval_px != data.eval_px
+    data = replace(data, eval_px=eval_px, eval_short_side_px=short_side)
+    note = f"evaluation follows data.image_px = {data.image_px}: {describe_eval_size(data)}"
+    return replace(config, recipe=replace(config.recipe, data=data)), [note] if moved else []
+
+
+def _scaled_px(eval_px: int, image_px: int, own_image_px: int) -> int:
+    """The evaluation's size in the recipe's own proportion to the training's."""
+    if eval_px == own_image_px:
+        return image_px
+    return max(_SIZE_STEP_PX, round(eval_px * image_px / own_image_px / _SIZE_STEP_PX) * _SIZE_STEP_PX)
+
+
+def describe_eval_size(data: Data) -> str:
+    """How evaluation images get their size, in words."""
+    return f"{data.eval_px} px from a short side of {data.eval_short_side_px}"

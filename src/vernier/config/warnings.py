@@ -1,0 +1,69 @@
+"""Warnings about a configuration that is allowed and probably not what was meant, given before anything starts."""
+
+from .derived import train_px
+from .settings import Config, Recipe
+
+LONG_WARMUP = 1 / 3
+SIZE_RATIOS = (0.8, 1.5)
+"""Evaluation images up to this much smaller or larger than training images are usual."""
+
+
+def config_warnings(config: Config, *, detector: bool) -> tuple[str, ...]:
+    """What a person should know about these settings before a training starts."""
+    recipe = config.recipe
+    return (*_schedule_warnings(recipe), *_size_warnings(recipe, detector), *_rate_warnings(recipe))
+
+
+def _schedule_warnings(recipe: Recipe) -> list[str]:
+    schedule, lines = recipe.schedule, []
+    if schedule.warmup_epochs > LONG_WARMUP * schedule.epochs:
+        lines.append(
+            f"the warm-up takes {schedule.warmup_epochs:g} of {schedule.epochs:g} epochs. A shorter one: "
+            f"--set schedule.warmup_epochs={schedule.epochs / 10:.2g}"
+        )
+    if schedule.kind in ("step", "list"):
+        late = [m for m in schedule.milestones if m >= schedule.epochs]
+        if late:
+            which = "no milestone is" if len(late) == len(schedule.milestones) else "not all milestones are"
+            lines.append(
+                f"{which} reached in {schedule.epochs:g} epochs (milestones at "
+                f"{', '.join(f'{m:g}' for m in schedule.milestones)}): the rate drops "
+                f"{len(schedule.milestones) - len(late)} times instead of {len(schedule.milestones)}. "
+                "--epochs scales them, --set schedule.milestones=[...] sets them"
+            )
+    decay = schedule.decay_epochs
+    if schedule.kind == "mlperf" and decay is not None and decay > schedule.epochs:
+        lines.append(
+            f"the rate would reach its end at epoch {decay:g}, and training ends at {schedule.epochs:g}. "
+            "--epochs scales both, --set schedule.decay_epochs=... sets one"
+        )
+    return lines
+
+
+def _size_warnings(recipe: Recipe, detector: bool) -> list[str]:
+    data, augment, lines = recipe.data, recipe.augment, []
+    if augment.start_px is not None and augment.ramp_epochs[1] >= recipe.schedule.epochs:
+        last = train_px(data, augment, max(0, round(recipe.schedule.epochs) - 1))
+        if last < data.image_px:
+            what = "never leaves" if last == augment.start_px else f"reaches {last}, having started at"
+            lines.append(
+                f"progressive resizing {what} {augment.start_px} px and does not reach data.image_px = {data.image_px} "
+                f"in {recipe.schedule.epochs:g} epochs. --epochs scales augment.ramp_epochs, --set sets it"
+            )
+    low, high = SIZE_RATIOS
+    if not detector and not low <= data.eval_px / data.image_px <= high:
+        lines.append(
+            f"training images have {data.image_px} px and evaluation images {data.eval_px} px. "
+            f"The same size: --set data.eval_px={data.image_px}"
+        )
+    return lines
+
+
+def _rate_warnings(recipe: Recipe) -> list[str]:
+    optim, schedule = recipe.optim, recipe.schedule
+    if schedule.kind in ("cosine", "linear", "polynomial", "mlperf") and schedule.end_lr >= optim.lr:
+        return [
+            f"the rate rises from {optim.lr:g} to schedule.end_lr = {schedule.end_lr:g} instead of falling. "
+            "Lower it: --set schedule.end_lr=0"
+        ]
+    return []

@@ -1,0 +1,73 @@
+"""Fills in what ran from the configuration, the data and the device: the only place where that record is made."""
+
+from vernier.clock import utc_stamp
+from vernier.config import Config
+from vernier.models import shown_name
+from vernier.models.cost import cost_of
+from vernier.records.environment import DeviceInfo
+from vernier.records.events import Loading
+from vernier.records.what_ran import Kind, WhatRan
+
+from .machine.environment import installed_version, vernier_version
+
+
+def describe_run(
+    config: Config,
+    kind: Kind,
+    *,
+    image_px: int,
+    classes: int,
+    outputs: int,
+    channels: int,
+    batch_per_device: int,
+    devices: int,
+    feeding: str,
+    device_kind: str,
+    device: DeviceInfo | None,
+    threads: int,
+    whole_run: bool = False,
+) -> WhatRan:
+    """What runs with this configuration, on images of `image_px`. `outputs` are the network's, `classes` the data's.
+
+    `whole_run`: a training with all its image sizes and evaluations, not a measurement of some of its steps.
+    """
+    recipe, machine = config.recipe, config.machine
+    cost = cost_of(recipe.model, px=image_px, outputs=outputs, channels=channels)
+    return WhatRan(
+        kind=kind,
+        recipe=recipe.name,
+        network=shown_name(recipe.model),
+        parameters=cost.params,
+        gmac=cost.gmac,
+        image_px=image_px,
+        start_px=recipe.augment.start_px if whole_run else None,
+        eval_px=recipe.data.eval_px if whole_run and recipe.data.eval_px != image_px else None,
+        classes=classes,
+        batch_per_device=batch_per_device,
+        devices=devices,
+        data=recipe.data.source,
+        feeding=feeding,
+        precision=machine.precision,
+        mode=machine.mode,
+        device=f"{device_kind} ({device.name})" if device is not None else device_kind,
+        threads=threads,
+        torch=installed_version("torch") or "",
+        vernier=vernier_version(),
+        date=utc_stamp()[:10],
+        smoke=config.limits.smoke,
+    )
+
+
+def run_name(config: Config) -> str:
+    """The name of a run directory: the recipe's, which names what was changed about it, marked for a smoke run."""
+    return f"smoke-{config.recipe.name}" if config.limits.smoke else config.recipe.name
+
+
+def describe_feeding(source: str, loading: Loading | None, workers: int) -> str:
+    """How images reach the network, in words."""
+    if source in ("synthetic", "static"):
+        return {"synthetic": "random pixels from a pool in memory", "static": "one batch in memory, no loader"}[source]
+    threads = f"{workers} loader thread{'' if workers == 1 else 's'}"
+    cached = ", decoded images cached in memory" if loading is not None and loading.cache == "memory" else ""
+    backend = "" if loading is None or loading.backend == "native" else f" ({loading.backend})"
+    return f"{threads}{backend}{cached}"

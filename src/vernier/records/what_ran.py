@@ -1,0 +1,106 @@
+"""What ran, in one line: the record that every result carries, and its words.
+
+`measure.what_ran` fills it in. Old files have none; people then read that it was not recorded.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from vernier.frozen import frozen
+
+from .codec import omitted
+
+NOT_RECORDED = "what ran: not recorded by this version of Vernier"
+Kind = Literal["train", "infer", "eval"]
+WORK = ("kind", "network", "image size", "classes", "batch")
+"""The parts that make up the work; results of different work cannot be compared."""
+
+
+@frozen
+class WhatRan:
+    """What ran. `network` names everything that is not as published; `gmac` is the forward pass of one image.
+
+    `start_px` is where progressive resizing begins, `eval_px` the evaluation's size in a training where it is another.
+    `data` says what the images were, `feeding` how they reached the network, `device` its kind and name.
+    """
+
+    kind: Kind
+    recipe: str = ""
+    network: str
+    parameters: int
+    gmac: float
+    image_px: int
+    start_px: int | None = omitted()
+    eval_px: int | None = omitted()
+    classes: int
+    batch_per_device: int
+    devices: int = 1
+    data: str = ""
+    feeding: str = ""
+    precision: str = "fp32"
+    mode: str = "eager"
+    device: str = ""
+    threads: int = 1
+    torch: str = ""
+    vernier: str = ""
+    date: str = ""
+    smoke: bool = False
+
+    def parts(self) -> dict[str, str]:
+        """The line in parts, by what each says."""
+        count = "device" if self.devices == 1 else "devices"
+        threads = "thread" if self.threads == 1 else "threads"
+        return {
+            "smoke": "SMOKE RUN, its figures mean nothing" if self.smoke else "",
+            "kind": self.kind,
+            "network": f"{self.network} ({self.parameters / 1e6:.3g} M parameters, {self.gmac:.3g} GMAC)",
+            "image size": self._image_size(),
+            "classes": f"{self.classes:,} classes",
+            "batch": f"batch {self.batch_per_device:,}",
+            "devices": f"{self.devices:,} {count}",
+            "data": f"{self.data}{', ' if self.data and self.feeding else ''}{self.feeding}",
+            "precision": self.precision,
+            "mode": self.mode,
+            "device": f"{self.device}, {self.threads} {threads}",
+            "torch": f"torch {self.torch}" if self.torch else "",
+            "Vernier": f"Vernier {self.vernier}" if self.vernier else "",
+            "date": self.date,
+        }
+
+    def _image_size(self) -> str:
+        growing = "" if self.start_px is None else f"{self.start_px} to "
+        evaluated = "" if self.eval_px is None else f", evaluated at {self.eval_px} px"
+        return f"{growing}{self.image_px} px{evaluated}"
+
+    def line(self) -> str:
+        """The one line that says what ran."""
+        return line_of([self])
+
+    def differences(self, other: "WhatRan") -> dict[str, tuple[str, str]]:
+        """The parts in which two results differ, in words: here and there."""
+        others = other.parts()
+        return {part: (text, others[part]) for part, text in self.parts().items() if text != others[part]}
+
+
+def line_of(several: Sequence[WhatRan | None]) -> str:
+    """One line for several results: parts in which they differ list all their values."""
+    known = [ran.parts() for ran in several if ran is not None]
+    if not known:
+        return NOT_RECORDED
+    texts = {part: " | ".join(dict.fromkeys(each[part] for each in known if each[part])) for part in known[0]}
+    smoke = f"{texts['smoke']}: " if texts["smoke"] else ""
+    return smoke + " · ".join(
+        text
+        for text in (
+            f"{texts['kind']} {texts['network']}",
+            texts["image size"],
+            texts["classes"],
+            f"{texts['batch']} x {texts['devices']}",
+            texts["data"],
+            f"{texts['precision']} {texts['mode']}",
+            texts["device"],
+            ", ".join(filter(None, (texts["torch"], texts["Vernier"]))),
+            texts["date"],
+        )
+        if text
+    )
