@@ -58,6 +58,19 @@ def test_images_that_cannot_be_read_are_counted_and_long_lists_are_cut(tmp_path:
     assert "... and 5 more images" in writer.lines()
 
 
+def test_every_image_that_cannot_be_read_has_a_line(tmp_path: Path) -> None:
+    writer = PredictionWriter(("cat",), "run", None, min_score=0.5)
+    for number in range(SHOWN_LINES + 9):
+        writer.add(prediction(tmp_path / f"{number}.jpg", [], "it is empty" if number in (3, 21, 28) else None))
+    lines = writer.lines()
+    assert lines[SHOWN_LINES:] == [
+        "... and 9 more images, these among them:",
+        f"{tmp_path / '21.jpg'}: cannot be read: it is empty",
+        f"{tmp_path / '28.jpg'}: cannot be read: it is empty",
+        "3 of 29 images could not be read",
+    ]
+
+
 def test_a_file_in_place_of_the_folder_is_refused(image: Path) -> None:
     with pytest.raises(ConfigError, match="is a file"):
         PredictionWriter(("cat",), "run", image, min_score=0.5)

@@ -235,7 +235,7 @@ def verify(
 ) -> int:
     """Decode every image strictly, check the hashes of shards, and look for images that are in both splits.
 
-    Ends with exit code 1 if an image or a shard is bad.
+    Ends with exit code 1 if an image or a shard is bad, or if an image is in both splits.
 
     Examples:
         vernier data verify photos
@@ -245,6 +245,8 @@ def verify(
 
     _check(val_share, workers=workers)
     splits = _open_splits(data, val_share)
+    for note in dict.fromkeys(note for source in splits.values() for note in source.notes):
+        say(f"note: {note}")
     with progress_bar("verify") as progress:
         result = run(splits, workers or len(allowed_cores()), progress)
     print_result(result, json, _verification_lines)
@@ -295,7 +297,9 @@ def inspect(
         print_json(facts)
         return EXIT_DONE
     for split, about in facts["splits"].items():
-        sys.stdout.write(f"{split}\n" + "".join(f"  {k.replace('_', ' '):28s} {_shown(v)}\n" for k, v in about.items()))
+        notes = "".join(f"  note: {note}\n" for note in about.pop("notes", ()))
+        rows = "".join(f"  {k.replace('_', ' '):28s} {_shown(v)}\n" for k, v in about.items())
+        sys.stdout.write(f"{split}\n{rows}{notes}")
     for row in facts.get("backends", []):
         sys.stdout.write("  ".join(f"{k.replace('_', ' ')} {v}" for k, v in row.items()) + "\n")
     if sheet:

@@ -69,10 +69,11 @@ class PredictionWriter:
         write_json(self._out / "predictions.json", encode(self.document()))
 
     def lines(self) -> list[str]:
-        """One line per image, for the first images, and a summary."""
+        """One line per image, for the first images and for all that could not be read, and a summary."""
         lines = [f"{image.image}: {self._line(image)}" for image in self._images[:SHOWN_LINES]]
-        if len(self._images) > SHOWN_LINES:
-            lines.append(f"... and {len(self._images) - SHOWN_LINES} more images")
+        if others := self._images[SHOWN_LINES:]:
+            unread = [f"{image.image}: {self._line(image)}" for image in others if image.error]
+            lines += [f"... and {len(others)} more images{', these among them:' if unread else ''}", *unread]
         if self.failed:
             lines.append(f"{self.failed} of {len(self._images)} images could not be read")
         if self._out is not None:

@@ -57,8 +57,14 @@ class Task(Protocol):
     metric: str
     """The figure that decides which weights are best; higher is better."""
 
-    def open(self, split: str) -> Source:
-        """Open a split of the recipe's data."""
+    def open(self, split: str, *, whole: bool = False) -> Source:
+        """Open a split of the recipe's data, in as many channels as the recipe's network takes.
+
+        `whole`: data without splits is opened whole, instead of the part that belongs to the split.
+        """
+
+    def describe_preparation(self) -> str:
+        """Say how an evaluation image is prepared for the network."""
 
     def outputs(self, classes: int) -> int:
         """How many outputs the network needs for the data's classes."""

@@ -35,6 +35,24 @@ def test_every_kind_becomes_rgb(mode: str, kind: str) -> None:
     assert image.dtype == np.uint8
 
 
+@pytest.mark.parametrize("kind", ["PNG", "TIFF", "PPM", "JPEG2000"])
+def test_sixteen_bit_grey_is_scaled_from_its_whole_range(kind: str) -> None:
+    levels = np.linspace(0, 65535, 600).reshape(20, 30).astype(np.uint16)
+    out = io.BytesIO()
+    Image.fromarray(levels).save(out, kind)
+    image = decode(out.getvalue())
+    assert image.shape == (20, 30, 3)
+    assert np.abs(image - levels[..., None] / 257).max() <= 0.5
+
+
+@pytest.mark.parametrize(("number", "name"), [(np.float32, "floating-point"), (np.int32, "whole")])
+def test_numbers_without_a_known_range_are_bad(number: type, name: str) -> None:
+    out = io.BytesIO()
+    Image.fromarray(np.linspace(0, 1000, 600).reshape(20, 30).astype(number)).save(out, "TIFF")
+    with pytest.raises(BadImage, match=f"32-bit {name} numbers.*convert it to 8 or 16 bits"):
+        decode(out.getvalue())
+
+
 def test_jpeg_pixels_agree_with_pillow() -> None:
     encoded = _encode("RGB", "JPEG")
     reference = np.asarray(Image.open(io.BytesIO(encoded)).convert("RGB")).astype(int)

@@ -67,3 +67,60 @@ def test_the_listing_of_a_large_folder_is_cached_until_the_folder_changes(
     monkeypatch.undo()
     write_image(tmp_path / "train/a/deep/3.jpg")
     assert len(open_split(str(tmp_path), "train")) == 4
+
+
+def test_class_folders_that_are_numbers_are_sorted_as_numbers(tmp_path: Path) -> None:
+    for name in ("0", "1", "2", "10", "100"):
+        write_image(tmp_path / name / "x.jpg")
+    source = FolderSource(tmp_path)
+    assert source.classes == ("0", "1", "2", "10", "100")
+    assert [source.name(i) for i in range(5)] == [f"{name}/x.jpg" for name in source.classes]
+    assert source.notes == (
+        f"{tmp_path}: the class folders are numbers and are sorted as numbers (0, 1, 2, ...), not as text",
+    )
+
+
+@pytest.mark.parametrize("names", [("00", "01", "10"), ("1", "10", "a"), ("-1", "10", "2"), ("1", "10", "²")])
+def test_other_names_stay_in_the_order_of_text_and_need_no_note(names: tuple[str, ...], tmp_path: Path) -> None:
+    for name in names:
+        write_image(tmp_path / name / "x.jpg")
+    source = FolderSource(tmp_path)
+    assert source.classes == tuple(sorted(names))
+    assert source.notes == ()
+
+
+def test_a_listing_that_an_older_version_cached_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It had numbers in the order of text, and no GIF files."""
+    monkeypatch.setattr(folder_module, "CACHED_FROM", 3)
+    for name in ("train/2/1.jpg", "train/2/2.jpg", "train/10/1.jpg"):
+        write_image(tmp_path / name)
+    for folder in (tmp_path / "train", *(tmp_path / "train").rglob("*/")):
+        os.utime(folder, (1e9, 1e9))
+    with monkeypatch.context() as older:
+        older.setattr(folder_module, "sort_classes", sorted)
+        older.setattr(folder_module, "_SUFFIXES", [".jpg"])
+        assert FolderSource(tmp_path / "train").classes == ("10", "2")
+    assert FolderSource(tmp_path / "train").classes == ("2", "10")
+
+
+def test_every_format_that_can_be_decoded_is_listed_and_other_files_are_counted(tmp_path: Path) -> None:
+    for name in ("a.gif", "b.avif", "c.jp2", "d.tif", "e.ppm"):
+        write_image(tmp_path / "cat" / name)
+    for name in ("notes.txt", "more.txt", "README", ".hidden", "f.heic"):
+        (tmp_path / "cat" / name).write_text("")
+    source = FolderSource(tmp_path)
+    assert len(source) == 5
+    assert all(source.image(i).shape == (8, 10, 3) for i in range(5))
+    assert "4 file(s) are no images by their names and are skipped: 2 .txt, 1" in source.notes[0]
+    assert "1 .heic" in source.notes[0]
+    assert "1 without an ending" in source.notes[0]
+
+
+def test_a_folder_without_splits_is_divided_or_opened_whole_and_says_which(tmp_path: Path) -> None:
+    for i in range(40):
+        write_image(tmp_path / "ab"[i % 2] / f"{i}.png")
+    train, val, whole = (open_split(str(tmp_path), s, whole=w) for s, w in (("train", 0), ("val", 0), ("val", 1)))
+    assert train.notes == val.notes
+    assert "has no splits: 4 of its 40 images are held out for validation (data.val_share)" in val.notes[0]
+    assert (len(whole), whole.undivided, val.undivided) == (40, True, False)
+    assert "has no splits: all of its 40 images are used" in whole.notes[0]

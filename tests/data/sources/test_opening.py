@@ -9,7 +9,8 @@ import pytest
 from tests.data.sources.small_sets import coco_tree, write_image, write_unsplit
 from vernier.data.preparing.verify import open_splits
 from vernier.data.sources import open_boxes, open_split, opening
-from vernier.errors import ConfigError
+from vernier.data.sources.opening import check_source
+from vernier.errors import ConfigError, NoSuchSplit
 from vernier.folders import data_home
 
 
@@ -98,3 +99,48 @@ def test_a_detection_set_is_refused_for_a_classifier_and_opened_by_verify(tmp_pa
     _damage(tmp_path, kind)
     with pytest.raises(ConfigError, match=r"labels/.*class 3|category 99|Cannot read the annotation"):
         open_splits(str(tmp_path), 0.3)
+
+
+@pytest.mark.parametrize("source", ["shapes", "synthetic", "static"])
+def test_generated_sets_have_no_test_split(source: str) -> None:
+    with pytest.raises(NoSuchSplit, match=r"has no test split\. Use train or val"):
+        open_split(source, "test")
+
+
+def test_a_folder_names_the_split_that_it_lacks(tmp_path: Path) -> None:
+    write_image(tmp_path / "train/a/1.jpg")
+    for split in ("val", "test"):
+        with pytest.raises(NoSuchSplit, match=f"has no {split} split. It contains: train"):
+            open_split(str(tmp_path), split)
+    with pytest.raises(ConfigError, match=r"There is no split .vall.\. Did you mean val"):
+        open_split(str(tmp_path), "vall")
+
+
+def test_a_folder_without_splits_has_no_test_split(tmp_path: Path) -> None:
+    for name in ("a/1.jpg", "a/2.jpg", "b/1.jpg", "b/2.jpg"):
+        write_image(tmp_path / name)
+    with pytest.raises(NoSuchSplit, match="is not divided into splits"):
+        open_split(str(tmp_path), "test")
+
+
+def test_a_test_split_that_is_used_for_validation_is_noted(tmp_path: Path) -> None:
+    write_image(tmp_path / "train/a/1.jpg")
+    write_image(tmp_path / "test/a/1.jpg")
+    assert "no independent test" in open_split(str(tmp_path), "val").notes[0]
+    assert open_split(str(tmp_path), "test").notes == ()
+    write_image(tmp_path / "val/a/1.jpg")
+    assert open_split(str(tmp_path), "val").notes == ()
+
+
+def test_data_that_is_not_there_is_refused_without_reading_anything(tmp_path: Path) -> None:
+    for source in ("shapes", "synthetic", "s3://bucket/set", str(tmp_path)):
+        check_source(source, detector=False)
+        check_source(source, detector=True)
+    for source, message in (("", "--data PATH"), ("shape", "Did you mean shapes"), (str(tmp_path / "no"), "not exist")):
+        for detector in (False, True):
+            with pytest.raises(ConfigError, match=message):
+                check_source(source, detector=detector)
+    with pytest.raises(ConfigError, match="vernier data get cifar10"):
+        check_source("cifar10", detector=False)
+    with pytest.raises(ConfigError, match="vernier data get coco"):
+        check_source("coco", detector=True)

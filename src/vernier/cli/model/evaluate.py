@@ -39,7 +39,8 @@ def evaluate(
     model: OptionalText = None,
     weights: OptionalFile = None,
     data: DataFlag = None,
-    split: Annotated[Literal["val", "test", "train"], optional("val|test|train")] = "val",
+    split: Annotated[Literal["val", "test", "train"] | None, optional("val|test|train")] = None,
+    classes_by_number: bool = False,
     which: Annotated[str, arg(metavar="latest|best|STEP|all")] = "latest",
     procs: OptionalInt = None,
     mode: ModeFlag = None,
@@ -59,7 +60,11 @@ def evaluate(
         model: With --weights: the network they belong to (see `vernier models`).
         weights: A weights file instead of a run: safetensors or torch; it is never run as code.
         data: Another data set or folder than the run's own.
-        split: Which part of the data.
+        split: Which part of the data. Default: val; all of a folder that has no splits, except where it is the one the
+            run was trained on, of which the held-out part is evaluated.
+        classes_by_number: Take class i of the data for output i of the model, whatever their names are. Without it
+            classes are matched by name: another order is mapped, some of the model's classes are enough, and other
+            names are refused.
         which: Which checkpoint of a run; all: every one, in order.
         procs: Number of processes, one per device; the result is the same to the last digit.
         mode: How the network is executed. Default: as in training; eager for weights of others.
@@ -107,6 +112,7 @@ def evaluate(
                 split=split,
                 out=folder,
                 world=world,
+                classes_by_number=classes_by_number,
             )
             reports.append(report)
             if not json and world.first:
@@ -140,13 +146,24 @@ def _report_text(report: "EvaluationReport") -> str:
     tta = f" {TTA}" if report.flip_tta else ""
     step = "" if report.step is None else f"weights of step {report.step:,}, "
     lines = [
-        f"{format_figures(report.figures)}  on {report.samples:,} images of {report.data}{part}{tta}",
+        f"{format_figures(report.figures)}  on {report.samples:,} images of {report.data} ({report.split}){part}{tta}",
         f"{'averaged ' if report.averaged else ''}{step}{report.weights}; {report.images_per_s_total:,.0f} img/s",
-        *report.notes,
+        *([f"prepared: {report.prepared}"] if report.prepared else []),
+        *(f"note: {note}" for note in report.notes),
+        *_bad_lines(report),
         *_class_lines(report),
         *(f"wrote {path}" for path in report.written),
     ]
     return "".join(f"{line}\n" for line in lines)
+
+
+def _bad_lines(report: "EvaluationReport", limit: int = 20) -> list[str]:
+    """The images that could not be read, by name."""
+    if not report.bad_images:
+        return []
+    more = [f"  ... and {len(report.bad_images) - limit} more"] if len(report.bad_images) > limit else []
+    head = f"{len(report.bad_images)} image(s) could not be read and were evaluated as black ones:"
+    return [head, *(f"  {path}" for path in report.bad_images[:limit]), *more]
 
 
 def _class_lines(report: "EvaluationReport", limit: int = 20) -> list[str]:

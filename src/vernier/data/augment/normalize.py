@@ -4,6 +4,16 @@ import torch
 
 from vernier.config import Data
 
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+def describe_normalisation(data: Data) -> str:
+    """The mean and standard deviation in words."""
+    if (tuple(data.mean), tuple(data.std)) == (IMAGENET_MEAN, IMAGENET_STD):
+        return "ImageNet mean and std"
+    mean, std = (" ".join(f"{value:.4g}" for value in values) for values in (data.mean, data.std))
+    return f"mean {mean}, std {std}"
+
 
 class Normalizer:
     """(x / 255 - mean) / std per channel, on whatever device the images are."""

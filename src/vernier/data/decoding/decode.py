@@ -2,8 +2,8 @@
 
 The first bytes of a file decide its format, never its name. EXIF orientation is not applied, as in the reference
 pipelines of this field. A truncated file is bad; a fault inside a complete JPEG is decoded as libjpeg recovers from it,
-as Pillow does. `decode_strictly` refuses such faults, for `vernier data verify`. Cutting JPEG streams is up to
-`jpeg_slicing`.
+as Pillow does. `decode_strictly` refuses such faults, for `vernier data verify`. 16-bit grey images are scaled to 8
+bits. Cutting JPEG streams is up to `jpeg_slicing`.
 """
 
 import base64
@@ -83,11 +83,22 @@ def _decode_with_pillow(encoded: bytes) -> Image:
     try:
         with Pillow.open(io.BytesIO(encoded)) as image:
             refuse_bomb(*image.size)
-            return np.asarray(image.convert("RGB"))
+            return _to_rgb(image)
     except UnidentifiedImageError:
         raise BadImage("it is not an image of a known format" if encoded else "it is empty") from None
     except (OSError, SyntaxError, ValueError, Pillow.DecompressionBombError) as error:
         raise BadImage(str(error)) from None
+
+
+def _to_rgb(image: Any) -> Image:
+    """8 bits per channel; 16 bits are scaled from their whole range, where Pillow would cut them off at 255."""
+    if image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")):
+        grey = ((np.asarray(image).astype(np.uint32) + 128) // 257).astype(np.uint8)
+        return np.repeat(grey[..., None], 3, axis=2)
+    if image.mode in ("I", "F"):
+        kind = "whole" if image.mode == "I" else "floating-point"
+        raise BadImage(f"its pixels are 32-bit {kind} numbers, whose range is not known; convert it to 8 or 16 bits")
+    return np.asarray(image.convert("RGB"))
 
 
 def read_size(encoded: bytes) -> tuple[int, int]:

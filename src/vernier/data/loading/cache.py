@@ -10,8 +10,9 @@ import numpy as np
 import psutil
 
 from vernier.data.decoding.decode import BadImage, Image, read_size
-from vernier.data.sources.base import Boxes, BoxSource, EncodedSource, Source, spread_evenly
+from vernier.data.sources.base import BoxSource, EncodedSource, Source, spread_evenly
 from vernier.data.sources.containers.shards import ShardSource
+from vernier.data.sources.views import BoxView, SourceView
 from vernier.frozen import frozen
 from vernier.records.codec import omitted
 
@@ -21,12 +22,12 @@ _OVERHEAD_BYTES = 200  # of an array and its slot in the list
 _CAUTION = 1.1  # the sample may have missed large ones
 
 
-class CachedSource(Source):
+class CachedSource(SourceView):
     """A source whose decoded images stay in memory, up to a number of bytes."""
 
     def __init__(self, inner: Source, limit_bytes: int) -> None:
-        self._inner, self._left = inner, limit_bytes
-        self.classes, self.labels, self.channels = inner.classes, inner.labels, inner.channels
+        super().__init__(inner)
+        self._left = limit_bytes
         self._cache: list[Image | None] = [None] * len(inner)
 
     def image(self, index: int) -> Image:
@@ -38,33 +39,9 @@ class CachedSource(Source):
                 self._cache[index] = image
         return image
 
-    def describe(self, index: int) -> str:
-        return self._inner.describe(index)
 
-    def name(self, index: int) -> str:
-        return self._inner.name(index)
-
-    def fingerprint(self) -> str:
-        return self._inner.fingerprint()
-
-
-class CachedBoxSource(CachedSource, BoxSource):
+class CachedBoxSource(CachedSource, BoxView):
     """The same for images with boxes."""
-
-    _inner: BoxSource
-
-    def __init__(self, inner: BoxSource, limit_bytes: int) -> None:
-        super().__init__(inner, limit_bytes)
-        self.category_ids, self.notes = inner.category_ids, inner.notes
-
-    def boxes(self, index: int) -> Boxes:
-        return self._inner.boxes(index)
-
-    def image_id(self, index: int) -> int:
-        return self._inner.image_id(index)
-
-    def size(self, index: int) -> tuple[int, int] | None:
-        return self._inner.size(index)
 
 
 def decoded_bytes(source: EncodedSource) -> int:

@@ -49,6 +49,8 @@ class SplitFacts:
     largest_side_px: int | None = omitted()
     sizes_from: int | None = omitted()
     """The number of images whose size was read."""
+    notes: tuple[str, ...] | None = omitted()
+    """What is special about the split: the order of its classes, what was left out, where it is from."""
 
 
 def describe(splits: dict[str, Source], sample: int = 500) -> dict[str, SplitFacts]:
@@ -76,6 +78,7 @@ def _describe_split(source: Source, sample: int) -> SplitFacts:
         smallest_side_px=min(sides) if sizes else None,
         largest_side_px=max(sides) if sizes else None,
         sizes_from=len(sizes) or None,
+        notes=source.notes or None,
     )
 
 

@@ -57,7 +57,7 @@ class VerifyResult:
     repeated: dict[str, int]
     """Images that occur more than once in a split."""
     sound: bool
-    """Nothing is bad."""
+    """Nothing is bad, and no image is in both splits."""
 
 
 def verify(splits: dict[str, Source], workers: int, progress: Progress | None = None) -> VerifyResult:
@@ -84,7 +84,13 @@ def verify(splits: dict[str, Source], workers: int, progress: Progress | None = 
             if progress:
                 progress(done, total)
     images = {split: len(source) for split, source in splits.items()}
-    return VerifyResult(images=images, bad=tuple(bad), duplicates=tuple(duplicates), repeated=repeated, sound=not bad)
+    return VerifyResult(
+        images=images,
+        bad=tuple(bad),
+        duplicates=tuple(duplicates),
+        repeated=repeated,
+        sound=not bad and not duplicates,
+    )
 
 
 def _examine_all(source: Source, workers: int) -> Iterator[tuple[int | None, bytes, str]]:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from vernier.data.decoding.decode import Image
 from vernier.errors import ConfigError, NoSuchSplit
 
-from .base import Indices, Source, fingerprint_of
+from .base import Indices, Source, fingerprint_of, note_test_as_validation
 
 
 class ArraySource(Source):
@@ -26,7 +26,7 @@ class ArraySource(Source):
             raise ConfigError(
                 f"{name}: labels run from {labels.min()} to {labels.max()}, but there are {len(classes)} classes."
             )
-        self.images, self.labels, self.classes, self._origin = images, labels, classes, name
+        self.images, self.labels, self.classes, self.origin = images, labels, classes, name
         self.channels = images.shape[3]
 
     def image(self, index: int) -> Image:
@@ -34,7 +34,7 @@ class ArraySource(Source):
         return image
 
     def describe(self, index: int) -> str:
-        return f"{self._origin}[{index}]"
+        return f"{self.origin}[{index}]"
 
     def fingerprint(self) -> str:
         classes = "\0".join(self.classes).encode()
@@ -79,7 +79,9 @@ def open_fashion_mnist(root: Path, split: str) -> ArraySource:
         raise NoSuchSplit(f"{root} has no {stem}-images-idx3-ubyte.gz. Point --data at the folder that holds it.")
     images = read_idx(_find_one(root, f"{stem}-images-idx3-ubyte.gz", f"{stem}-images-idx3-ubyte"))
     labels = read_idx(_find_one(root, f"{stem}-labels-idx1-ubyte.gz", f"{stem}-labels-idx1-ubyte"))
-    return ArraySource(images[..., None], labels.astype(np.int64), FASHION_CLASSES, f"{root.name}/{stem}")
+    source = ArraySource(images[..., None], labels.astype(np.int64), FASHION_CLASSES, f"{root.name}/{stem}")
+    source.notes = (note_test_as_validation(root),) if split == "val" else ()
+    return source
 
 
 def open_cifar10(root: Path, split: str) -> ArraySource:
@@ -93,7 +95,9 @@ def open_cifar10(root: Path, split: str) -> ArraySource:
         raise ConfigError(f"{root}: a CIFAR-10 file is not a whole number of 3,073-byte records.")
     records = np.concatenate(parts).reshape(-1, 3073)
     images = np.ascontiguousarray(records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
-    return ArraySource(images, records[:, 0].astype(np.int64), CIFAR10_CLASSES, f"{root.name}/{split}")
+    source = ArraySource(images, records[:, 0].astype(np.int64), CIFAR10_CLASSES, f"{root.name}/{split}")
+    source.notes = (note_test_as_validation(root),) if split == "val" else ()
+    return source
 
 
 def _find_one(root: Path, *names: str) -> Path:

@@ -38,6 +38,8 @@ class Source(ABC):
     channels: int = 3
     notes: tuple[str, ...] = ()
     """What the user should know about the set before it is used."""
+    undivided: bool = False
+    """All of a set that has no splits."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -156,6 +158,24 @@ def read_lines(path: Path) -> tuple[str, ...]:
 def positive_size(width: int, height: int) -> tuple[int, int] | None:
     """A size as annotations have it; None where they leave it out or have zeros."""
     return (width, height) if width > 0 and height > 0 else None
+
+
+def note_test_as_validation(where: object) -> str:
+    """The note about a set that has no validation split, but a test split."""
+    return (
+        f"{where} has no validation split: its test split is used for validation, also to choose the best weights, "
+        "so it is no independent test of them"
+    )
+
+
+def note_held_out(where: object, val: int, total: int) -> str:
+    """The note about a set without splits, of which a part is held out for validation."""
+    return f"{where} has no splits: {val:,} of its {total:,} images are held out for validation (data.val_share)"
+
+
+def note_undivided(where: object, total: int) -> str:
+    """The note about a set without splits that is used whole."""
+    return f"{where} has no splits: all of its {total:,} images are used"
 
 
 def choose_validation(names: Sequence[str], val_share: float) -> list[int]:

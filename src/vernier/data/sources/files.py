@@ -9,6 +9,7 @@ from vernier.errors import ConfigError
 
 from .base import Boxes, BoxSource, EncodedSource, Indices
 from .folder import IMAGE_SUFFIXES
+from .views import to_grey
 
 
 class FilesSource(EncodedSource, BoxSource):
@@ -26,7 +27,7 @@ class FilesSource(EncodedSource, BoxSource):
 
     def image(self, index: int) -> Image:
         image = decode(self.read(index))
-        return image if self.channels == 3 else _to_grey(image)
+        return image if self.channels == 3 else to_grey(image)
 
     def lazy_image(self, index: int) -> Croppable:
         return self.image(index)
@@ -39,12 +40,6 @@ class FilesSource(EncodedSource, BoxSource):
 
     def fingerprint(self) -> str:
         return self._fingerprint("\0".join(map(str, self.paths)).encode())
-
-
-def _to_grey(image: Image) -> Image:
-    """ITU-R 601 luma, rounded as Pillow does."""
-    weights = np.array([19595, 38470, 7471], np.uint32)
-    return ((image @ weights + 0x8000) >> 16).astype(np.uint8)[..., None]
 
 
 def find_images(paths: list[Path]) -> list[Path]:

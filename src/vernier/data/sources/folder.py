@@ -6,27 +6,34 @@ The listing of a large folder is cached in Vernier's data home and used until a 
 import copy
 import json
 import os
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 
 from vernier.errors import ConfigError
+from vernier.frozen import frozen
 
-from .base import EncodedSource, Indices, NamedSource, Names, choose_validation
+from .base import EncodedSource, Indices, NamedSource, Names, choose_validation, note_held_out, note_undivided
 from .containers.tables import Columns, cached_table_path, read_table, write_table
 
-IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".tif", ".tiff"})
+IMAGE_SUFFIXES = frozenset(
+    {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".pgm", ".tif", ".tiff", ".gif", ".avif", ".jp2", ".j2k"}
+)
 CACHED_FROM = 5_000  # files; listing fewer is faster than checking whether the cached listing is valid
+_SUFFIXES = sorted(IMAGE_SUFFIXES)
 _SETTLED_NS = 2_000_000_000  # a directory changed more recently may change again without a new time stamp
 
 
 class FolderSource(EncodedSource, NamedSource):
-    """The ImageNet layout: one folder per class, in sorted order."""
+    """The ImageNet layout: one folder per class, sorted by name; by number where all names are numbers."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.classes, self._names, self.labels = _read_cached_listing(root) or _list_folder(root)
+        listing = _read_cached_listing(root) or _list_folder(root)
+        self.classes, self._names, self.labels = listing.classes, listing.names, listing.labels
+        self.notes = _notes(root, listing)
 
     def select(self, indices: Indices) -> "FolderSource":
         """The same folder with only some of its samples."""
@@ -53,6 +60,13 @@ def has_class_folders(root: Path, ignore: tuple[str, ...] = ()) -> bool:
     return any(next(_images_below(folder), None) is not None for folder in folders)
 
 
+def open_undivided(root: Path) -> FolderSource:
+    """All images of a root without `train/` and `val/`."""
+    source = FolderSource(root)
+    source.undivided, source.notes = True, (*source.notes, note_undivided(root, len(source)))
+    return source
+
+
 def split_by_name(root: Path, split: str, val_share: float) -> FolderSource:
     """A split of a root without `train/` and `val/`: file names' hashes choose a share of every class for `val`."""
     whole = FolderSource(root)
@@ -65,38 +79,83 @@ def split_by_name(root: Path, split: str, val_share: float) -> FolderSource:
         val += members[choose_validation([whole.name(i) for i in members.tolist()], val_share)].tolist()
     in_val = np.zeros(len(whole), dtype=np.bool_)
     in_val[val] = True
-    return whole.select(np.flatnonzero(in_val if split == "val" else ~in_val))
+    part = whole.select(np.flatnonzero(in_val if split == "val" else ~in_val))
+    part.notes = (*whole.notes, note_held_out(root, len(val), len(whole)))
+    return part
+
+
+def sort_classes(names: Iterable[str]) -> list[str]:
+    """Names in the order of their classes: 2 before 10 where all of them are numbers, otherwise as text."""
+    names = sorted(names)
+    if all(name.isascii() and name.isdecimal() for name in names):
+        names.sort(key=int)
+    return names
 
 
 def _class_folders(root: Path) -> list[Path]:
-    return sorted(p for p in root.iterdir() if p.is_dir() and not p.name.startswith("."))
+    names = sort_classes(p.name for p in root.iterdir() if p.is_dir() and not p.name.startswith("."))
+    return [root / name for name in names]
 
 
-def _list_folder(root: Path) -> tuple[tuple[str, ...], Names, Indices]:
+@frozen
+class _Listing:
+    """What a folder holds; `skipped` counts the files that are no images, by the ending of their names."""
+
+    classes: tuple[str, ...]
+    names: Names
+    labels: Indices
+    skipped: dict[str, int]
+
+
+def _notes(root: Path, listing: _Listing) -> tuple[str, ...]:
+    notes = []
+    if list(listing.classes) != sorted(listing.classes):
+        shown = ", ".join(listing.classes[:3])
+        notes.append(f"{root}: the class folders are numbers and are sorted as numbers ({shown}, ...), not as text")
+    if listing.skipped:
+        kinds = ", ".join(f"{count:,} {suffix or 'without an ending'}" for suffix, count in listing.skipped.items())
+        notes.append(
+            f"{root}: {sum(listing.skipped.values()):,} file(s) are no images by their names and are skipped: {kinds}"
+        )
+    return tuple(notes)
+
+
+def _list_folder(root: Path) -> _Listing:
     """Classes, names and labels of the folder; the listing of a large one is cached."""
     folders = _class_folders(root)
     classes = tuple(p.name for p in folders)
-    files = [sorted(_images_below(folder)) for folder in folders]
+    skipped: Counter[str] = Counter()
+    files = [sorted(_images_below(folder, skipped)) for folder in folders]
     if not any(files):
         raise ConfigError(
             f"{root} has no images: expected one folder per class with {', '.join(sorted(IMAGE_SUFFIXES))} files."
         )
     if empty := [c for c, names in zip(classes, files, strict=True) if not names]:
         raise ConfigError(f"{root}: the class folder(s) {', '.join(empty[:5])} have no images. Remove or fill them.")
-    labels = np.repeat(np.arange(len(classes), dtype=np.int64), [len(n) for n in files])
-    names = Names.of([f"{c}/{n}" for c, below in zip(classes, files, strict=True) for n in below])
-    if len(names) >= CACHED_FROM:
-        _cache_listing(root, classes, names, labels)
-    return classes, names, labels
+    listing = _Listing(
+        classes=classes,
+        names=Names.of([f"{c}/{n}" for c, below in zip(classes, files, strict=True) for n in below]),
+        labels=np.repeat(np.arange(len(classes), dtype=np.int64), [len(n) for n in files]),
+        skipped=dict(skipped.most_common()),
+    )
+    if len(listing.names) >= CACHED_FROM:
+        _cache_listing(root, listing)
+    return listing
 
 
-def _images_below(folder: Path) -> Iterator[str]:
-    """Image files below a class folder, relative to it. Raises OSError for a subfolder that cannot be listed."""
+def _images_below(folder: Path, skipped: Counter[str] | None = None) -> Iterator[str]:
+    """Image files below a class folder, relative to it; others are counted in `skipped`, hidden ones are not.
+
+    Raises OSError for a subfolder that cannot be listed.
+    """
     for here, _, files in os.walk(folder, onerror=_raise):
         prefix = os.path.relpath(here, folder)
         for name in files:
-            if os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES:
+            suffix = os.path.splitext(name)[1].lower()
+            if suffix in IMAGE_SUFFIXES:
                 yield name if prefix == "." else f"{prefix}/{name}"
+            elif skipped is not None and not name.startswith("."):
+                skipped[suffix] += 1
 
 
 def _raise(error: OSError) -> None:
@@ -111,21 +170,27 @@ def _directory_times(root: Path) -> dict[str, int]:
     return {os.path.relpath(here, root): Path(here).stat().st_mtime_ns for here, _, _ in os.walk(root)}
 
 
-def _cache_listing(root: Path, classes: tuple[str, ...], names: Names, labels: Indices) -> None:
+def _cache_listing(root: Path, listing: _Listing) -> None:
     """Store the listing if the cache can be written; otherwise the folder is listed again next time."""
     path = cached_table_path("listings", root)
     times = _directory_times(root)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        columns: Columns = {"names": np.frombuffer(names.joined, np.uint8), "ends": names.ends, "labels": labels}
-        write_table(path, columns, {"classes": json.dumps(classes), "times": json.dumps(times)})
+        columns: Columns = {
+            "names": np.frombuffer(listing.names.joined, np.uint8),
+            "ends": listing.names.ends,
+            "labels": listing.labels,
+        }
+        texts = {"classes": listing.classes, "times": times, "skipped": listing.skipped, "suffixes": _SUFFIXES}
+        write_table(path, columns, {key: json.dumps(value) for key, value in texts.items()})
         if path.stat().st_mtime_ns - max(times.values()) < _SETTLED_NS:
             path.unlink()
     except OSError:
         return
 
 
-def _read_cached_listing(root: Path) -> tuple[tuple[str, ...], Names, Indices] | None:
+def _read_cached_listing(root: Path) -> _Listing | None:
+    """The stored listing; None where there is none, a directory has changed, or other files were listed as images."""
     path = cached_table_path("listings", root)
     if not path.is_file():
         return None
@@ -134,7 +199,13 @@ def _read_cached_listing(root: Path) -> tuple[tuple[str, ...], Names, Indices] |
         times = json.loads(metadata["times"])
         if {name: (root / name).stat().st_mtime_ns for name in times} != times:
             return None
-        names = Names(columns["names"].tobytes(), np.array(columns["ends"]))
-        return tuple(json.loads(metadata["classes"])), names, np.array(columns["labels"])
+        if json.loads(metadata["suffixes"]) != _SUFFIXES:
+            return None
+        return _Listing(
+            classes=tuple(json.loads(metadata["classes"])),
+            names=Names(columns["names"].tobytes(), np.array(columns["ends"])),
+            labels=np.array(columns["labels"]),
+            skipped=json.loads(metadata["skipped"]),
+        )
     except (OSError, ValueError, KeyError):
         return None

@@ -14,20 +14,20 @@ from vernier.errors import ConfigError, NoSuchSplit, did_you_mean
 from vernier.folders import data_home
 
 from .arrays import ArraySource, open_cifar10, open_fashion_mnist
-from .base import VAL_SHARE, BoxSource, Source
-from .boxes.annotated import SPLITS
+from .base import VAL_SHARE, BoxSource, Source, note_test_as_validation
 from .boxes.layouts import describe_layouts, has_boxes, list_some, open_folder
 from .containers.raw import RawSource
 from .containers.remote import open_remote
 from .containers.shards import open_shards
 from .containers.tfrecord import TFRecordSource, find_tfrecords
-from .folder import FolderSource, has_class_folders, split_by_name
+from .folder import FolderSource, has_class_folders, open_undivided, split_by_name
 from .synthetic import SyntheticBoxSource, SyntheticSource
 
-SPLIT_FOLDERS = {"train": ("train",), "val": ("val", "validation", "test")}
+SPLIT_FOLDERS = {"train": ("train",), "val": ("val", "validation", "test"), "test": ("test",)}
 _ARRAYS: dict[str, Callable[[Path, str], ArraySource]] = {"fashion-mnist": open_fashion_mnist, "cifar10": open_cifar10}
-BUILT_IN = ("shapes", "synthetic", "static", "imagenette", *_ARRAYS)
-BUILT_IN_BOXES = ("shapes", "coco", "synthetic", "static")
+_GENERATED = ("shapes", "synthetic", "static")
+BUILT_IN = (*_GENERATED, "imagenette", *_ARRAYS)
+BUILT_IN_BOXES = (*_GENERATED, "coco")
 LAYOUTS = (
     "train/ and val/ with one folder per class, one such folder alone, tar shards, .raw, TFRecord, "
     "Fashion-MNIST or CIFAR-10"
@@ -35,40 +35,59 @@ LAYOUTS = (
 SHAPES_TRAIN, SHAPES_VAL = 4000, 500  # images of the built-in detection set
 
 
-def open_split(source: str, split: str, *, val_share: float = VAL_SHARE) -> Source:
-    """Open the `train` or `val` split of a classification set.
+def open_split(source: str, split: str, *, val_share: float = VAL_SHARE, whole: bool = False) -> Source:
+    """Open the `train`, `val` or `test` split of a classification set. A set with a test split but no validation split
+    is validated on the test split. Raises NoSuchSplit.
 
-    `val_share` is the share of a folder without splits that is set aside for validation.
+    `val_share` is the share of a folder without splits that is set aside for validation; `whole`: such a folder is
+    opened whole instead, whatever the split.
     """
+    _check_split(source, split)
     if source == "shapes":
         return FolderSource(shapes.make_cached_shapes(shapes.ShapesSpec()) / split)
     if source in ("synthetic", "static"):
         return SyntheticSource(split, static=source == "static")
     if source == "imagenette":
-        return _open_class_folder(_find_fetched(source, "imagenette2-320") / "imagenette2-320", split, val_share)
+        return _open_class_folder(_find_fetched(source, "imagenette2-320") / "imagenette2-320", split, val_share, whole)
     if source in _ARRAYS:
         return _ARRAYS[source](_find_fetched(source), split)
     if "://" in source:
         return open_remote(source, split)
-    return _open_class_folder(_find_folder(source, BUILT_IN, LAYOUTS), split, val_share)
+    return _open_class_folder(_find_folder(source, BUILT_IN, LAYOUTS), split, val_share, whole)
 
 
-def open_boxes(source: str, split: str, *, val_share: float = VAL_SHARE) -> BoxSource:
-    """Open the `train`, `val` or `test` split of a detection set.
-
-    `val_share` is the share of a folder without splits that is set aside for validation; such a folder has no test
-    split. A folder with a test split but no validation split is validated on the test split.
-    """
-    if split not in SPLITS:
-        raise ConfigError(f"There is no split {split!r}. {did_you_mean(split, SPLITS)}")
+def open_boxes(source: str, split: str, *, val_share: float = VAL_SHARE, whole: bool = False) -> BoxSource:
+    """Open the `train`, `val` or `test` split of a detection set, with the rules of `open_split`."""
+    _check_split(source, split)
     if source == "coco":
         return open_folder(_find_fetched(source, "annotations"), split, VAL_SHARE)
-    if source in BUILT_IN_BOXES:
+    if source in _GENERATED:
         return _open_generated_boxes(source, split)
     layouts = describe_layouts(split)
     if "://" in source:
         raise ConfigError(f"--data {source}: a detection set must be a local folder. Known layouts: {layouts}.")
-    return open_folder(_find_folder(source, BUILT_IN_BOXES, layouts), split, val_share)
+    return open_folder(_find_folder(source, BUILT_IN_BOXES, layouts), split, val_share, whole)
+
+
+def check_source(source: str, *, detector: bool) -> None:
+    """Raise ConfigError where nothing is at what `--data` names; nothing is listed or read.
+
+    For a command that is about to start processes, each of which would find out for itself.
+    """
+    if "://" in source or source in _GENERATED:
+        return
+    built_in, layouts = (BUILT_IN_BOXES, describe_layouts("val")) if detector else (BUILT_IN, LAYOUTS)
+    if source in built_in:
+        _find_fetched(source)
+    else:
+        _find_folder(source, built_in, layouts)
+
+
+def _check_split(source: str, split: str) -> None:
+    if split not in SPLIT_FOLDERS:
+        raise ConfigError(f"There is no split {split!r}. {did_you_mean(split, SPLIT_FOLDERS)}")
+    if split == "test" and source in _GENERATED:
+        raise NoSuchSplit(f"The built-in set {source} has no test split. Use train or val.")
 
 
 def _find_fetched(name: str, inside: str = "") -> Path:
@@ -98,15 +117,13 @@ def _find_folder(source: str, built_in: Sequence[str], layouts: str) -> Path:
 
 
 def _open_generated_boxes(name: str, split: str) -> BoxSource:
-    if split == "test":
-        raise ConfigError(f"The built-in set {name} has no test split. Use train or val.")
     if name == "shapes":
         spec = shapes.ShapesSpec(kind="detect", train=SHAPES_TRAIN, val=SHAPES_VAL)
         return open_folder(shapes.make_cached_shapes(spec), split, VAL_SHARE)
     return SyntheticBoxSource(split, static=name == "static")
 
 
-def _open_class_folder(root: Path, split: str, val_share: float) -> Source:
+def _open_class_folder(root: Path, split: str, val_share: float, whole: bool) -> Source:
     """A split of the classification set in a folder, by the layout that is recognised."""
     if (root / f"{split}.raw").is_file():
         return RawSource(root / f"{split}.raw")
@@ -120,17 +137,23 @@ def _open_class_folder(root: Path, split: str, val_share: float) -> Source:
         return open_cifar10(root, split)
     for name in SPLIT_FOLDERS[split]:
         if (root / name).is_dir() and (has_class_folders(root / name) or not has_boxes(root)):
-            return FolderSource(root / name)
+            source = FolderSource(root / name)
+            if split == "val" and name == "test":
+                source.notes = (*source.notes, note_test_as_validation(root))
+            return source
     is_detection = has_boxes(root)
     has_splits = any((root / name).is_dir() for names in SPLIT_FOLDERS.values() for name in names)
     if not has_splits and has_class_folders(root, ignore=("images", "JPEGImages", "data") if is_detection else ()):
-        return split_by_name(root, split, val_share)
+        if split == "test" and not whole:
+            raise NoSuchSplit(f"{root} is not divided into splits: it has no test split. Use train or val.")
+        return open_undivided(root) if whole else split_by_name(root, split, val_share)
     if is_detection:
         raise ConfigError(
             f"{root} is a detection set (images with boxes); a classifier needs one class per image: {LAYOUTS}."
         )
-    train_only = " To train without validation: --train-only." if split == "val" else ""
+    if has_splits:
+        raise NoSuchSplit(f"{root} has no {split} split. It contains: {list_some(root)}.")
     raise NoSuchSplit(
         f"{root} has no {split}/ folder, and no other layout was recognised. It contains: {list_some(root)}. "
-        f"Known layouts: {LAYOUTS}.{train_only}"
+        f"Known layouts: {LAYOUTS}."
     )

@@ -18,18 +18,20 @@ from vernier.data.loading.cache import cache_in_memory
 from vernier.data.loading.loader import Batch, Loader
 from vernier.data.loading.order import EvalOrder
 from vernier.data.sources import Source
+from vernier.data.sources.views import renumber_classes
 from vernier.devices import Device
 from vernier.engine.execution import Execution, borrowed, modes_restored
 from vernier.engine.observe import Observer, Observers
 from vernier.engine.processes.launch import Topology
 from vernier.engine.processes.world import World
-from vernier.errors import ConfigError
+from vernier.errors import ConfigError, NoSuchSplit
 from vernier.measure.statistics.throughput import Window
 from vernier.records.run import EvalResult, EvaluationReport
 from vernier.store import write_json
 from vernier.tasks import task_of
 from vernier.tasks.base import Forward, Score, Task
 
+from .classes import ClassMatch, match_classes
 from .trained import Trained
 
 
@@ -108,25 +110,22 @@ def evaluate_trained(
     data: str | None = None,
     max_eval_steps: int | None = None,
     observers: Sequence[Observer] = (),
-    split: str = "val",
+    split: str | None = None,
     out: Path | None = None,
     world: World | None = None,
+    classes_by_number: bool = False,
 ) -> EvaluationReport:
     """Evaluate a model on a split of its own or of other data; its predictions go to `out` as JSON files.
 
-    With several processes the first one's report is about all of them.
+    Without a `split`: the validation split, or all of other data that has no splits. With several processes the first
+    one's report is about all of them.
     """
     world = world or World(Topology())
     config = override(trained.config, "limits.max_eval_steps", max_eval_steps)
     if data is not None:
         config = override(config, "data.source", data)
     device, task = trained.device, task_of(config.recipe)
-    source = task.open(split)
-    if len(source.classes) != len(trained.classes):
-        raise ConfigError(
-            f"The model was trained on {len(trained.classes)} classes, the data has {len(source.classes)}. "
-            "Use data with the same classes."
-        )
+    source, match = open_matched(trained, config, split, classes_by_number=classes_by_number)
     evaluator = Evaluator(config, task, source, device, world)
     network = Execution(trained.model, config.machine, device, frozen=True)
     began_s = now_s()
@@ -139,7 +138,7 @@ def evaluate_trained(
         **vars(evaluator.result(score, averaged=trained.averaged)),
         weights=trained.origin,
         data=config.recipe.data.source,
-        split=split,
+        split="all" if source.undivided else split or "val",
         step=trained.step,
         seconds=seconds,
         images_per_s_total=Window(samples=score.samples, wall_s=seconds).samples_per_s,
@@ -147,8 +146,44 @@ def evaluate_trained(
         procs=world.size,
         threads=torch.get_num_threads(),
         written=() if out is None or not world.first else _write_documents(score, out),
-        notes=trained.notes,
-        bad_images=tuple(bad.path for bad in evaluator.bad.samples()),
+        notes=(*trained.notes, *source.notes, *match.notes),
+        bad_images=_bad_images(evaluator, world),
+        classes_matched=match.how,
+        prepared=trained.prepared or task.describe_preparation(),
+    )
+
+
+def _bad_images(evaluator: Evaluator, world: World) -> tuple[str, ...]:
+    """The unreadable images of all processes."""
+    return tuple(sorted({bad.path for part in world.gather(evaluator.bad.samples()) for bad in part}))
+
+
+def open_matched(
+    trained: Trained, config: Config, split: str | None, *, classes_by_number: bool = False
+) -> tuple[Source, ClassMatch]:
+    """The data of `config` with its labels under the numbers of the model's outputs, and how they were matched.
+
+    Raises ConfigError for a split that is not there and for classes or images that are not the model's.
+    """
+    task, data = task_of(config.recipe), config.recipe.data
+    if len(data.mean) != trained.channels:
+        raise ConfigError(
+            f"data.mean has {len(data.mean)} value(s), but the model takes images of {trained.channels} channel(s)."
+        )
+    try:
+        source = task.open(split or "val", whole=split is None and not _same_data(data.source, trained.own_data))
+    except NoSuchSplit as error:
+        raise NoSuchSplit(f"{error} Choose the part to evaluate: --split train, val or test.") from None
+    match = match_classes(
+        trained.classes, source.classes, named=trained.named, by_number=classes_by_number, metric=task.metric
+    )
+    return source if match.in_order else renumber_classes(source, trained.classes, match.outputs), match
+
+
+def _same_data(source: str, other: str) -> bool:
+    """Whether two values of `--data` name the same set, also by different paths."""
+    return source == other or (
+        bool(other) and Path(source).expanduser().resolve() == Path(other).expanduser().resolve()
     )
 
 

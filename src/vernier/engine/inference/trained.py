@@ -39,6 +39,8 @@ class Trained:
     """How images are prepared for the network, and who says so, in words."""
     takes_pixels: bool = False
     """The network takes uint8 pixels and normalises them itself."""
+    own_data: str = ""
+    """The data it was trained on, as `--data` named it; empty where that is not known."""
 
 
 Change = Callable[[Config], Config]
@@ -58,6 +60,7 @@ def load_checkpoint(checkpoint: CheckpointDir, *, averaged: bool | None, changed
     """The model of a checkpoint whose hashes were checked."""
     state = read_state(checkpoint)
     config = override(config_of(state), "machine.procs", 1)
+    own_data = config.recipe.data.source
     if changed is not None:
         before, config = config.recipe.model, changed(config)
         if config.recipe.model != before:
@@ -76,6 +79,7 @@ def load_checkpoint(checkpoint: CheckpointDir, *, averaged: bool | None, changed
         step=checkpoint.step,
         averaged=used_average,
         channels=state.channels,
+        own_data=own_data,
     )
 
 

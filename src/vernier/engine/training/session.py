@@ -128,13 +128,23 @@ def _restore(job: Job, resume: ResumePoint) -> Progress:
     """Load the checkpoint into the job; how far it was."""
     state = read_state(resume.checkpoint)
     if state.data_fingerprint != job.train_source.fingerprint():
-        raise ConfigError(
-            f"The training data has changed since {resume.run.path} was started (other files, labels or classes), "
-            "so the run cannot be resumed exactly. Restore the data or start a new run."
-        )
+        raise ConfigError(_explain_changed_data(state.classes, job.train_source.classes, resume.run))
     restore(resume.checkpoint, job.model, job.optimizer, job.average)
     job.step.scaler.load(state.progress.scaler)
     return state.progress
+
+
+def _explain_changed_data(before: tuple[str, ...], now: tuple[str, ...], run: RunDir) -> str:
+    if before != now and sorted(before) == sorted(now):
+        return (
+            f"{run.path} was trained with its classes in the order {', '.join(before[:3])}, ...; they are read as "
+            f"{', '.join(now[:3])}, ... now (class folders that are numbers are sorted as numbers), so the run cannot "
+            "be resumed. It can be evaluated: vernier eval matches classes by name. To train on, start a new run."
+        )
+    return (
+        f"The training data has changed since {run.path} was started (other files, labels or classes), "
+        "so the run cannot be resumed exactly. Restore the data or start a new run."
+    )
 
 
 def _announce(job: Job, run: RunDir, observers: Observers, resume: ResumePoint | None, sampler: Telemetry) -> None:

@@ -27,7 +27,7 @@ from vernier.engine.processes.batch_norm import convert_batch_norms
 from vernier.engine.processes.launch import Topology
 from vernier.engine.processes.world import World
 from vernier.engine.starting_weights import apply_starting_weights, from_scratch_warnings
-from vernier.errors import ConfigError
+from vernier.errors import ConfigError, NoSuchSplit
 from vernier.measure.what_ran import describe_feeding, describe_run
 from vernier.optim.build import build_optimizer
 from vernier.optim.ema import WeightAverage
@@ -155,7 +155,7 @@ def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -
         bad=reader.bad,
         loading=loading,
         evaluator=None if val_source is None else Evaluator(config, task, val_source, device, world),
-        notes=(*train_source.notes, *weight_notes),
+        notes=(*dict.fromkeys((*train_source.notes, *(val_source.notes if val_source else ()))), *weight_notes),
         warnings=from_scratch_warnings(config) if fresh else (),
     )
 
@@ -207,7 +207,11 @@ def _build_reader(config: Config, derived: Derived, task: Task, source: Source) 
 
 def _open_data(task: Task, *, validation: bool) -> tuple[Source, Source | None]:
     """The training and the validation data, which must have the same classes."""
-    train, val = task.open("train"), task.open("val") if validation else None
+    train = task.open("train")
+    try:
+        val = task.open("val") if validation else None
+    except NoSuchSplit as error:
+        raise NoSuchSplit(f"{error} To train without validation: --train-only.") from None
     if val is not None and val.classes != train.classes:
         differing = sorted(set(train.classes) ^ set(val.classes))
         raise ConfigError(

@@ -7,9 +7,11 @@ from torch.nn import functional as F
 
 from vernier.config import Loss, Machine, Recipe
 from vernier.data.augment.mixing import MixedLabels, mix_batch
+from vernier.data.augment.normalize import describe_normalisation
 from vernier.data.loading.backends import train_reader
 from vernier.data.loading.readers import EvalReader
 from vernier.data.sources import Source, open_split
+from vernier.data.sources.views import with_channels
 from vernier.records.predictions import ScoredClass
 from vernier.tasks.base import CountingReader, Forward, MicroStep
 
@@ -24,8 +26,16 @@ class Classify:
     def __init__(self, recipe: Recipe) -> None:
         self._recipe = recipe
 
-    def open(self, split: str) -> Source:
-        return open_split(self._recipe.data.source, split, val_share=self._recipe.data.val_share)
+    def open(self, split: str, *, whole: bool = False) -> Source:
+        data = self._recipe.data
+        return with_channels(open_split(data.source, split, val_share=data.val_share, whole=whole), len(data.mean))
+
+    def describe_preparation(self) -> str:
+        data = self._recipe.data
+        return (
+            f"short side {data.eval_short_side_px}, centre {data.eval_px}, {data.interpolation}, "
+            f"{describe_normalisation(data)}"
+        )
 
     def outputs(self, classes: int) -> int:
         return classes + self._recipe.model.unused_outputs

@@ -4,10 +4,12 @@ import torch
 
 from vernier.config import Machine, Recipe
 from vernier.config.checks import check_loader
+from vernier.data.augment.normalize import describe_normalisation
 from vernier.data.loading.box_readers import BoxEvalReader, BoxTrainReader
 from vernier.data.loading.targets import BoxTargets
 from vernier.data.sources import Source, open_boxes
 from vernier.data.sources.base import BoxSource
+from vernier.data.sources.views import with_channels
 from vernier.models import info, ssd_spec
 from vernier.models.architecture import levels
 from vernier.models.ssd import make_anchors
@@ -31,8 +33,15 @@ class Detect:
             levels(info(recipe.model.name).arch, spec, recipe.data.image_px, recipe.model.stem)
         )
 
-    def open(self, split: str) -> BoxSource:
-        return open_boxes(self._recipe.data.source, split, val_share=self._recipe.data.val_share)
+    def open(self, split: str, *, whole: bool = False) -> BoxSource:
+        data = self._recipe.data
+        source = open_boxes(data.source, split, val_share=data.val_share, whole=whole)
+        return _with_boxes(with_channels(source, len(data.mean)))
+
+    def describe_preparation(self) -> str:
+        data = self._recipe.data
+        size = f"{data.eval_px} x {data.eval_px}"
+        return f"whole image resized to {size}, {data.interpolation}, {describe_normalisation(data)}"
 
     def outputs(self, classes: int) -> int:
         """One output per class, and output 0 for the background."""

@@ -87,5 +87,5 @@ def test_wrong_annotations_say_what_is_wrong(tmp_path: Path) -> None:
     check_refused("text", "not a file of COCO instances")
     path.write_text(json.dumps(coco_tree(2)))
     assert len(open_boxes(str(tmp_path), "train")) == 2
-    with pytest.raises(ConfigError, match=r"has no val split.*--train-only"):
+    with pytest.raises(ConfigError, match="has no val split"):
         open_boxes(str(tmp_path), "val")

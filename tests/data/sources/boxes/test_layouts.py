@@ -46,3 +46,23 @@ def test_a_classification_folder_is_named_as_one(shapes: Path, tmp_path: Path) -
         open_boxes(str(tmp_path), "train")
     with pytest.raises(ConfigError, match="is a classification set"):
         open_boxes(str(tmp_path / "train"), "train")
+
+
+@pytest.mark.parametrize("kind", ["coco", "voc", "yolo"])
+def test_a_set_without_splits_says_how_many_are_held_out_or_that_all_are_used(tmp_path: Path, kind: str) -> None:
+    write_unsplit(tmp_path, kind, 20)
+    for split in ("train", "val"):
+        assert "5 of its 20 images are held out" in open_boxes(str(tmp_path), split, val_share=0.25).notes[-1]
+    whole = open_boxes(str(tmp_path), "val", whole=True)
+    assert (len(whole), whole.undivided) == (20, True)
+    assert "all of its 20 images are used" in whole.notes[-1]
+
+
+def test_a_test_split_that_is_used_for_validation_is_noted(tmp_path: Path) -> None:
+    for split in ("train", "test"):
+        write_unsplit(tmp_path / split, "yolo", 2)
+    (tmp_path / "classes.txt").write_text("cat\n")
+    val, test = open_boxes(str(tmp_path), "val"), open_boxes(str(tmp_path), "test")
+    assert "no independent test" in val.notes[0]
+    assert test.notes == ()
+    assert val.fingerprint() == test.fingerprint()

@@ -20,7 +20,7 @@ from vernier.frozen import frozen
 
 SPLITS = {
     "train": ("train", "train2017", "trainval"),
-    "val": ("val", "val2017", "valid", "validation", "test"),
+    "val": ("val", "val2017", "valid", "validation"),
     "test": ("test", "test2017"),
 }
 """The names under which annotations have each split."""

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from vernier.data.sources.base import BoxSource
+from vernier.data.sources.base import BoxSource, note_held_out, note_test_as_validation, note_undivided
 from vernier.data.sources.containers.tfrecord import TFRecordBoxSource, find_tfrecords
 from vernier.data.sources.folder import has_class_folders
-from vernier.errors import ConfigError, NoSuchSplit
+from vernier.errors import NoSuchSplit
 
 from .annotated import SPLITS, AnnotatedSource, Annotations, split_by_name
 from .coco import find_coco, find_unsplit_coco
@@ -47,20 +47,40 @@ def has_boxes(root: Path) -> bool:
     return root.is_dir() and (_has_splits(root) or _find_unsplit(root) is not None)
 
 
-def open_folder(root: Path, split: str, val_share: float) -> BoxSource:
-    """Open a split of the detection set in a folder. Raises ConfigError, or NoSuchSplit if the split is not there."""
+def open_folder(root: Path, split: str, val_share: float, whole: bool = False) -> BoxSource:
+    """Open a split of the detection set in a folder; `whole`: a set without splits as it is.
+
+    Raises ConfigError, or NoSuchSplit if the split is not there.
+    """
     if (read := _find_split(root, split)) is not None:
         return AnnotatedSource(read(), training=split == "train")
+    if split == "val" and (read := _find_split(root, "test")) is not None:
+        return _with_note(AnnotatedSource(read(), training=False), note_test_as_validation(root))
     if records := find_tfrecords(root, split):
         others = [path for other in SPLITS if other != split for path in find_tfrecords(root, other)]
         return TFRecordBoxSource(records, others, only_with_boxes=split == "train")
     if not _has_splits(root) and (read := _find_unsplit(root)) is not None:
-        if split == "test":
-            raise ConfigError(f"{root} is not divided into splits: it has no test split. Use train or val.")
-        annotations = read()
-        samples = split_by_name(annotations.samples, split, val_share, annotations.where)
-        return AnnotatedSource(replace(annotations, samples=samples), training=split == "train")
+        return _open_undivided(root, read(), split, val_share, whole)
     raise NoSuchSplit(_explain_missing_split(root, split))
+
+
+def _open_undivided(root: Path, annotations: Annotations, split: str, val_share: float, whole: bool) -> AnnotatedSource:
+    total = len(annotations.samples)
+    if whole:
+        source = _with_note(AnnotatedSource(annotations, training=False), note_undivided(root, total))
+        source.undivided = True
+        return source
+    if split == "test":
+        raise NoSuchSplit(f"{root} is not divided into splits: it has no test split. Use train or val.")
+    samples = split_by_name(annotations.samples, split, val_share, annotations.where)
+    val = len(samples) if split == "val" else total - len(samples)
+    source = AnnotatedSource(replace(annotations, samples=samples), training=split == "train")
+    return _with_note(source, note_held_out(root, val, total))
+
+
+def _with_note(source: AnnotatedSource, note: str) -> AnnotatedSource:
+    source.notes = (*source.notes, note)
+    return source
 
 
 def list_some(root: Path) -> str:
@@ -71,8 +91,7 @@ def list_some(root: Path) -> str:
 def _explain_missing_split(root: Path, split: str) -> str:
     content, layouts = list_some(root), describe_layouts(split)
     if _has_splits(root):
-        train_only = " To train without validation: --train-only." if split == "val" else ""
-        return f"{root} is a detection set, but it has no {split} split. It contains: {content}.{train_only}"
+        return f"{root} is a detection set, but it has no {split} split. It contains: {content}."
     images = [p for p in (root / "images", root / "JPEGImages", root / split / "images") if p.is_dir()]
     if images:
         return (
