@@ -55,8 +55,8 @@ def build_model_for_data(config: Config, task: Task, source: Source, torch_devic
         )
     if len(recipe.data.mean) != source.channels or len(recipe.data.std) != source.channels:
         raise ConfigError(
-            f"data.mean and data.std have {len(recipe.data.mean)} and {len(recipe.data.std)} values, "
-            f"but the images have {source.channels} channel(s)."
+            f"data.mean and data.std have {len(recipe.data.mean)} and {len(recipe.data.std)} value(s). "
+            "Give one per channel in both: 3 for a network that takes colour, 1 for one that takes grey images."
         )
     return build_model(config, task.outputs(classes), source.channels, torch_device)
 

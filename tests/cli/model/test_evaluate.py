@@ -56,7 +56,7 @@ def test_the_text_names_the_weights_and_marks_a_part_of_the_set(trained: Path, v
         (["--weights", "{w}", "--model", "resnet8-smal", "--data", "{d}"], "resnet8-small"),
         (
             ["--weights", "{w}", "--model", "resnet8-small", "--data", "{d}", "--set", "data.eval=3"],
-            "Did you mean eval_px",
+            "Did you mean data.eval_px",
         ),
         (["{r}", "--model", "resnet18"], "--model is for --weights"),
         (["{r}", "--set", "model.blurpool=true"], "cannot be changed"),
