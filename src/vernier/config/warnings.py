@@ -4,6 +4,8 @@ from .derived import train_px
 from .settings import Config, Recipe
 
 LONG_WARMUP = 1 / 3
+LATE_END = 1.1
+"""MLPerf's submissions end the decay an epoch after the training."""
 SIZE_RATIOS = (0.8, 1.5)
 """Evaluation images up to this much smaller or larger than training images are usual."""
 
@@ -32,7 +34,7 @@ def _schedule_warnings(recipe: Recipe) -> list[str]:
                 "--epochs scales them, --set schedule.milestones=[...] sets them"
             )
     decay = schedule.decay_epochs
-    if schedule.kind == "mlperf" and decay is not None and decay > schedule.epochs:
+    if schedule.kind == "mlperf" and decay is not None and decay > LATE_END * schedule.epochs:
         lines.append(
             f"the rate would reach its end at epoch {decay:g}, and training ends at {schedule.epochs:g}. "
             "--epochs scales both, --set schedule.decay_epochs=... sets one"

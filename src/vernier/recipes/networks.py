@@ -48,8 +48,6 @@ def with_network(config: Config, name: str) -> Config:
     The recipe gets the network's name too, and loses its published results.
     """
     recipe, entry = config.recipe, info(name)
-    if name == recipe.model.name:
-        return config
     if is_detector(name) != is_detector(recipe.model.name):
         kinds = ("classifiers", "detectors")
         raise ConfigError(
@@ -59,12 +57,14 @@ def with_network(config: Config, name: str) -> Config:
     data = recipe.data
     if entry.input_px != info(recipe.model.name).input_px:
         data = _sized(data, entry.input_px)
-    own = {"width": None, "stem": "default", "blurpool": False, "box_sizes": (), "unused_outputs": 0}
+    model = replace(recipe.model, name=name, width=None, stem="default", blurpool=False, box_sizes=(), unused_outputs=0)
+    if model == recipe.model:
+        return config
     changed = replace(
         recipe,
         name=f"{recipe.name}-{name}",
         published=(),
-        model=replace(recipe.model, name=name, **own),  # type: ignore[arg-type]
+        model=model,
         data=data,
         augment=recipe.augment if data is recipe.data else replace(recipe.augment, start_px=None),
     )

@@ -1,0 +1,66 @@
+"""The record of what ran is filled in from the configuration."""
+
+import pytest
+
+from vernier import recipes
+from vernier.config import Config
+from vernier.measure.what_ran import describe_feeding, describe_run, run_name
+from vernier.records.environment import DeviceInfo
+from vernier.records.events import Loading
+from vernier.records.what_ran import WhatRan
+
+
+def ran(config: Config, *, whole_run: bool = False, px: int | None = None) -> WhatRan:
+    return describe_run(
+        config,
+        "train",
+        image_px=px or config.recipe.data.image_px,
+        classes=1000,
+        outputs=1000,
+        channels=3,
+        batch_per_device=8,
+        devices=1,
+        feeding="",
+        device_kind="cpu",
+        device=DeviceInfo(index=0, name="Some CPU"),
+        threads=2,
+        whole_run=whole_run,
+    )
+
+
+def test_the_published_network_has_its_published_cost() -> None:
+    record = ran(recipes.load("resnet50"))
+    assert (record.network, record.parameters, record.image_px) == ("resnet50", 25_557_032, 224)
+    assert record.gmac == pytest.approx(4.089, abs=0.001)
+    assert record.device == "cpu (Some CPU)"
+
+
+def test_what_a_recipe_changed_about_the_network_is_in_its_name() -> None:
+    assert ran(recipes.load("shapes-quick")).network == "resnet8-small, width 32, imagenet stem"
+
+
+def test_a_whole_training_names_all_its_sizes_and_a_measurement_its_own() -> None:
+    config = recipes.load("ffcv-resnet50-16e")
+    whole, steps = ran(config, whole_run=True), ran(config, px=160)
+    assert (whole.start_px, whole.image_px, whole.eval_px) == (160, 192, 256)
+    assert (steps.start_px, steps.image_px, steps.eval_px) == (None, 160, None)
+    assert steps.gmac < whole.gmac
+
+
+def test_run_directories_of_smoke_runs_are_marked() -> None:
+    config = recipes.load("shapes-quick")
+    assert run_name(config) == "shapes-quick"
+    assert run_name(recipes.smoke(config)) == "smoke-shapes-quick"
+
+
+@pytest.mark.parametrize(
+    ("source", "loading", "words"),
+    [
+        ("static", None, "one batch in memory, no loader"),
+        ("photos", None, "2 loader threads"),
+        ("photos", Loading(cache="memory"), "2 loader threads, decoded images cached in memory"),
+        ("photos", Loading(backend="dali-cpu"), "2 loader threads (dali-cpu)"),
+    ],
+)
+def test_how_images_were_fed_is_in_words(source: str, loading: Loading | None, words: str) -> None:
+    assert describe_feeding(source, loading, 2) == words
