@@ -59,10 +59,10 @@ def test_a_recipe_can_be_shown_edited_and_used(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nonsense"], "no recipe 'nonsense'"),
+        (["nonsense"], "no recipe or network 'nonsense'"),
         (["shapes-quik"], "Did you mean shapes-quick"),
         (["missing.toml"], "missing.toml"),
-        (["--set", "optim.lrr=1"], "Did you mean lr"),
+        (["--set", "optim.lrr=1"], "Did you mean optim.lr?"),
         (["--set", "optim.lr=fast"], "must be a number"),
         (["--lr", "-1"], "above 0"),
         (["--set", "machine.accumulation=3"], "does not divide"),
@@ -75,7 +75,7 @@ def test_a_recipe_can_be_shown_edited_and_used(
         (["--resume", "/no/run"], "not a run directory"),
         (["--out", "/proc/nope"], "--out"),
         (["--epoch", "3"], "--epochs"),
-        (["--device", "gpu"], "invalid choice"),
+        (["--device", "gpux"], "Choose from auto, cpu, cuda"),
         (["--seed", "many"], "--seed"),
     ],
 )

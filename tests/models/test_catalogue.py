@@ -29,6 +29,13 @@ PUBLISHED_PARAMS = {
 PUBLISHED_GMAC = {"resnet50": 4.089, "resnet50-v1": 3.858, "resnext101-32x4d": 7.970}
 
 
+@pytest.mark.parametrize("entry", models.describe(), ids=lambda entry: entry.name)
+def test_layer_groups_are_those_of_the_network(entry: ModelInfo) -> None:
+    with torch.device("meta"):
+        model = models.build(entry.name, num_classes=entry.classes)
+    assert models.layer_groups(entry.name) == tuple(dict.fromkeys(n.split(".")[0] for n, _ in model.named_parameters()))
+
+
 PUBLISHED_CIFAR_MILLIONS = {20: 0.27, 32: 0.46, 44: 0.66, 56: 0.85, 110: 1.7}
 
 

@@ -5,12 +5,19 @@ The processes themselves are the business of `vernier.engine.processes`.
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vernier.config import Config, override
+from vernier.config import Config, derive, override
 from vernier.engine.processes.launch import process_count, quiet_torch, run_local, topology
+from vernier.errors import ConfigError, did_you_mean
+from vernier.models import layer_groups
+from vernier.store import RunDir
+
+from .usage.aliases import BATCHES
 
 if TYPE_CHECKING:
     from vernier.engine.processes.world import World
@@ -48,7 +55,53 @@ def with_procs(config: Config) -> tuple[Config, int]:
     if here.world > 1:
         quiet_torch()
     procs = process_count(config.machine.procs, here)
+    refuse_unclear_batch(procs)
     return override(config, "machine.procs", procs), procs if here.launcher == "single" and procs > 1 else 0
+
+
+def check_before_start(config: Config, out: Path, resume: str | None, *, detector: bool) -> None:
+    """Refuse what needs neither PyTorch nor the list of images to be seen, before processes start. Raises ConfigError.
+
+    Batch and processes, weights files, data, device and precision, limits, and the folder to write to.
+    """
+    from vernier.data.loading.bad_images import parse_limit
+    from vernier.data.sources.opening import check_source
+    from vernier.devices import refuse_early
+
+    recipe, machine = config.recipe, config.machine
+    derive(config, train_samples=sys.maxsize)
+    refuse_early(machine.device, machine.precision, machine.mode, allow_slow=machine.allow_slow)
+    parse_limit(recipe.data.max_bad_images, 1)
+    for flag, file in (("--weights", recipe.model.weights), ("--backbone-weights", recipe.model.backbone_weights)):
+        if file and not Path(file).expanduser().is_file() and _is_new_run(config, out, resume):
+            problem = "is a folder" if Path(file).expanduser().is_dir() else "does not exist"
+            raise ConfigError(f"{flag} {file} {problem}. Give a .safetensors, .pth, .pt or .th file.")
+    layers = layer_groups(recipe.model.name)
+    for prefix in recipe.model.freeze:
+        group = prefix.partition(".")[0]
+        if group != "backbone" and not any(layer.startswith(group) for layer in layers):
+            near = did_you_mean(prefix, ["backbone", *layers])
+            raise ConfigError(f"--freeze {prefix!r} matches no layer of {recipe.model.name}. {near}")
+    check_source(recipe.data.source, boxes=detector)
+    if topology().first:
+        RunDir.check_out(out)
+
+
+def _is_new_run(config: Config, out: Path, resume: str | None) -> bool:
+    """Whether there is nothing to resume: a run that is resumed needs no starting weights."""
+    from vernier.engine.training.resume import choose_resume_point
+
+    return choose_resume_point(config, out, resume, lambda _: None) is None
+
+
+def refuse_unclear_batch(procs: int) -> None:
+    """With several processes `--batch` could be the batch of one or of all. Raises ConfigError."""
+    flag = next((word.partition("=")[0] for word in COMMAND_LINE if word.partition("=")[0] in BATCHES), "")
+    if flag and procs > 1 and COMMAND_LINE[0] == "train":
+        raise ConfigError(
+            f"With {procs} processes {flag} could mean the batch of one or of all. Use --global-batch N for all "
+            "together, or --set machine.process_batch=N for the largest batch of one."
+        )
 
 
 def start_processes(procs: int) -> int:

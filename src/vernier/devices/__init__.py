@@ -4,6 +4,9 @@ May import `errors` and `records`. Sensors (power, clocks, temperature) are in `
 devices in `engine.processes`, execution modes in `engine.execution`.
 """
 
+import sys
+from pathlib import Path
+
 from vernier.errors import ConfigError
 
 from .base import MODES, PRECISIONS, Ability, Device
@@ -27,6 +30,20 @@ def resolve(name: str) -> Device:
         here = ", ".join(device.name for device in usable())
         raise ConfigError(f"--device {name} cannot be used on this machine. Usable: {here}.")
     return KINDS[name]()
+
+
+def refuse_early(name: str, precision: str, mode: str, *, allow_slow: bool) -> None:
+    """Refuse what this machine surely cannot do, without loading PyTorch: that takes seconds. Raises ConfigError."""
+    if sys.platform != "linux" or any(node for pattern in _DEVICE_NODES for node in Path("/dev").glob(pattern)):
+        return
+    if name not in ("auto", "cpu"):
+        raise ConfigError(f"--device {name} cannot be used on this machine. Usable: cpu.")
+    if why_not := Cpu().refuse(precision, mode, allow_slow=allow_slow):
+        raise ConfigError(why_not)
+
+
+_DEVICE_NODES = ("nvidia*", "dxg", "kfd", "accel*", "hl*", "dri/renderD*")
+"""What Linux has in /dev where there may be an accelerator."""
 
 
 def usable() -> list[Device]:

@@ -6,16 +6,18 @@ A device file answers questions and calls its vendor's library; it knows no mode
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
-
-import torch
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from vernier.frozen import frozen
 from vernier.records.environment import DeviceInfo
 
+if TYPE_CHECKING:
+    import torch
+
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 MODES = ("eager", "compile", "trace")
-DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
+"""Names of PyTorch's types."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +76,10 @@ class Device:
         """Number of devices of this kind that this process can see."""
         return 1
 
-    def torch_device(self, local_rank: int) -> torch.device:
+    def torch_device(self, local_rank: int) -> "torch.device":
         """The torch device of a process."""
+        import torch
+
         return torch.device(self.name, local_rank % max(1, self.count()))
 
     def identity(self) -> list[DeviceInfo]:
@@ -100,16 +104,20 @@ class Device:
 
     def prepare(self, precision: str = "fp32", *, deterministic: bool = False, local_rank: int = 0) -> None:
         """Make the process's settings for this device; called once, before tensors are created."""
+        import torch
+
         if deterministic:
             torch.use_deterministic_algorithms(True)
 
     def autocast(self, precision: str) -> AbstractContextManager[Any]:
         """The context in which the network computes in this precision. Weights, batch norm and loss stay fp32."""
+        import torch
+
         if precision not in DTYPES:
             return nullcontext()
-        return torch.autocast(self.name, dtype=DTYPES[precision])
+        return torch.autocast(self.name, dtype=getattr(torch, DTYPES[precision]))
 
-    def upload(self, tensor: torch.Tensor, target: torch.device) -> torch.Tensor:
+    def upload(self, tensor: "torch.Tensor", target: "torch.device") -> "torch.Tensor":
         """Copy to the device; the host's memory may be overwritten after `uploads_done`."""
         return tensor.to(target)
 
@@ -129,7 +137,7 @@ class Device:
     def reset_peak_memory(self) -> None:
         """Start a new measurement of the peak."""
 
-    def for_inference(self, model: torch.nn.Module) -> torch.nn.Module:
+    def for_inference(self, model: "torch.nn.Module") -> "torch.nn.Module":
         """Wrap the model for fast inference, where the device has a way; otherwise return it unchanged."""
         return model
 
@@ -142,6 +150,8 @@ class Accelerator(Device):
     @classmethod
     def library(cls) -> Any:
         """The module of these functions: torch.cuda, torch.xpu, or the vendor's own."""
+        import torch
+
         return getattr(torch, cls.name)
 
     @classmethod

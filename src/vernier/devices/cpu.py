@@ -9,12 +9,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-
-import torch
+from typing import TYPE_CHECKING
 
 from vernier.records.environment import DeviceInfo
 
 from .base import YES, Answer, Device, Memory
+
+if TYPE_CHECKING:
+    import torch
 
 
 class Cpu(Device):
@@ -25,7 +27,9 @@ class Cpu(Device):
     def available(cls) -> bool:
         return True
 
-    def torch_device(self, local_rank: int) -> torch.device:
+    def torch_device(self, local_rank: int) -> "torch.device":
+        import torch
+
         return torch.device("cpu")
 
     def identity(self) -> list[DeviceInfo]:

@@ -1,13 +1,14 @@
 """NVIDIA GPUs, and AMD's through ROCm, which PyTorch presents under the same name. Untested: see docs/devices.md."""
 
 import os
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from vernier.records.environment import DeviceInfo
 
 from .base import YES, Accelerator, Answer
+
+if TYPE_CHECKING:
+    import torch
 
 _BF16_CAPABILITY = (8, 0)
 
@@ -25,6 +26,8 @@ class Cuda(Accelerator):
         return [self._one(index) for index in range(self.count())]
 
     def _one(self, index: int) -> DeviceInfo:
+        import torch
+
         properties = torch.cuda.get_device_properties(index)
         return DeviceInfo(
             index=index,
@@ -49,10 +52,14 @@ class Cuda(Accelerator):
         return YES
 
     def _capability(self) -> tuple[int, int]:
+        import torch
+
         return min(torch.cuda.get_device_capability(index) for index in range(self.count()))
 
     def prepare(self, precision: str = "fp32", *, deterministic: bool = False, local_rank: int = 0) -> None:
         """TF32 only if requested; cuDNN autotunes its algorithms unless the run is deterministic."""
+        import torch
+
         arithmetic = "tf32" if precision == "tf32" else "ieee"
         torch.backends.cuda.matmul.fp32_precision = arithmetic
         torch.backends.cudnn.conv.fp32_precision = arithmetic  # type: ignore[attr-defined]
@@ -61,8 +68,10 @@ class Cuda(Accelerator):
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         super().prepare(precision, deterministic=deterministic, local_rank=local_rank)
 
-    def upload(self, tensor: torch.Tensor, target: torch.device) -> torch.Tensor:
+    def upload(self, tensor: "torch.Tensor", target: "torch.device") -> "torch.Tensor":
         """Copy on a separate stream, while the previous step still computes."""
+        import torch
+
         if self._copies is None:
             self._copies = torch.cuda.Stream(target)  # type: ignore[no-untyped-call]
         with torch.cuda.stream(self._copies):
@@ -78,4 +87,6 @@ class Cuda(Accelerator):
 
 def is_rocm() -> bool:
     """Whether this PyTorch was built for AMD's GPUs."""
+    import torch
+
     return torch.version.hip is not None

@@ -10,13 +10,14 @@ import importlib.util
 import os
 import shutil
 import subprocess
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from vernier.records.environment import DeviceInfo
 
 from .base import YES, Accelerator, Answer
+
+if TYPE_CHECKING:
+    import torch
 
 
 class Hpu(Accelerator):
@@ -55,7 +56,7 @@ class Hpu(Accelerator):
         importlib.import_module("habana_frameworks.torch.distributed.hccl")  # registers the backend
         super().prepare(precision, deterministic=deterministic, local_rank=local_rank)
 
-    def torch_device(self, local_rank: int) -> torch.device:
+    def torch_device(self, local_rank: int) -> "torch.device":
         _core()
         return super().torch_device(local_rank)
 
@@ -63,7 +64,7 @@ class Hpu(Accelerator):
         if lazy():
             _core().mark_step()
 
-    def for_inference(self, model: torch.nn.Module) -> torch.nn.Module:
+    def for_inference(self, model: "torch.nn.Module") -> "torch.nn.Module":
         """Record the graph of each input shape once and replay it; lazy mode only."""
         if not lazy():
             return model

@@ -1,12 +1,14 @@
 """Apple's GPUs through Metal. Untested: see docs/devices.md."""
 
 import platform
-
-import torch
+from typing import TYPE_CHECKING
 
 from vernier.records.environment import DeviceInfo
 
 from .base import YES, Answer, Device, Memory
+
+if TYPE_CHECKING:
+    import torch
 
 
 class Mps(Device):
@@ -15,12 +17,18 @@ class Mps(Device):
 
     @classmethod
     def available(cls) -> bool:
+        import torch
+
         return torch.backends.mps.is_available()
 
-    def torch_device(self, local_rank: int) -> torch.device:
+    def torch_device(self, local_rank: int) -> "torch.device":
+        import torch
+
         return torch.device("mps")
 
     def identity(self) -> list[DeviceInfo]:
+        import torch
+
         memory_bytes = torch.mps.recommended_max_memory()
         return [DeviceInfo(index=0, name=f"{platform.processor()} GPU", memory_bytes=memory_bytes)]
 
@@ -35,10 +43,14 @@ class Mps(Device):
         return Answer("refused", "Metal kernels are not guaranteed to repeat bit for bit", "--device cpu")
 
     def synchronize(self) -> None:
+        import torch
+
         torch.mps.synchronize()
 
     def memory(self) -> Memory | None:
         """Metal records no peak: the memory the driver holds now stands in for it."""
+        import torch
+
         return Memory(
             allocated_bytes=torch.mps.current_allocated_memory(),
             peak_bytes=torch.mps.driver_allocated_memory(),

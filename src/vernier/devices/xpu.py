@@ -1,7 +1,5 @@
 """Intel GPUs. Untested: see docs/devices.md."""
 
-import torch
-
 from vernier.records.environment import DeviceInfo
 
 from .base import YES, Accelerator, Answer
@@ -16,6 +14,8 @@ class Xpu(Accelerator):
         return [self._one(index) for index in range(self.count())]
 
     def _one(self, index: int) -> DeviceInfo:
+        import torch
+
         properties = torch.xpu.get_device_properties(index)
         uuid = getattr(properties, "uuid", None)
         return DeviceInfo(

@@ -80,7 +80,7 @@ def _file(path: str) -> Path:
     file = Path(path).expanduser()
     if not file.is_file():
         problem = "is a folder, not a weights file" if file.is_dir() else "does not exist"
-        raise ConfigError(f"The weights {path} {problem}. Give a .safetensors, .pth, .pt or .th file.")
+        raise ConfigError(f"The weights file {path} {problem}. Give a .safetensors, .pth, .pt or .th file.")
     return file
 
 

@@ -6,7 +6,7 @@ training from a weights file is in `engine.starting_weights`.
 """
 
 from .architecture import Arch, Options
-from .catalogue import ModelInfo, build, describe, info, is_detector, names, shown_name, ssd_spec
+from .catalogue import ModelInfo, build, describe, info, is_detector, layer_groups, names, shown_name, ssd_spec
 
 __all__ = [
     "Arch",
@@ -16,6 +16,7 @@ __all__ = [
     "describe",
     "info",
     "is_detector",
+    "layer_groups",
     "names",
     "shown_name",
     "ssd_spec",

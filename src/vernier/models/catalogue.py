@@ -68,6 +68,13 @@ def is_detector(name: str) -> bool:
     return info(name).ssd is not None
 
 
+def layer_groups(name: str) -> tuple[str, ...]:
+    """What the names of the network's layers start with."""
+    if is_detector(name):
+        return ("backbone", "extras", "loc", "conf")
+    return ("conv1", "bn1", *(f"layer{stage}" for stage in range(1, len(info(name).arch.blocks) + 1)), "fc")
+
+
 def shown_name(spec: Model) -> str:
     """The network's name with everything about it that is not as published: `resnet50, width 32`."""
     entry = info(spec.name)

@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import json
 import re
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -44,12 +45,25 @@ class RunDir:
             except FileExistsError:
                 continue
             except OSError as error:
-                raise ConfigError(
-                    f"Cannot make a run directory in {out}: {error.strerror}. Choose another --out."
-                ) from None
+                raise _cannot_make(out, error) from None
             (path / "checkpoints").mkdir()
             return cls(path)
         raise ConfigError(f"Cannot find a free run name in {out}.")
+
+    @staticmethod
+    def check_out(out: Path) -> None:
+        """Refuse a folder in which no run directory can be made; nothing is left behind. Raises ConfigError."""
+        missing = [folder for folder in (out, *out.parents) if not folder.exists()]
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=out):
+                pass
+        except OSError as error:
+            raise _cannot_make(out, error) from None
+        finally:
+            for folder in missing:
+                with contextlib.suppress(OSError):  # another command may write there by now
+                    folder.rmdir()
 
     @classmethod
     def open(cls, path: Path) -> "RunDir":
@@ -203,6 +217,10 @@ def read_bench(path: Path) -> BenchResult:
         return decode(BenchResult, migrated("bench", read_object(path), path))
     except DamagedRecord as error:
         raise DamagedFile(f"Cannot read {path}: {error}.") from None
+
+
+def _cannot_make(out: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"Cannot make a run directory in {out}: {error.strerror}. Choose another --out.")
 
 
 def _fits(record: type[Any], path: Path) -> bool:

@@ -35,12 +35,23 @@ def test_wrong_names_and_paths_suggest_what_works(tmp_path: Path) -> None:
         open_split("shape", "train")
     with pytest.raises(ConfigError, match="does not exist"):
         open_split(str(tmp_path / "no"), "train")
+    with pytest.raises(ConfigError, match=r"vernier data prepare imagenet .* ImageNet-1k"):
+        open_split("ImageNet-1k", "train")
     with pytest.raises(ConfigError, match="is not in"):
         open_split("cifar10", "train")
     file = tmp_path / "file.tar"
     file.write_text("")
     with pytest.raises(ConfigError, match="is a file"):
         open_split(str(file), "train")
+
+
+def test_a_set_can_be_checked_without_listing_it(tmp_path: Path) -> None:
+    write_image(tmp_path / "train/a/1.jpg")
+    for source in ("shapes", "synthetic", "https://example.org/set", str(tmp_path)):
+        opening.check_source(source, boxes=False)
+    for source, boxes in (("cifar10", False), ("coco", True), ("imagenette", False), ("", False), ("/no", True)):
+        with pytest.raises(ConfigError):
+            opening.check_source(source, boxes=boxes)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from vernier.cli.flags import (
     TrackFlag,
     optional,
 )
-from vernier.cli.launching import console_of, joined, silence_profiler, start_processes, with_procs
+from vernier.cli.launching import check_before_start, console_of, joined, silence_profiler, start_processes, with_procs
 from vernier.cli.output import print_result
 from vernier.config import Changed, Config, check_batch_rule, check_config, config_warnings, load_file, override
 from vernier.errors import EXIT_DONE, EXIT_STOPPED, ConfigError
@@ -155,6 +155,7 @@ def train(
         return _explain(replace(changed, config=chosen), warnings, Path(out), json)
     require_installed(track)
     chosen, to_start = with_procs(chosen)
+    check_before_start(chosen, Path(out), resume, detector=detector)
     if to_start:
         return start_processes(to_start)
     outcome = _run(replace(changed, config=chosen), warnings, Path(out), resume, track, tensorboard, profile)

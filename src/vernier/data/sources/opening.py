@@ -32,6 +32,7 @@ LAYOUTS = (
     "train/ and val/ with one folder per class, one such folder alone, tar shards, .raw, TFRecord, "
     "Fashion-MNIST or CIFAR-10"
 )
+_IMAGENET_NAMES = ("imagenet", "imagenet1k", "ilsvrc2012", "ilsvrc", "imagenet2012")
 SHAPES_TRAIN, SHAPES_VAL = 4000, 500  # images of the built-in detection set
 
 
@@ -90,13 +91,23 @@ def _check_split(source: str, split: str) -> None:
         raise NoSuchSplit(f"The built-in set {source} has no test split. Use train or val.")
 
 
+def check_source(source: str, *, boxes: bool) -> None:
+    """Refuse a set that is not there, without listing its images. Raises ConfigError."""
+    if boxes and source == "coco":
+        _find_fetched(source, "annotations")
+    elif not boxes and (source in _ARRAYS or source == "imagenette"):
+        _find_fetched(source)
+    elif source not in (BUILT_IN_BOXES if boxes else BUILT_IN) and "://" not in source:
+        _find_folder(source, *(BUILT_IN_BOXES, describe_layouts("train")) if boxes else (BUILT_IN, LAYOUTS))
+
+
 def _find_fetched(name: str, inside: str = "") -> Path:
     """The folder of a set that `vernier data get` fetched; `inside` is a folder that it has once it is unpacked."""
     root = data_home() / name
     if not (root / inside).is_dir():
         raise ConfigError(
-            f"The data set {name!r} is not in {data_home()}. Fetch it (vernier data get {name}), "
-            f"or say where its files are: --data PATH."
+            f"The data set {name!r} is not in {data_home()}. Fetch it (vernier data get {name}, which needs a network "
+            "connection), or say where its files are: --data PATH."
         )
     refuse_unfinished(root)
     return root
@@ -108,12 +119,21 @@ def _find_folder(source: str, built_in: Sequence[str], layouts: str) -> Path:
         raise ConfigError("This recipe brings no data of its own. Say where the images are: --data PATH.")
     root = Path(source).expanduser()
     if not root.exists():
-        suggestion = did_you_mean(source, built_in) if os.sep not in source else ""
-        raise ConfigError(f"The data path {source} does not exist. {suggestion}".rstrip())
+        raise ConfigError(f"The data path {source} does not exist. {_advice(source, built_in)}".rstrip())
     if not root.is_dir():
         raise ConfigError(f"--data {source} is a file; a folder is needed: {layouts}.")
     refuse_unfinished(root)
     return root
+
+
+def _advice(source: str, built_in: Sequence[str]) -> str:
+    """What to do about a folder that does not exist."""
+    if source.lower().replace("-", "").replace("_", "") in _IMAGENET_NAMES:
+        return (
+            "ImageNet must be prepared once from its archives: vernier data prepare imagenet ILSVRC2012_img_train.tar "
+            f"ILSVRC2012_img_val.tar ILSVRC2012_devkit_t12.tar.gz {source}"
+        )
+    return did_you_mean(source, built_in) if os.sep not in source else ""
 
 
 def _open_generated_boxes(name: str, split: str) -> BoxSource:
