@@ -82,7 +82,7 @@ def check_before_start(config: Config, out: Path, resume: str | None, *, detecto
         if group != "backbone" and not any(layer.startswith(group) for layer in layers):
             near = did_you_mean(prefix, ["backbone", *layers])
             raise ConfigError(f"--freeze {prefix!r} matches no layer of {recipe.model.name}. {near}")
-    check_source(recipe.data.source, boxes=detector)
+    check_source(recipe.data.source, detector=detector)
     if topology().first:
         RunDir.check_out(out)
 

@@ -91,16 +91,6 @@ def _check_split(source: str, split: str) -> None:
         raise NoSuchSplit(f"The built-in set {source} has no test split. Use train or val.")
 
 
-def check_source(source: str, *, boxes: bool) -> None:
-    """Refuse a set that is not there, without listing its images. Raises ConfigError."""
-    if boxes and source == "coco":
-        _find_fetched(source, "annotations")
-    elif not boxes and (source in _ARRAYS or source == "imagenette"):
-        _find_fetched(source)
-    elif source not in (BUILT_IN_BOXES if boxes else BUILT_IN) and "://" not in source:
-        _find_folder(source, *(BUILT_IN_BOXES, describe_layouts("train")) if boxes else (BUILT_IN, LAYOUTS))
-
-
 def _find_fetched(name: str, inside: str = "") -> Path:
     """The folder of a set that `vernier data get` fetched; `inside` is a folder that it has once it is unpacked."""
     root = data_home() / name
