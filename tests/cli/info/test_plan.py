@@ -40,6 +40,9 @@ def test_plan_prints_rows_that_double(vernier_here: Callable[..., Any]) -> None:
         (["nvidia-resnet50-90e", "--bench", "/nowhere"], "not a run directory"),
         (["nvidia-resnet50-90e", "--bench", "100", "--devices", "8..4"], "8..4096"),
         (["nvidia-resnet50-90e", "--bench", "100", "--network", "dgx-a10"], "dgx-a100"),
+        (["nvidia-resnet50-90e", "--bench", "100", "--batch", "0"], "--batch 0 must be more than 0"),
+        (["nvidia-resnet50-90e", "--bench", "runs/x", "--batch", "4"], "let the batch grow with --weak"),
+        (["habana-resnet50-sgd-1", "--bench", "100", "--devices", "512"], "less than one image each"),
     ],
 )
 def test_wrong_input_is_refused_with_the_reason(
@@ -52,4 +55,5 @@ def test_wrong_input_is_refused_with_the_reason(
 
 def test_check_shows_every_published_row(vernier_here: Callable[..., Any]) -> None:
     done = vernier_here("plan", "--check", "--json")
-    assert len(json.loads(done.out)) == len(PUBLISHED)
+    assert len(json.loads(done.out)["scaling"]) == len(PUBLISHED)
+    assert "the true speed was" in vernier_here("plan", "--check").out

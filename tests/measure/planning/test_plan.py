@@ -1,7 +1,5 @@
 """The parts of the scaling model against arithmetic done by hand."""
 
-from dataclasses import replace
-
 import pytest
 
 from vernier.measure.planning.plan import (
@@ -10,7 +8,6 @@ from vernier.measure.planning.plan import (
     Workload,
     all_reduce_s,
     compute_s,
-    plan_rows,
     predict,
     reduce_gradients_s,
 )
@@ -38,23 +35,34 @@ def test_a_measured_batch_takes_what_was_measured_and_a_small_one_more_per_image
     work = Workload(images_per_s=1000, measured_batch=100, gradient_bytes=1, half_batch=10)
     assert compute_s(work, 100) == pytest.approx(0.1)
     assert compute_s(work, 10) / 10 > compute_s(work, 100) / 100
+    assert compute_s(work, 1000) / 1000 == pytest.approx(compute_s(work, 100) / 100)
+
+
+def test_a_batch_that_does_not_divide_waits_for_the_largest_share() -> None:
+    even, odd = predict(WORK, 4, 400, NETWORKS["dgx-h100"]), predict(WORK, 4, 397, NETWORKS["dgx-h100"])
+    assert odd.images_per_s_total == pytest.approx(even.images_per_s_total * 397 / 400)
+
+
+def test_small_batches_are_named_as_the_limit() -> None:
+    work = Workload(images_per_s=1000, measured_batch=100, gradient_bytes=1, half_batch=10)
+    assert predict(work, 32, 128, NETWORKS["dgx-h100"]).limit == "small batch"
 
 
 def test_what_travels_behind_the_backward_pass_costs_only_its_tail() -> None:
-    row = predict(WORK, 8, 100, NETWORKS["dgx-a100"])
+    row = predict(WORK, 8, 800, NETWORKS["dgx-a100"])
     assert row.exposed_ms == pytest.approx(row.reduce_ms * (25 << 20) / 100_000_000)
     assert row.efficiency > 0.99
 
 
 def test_a_slow_network_is_the_limit_and_named() -> None:
-    row = predict(WORK, 32, 100, SLOW)
+    row = predict(WORK, 32, 3200, SLOW)
     assert row.limit == "network"
     assert row.exposed_ms == pytest.approx(row.reduce_ms - 1000 * 0.1 * 2 / 3)
 
 
 def test_input_caps_a_host() -> None:
     capped = Workload(images_per_s=1000, measured_batch=100, gradient_bytes=1, host_images_per_s=4000, spread=0)
-    row = predict(capped, 16, 100, SLOW)
+    row = predict(capped, 16, 1600, SLOW)
     assert row.limit == "input"
     assert row.images_per_s_total == pytest.approx(2 * 4000)
 
@@ -62,13 +70,6 @@ def test_input_caps_a_host() -> None:
 def test_the_slowest_of_many_is_waited_for() -> None:
     def efficiency(devices: int) -> float:
         spread = Workload(images_per_s=1000, measured_batch=100, gradient_bytes=1, spread=0.05)
-        return predict(spread, devices, 100, NETWORKS["dgx-h100"]).efficiency
+        return predict(spread, devices, 100 * devices, NETWORKS["dgx-h100"]).efficiency
 
     assert efficiency(4096) < efficiency(64) < efficiency(8) < 1
-
-
-def test_time_and_energy() -> None:
-    one, two = plan_rows(replace(WORK, watts=500), [1, 2], 100, NETWORKS["dgx-h100"], 3_600_000)
-    assert (one.hours, one.kwh) == (1.0, 0.5)
-    assert two.kwh == pytest.approx(2 * 0.5 * two.hours, abs=0.01)
-    assert plan_rows(WORK, [1], 100, SLOW, 3_600_000)[0].kwh is None

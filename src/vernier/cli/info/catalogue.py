@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from vernier.cli.flags import JsonFlag, optional
+from vernier.cli.flags import JsonFlag, Switch, optional
 from vernier.cli.output import print_json, print_rows, say
 from vernier.config import to_dict, to_toml
 from vernier.errors import EXIT_DONE, ConfigError
@@ -18,6 +18,7 @@ def recipes(
     /,
     *,
     device_hours: Annotated[str | None, optional("RUN|IMG_PER_S")] = None,
+    convert: Switch = False,
     json: JsonFlag = False,
 ) -> int:
     """List the built-in recipes, or print one as a TOML file to edit: vernier recipes show NAME > mine.toml
@@ -27,6 +28,7 @@ def recipes(
         name: Name of the recipe to show.
         device_hours: Also estimate the hours of each recipe on one device: from a training run measured there, or from
             the images per second at which it trains ResNet-50 at 224 pixels.
+        convert: With --device-hours RUN: convert its speed to the networks of the recipes by multiply-accumulates.
 
     Examples:
         vernier recipes
@@ -48,17 +50,20 @@ def recipes(
         return EXIT_DONE
     rows = book.table()
     if device_hours is not None:
+        from vernier.measure.planning.conversion import conversion_error
         from vernier.measure.planning.estimate import device_hours as estimate
         from vernier.measure.planning.workload import speed_of
 
-        speed, basis = speed_of(device_hours)
+        speed, basis = speed_of(device_hours, convert=convert)
         built_in = [book.get(n) for n in book.BUILT_IN]
-        hours = [round(estimate(recipe, book.train_images(recipe), speed), 2) for recipe in built_in]
+        hours = [float(f"{estimate(recipe, book.train_images(recipe), speed):.2g}") for recipe in built_in]
         rows = [replace(row, estimated_device_hours=h) for row, h in zip(rows, hours, strict=True)]
         say(
-            f"Device hours are an ESTIMATE: {basis}, scaled by multiply-accumulates; training steps only, no "
-            "evaluation, no scaling losses."
+            f"Device hours are an ESTIMATE, {basis.text}: {conversion_error()}. Training steps only, no evaluation, no "
+            "scaling losses."
         )
+        if basis.ran is not None:
+            say(f"what ran: {basis.ran.line()}")
     print_rows(rows, json)
     return EXIT_DONE
 

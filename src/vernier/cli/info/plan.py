@@ -2,15 +2,24 @@
 
 import math
 import re
+import statistics
 import sys
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
 
 from vernier.cli.flags import JsonFlag, OptionalFloat, OptionalInt, Switch, optional
 from vernier.cli.output import print_json, print_rows, say
 from vernier.errors import EXIT_DONE, ConfigError, did_you_mean
+
+if TYPE_CHECKING:
+    from vernier.config import Recipe
+    from vernier.measure.planning.plan import Network
+    from vernier.measure.planning.table import PlanRow
+    from vernier.measure.planning.workload import Basis
+
+SHOWN_CONVERSIONS = 8
 
 
 def plan(
@@ -28,19 +37,24 @@ def plan(
     input_img_s: OptionalFloat = None,
     spread: OptionalFloat = None,
     watts: OptionalFloat = None,
+    weak: Switch = False,
+    convert: Switch = False,
     check: Switch = False,
     json: JsonFlag = False,
 ) -> int:
     """Predict throughput, time and energy of a recipe on many devices, from the measured speed of one.
 
-    An estimate from compute, network, waiting for the slowest device, and input. --check shows its errors on published
-    tables.
+    The recipe's global batch stays and is divided among the devices (strong scaling), as another batch is another
+    training. An estimate from compute, network, waiting for the slowest device, and input, with a range from the errors
+    that it has on published tables (--check).
 
     Args:
         recipe: A built-in recipe or a .toml file.
-        bench: A training run of one device, or the images per second at which one device trains this recipe.
+        bench: A run that trained this recipe's network at its image size, best on one device; or the images per second
+            at which one device trains this recipe.
         devices: Numbers of devices: a range that doubles, or a list.
-        device_batch: Batch per device. Default: that of the run, or the recipe's global batch over the fewest devices.
+        device_batch: Batch per device at which --bench IMG_PER_S was measured; with --weak also that of every device.
+            Default: that of the run, or the recipe's global batch over the fewest devices.
         network: ethernet-10g, ethernet-100g, dgx-1, dgx-2, dgx-a100, dgx-h100 or hls-1; the next flags change it.
         per_host: Devices per host.
         link_gb_s: Bandwidth between the devices of a host, in GB/s per device and direction.
@@ -49,11 +63,15 @@ def plan(
         input_img_s: Images per second that a host can load. Default: no limit.
         spread: Standard deviation of step time between devices, in percent. Default: 1.
         watts: Power in watts per device, including its share of the host; adds the energy to the table.
-        check: Compare the model with published tables instead.
+        weak: Let the global batch grow with the devices. It is then not the recipe's, and the training another one.
+        convert: Use a run of another network or image size, its speed converted by multiply-accumulates, with the
+            error that such conversions have.
+        check: Compare the model with published tables, and conversions with measured speeds, instead.
 
     Examples:
         vernier plan nvidia-resnet50-90e --bench 2470 --devices 8..64 --network dgx-a100
         vernier plan nvidia-resnet50-90e --bench runs/RUN --devices 8,16,32
+        vernier plan nvidia-resnet50-90e --bench 2470 --weak --batch 256
         vernier plan --check
     """
     if check:
@@ -64,34 +82,89 @@ def plan(
         )
     counts = _counts(devices)
     changes: dict[str, Any] = {"per_host": per_host, "link_gb_s": link_gb_s, "host_gb_s": host_gb_s, "host_us": host_us}
-    for name, value in {**changes, "input_img_s": input_img_s, "spread": spread, "watts": watts}.items():
+    for name, value in {
+        **changes,
+        "batch": device_batch,
+        "input_img_s": input_img_s,
+        "spread": spread,
+        "watts": watts,
+    }.items():
         if value is not None and not 0 < value < math.inf:
             raise ConfigError(f"--{name.replace('_', '-')} {value:g} must be more than 0.")
     from vernier import recipes as book
-    from vernier.measure.planning.plan import NETWORKS, plan_rows
+    from vernier.measure.planning.plan import NETWORKS
+    from vernier.measure.planning.table import divide_batch, plan_rows
     from vernier.measure.planning.workload import workload_of
 
     if network not in NETWORKS:
         raise ConfigError(f"There is no network {network!r} for --network. {did_you_mean(network, NETWORKS)}")
     net = replace(NETWORKS[network], **{name: value for name, value in changes.items() if value is not None})
-    chosen = book.load(recipe).recipe
-    work, basis = workload_of(chosen, bench, device_batch or max(1, chosen.global_batch // counts[0]))
+    config = book.load(recipe)
+    chosen = config.recipe
+    if device_batch is not None and not weak and not _is_number(bench):
+        raise ConfigError(
+            f"--batch {device_batch}: the batch per device follows from the recipe's global batch of "
+            f"{chosen.global_batch:,} and the number of devices. Leave it out, or let the batch grow with --weak."
+        )
+    given_batch = device_batch or max(1, chosen.global_batch // counts[0])
+    work, basis = workload_of(config, bench, given_batch, net, convert=convert)
     work = replace(
         work,
         spread=work.spread if spread is None else spread / 100,
         host_images_per_s=input_img_s,
         watts=watts,
     )
+    each = device_batch or work.measured_batch
+    batches = {count: count * each for count in counts} if weak else divide_batch(counts, chosen.global_batch)
     images = chosen.schedule.epochs * book.train_images(chosen)
-    rows = plan_rows(work, counts, device_batch or work.measured_batch, net, images)
+    rows = plan_rows(work, batches, chosen.global_batch, net, images)
     if json:
-        print_json({"basis": basis, "network": net, "workload": work, "rows": rows})
-    else:
-        print_rows(rows, False)
-        say(
-            f"An ESTIMATE from {basis}; training steps only. `vernier plan --check` shows the errors of such estimates."
-        )
+        scaling = "weak" if weak else "strong"
+        print_json({"basis": basis, "network": net, "workload": work, "scaling": scaling, "rows": rows})
+        return EXIT_DONE
+    _print_plan(chosen, basis, net, rows, counts[-1])
     return EXIT_DONE
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _print_plan(recipe: "Recipe", basis: "Basis", network: "Network", rows: "list[PlanRow]", most: int) -> None:
+    """Print what the plan is for and based on, the table, and how to read it."""
+    from vernier.measure.planning.table import EXPLANATIONS, LEAST_PUBLISHED_BATCH, table_rows
+    from vernier.models import shown_name
+
+    batch = f"{recipe.global_batch:,}"
+    lines = [
+        f"plan for    {recipe.name}: {shown_name(recipe.model)} at {recipe.data.image_px} px, "
+        f"{recipe.schedule.epochs:g} epochs, global batch {batch}",
+        f"speed from  {basis.text}",
+        *([f"what ran    {basis.ran.line()}"] if basis.ran else []),
+        f"network     {network.name}, {network.per_host} devices per host",
+    ]
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    print_rows(table_rows(rows), False)
+    if all(row.recipes_batch for row in rows):
+        notes = [f"Strong scaling: the recipe's global batch of {batch} is divided among the devices."]
+        if rows[-1].devices < most:
+            notes.append(
+                f"Stopped at {rows[-1].devices:,} devices: with {most:,}, a device would have less than one image. "
+                "--weak lets the batch grow."
+            )
+    else:
+        notes = [f"Weak scaling: the batch grows with the devices and is not the recipe's {batch}: another training."]
+    if any(row.batch_per_device < LEAST_PUBLISHED_BATCH for row in rows):
+        notes.append(
+            f"Rows with less than {LEAST_PUBLISHED_BATCH} images per device are extrapolated: no published table has "
+            "so few, and their range is no more than a guess."
+        )
+    notes.append("An ESTIMATE of the training steps. Ranges are the errors of such estimates: vernier plan --check")
+    say("\n".join([*notes, *EXPLANATIONS]))
 
 
 def _counts(text: str) -> list[int]:
@@ -106,12 +179,23 @@ def _counts(text: str) -> list[int]:
 
 
 def _check(json: bool) -> int:
+    from vernier.measure.planning.conversion import conversion_error, conversion_rows
     from vernier.measure.planning.published import check_rows
 
-    rows = check_rows()
-    print_rows(rows, json)
-    if not json:
-        errors = sorted(abs(row.error_percent) for row in rows)
-        median, worst = errors[len(errors) // 2], errors[-1]
-        sys.stdout.write(f"median error {median:.1f} %, worst {worst:.1f} %; nothing is fitted\n")
+    rows, conversions = check_rows(), conversion_rows()
+    if json:
+        print_json({"scaling": rows, "conversions": conversions})
+        return EXIT_DONE
+    print_rows(rows, False)
+    errors = [row.error_percent for row in rows]
+    median = statistics.median(map(abs, errors))
+    sys.stdout.write(
+        f"scaling: predicted speeds are off by {min(errors):+.1f} to {max(errors):+.1f} % (median {median:.1f} %), "
+        "mostly too high; nothing is fitted\n"
+    )
+    print_rows(sorted(conversions, key=lambda row: -abs(row.error_percent))[:SHOWN_CONVERSIONS], False)
+    sys.stdout.write(
+        f"conversion by multiply-accumulates: {conversion_error()}; above are the worst {SHOWN_CONVERSIONS} (--json "
+        "has all)\n"
+    )
     return EXIT_DONE

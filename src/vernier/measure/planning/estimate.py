@@ -22,10 +22,14 @@ def gmac(spec: Model, px: int, channels: int = 3) -> float:
     return cost_of(spec, px=px, channels=channels).gmac
 
 
+def mean_gmac(recipe: Recipe) -> float:
+    """Forward multiply-accumulates of a training image of a recipe, in 1e9, on average over its image sizes."""
+    whole, channels = max(1, round(recipe.schedule.epochs)), len(recipe.data.mean)
+    sizes = [train_px(recipe.data, recipe.augment, epoch) for epoch in range(whole)]
+    return sum(gmac(recipe.model, px, channels) for px in sizes) / whole
+
+
 def device_hours(recipe: Recipe, train_images: int, speed: Speed) -> float:
     """Hours of one such device for the training steps of a recipe."""
-    epochs, channels = recipe.schedule.epochs, len(recipe.data.mean)
-    whole = max(1, round(epochs))
-    sizes = [train_px(recipe.data, recipe.augment, epoch) for epoch in range(whole)]
-    per_image = sum(gmac(recipe.model, px, channels) for px in sizes) / whole
-    return epochs * train_images * per_image / (speed.images_per_s * speed.gmac) / 3600
+    operations = recipe.schedule.epochs * train_images * mean_gmac(recipe)
+    return operations / (speed.images_per_s * speed.gmac) / 3600

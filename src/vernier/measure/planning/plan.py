@@ -9,7 +9,6 @@ predictions too high; `published` compares it with published tables.
 import math
 
 from vernier.frozen import frozen
-from vernier.records.codec import omitted
 
 
 @frozen
@@ -24,6 +23,8 @@ class Network:
     host_gb_s: float = 25.0
     """Between hosts, per host."""
     host_us: float = 10.0
+    device: str | None = None
+    """Kind of the devices that it connects; None: any."""
 
 
 NETWORKS = {
@@ -31,11 +32,11 @@ NETWORKS = {
     for n in (
         Network(name="ethernet-10g", link_gb_s=8, host_gb_s=1.25, host_us=30),
         Network(name="ethernet-100g", link_gb_s=12, host_gb_s=12.5, host_us=20),
-        Network(name="dgx-1", link_gb_s=150, host_gb_s=50),
-        Network(name="dgx-2", per_host=16, link_gb_s=150, host_gb_s=100),
-        Network(name="dgx-a100", link_gb_s=300, host_gb_s=200),
-        Network(name="dgx-h100", link_gb_s=450, host_gb_s=400),
-        Network(name="hls-1", link_gb_s=87.5, host_gb_s=300),
+        Network(name="dgx-1", link_gb_s=150, host_gb_s=50, device="cuda"),
+        Network(name="dgx-2", per_host=16, link_gb_s=150, host_gb_s=100, device="cuda"),
+        Network(name="dgx-a100", link_gb_s=300, host_gb_s=200, device="cuda"),
+        Network(name="dgx-h100", link_gb_s=450, host_gb_s=400, device="cuda"),
+        Network(name="hls-1", link_gb_s=87.5, host_gb_s=300, device="hpu"),
     )
 }
 """By name, from the vendors' data sheets: DGX-1 V100 to H100, and Habana's eight Gaudi cards with RoCE."""
@@ -52,6 +53,8 @@ class Workload:
     """Of a single device, at `measured_batch`."""
     measured_batch: int
     gradient_bytes: int
+    speed_span: tuple[float, float] = (1.0, 1.0)
+    """Lowest and highest speed that a single device may have, as shares of `images_per_s`."""
     half_batch: float = 8.0
     """Batch at which a device reaches half of its best speed: small batches take longer per image."""
     bucket_bytes: int = 25 << 20
@@ -73,11 +76,16 @@ class Prediction:
     reduce_ms: float
     exposed_ms: float
     limit: str
-    """What prolongs the step most: compute, network, slowest or input."""
+    """What prolongs the step most: compute, small batch, network, slowest device or input."""
 
 
 def compute_s(work: Workload, batch: int) -> float:
-    """Seconds of one device for a batch: a fixed part, worth `half_batch` images, and one per image."""
+    """Seconds of one device for a batch: a fixed part, worth `half_batch` images, and one per image.
+
+    A batch larger than the measured one is not assumed to be faster per image.
+    """
+    if batch >= work.measured_batch:
+        return batch / work.images_per_s
     per_image_s = work.measured_batch / work.images_per_s / (work.measured_batch + work.half_batch)
     return (batch + work.half_batch) * per_image_s
 
@@ -99,8 +107,9 @@ def reduce_gradients_s(size_bytes: int, devices: int, network: Network) -> float
     return inside_s + all_reduce_s(size_bytes, hosts, network.host_gb_s, network.host_us)
 
 
-def predict(work: Workload, devices: int, device_batch: int, network: Network) -> Prediction:
-    """Predict the speed of so many devices."""
+def predict(work: Workload, devices: int, global_batch: int, network: Network) -> Prediction:
+    """Predict the speed of so many devices. Where the batch does not divide, all wait for those with one image more."""
+    device_batch = math.ceil(global_batch / devices)
     alone_s = compute_s(work, device_batch)
     reduce_s = reduce_gradients_s(work.gradient_bytes, devices, network)
     tail_s = reduce_s * min(1.0, work.bucket_bytes / work.gradient_bytes)
@@ -108,51 +117,14 @@ def predict(work: Workload, devices: int, device_batch: int, network: Network) -
     waiting_s = alone_s * work.spread * math.sqrt(2 * math.log(devices))
     step_s = alone_s + exposed_s + waiting_s
     loading_s = device_batch * min(devices, network.per_host) / (work.host_images_per_s or math.inf)
-    parts = {"network": exposed_s, "slowest": waiting_s, "compute": 0.02 * alone_s}
+    small_s = alone_s - device_batch / work.images_per_s
+    parts = {"network": exposed_s, "slowest device": waiting_s, "small batch": small_s, "compute": 0.02 * alone_s}
     limit = "input" if loading_s > step_s else max(parts, key=lambda k: parts[k])
-    total = devices * device_batch / max(step_s, loading_s)
+    total = global_batch / max(step_s, loading_s)
     return Prediction(
         images_per_s_total=total,
-        efficiency=total / (devices * device_batch / alone_s),
+        efficiency=total / (global_batch / alone_s),
         reduce_ms=1e3 * reduce_s,
         exposed_ms=1e3 * exposed_s,
         limit=limit,
     )
-
-
-@frozen
-class PlanRow:
-    """One row of `vernier plan`, rounded for reading. Hours and energy are those of the training steps alone."""
-
-    devices: int
-    global_batch: int
-    img_per_s_total: float
-    efficiency_percent: float
-    step_ms: float
-    exposed_ms: float
-    limit: str
-    hours: float
-    kwh: float | None = omitted()
-
-
-def plan_rows(work: Workload, counts: list[int], device_batch: int, network: Network, images: float) -> list[PlanRow]:
-    """Predict a training on `images` images in total for each number of devices."""
-    rows = []
-    for count in counts:
-        row = predict(work, count, device_batch, network)
-        rate = row.images_per_s_total
-        hours = images / rate / 3600
-        rows.append(
-            PlanRow(
-                devices=count,
-                global_batch=count * device_batch,
-                img_per_s_total=round(rate, 1),
-                efficiency_percent=round(100 * row.efficiency, 1),
-                step_ms=round(1000 * count * device_batch / rate, 2),
-                exposed_ms=round(row.exposed_ms, 3),
-                limit=row.limit,
-                hours=round(hours, 3),
-                kwh=None if work.watts is None else round(hours * count * work.watts / 1000, 2),
-            )
-        )
-    return rows

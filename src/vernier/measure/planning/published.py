@@ -1,6 +1,7 @@
 """Published scaling tables (scaling_tables.json) and what `plan` predicts for them, for `vernier plan --check`."""
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from vernier.frozen import frozen
@@ -37,9 +38,26 @@ def predict_published(row: PublishedSpeed) -> tuple[float, float]:
     each, batch, network = row.base_images_per_s / row.base, row.base_batch or row.device_batch, NETWORKS[row.network]
     work = Workload(images_per_s=each, measured_batch=batch, gradient_bytes=row.gradient_bytes)
     if row.base > 1:  # the base includes its own communication
-        work = replace(work, images_per_s=each / predict(work, row.base, batch, network).efficiency)
-    total = predict(work, row.devices, row.device_batch, network).images_per_s_total
+        work = replace(work, images_per_s=each / predict(work, row.base, row.base * batch, network).efficiency)
+    total = predict(work, row.devices, row.devices * row.device_batch, network).images_per_s_total
     return total, 100 * (total / row.images_per_s - 1)
+
+
+_FEWEST = 8
+"""Below this size there are too few tables to tell an error from."""
+
+
+@cache
+def published_span(devices: int) -> tuple[float, float]:
+    """Lowest and highest published speed over the predicted one, in all tables up to the next published size."""
+    if devices == 1:
+        return 1.0, 1.0
+    reach = min(
+        (row.devices for row in PUBLISHED if row.devices >= max(devices, _FEWEST)),
+        default=max(r.devices for r in PUBLISHED),
+    )
+    shares = [1 / (1 + predict_published(row)[1] / 100) for row in PUBLISHED if row.devices <= reach]
+    return min(1.0, *shares), max(1.0, *shares)
 
 
 @frozen

@@ -1,63 +1,172 @@
-"""Measured training speeds as the basis of estimates: from a run directory, or from a number that the user gives."""
+"""Measured training speeds as the basis of estimates: from a run directory, or from a number that the user gives.
+
+The speed of another network or image size says little about a recipe. It is refused, or converted by
+multiply-accumulates where the user insists; how far off that is, `conversion` knows.
+"""
 
 from pathlib import Path
 
 from vernier.config import Config, Model, Recipe, config_from_tree
 from vernier.errors import ConfigError
+from vernier.frozen import frozen
+from vernier.measure.what_ran import describe_old_run
+from vernier.models import shown_name
 from vernier.models.cost import cost_of
+from vernier.records.environment import decode_environment
+from vernier.records.events import StartEvent
+from vernier.records.what_ran import WhatRan
 from vernier.store import RunDir
 
-from .estimate import Speed, gmac
-from .plan import Workload
+from .conversion import conversion_error, conversion_span
+from .estimate import Speed, gmac, mean_gmac
+from .plan import Network, Workload
 
 
-def read_measured_run(path: Path) -> tuple[str, Config, float]:
-    """Name, configuration and measured images per second per device of a run. ConfigError if it is none or has none."""
+@frozen
+class MeasuredRun:
+    """A run with a measured training speed per device. `span`: its 95 % interval, as shares of the speed."""
+
+    name: str
+    config: Config
+    ran: WhatRan
+    images_per_s: float
+    span: tuple[float, float] = (1.0, 1.0)
+
+
+@frozen
+class Basis:
+    """Where a speed is from, in words. `ran` is what ran there; None for a number that was given."""
+
+    text: str
+    ran: WhatRan | None = None
+    converted_from: str | None = None
+
+
+def read_measured_run(path: Path) -> MeasuredRun:
+    """A run and its speed. Raises ConfigError if it is no run, has no speed, or is a smoke run."""
     run = RunDir.open(path)
-    summary = run.status().summary
+    summary, config = run.status().summary, config_from_tree(run.read_config())
     if summary is None or summary.training is None:
-        raise ConfigError(f"{path} has no measured training speed yet. Let the run finish, or give images per second.")
-    return run.path.name, config_from_tree(run.read_config()), summary.training.images_per_s_per_device
+        why = (
+            "is a benchmark without one training speed: it measured inference, or several arms. Measure one with "
+            "vernier bench train"
+            if run.is_bench
+            else "has no measured training speed yet. Let the run finish"
+        )
+        raise ConfigError(f"{path} {why}, or give images per second.")
+    ran = summary.ran
+    if ran is None:
+        start = next((e for e in reversed(run.history()) if isinstance(e, StartEvent)), None)
+        ran = describe_old_run(config, start, decode_environment(run.read_environment()), whole_run=start is not None)
+    if ran.smoke:
+        raise ConfigError(f"{path} is a smoke run, whose speed means nothing. Give a run that was trained in earnest.")
+    speed = summary.training
+    low, high = (end or speed.images_per_s_total for end in speed.images_per_s_total_95)
+    return MeasuredRun(
+        name=run.path.name,
+        config=config,
+        ran=ran,
+        images_per_s=speed.images_per_s_per_device,
+        span=(low / speed.images_per_s_total, high / speed.images_per_s_total),
+    )
 
 
-def image_gmac(recipe: Recipe) -> float:
-    """Forward multiply-accumulates of one training image of a recipe, in 1e9."""
-    return gmac(recipe.model, recipe.data.image_px, len(recipe.data.mean))
+def _network_and_size(network: str, start_px: int | None, image_px: int) -> str:
+    return f"{network} at {'' if start_px is None else f'{start_px} to '}{image_px} px"
 
 
-def workload_of(recipe: Recipe, run_or_rate: str, batch: int) -> tuple[Workload, str]:
-    """What one device does per step of a recipe, and the basis of its speed in words.
+def _measured_work(run: MeasuredRun) -> tuple[str, float]:
+    """Network and image size of a run in words, and its multiply-accumulates of an image (in 1e9), on average."""
+    ran = run.ran
+    work = _network_and_size(ran.network, ran.start_px, ran.image_px)
+    return work, ran.gmac if ran.start_px is None else mean_gmac(run.config.recipe)
+
+
+def workload_of(
+    config: Config, run_or_rate: str, batch: int, network: Network, *, convert: bool = False
+) -> tuple[Workload, Basis]:
+    """What one device does per step of a recipe, and where its speed is from.
 
     `run_or_rate` is a run directory or images per second; `batch` is the batch per device of the latter. The speed of
-    another model or image size is scaled by multiply-accumulates.
+    another network or image size is converted if `convert`. Raises ConfigError for what cannot be used.
     """
-    spec = recipe.model
+    recipe = config.recipe
+    parameters = cost_of(recipe.model, px=recipe.data.image_px, channels=len(recipe.data.mean)).params
     try:
-        rate = float(run_or_rate)
-        basis = f"{rate:g} img/s of one device, as given"
+        rate, run = float(run_or_rate), None
     except ValueError:
-        name, config, rate = read_measured_run(Path(run_or_rate))
-        measured, machine = config.recipe, config.machine
-        if (measured.model, measured.data.image_px) != (spec, recipe.data.image_px):
-            rate *= image_gmac(measured) / image_gmac(recipe)
-        batch = measured.global_batch // machine.procs // machine.accumulation
-        basis = f"{rate:,.1f} img/s per device, from {name} ({machine.procs} process(es))"
+        run = read_measured_run(Path(run_or_rate))
+        rate = run.images_per_s
     if not 0 < rate < float("inf"):
         raise ConfigError(f"--bench {rate:g} must be more than 0.")
-    parameters = cost_of(spec, px=recipe.data.image_px, channels=len(recipe.data.mean)).params
-    return Workload(images_per_s=rate, measured_batch=batch, gradient_bytes=4 * parameters), basis
+    if run is None:
+        text = f"{rate:g} img/s per device at batch {batch:,}, as given, taken to be the speed of this recipe"
+        return Workload(images_per_s=rate, measured_batch=batch, gradient_bytes=4 * parameters), Basis(text=text)
+    _check_hardware(run, config, network)
+    share, basis = _speed_on_recipe(run, recipe, run_or_rate, convert)
+    low, high = conversion_span() if basis.converted_from else (1.0, 1.0)
+    return Workload(
+        images_per_s=rate * share,
+        measured_batch=run.ran.batch_per_device,
+        gradient_bytes=4 * parameters,
+        speed_span=(run.span[0] * low, run.span[1] * high),
+    ), basis
 
 
-def speed_of(run_or_rate: str) -> tuple[Speed, str]:
-    """The speed of a device, and its basis in words. A number is images per second of ResNet-50 at 224 pixels."""
+def _check_hardware(run: MeasuredRun, config: Config, network: Network) -> None:
+    """Refuse a speed of another kind of device or precision: no arithmetic converts these."""
+    kind = run.ran.device.split(" ")[0]
+    if network.device is not None and kind != network.device:
+        raise ConfigError(
+            f"{run.name} was measured on {run.ran.device}, and --network {network.name} connects {network.device} "
+            "devices. Measure one of these, give its images per second, or choose another --network."
+        )
+    precision = config.machine.precision
+    if precision not in ("fp32", run.ran.precision):
+        raise ConfigError(
+            f"{run.name} was measured in {run.ran.precision}, and the recipe file asks for {precision}. "
+            f"Measure it with --precision {precision}, or give images per second."
+        )
+
+
+def _speed_on_recipe(run: MeasuredRun, recipe: Recipe, given: str, convert: bool) -> tuple[float, Basis]:
+    """The recipe's speed as a share of the run's, and its basis."""
+    ran, (there, gmac_there) = run.ran, _measured_work(run)
+    here = _network_and_size(shown_name(recipe.model), recipe.augment.start_px, recipe.data.image_px)
+    processes = f", {ran.devices} processes exchanging gradients" if ran.devices > 1 else ""
+    measured = f"{run.images_per_s:,.4g} img/s per device, measured in {run.name}{processes}"
+    if there == here:
+        return 1.0, Basis(text=measured, ran=ran)
+    if not convert:
+        raise ConfigError(
+            f"{given} measured {there}, and {recipe.name} trains {here}: that speed says little about this recipe. "
+            f"Measure it (vernier bench train {recipe.name}), give its images per second, or add --convert to convert "
+            f"by arithmetic: {conversion_error()}."
+        )
+    text = f"converted from {there} by arithmetic ({measured}); {conversion_error()}"
+    return gmac_there / mean_gmac(recipe), Basis(text=text, ran=ran, converted_from=there)
+
+
+def speed_of(run_or_rate: str, *, convert: bool = False) -> tuple[Speed, Basis]:
+    """The speed of a device, to be converted to recipes of any network, and where it is from.
+
+    A number is images per second of ResNet-50 at 224 pixels. Raises ConfigError for a run unless `convert`.
+    """
     try:
         rate = float(run_or_rate)
     except ValueError:
-        name, config, rate = read_measured_run(Path(run_or_rate))
-        network = f"{config.recipe.model.name} at {config.recipe.data.image_px} px"
-        basis = f"{rate:,.0f} img/s per device of {network} in {name}"
-        return Speed(images_per_s=rate, gmac=image_gmac(config.recipe)), basis
+        run = read_measured_run(Path(run_or_rate))
+        there, gmac_there = _measured_work(run)
+        if not convert:
+            raise ConfigError(
+                f"{run_or_rate} measured {there}; hours of other networks would be converted from that speed by "
+                f"arithmetic: {conversion_error()}. Add --convert to do so."
+            ) from None
+        text = f"converted from {there} by arithmetic ({run.images_per_s:,.4g} img/s per device in {run.name})"
+        basis = Basis(text=text, ran=run.ran, converted_from=there)
+        return Speed(images_per_s=run.images_per_s, gmac=gmac_there), basis
     if not 0 < rate < float("inf"):
         raise ConfigError(f"--device-hours {run_or_rate}: images per second must be more than 0.")
     reference = gmac(Model(name="resnet50", num_classes=1000), 224)
-    return Speed(images_per_s=rate, gmac=reference), f"{rate:g} img/s of ResNet-50 at 224 px"
+    text = f"converted from {rate:g} img/s of resnet50 at 224 px by arithmetic"
+    return Speed(images_per_s=rate, gmac=reference), Basis(text=text, converted_from="resnet50 at 224 px")

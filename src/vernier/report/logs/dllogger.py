@@ -103,7 +103,7 @@ def _run_log(
         settings=settings,
         steps=mark_warmup(usable),
         evals=tuple(e for e in evals if e is not None),
-        devices=whole(settings.get("world_size")) or 1,
+        devices=whole(settings.get("world_size")) or None,
         notes=(*notes, "times are those of the printed iterations, not of every step"),
     )
 
@@ -135,6 +135,8 @@ def _eval(epoch: int, data: Mapping[str, Any]) -> EvalRecord | None:
 
 def _parameters(run: RunLog) -> Tree:
     """The run's settings, with the names NVIDIA's readers look for."""
+    if run.devices is None:
+        return run.settings
     samples = run.steps[0].samples if run.steps else 0.0
     return {**run.settings, "batch_size": samples / run.devices, "world_size": run.devices}
 

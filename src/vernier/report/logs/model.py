@@ -63,7 +63,7 @@ class EvalRecord:
 
 @frozen
 class RunLog:
-    """The log of one run; `notes` say what a reader should know about it.
+    """The log of one run; `notes` say what a reader should know about it. `devices` is None where no log says it.
 
     `reached_target` is whether it reached the accuracy it aimed for; `started` is an ISO time; `train_samples` and
     `eval_samples` are the sizes of the sets; `round` is the round of a benchmark that it was measured in.
@@ -75,7 +75,7 @@ class RunLog:
     environment: Environment | None = None
     steps: tuple[StepRecord, ...] = ()
     evals: tuple[EvalRecord, ...] = ()
-    devices: int = 1
+    devices: int | None = None
     round: int | None = None
     total_s: float | None = None
     reached_target: bool | None = None

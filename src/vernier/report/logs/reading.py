@@ -109,7 +109,7 @@ def read_run(run: RunDir) -> RunLog:
         environment=decode_environment(run.read_environment()),
         steps=steps,
         evals=tuple(_eval(e) for e in events if isinstance(e, EvalEvent)),
-        devices=start.world if start else 1,
+        devices=start.world if start else None,
         reached_target=bool(summary.reached_target),
         started=start.time if start else None,
         train_samples=start.train_samples if start else None,

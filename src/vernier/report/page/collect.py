@@ -338,7 +338,9 @@ def _of_log(log: RunLog) -> Subject:
         points=tuple(_thin(points)),
         evals=tuple(evals),
         notes=log.notes,
-        start=StartEvent(world=log.devices, train_samples=log.train_samples or 0, val_samples=log.eval_samples or 0),
+        start=StartEvent(
+            world=log.devices or 0, train_samples=log.train_samples or 0, val_samples=log.eval_samples or 0
+        ),
         summary=RunSummary(reached_target=log.reached_target),
         spent_s={"total": log.total_s} if log.total_s else {},
     )

@@ -61,7 +61,7 @@ def _facts(s: Subject) -> list[tuple[str, Any]]:
     if s.foreign:
         names = ("arch", "model", "submission_benchmark", "submission_platform", "batch_size")
         settings = [(name, s.settings[name]) for name in names if s.settings.get(name)]
-        return [*settings, ("devices", start.world), ("log", tag("code", s.path))]
+        return [*settings, ("devices", start.world or "not in the log"), ("log", tag("code", s.path))]
     recipe = s.settings.get("recipe") or {}
     model, data = recipe.get("model") or {}, recipe.get("data") or {}
     sizes = f", {start.parameters:,} parameters, {plural(start.classes, 'class')}" if start.parameters else ""

@@ -1,0 +1,139 @@
+"""The rows of `vernier plan`: one prediction per number of devices, with a range, and the table that people read.
+
+The range is how far published tables of such sizes were from this model (`published`), times how well the speed of one
+device is known (`Workload.speed_span`). Numbers are shown with the digits that their range supports.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from vernier.errors import ConfigError
+from vernier.frozen import frozen
+from vernier.records.bench import Cell
+from vernier.records.codec import omitted
+
+from .plan import Network, Workload, predict
+from .published import PUBLISHED, published_span
+
+_WIDE = 2.0
+"""A range with ends this far apart has no digits in common."""
+LEAST_PUBLISHED_BATCH = min(row.device_batch for row in PUBLISHED)
+EXPLANATIONS = (
+    "efficiency: speed over that of as many devices at the measured speed of one",
+    "not hidden: communication per step that does not run beside the backward pass, so that all wait for it",
+    "limited by: what prolongs a step most: small batch (fewer images per device than measured), network "
+    "(communication not hidden), slowest device (the others wait for it), input (loading images), or compute if none "
+    "of these matters",
+)
+
+
+@frozen
+class PlanRow:
+    """One row of `vernier plan`. Hours and energy are those of the training steps alone.
+
+    Efficiency is relative to as many devices at the measured speed of one. `recipes_batch`: whether the global batch is
+    the recipe's.
+    """
+
+    devices: int
+    global_batch: int
+    batch_per_device: float
+    recipes_batch: bool
+    img_per_s_total: float
+    img_per_s_range: tuple[float, float]
+    efficiency_percent: float
+    step_ms: float
+    communication_not_hidden_ms: float
+    limit: str
+    hours: float
+    hours_range: tuple[float, float]
+    kwh: float | None = omitted()
+
+
+def divide_batch(counts: Sequence[int], global_batch: int) -> dict[int, int]:
+    """The same global batch for each number of devices, as far as every device has an image (strong scaling)."""
+    possible = {count: global_batch for count in counts if count <= global_batch}
+    if not possible:
+        raise ConfigError(
+            f"The recipe's global batch is {global_batch:,}: {min(counts):,} devices would have less than one image "
+            f"each. Give --devices {global_batch} or less, or --weak to let the batch grow with the devices."
+        )
+    return possible
+
+
+def plan_rows(
+    work: Workload, batches: Mapping[int, int], recipe_batch: int, network: Network, images: float
+) -> list[PlanRow]:
+    """Predict a training on `images` images in total; `batches` has the global batch of each number of devices."""
+    rows = []
+    for devices, batch in batches.items():
+        predicted = predict(work, devices, batch, network)
+        rate, hours = predicted.images_per_s_total, images / predicted.images_per_s_total / 3600
+        low, high = (a * b for a, b in zip(published_span(devices), work.speed_span, strict=True))
+        rows.append(
+            PlanRow(
+                devices=devices,
+                global_batch=batch,
+                batch_per_device=_four_digits(batch / devices),
+                recipes_batch=batch == recipe_batch,
+                img_per_s_total=_four_digits(rate),
+                img_per_s_range=(_four_digits(low * rate), _four_digits(high * rate)),
+                efficiency_percent=round(100 * rate / (devices * work.images_per_s), 1),
+                step_ms=_four_digits(1000 * batch / rate),
+                communication_not_hidden_ms=_four_digits(predicted.exposed_ms),
+                limit=predicted.limit,
+                hours=_four_digits(hours),
+                hours_range=(_four_digits(hours / high), _four_digits(hours / low)),
+                kwh=None if work.watts is None else _four_digits(hours * devices * work.watts / 1000),
+            )
+        )
+    return rows
+
+
+def _four_digits(value: float) -> float:
+    return float(f"{value:.4g}")
+
+
+def round_to_range(values: Sequence[float], low: float, high: float) -> list[str]:
+    """Write values with as many digits as an uncertainty from `low` to `high` supports."""
+    if high > _WIDE * low:
+        return [_two_digits(value) for value in values]
+    half = (high - low) / 2
+    exponent = math.floor(math.log10(half / 2)) if half > 0 else math.floor(math.log10(abs(values[0]))) - 2
+    return [f"{round(v, -exponent):,.{max(0, -exponent)}f}" for v in values]
+
+
+def _two_digits(value: float) -> str:
+    decimals = 1 - math.floor(math.log10(value))
+    return f"{round(value, decimals):,.{max(0, decimals)}f}"
+
+
+def _with_range(value: float, between: tuple[float, float]) -> str:
+    middle, low, high = round_to_range([value, *between], *between)
+    return middle if low == high else f"{middle} ({low} to {high})"
+
+
+def table_rows(rows: Sequence[PlanRow]) -> list[dict[str, Cell]]:
+    """The rows as people read them."""
+    cells = []
+    for row in rows:
+        low, high = row.img_per_s_range
+        scale = row.step_ms / row.img_per_s_total
+        (step,) = round_to_range([row.step_ms], low * scale, high * scale)
+        cell: dict[str, Cell] = {
+            "devices": row.devices,
+            "global batch": row.global_batch if row.recipes_batch else f"{row.global_batch:,} (not the recipe's)",
+            "per device": f"{row.batch_per_device:,g}",
+            "img/s (range)": _with_range(row.img_per_s_total, row.img_per_s_range),
+            "efficiency": f"{row.efficiency_percent:.0f} %",
+            "step ms": step,
+            "not hidden ms": f"{row.communication_not_hidden_ms:.2g}",
+            "limited by": row.limit,
+            "hours (range)": _with_range(row.hours, row.hours_range),
+        }
+        if row.kwh is not None:
+            hours_low, hours_high = row.hours_range
+            energy = row.kwh / row.hours
+            (cell["kWh"],) = round_to_range([row.kwh], hours_low * energy, hours_high * energy)
+        cells.append(cell)
+    return cells

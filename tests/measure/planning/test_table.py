@@ -1,0 +1,60 @@
+"""The rows of a plan: which batch, how many digits, and the range."""
+
+from dataclasses import replace
+
+import pytest
+
+from vernier.errors import ConfigError
+from vernier.measure.planning.plan import NETWORKS, Workload
+from vernier.measure.planning.published import published_span
+from vernier.measure.planning.table import divide_batch, plan_rows, round_to_range, table_rows
+
+WORK = Workload(images_per_s=1000, measured_batch=100, gradient_bytes=100_000_000, half_batch=0, spread=0)
+FAST = NETWORKS["dgx-h100"]
+
+
+def test_the_global_batch_stays_as_far_as_every_device_has_an_image() -> None:
+    assert divide_batch([8, 64, 256, 512], 256) == {8: 256, 64: 256, 256: 256}
+    with pytest.raises(ConfigError, match="512 devices would have less than one image each"):
+        divide_batch([512, 1024], 256)
+
+
+def test_time_and_energy() -> None:
+    one, two = plan_rows(replace(WORK, watts=500), {1: 100, 2: 200}, 100, FAST, 3_600_000)
+    assert (one.hours, one.kwh) == (1.0, 0.5)
+    assert two.kwh == pytest.approx(2 * 0.5 * two.hours, abs=0.01)
+    assert plan_rows(WORK, {1: 100}, 100, FAST, 3_600_000)[0].kwh is None
+
+
+def test_the_range_is_that_of_published_tables_times_that_of_the_speed() -> None:
+    work = replace(WORK, speed_span=(0.5, 2.0))
+    (one,) = plan_rows(work, {1: 100}, 100, FAST, 3_600_000)
+    assert one.img_per_s_range == (500, 2000)
+    assert one.hours_range == (0.5, 2.0)
+    (many,) = plan_rows(work, {64: 6400}, 100, FAST, 3_600_000)
+    low, high = published_span(64)
+    assert many.img_per_s_range == pytest.approx(
+        (0.5 * low * many.img_per_s_total, 2 * high * many.img_per_s_total), rel=1e-3
+    )
+
+
+def test_a_batch_that_is_not_the_recipes_is_marked_in_every_row() -> None:
+    rows = plan_rows(WORK, {1: 100, 2: 200}, 100, FAST, 3_600_000)
+    assert [row.recipes_batch for row in rows] == [True, False]
+    assert table_rows(rows)[1]["global batch"] == "200 (not the recipe's)"
+
+
+@pytest.mark.parametrize(
+    ("values", "low", "high", "shown"),
+    [
+        ([10337.2], 8600, 10700, ["10,300"]),
+        ([19345.0, 16200, 19500], 16200, 19500, ["19,300", "16,200", "19,500"]),
+        ([1.6553], 1.64, 1.98, ["1.66"]),
+        ([5.71, 1.2, 41.7], 1.2, 41.7, ["5.7", "1.2", "42"]),
+        ([2470.0], 2470, 2470, ["2,470"]),
+    ],
+)
+def test_numbers_have_the_digits_that_their_range_supports(
+    values: list[float], low: float, high: float, shown: list[str]
+) -> None:
+    assert round_to_range(values, low, high) == shown
