@@ -10,14 +10,16 @@ import json
 import statistics
 import sys
 import time
+from typing import Any
 
 import torch
 
+from vernier.config import Model
 from vernier.models import build, info
-from vernier.models.cost import cost
+from vernier.models.cost import cost_of
 
 SECONDS = 14.0
-CASES: list[tuple[str, dict[str, object], int, int]] = [
+CASES: list[tuple[str, dict[str, Any], int, int]] = [
     ("resnet8-small", {"width": 32, "stem": "imagenet"}, 64, 32),
     ("resnet8-small", {}, 32, 64),
     ("resnet20-cifar", {}, 32, 32),
@@ -33,7 +35,7 @@ CASES: list[tuple[str, dict[str, object], int, int]] = [
 """Network, what is not as published, image size, batch."""
 
 
-def measure(name: str, options: dict[str, object], px: int, batch: int) -> dict[str, object]:
+def measure(name: str, options: dict[str, Any], px: int, batch: int) -> dict[str, object]:
     classes = info(name).classes
     network = build(name, num_classes=classes, in_channels=3, **options).train()
     optimizer = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9)
@@ -50,7 +52,7 @@ def measure(name: str, options: dict[str, object], px: int, batch: int) -> dict[
     return {
         "network": f"{name}{changed}",
         "image_px": px,
-        "gmac": float(f"{cost(network, (3, px, px)).gmac:.4g}"),
+        "gmac": float(f"{cost_of(Model(name=name, **options), px=px).gmac:.4g}"),
         "images_per_s": float(f"{batch / statistics.median(step_s[1:]):.3g}"),
         "batch": batch,
         "steps": len(step_s) - 1,

@@ -90,7 +90,7 @@ def _side(runs: Sequence[RunLog]) -> Side:
     return Side(
         runs=tuple(str(r.path) for r in runs),
         format=tuple(sorted({r.format for r in runs})),
-        devices=tuple(sorted({r.devices for r in runs})),
+        devices=tuple(sorted({r.devices for r in runs if r.devices is not None})),
         warmup_steps_excluded=sum(not s.steady for r in runs for s in r.steps),
     )
 
@@ -137,9 +137,9 @@ def comparison_lines(result: RunComparison) -> list[str]:
 
 def _side_line(side: Side, rate: float, steps: int) -> str:
     more = f" and {len(side.runs) - 1} more" if len(side.runs) > 1 else ""
-    devices = "/".join(map(str, side.devices))
+    devices = f"on {'/'.join(map(str, side.devices))} device(s)" if side.devices else "(devices: not in the log)"
     return (
-        f"{rate:,.1f} img/s total on {devices} device(s), data included; "
+        f"{rate:,.1f} img/s total {devices}, data included; "
         f"{steps:,} steps of {len(side.runs)} run(s): {side.runs[0]}{more}"
     )
 
