@@ -118,7 +118,7 @@ def test_detector_backbones_load_and_report_what_keeps_its_initial_value(
     trained, fresh = models.build("resnet34", num_classes=3, width=8), models.build("resnet34", num_classes=3, width=8)
     theirs = wrap(trained).state_dict()
     assert weights.identify(theirs) == "resnet34"
-    with pytest.raises(ValueError, match=r"layer4\.0\.conv1\.weight is missing.* look like resnet34"):
+    with pytest.raises(ValueError, match=r"layer4\.0\.conv1\.weight is missing.* look like a part of resnet34"):
         weights.adapt(theirs, fresh)
     fitted, report = weights.adapt(theirs, fresh, optional=("layer4.", "fc."))
     assert report.source == source

@@ -23,15 +23,33 @@ from .ssd import Ssd
 
 State = dict[str, Tensor]
 
+_FIRST_LAYER = re.compile(r"^(backbone\.|layer0\.)?conv1\.(conv\.)?weight$")
 _WRAPPERS = re.compile(r"^(?:module\.|_orig_mod\.|model\.)+")
 
 
 def strip(state: Mapping[str, Tensor]) -> State:
-    """Remove the prefixes that DataParallel, torch.compile, averaging and wrapper modules add to every name."""
+    """Remove the prefixes that DataParallel, torch.compile, averaging and wrapper modules add to every name.
+
+    Any other prefix (`net.`, `resnet.`, `encoder.`) is removed where every name has it and the names of a network are left.
+    """
     stripped = {_WRAPPERS.sub("", name): tensor for name, tensor in state.items()}
     if len(stripped) != len(state):
         raise ConfigError(f"The weights hold two models: {join_some(state)}. Save one of them on its own.")
-    return stripped
+    inner = stripped
+    while not any(_FIRST_LAYER.match(name) for name in inner):
+        prefix = common_prefix(inner, share=1.0)
+        if prefix is None:
+            return stripped
+        inner = {name.removeprefix(prefix): tensor for name, tensor in inner.items()}
+    return inner
+
+
+def common_prefix(names: Iterable[str], share: float = 0.8) -> str | None:
+    """The first part, with its dot, that this share of the names has, such as `net.`; None if there is none."""
+    names = [name for name in names if not re.search(_NO_WEIGHT, name)]
+    counts = Counter(name.partition(".")[0] + "." for name in names if "." in name)
+    prefix, count = counts.most_common(1)[0] if counts else ("", 0)
+    return prefix if count >= share * len(names) > 0 else None
 
 
 def join_some(items: Iterable[str], separator: str = ", ", limit: int = 5) -> str:

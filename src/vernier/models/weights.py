@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import re
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,14 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from vernier.errors import ConfigError
+from vernier.errors import ConfigError, RunFailed
+from vernier.frozen import frozen
 from vernier.store import replaced_atomically
 
 from .naming import (
     Report,
     State,
+    common_prefix,
     identify,
     join_some,
     name_of,
@@ -39,32 +42,54 @@ from .stride_check import check_stride
 
 __all__ = ["Report", "State", "identify", "to_torchvision", "translate"]  # of `naming`, for users of this module
 
-_PLAIN_CONTAINERS = ("state_dict", "model_state_dict", "model")
-_EMA_CONTAINERS = ("state_dict_ema", "ema_state_dict", "model_ema")
+_PLAIN_CONTAINERS = ("state_dict", "model_state_dict", "model", "net", "network", "weights", "params")
+_AVERAGED_CONTAINERS = ("state_dict_ema", "ema_state_dict", "model_ema", "params_ema", "ema")
 _UNNEEDED = ("num_batches_tracked",)  # no network here uses it: batch norm has a fixed momentum
 _NOT_IN_BACKBONE = ("layer4.", "fc.")
+_METADATA = "vernier"  # attribute of the state dict in a torch file; `load_state_dict` ignores it
 
 
 # ---- files ----------------------------------------------------------------------------------------------------------
 
 
-def read(path: str | Path, *, ema: bool = False) -> State:
-    """Read the tensors of a safetensors or torch file to the CPU, without wrapper prefixes such as `module.`.
+@frozen
+class FileWeights:
+    """The tensors of a weights file by name, the file's metadata, and whether they are averaged ones."""
 
-    From training checkpoints it takes the model's weights, or with `ema` the averaged ones. Raises ConfigError if the
-    file is neither kind, holds code, or has no such weights.
+    state: State
+    metadata: dict[str, str]
+    averaged: bool = False
+    notes: tuple[str, ...] = ()
+
+
+def read(path: str | Path, *, ema: bool | None = False) -> State:
+    """Read the tensors of a weights file: the `state` of `read_file`."""
+    return read_file(path, ema=ema).state
+
+
+def read_file(path: str | Path, *, ema: bool | None = None) -> FileWeights:
+    """Read a safetensors or torch file to the CPU; names come without wrapper prefixes such as `module.`.
+
+    From training checkpoints it takes the averaged weights where there are any, the others with `ema=False`; the notes
+    say so. Raises ConfigError if the file is neither kind, holds code, or has no such weights.
     """
     path = Path(path)
     if not _is_safetensors(path):
-        return strip(_unwrap(_load_torch(path), ema, path))
-    if ema:
-        raise ConfigError(
-            f"{path} is a safetensors file with one set of weights and no averaged ones. Leave out --ema."
-        )
-    try:
-        return strip(load_file(path))
-    except SafetensorError as error:
-        raise ConfigError(f"{path} is not a readable safetensors file: {error}.") from error
+        loaded = _load_torch(path)
+        state, averaged, notes = _unwrap(loaded, ema, path)
+        metadata = dict(getattr(loaded, _METADATA, None) or {})
+    else:
+        if ema:
+            raise ConfigError(
+                f"{path} is a safetensors file with one set of weights and no averaged ones. Leave out --ema."
+            )
+        try:
+            state, metadata = load_file(path), read_metadata(path)
+        except SafetensorError as error:
+            raise ConfigError(f"{path} is not a readable safetensors file: {error}.") from error
+        averaged, notes = False, ()
+    _refuse_unusable(state, path)
+    return FileWeights(state=strip(state), metadata=metadata, averaged=averaged, notes=notes)
 
 
 def read_metadata(path: str | Path) -> dict[str, str]:
@@ -81,10 +106,15 @@ def save_safetensors(state: Mapping[str, Tensor], path: str | Path, metadata: Ma
         save_file({name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}, partial, dict(metadata))
 
 
-def save_torch(state: Mapping[str, Tensor], path: str | Path) -> None:
-    """Write a torch file with a plain state dict; it gets its final name when it is complete."""
+def save_torch(state: Mapping[str, Tensor], path: str | Path, metadata: Mapping[str, str]) -> None:
+    """Write a torch file with a state dict that `load_state_dict(strict=True)` of any program takes.
+
+    The metadata is an attribute of the dict, as PyTorch's own `_metadata` is, so it is no key that would be unexpected.
+    """
+    ordered = OrderedDict(state)
+    setattr(ordered, _METADATA, dict(metadata))
     with replaced_atomically(Path(path)) as partial:
-        torch.save(dict(state), partial)
+        torch.save(ordered, partial)
 
 
 def _is_safetensors(path: Path) -> bool:
@@ -114,17 +144,56 @@ def _unreadable(path: Path, code: str | None) -> str:
     )
 
 
-def _unwrap(loaded: Any, ema: bool, path: Path) -> State:
+def _unwrap(loaded: Any, ema: bool | None, path: Path) -> tuple[State, bool, tuple[str, ...]]:
+    """The named tensors of a loaded object, whether they are averaged ones, and notes about the choice."""
     if not isinstance(loaded, Mapping):
         raise ConfigError(f"{path} holds a {type(loaded).__name__}, not named weights.")
-    for container in _EMA_CONTAINERS if ema else _PLAIN_CONTAINERS:
-        if isinstance(loaded.get(container), Mapping):
-            return _unwrap(loaded[container], False, path)
+    plain, averaged = (
+        next((name for name in containers if isinstance(loaded.get(name), Mapping)), None)
+        for containers in (_PLAIN_CONTAINERS, _AVERAGED_CONTAINERS)
+    )
+    if averaged is not None and ema is not False:
+        other = f"; --no-ema takes the raw ones ({plain})" if plain else ", the only ones in the file"
+        return _tensors(loaded[averaged], path), True, (f"averaged weights ({averaged}){other}",)
+    if ema:
+        raise ConfigError(f"{path} has no averaged weights; it has {join_some(str(name) for name in loaded)}.")
+    notes = (f"raw weights ({plain}); --ema takes the averaged ones ({averaged})",) if averaged and plain else ()
+    if plain is not None:
+        return _tensors(loaded[plain], path), False, notes
+    return _tensors(loaded, path), False, notes
+
+
+def _tensors(loaded: Mapping[Any, Any], path: Path) -> State:
+    inner = next((name for name in _PLAIN_CONTAINERS if isinstance(loaded.get(name), Mapping)), None)
+    if inner is not None:
+        return _tensors(loaded[inner], path)
     tensors = {str(name): value for name, value in loaded.items() if isinstance(value, Tensor)}
-    if ema or not tensors:
-        kind = "averaged weights" if ema else "weights"
-        raise ConfigError(f"{path} has no {kind}; it has {join_some(str(name) for name in loaded)}.")
+    if not tensors:
+        raise ConfigError(f"{path} has no weights; it has {join_some(str(name) for name in loaded)}.")
     return tensors
+
+
+def _refuse_unusable(state: State, path: Path) -> None:
+    """Refuse tensors that no network here can take, and weights that are not numbers."""
+    for name, tensor in state.items():
+        if tensor.layout != torch.strided or tensor.is_quantized:
+            kind = "quantized" if tensor.is_quantized else f"sparse ({str(tensor.layout).removeprefix('torch.')})"
+            raise ConfigError(
+                f"{path}: {name} is a {kind} tensor. Vernier reads dense ones: save it again after "
+                f"{'dequantize()' if tensor.is_quantized else 'to_dense()'}."
+            )
+    refuse_not_finite(state, str(path))
+
+
+def refuse_not_finite(state: Mapping[str, Tensor], origin: str) -> None:
+    """Raise RunFailed that names the first layer with a weight that is not a number, or infinite."""
+    for name, tensor in state.items():
+        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+            wrong = int((~tensor.isfinite()).sum())
+            raise RunFailed(
+                f"{origin}: {wrong:,} of {tensor.numel():,} values of {name} are NaN or infinite. "
+                "Use the weights of an earlier step, from before the training diverged."
+            )
 
 
 # ---- fitting --------------------------------------------------------------------------------------------------------
@@ -134,22 +203,29 @@ def load(
     path: str | Path,
     model: nn.Module,
     *,
-    ema: bool = False,
+    ema: bool | None = False,
     reset_head: bool = False,
     optional: Sequence[str] = (),
     images: Tensor | None = None,
 ) -> Report:
     """Read a file, adapt its weights and load them into `model`; the arguments are those of `read` and `adapt`."""
+    return load_read(read_file(path, ema=ema), model, reset_head=reset_head, optional=optional, images=images)
+
+
+def load_read(
+    file: FileWeights,
+    model: nn.Module,
+    *,
+    reset_head: bool = False,
+    optional: Sequence[str] = (),
+    images: Tensor | None = None,
+) -> Report:
+    """Do the same with weights that were read already."""
     state, report = adapt(
-        read(path, ema=ema),
-        model,
-        reset_head=reset_head,
-        optional=optional,
-        images=images,
-        metadata=read_metadata(path),
+        file.state, model, reset_head=reset_head, optional=optional, images=images, metadata=file.metadata
     )
     model.load_state_dict(state)
-    return report
+    return dataclasses.replace(report, notes=(*file.notes, *report.notes))
 
 
 def load_backbone(path: str | Path, model: Ssd, *, ema: bool = False, images: Tensor | None = None) -> Report:
@@ -231,9 +307,33 @@ def _check_classes(loaded: State, own: State, model: nn.Module) -> None:
 
 
 def _misfit(problems: Sequence[str], loaded: State, model: nn.Module) -> str:
-    guess = identify(loaded)
-    looks = f" They look like {guess}." if guess else ""
-    return f"The weights do not fit {name_of(model)}: {join_some(problems, '; ')}.{looks}"
+    return f"The weights do not fit {name_of(model)}: {join_some(problems, '; ')}.{_advice(loaded, model)}"
+
+
+def _advice(loaded: State, model: nn.Module) -> str:
+    """What the weights are instead, and the settings that make the network theirs."""
+    own, guess = name_of(model), identify(loaded)
+    if guess is None:
+        prefix = common_prefix(loaded)
+        return f" Nearly all of their names start with {prefix!r}: save them without it." if prefix else ""
+    if guess not in (own, own.replace("-v1", "")):
+        return f" They look like {guess}."
+    different = [
+        f"--set model.{setting}={value}"
+        for setting, value, own_value in zip(
+            ("width", "stem"), _width_and_stem(loaded), _width_and_stem(model.state_dict()), strict=True
+        )
+        if value != own_value
+    ]
+    if different:
+        return f" They are a {own} of other settings: give {' '.join(different)}."
+    return f" They look like a part of {own}, or a changed one."
+
+
+def _width_and_stem(state: Mapping[str, Tensor]) -> tuple[int, str] | tuple[None, None]:
+    """Read the width and the kind of stem from the first convolution."""
+    stem = next((t for name, t in state.items() if name.endswith("conv1.weight") and t.dim() == 4), None)
+    return (None, None) if stem is None else (stem.shape[0], "imagenet" if stem.shape[-1] == 7 else "small")
 
 
 def _shape(tensor: Tensor) -> str:
