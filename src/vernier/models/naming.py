@@ -30,7 +30,7 @@ _WRAPPERS = re.compile(r"^(?:module\.|_orig_mod\.|model\.)+")
 def strip(state: Mapping[str, Tensor]) -> State:
     """Remove the prefixes that DataParallel, torch.compile, averaging and wrapper modules add to every name.
 
-    Any other prefix (`net.`, `resnet.`, `encoder.`) is removed where every name has it and the names of a network are left.
+    Any other prefix (`net.`, `resnet.`, `encoder.`) is removed where every name has it and a network is left.
     """
     stripped = {_WRAPPERS.sub("", name): tensor for name, tensor in state.items()}
     if len(stripped) != len(state):

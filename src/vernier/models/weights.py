@@ -40,7 +40,14 @@ from .resnet import BlurConv2d
 from .ssd import Ssd
 from .stride_check import check_stride
 
-__all__ = ["Report", "State", "identify", "to_torchvision", "translate"]  # of `naming`, for users of this module
+__all__ = [
+    "Report",
+    "State",
+    "identify",
+    "to_torchvision",
+    "translate",
+    "translate_detector",
+]  # of `naming`, for users of this module
 
 _PLAIN_CONTAINERS = ("state_dict", "model_state_dict", "model", "net", "network", "weights", "params")
 _AVERAGED_CONTAINERS = ("state_dict_ema", "ema_state_dict", "model_ema", "params_ema", "ema")

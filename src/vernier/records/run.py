@@ -219,3 +219,33 @@ class ExportCheck:
     max_difference: float
     largest_output: float
     same_top1: int | None
+
+
+@frozen
+class ModelFile:
+    """What an exported file says about itself, one string per field in its metadata: enough to use it without the run.
+
+    `settings` is the JSON tree of a configuration with the network and the preparation of images. `pixels`: a network
+    that takes uint8 and normalises it itself. `figures` are those of `result`, for programs that read no more.
+    """
+
+    model: str
+    network: str = ""
+    recipe: str = ""
+    vernier: str = ""
+    ran: str = ""
+    input: str = ""
+    settings: Any = None
+    classes: tuple[str, ...]
+    channels: int = 3
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+    eval_px: int
+    eval_short_side_px: int
+    interpolation: Literal["bilinear", "bicubic"] = "bilinear"
+    pixels: bool = False
+    step: int | None = None
+    averaged: bool = False
+    result: EvalResult | None = None
+    result_step: int | None = None
+    figures: dict[str, float | None] = flattened()

@@ -2,14 +2,14 @@
 weights (ONNX, torch.export), which is run on real images before it gets its final name.
 
 A network file takes decoded pixels, uint8 from 0 to 255, and normalises them itself unless `normalised_input` is set.
-The model card beside the file is `report.model_card`'s.
+Every file describes itself (`model_file`). The model card beside the file is `report.model_card`'s.
 """
 
 import io
 import json
 import logging
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,19 +20,30 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
-from vernier.config import Config
+from vernier import __version__
+from vernier.config import Config, Eval, Model, Recipe, to_dict
+from vernier.config.migrations import SCHEMAS
 from vernier.data.augment.normalize import Normalizer
-from vernier.engine.training.checkpoint import config_of, read_state, weights_for_use
 from vernier.errors import ConfigError, RunFailed
 from vernier.frozen import frozen
-from vernier.measure.machine.environment import installed_version
 from vernier.models import info, is_detector, weights
-from vernier.records.run import CheckpointState, ExportCheck
-from vernier.store import CheckpointDir, replaced_atomically
+from vernier.records.run import ExportCheck, ModelFile
+from vernier.store import replaced_atomically
 from vernier.tasks import task_of
 
 from .evaluate import evaluating
-from .trained import Trained, find_checkpoint, load_checkpoint
+from .model_file import (
+    ABOUT,
+    ONNX_PACKAGES,
+    Outputs,
+    Runner,
+    as_tuple,
+    open_onnx,
+    open_torch_export,
+    require_onnx,
+    to_metadata,
+)
+from .trained import Trained
 
 Format = Literal["safetensors", "torchvision", "onnx", "torch-export"]
 SUFFIX: dict[Format, str] = {
@@ -46,67 +57,100 @@ OUTPUTS = {"classify": ("logits",), "detect": ("offsets", "logits")}
 CHECK_IMAGES = 64
 TOLERANCE = 1e-3
 """Largest difference between a runtime's output and PyTorch's, as a share of the largest output."""
-
-Outputs = tuple[torch.Tensor, ...]
+TORCHVISION_WIDTH, TORCHVISION_STAGES = 64, 4
 
 
 @frozen
 class Exported:
-    """A file that was written, from which checkpoint, and how it was checked."""
+    """A file that was written, what it says about itself, and how it was checked (weights alone are not)."""
 
     path: Path
-    checkpoint: Path
-    averaged: bool
-    takes: str = ""
-    """The input of the network, in words; empty for weights alone."""
+    about: ModelFile
     check: ExportCheck | None = None
 
 
+def check_flags(form: Format, out: Path | None, *, data: str | None, normalised_input: bool) -> None:
+    """Raise ConfigError for what can be refused before any model is loaded."""
+    if form in ("safetensors", "torchvision") and (data is not None or normalised_input):
+        raise ConfigError(
+            f"--format {form} writes weights alone; --data and --normalised-input are for onnx and torch-export."
+        )
+    if form == "onnx":
+        require_onnx(ONNX_PACKAGES, "--format onnx")
+    if out is not None:
+        _require_free(out)
+
+
 def export(
-    path: Path,
-    form: Format,
-    out: Path | None,
-    *,
-    which: str = "latest",
-    averaged: bool | None = None,
-    data: str | None = None,
-    normalised_input: bool = False,
+    trained: Trained, form: Format, out: Path | None, *, data: str | None = None, normalised_input: bool = False
 ) -> Exported:
-    """Write a run's model in one of the formats; without `out`: to the current folder, named after the recipe.
+    """Write a model in one of the formats; without `out`: to the current folder, named after the recipe.
 
     A network is checked on images of `data`, or of the run's own data. Nothing is overwritten. Raises RunFailed, and
     removes the file, when a network does not compute what PyTorch computes.
     """
-    checkpoint = find_checkpoint(path, which)
-    state = read_state(checkpoint)
-    config = config_of(state)
-    target = _free_target(out or Path(f"{config.recipe.name}-step{checkpoint.step}{SUFFIX[form]}"))
+    check_flags(form, out, data=data, normalised_input=normalised_input)
+    if trained.runtime:
+        raise ConfigError(
+            f"{trained.origin} is a network without separate weights, run by {trained.runtime}. Export the run or a "
+            "safetensors file instead."
+        )
+    step = "" if trained.step is None else f"-step{trained.step}"
+    target = out or Path(f"{trained.config.recipe.name}{step}{SUFFIX[form]}")
+    _require_free(target)
     if form in ("safetensors", "torchvision"):
-        if data is not None or normalised_input:
-            raise ConfigError(
-                f"--format {form} writes weights alone; --data and --normalised-input are for onnx and torch-export."
-            )
-        used_average = _write_weights(checkpoint, state, config, form, target, averaged)
-        return Exported(path=target, checkpoint=checkpoint.path, averaged=used_average)
-    if form == "onnx":
-        _require_onnx()
-    trained = load_checkpoint(checkpoint, averaged=averaged, changed=_on_cpu)
+        about = describe_model(trained)
+        _write_weights(trained, form, target, to_metadata(about))
+        return Exported(path=target, about=about)
     network = ExportedNetwork(trained, normalised_input)
     images = _real_images(trained, data)
-    metadata = {**_metadata(config, state, checkpoint.step, trained.averaged), "input": network.takes}
-    check = _write_network(network, images, form, target, metadata, data or config.recipe.data.source)
-    return Exported(
-        path=target, checkpoint=checkpoint.path, averaged=trained.averaged, takes=network.takes, check=check
-    )
+    about = replace(describe_model(trained), input=network.takes, pixels=not normalised_input)
+    check = _write_network(network, images, form, target, to_metadata(about), data or trained.config.recipe.data.source)
+    return Exported(path=target, about=about, check=check)
 
 
-def _on_cpu(config: Config) -> Config:
+def on_cpu(config: Config) -> Config:
     """Exporters trace the plain network, wherever it was trained."""
     plain = replace(config.machine, device="cpu", precision="fp32", mode="eager", channels_last=False)
     return replace(config, machine=plain)
 
 
-def _free_target(target: Path) -> Path:
+def describe_model(trained: Trained) -> ModelFile:
+    """What a file with this model says about itself."""
+    recipe, result = trained.config.recipe, trained.result
+    data, figures = recipe.data, result.figures if result else {}
+    settings = Config(
+        recipe=Recipe(
+            name=recipe.name,
+            about=recipe.about,
+            model=replace(recipe.model, weights=Model().weights, backbone_weights="", freeze=(), reset_head=False),
+            data=data,
+            detect=recipe.detect,
+            eval=Eval(flip_tta=recipe.eval.flip_tta),
+        )
+    )
+    return ModelFile(
+        model=recipe.model.name,
+        recipe=recipe.name,
+        vernier=__version__,
+        ran=trained.ran,
+        settings={"schema": SCHEMAS["config"], **to_dict(settings)},
+        classes=trained.classes,
+        channels=trained.channels,
+        mean=data.mean,
+        std=data.std,
+        eval_px=data.eval_px,
+        eval_short_side_px=data.eval_short_side_px,
+        interpolation=data.interpolation,
+        step=trained.step,
+        averaged=trained.averaged,
+        result=result,
+        result_step=trained.result_step,
+        figures={name: figures[name] for name in ("top1", "AP") if name in figures},
+    )
+
+
+def _require_free(target: Path) -> None:
     if target.exists():
         raise ConfigError(f"{target} exists already. Give another --out, or remove it.")
     if not target.parent.is_dir():
@@ -116,64 +160,34 @@ def _free_target(target: Path) -> Path:
         target.unlink()
     except OSError as error:
         raise ConfigError(f"Cannot write {target}: {error.strerror}. Choose another --out.") from None
-    return target
 
 
 def _unwritable(target: Path, error: Exception) -> RunFailed:
     return RunFailed(f"{target} could not be written: {error}. Choose another --out, or free some space.")
 
 
-def _require_onnx() -> None:
-    if missing := [name for name in ("onnx", "onnxscript", "onnxruntime") if installed_version(name) is None]:
-        raise ConfigError(f"--format onnx needs {', '.join(missing)}: pip install 'vernier[onnx]'")
-
-
 # ------------------------------------------------------------------------------------------------------------- weights
 
 
-def _write_weights(
-    checkpoint: CheckpointDir,
-    state: CheckpointState,
-    config: Config,
-    form: Format,
-    target: Path,
-    averaged: bool | None,
-) -> bool:
-    """Write the tensors; whether they are the averaged ones."""
-    tensors, used_average = weights_for_use(checkpoint, averaged=averaged)
+def _write_weights(trained: Trained, form: Format, target: Path, metadata: dict[str, str]) -> None:
+    tensors = trained.model.state_dict()
+    if form == "torchvision":
+        _require_torchvision(trained)
     try:
         if form == "torchvision":
-            _require_torchvision(config)
-            weights.save_torch(weights.to_torchvision(tensors), target)
+            weights.save_torch(weights.to_torchvision(tensors), target, metadata)
         else:
-            weights.save_safetensors(tensors, target, _metadata(config, state, checkpoint.step, used_average))
+            weights.save_safetensors(tensors, target, metadata)
     except (OSError, RuntimeError, SafetensorError) as error:  # the writers raise these when the disk is full
         raise _unwritable(target, error) from None
-    return used_average
 
 
-def _metadata(config: Config, state: CheckpointState, step: int, averaged: bool) -> dict[str, str]:
-    """The metadata of an exported file: enough to use it without the run."""
-    recipe, result = config.recipe, state.progress.result
-    figures = {} if result is None else result.figures
-    metadata: dict[str, object] = {
-        "format": "pt",
-        "model": recipe.model.name,
-        "recipe": recipe.name,
-        "step": step,
-        "averaged": averaged,
-        "classes": state.classes,
-        **{name: getattr(recipe.data, name) for name in ("mean", "std", "eval_px", "eval_short_side_px")},
-        **{name: figures[name] for name in ("top1", "AP") if name in figures},
-    }
-    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in metadata.items()}
-
-
-def _require_torchvision(config: Config) -> None:
-    """Refuse what torchvision's ResNet is not, v1.5 with the ImageNet stem: it would load there and be wrong."""
-    spec = config.recipe.model
+def _require_torchvision(trained: Trained) -> None:
+    """Refuse what torchvision's ResNet is not, or cannot be built as: it would be wrong there, or not load."""
+    spec = trained.config.recipe.model
     arch = info(spec.name).arch
     stem = arch.stem if spec.stem == "default" else spec.stem
+    width = spec.width or arch.width
     differences = {
         "it is a detector": is_detector(spec.name),
         "its stride is in the first 1x1 (v1)": arch.block == "bottleneck" and arch.stride_in != "3x3",
@@ -181,10 +195,13 @@ def _require_torchvision(config: Config) -> None:
         "its shortcuts have no weights": arch.shortcut != "projection",
         "it blurs before strides": spec.blurpool,
         "it has squeeze-and-excitation": arch.squeeze,
+        f"its width is {width}, torchvision's is {TORCHVISION_WIDTH}": width != TORCHVISION_WIDTH,
+        f"it has {len(arch.blocks)} stages, torchvision's have 4": len(arch.blocks) != TORCHVISION_STAGES,
+        f"it takes images of {trained.channels} channel(s), torchvision's take 3": trained.channels != 3,
     }
     if difference := next((text for text, applies in differences.items() if applies), None):
         raise ConfigError(
-            f"torchvision has no network like this {spec.name}: {difference}. Use --format safetensors instead."
+            f"torchvision cannot build this {spec.name}: {difference}. Use --format safetensors, onnx or torch-export."
         )
 
 
@@ -241,17 +258,13 @@ def _write_network(
     """Write the network under a temporary name, compare it with PyTorch's, and only then rename it."""
     inputs = network.prepare_input(images)
     with evaluating(network):
-        expected = _as_tuple(network(inputs))
+        expected = as_tuple(network(inputs))
     try:
         with replaced_atomically(target) as temporary, _quiet():
             run, runtime = WRITERS[form](network, inputs, temporary, metadata)
             return compare_outputs(expected, run(inputs), runtime, data)
     except OSError as error:
         raise _unwritable(target, error) from None
-
-
-def _as_tuple(outputs: Any) -> Outputs:
-    return tuple(outputs) if isinstance(outputs, tuple | list) else (outputs,)
 
 
 def compare_outputs(expected: Outputs, outputs: Outputs, runtime: str, data: str) -> ExportCheck:
@@ -274,15 +287,10 @@ def compare_outputs(expected: Outputs, outputs: Outputs, runtime: str, data: str
     )
 
 
-Runner = Callable[[torch.Tensor], Outputs]
-
-
 def _write_onnx(
     network: ExportedNetwork, inputs: torch.Tensor, path: Path, metadata: dict[str, str]
 ) -> tuple[Runner, str]:
     """Write ONNX with a free batch size; onnxruntime to run it, and its name."""
-    import onnxruntime
-
     program = torch.onnx.export(
         network,
         (inputs[:2],),
@@ -295,12 +303,7 @@ def _write_onnx(
     assert program is not None
     program.model.metadata_props.update(metadata)
     program.save(path, external_data=False)
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-
-    def run(images: torch.Tensor) -> Outputs:
-        return tuple(torch.from_numpy(output) for output in session.run(None, {"images": images.numpy()}))
-
-    return run, f"onnxruntime {onnxruntime.__version__} on CPU"
+    return open_onnx(path)
 
 
 def _write_torch_export(
@@ -310,15 +313,9 @@ def _write_torch_export(
     with torch.no_grad():
         program = torch.export.export(network, (inputs[:2],), dynamic_shapes=({0: torch.export.Dim("batch")},))
     buffer = io.BytesIO()  # PyTorch's own file writer ends the process when the disk is full
-    torch.export.save(program, buffer, extra_files={"about.json": json.dumps(metadata)})
+    torch.export.save(program, buffer, extra_files={ABOUT: json.dumps(metadata)})
     path.write_bytes(buffer.getbuffer())
-    module = torch.export.load(path).module()
-
-    def run(images: torch.Tensor) -> Outputs:
-        with torch.inference_mode():
-            return _as_tuple(module(images))
-
-    return run, f"torch.export.load of torch {torch.__version__}"
+    return open_torch_export(path)
 
 
 WRITERS = {"onnx": _write_onnx, "torch-export": _write_torch_export}

@@ -1,23 +1,38 @@
-"""A trained model, ready to be used: from a run directory, a bare checkpoint, or anybody's weights file.
+"""A trained model, ready to be used: from a run directory, a bare checkpoint, an exported file, or anybody's weights.
 
-Which files a checkpoint has is `training.checkpoint`'s business, which names a weights file uses `models.weights`'.
+`load_model` takes any of them. Which files a checkpoint has is `training.checkpoint`'s business, which names a weights
+file uses `models.weights`', what a file says about itself `model_file`'s, how images of weights of others are prepared
+`preparation`'s.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
+import torch
 from torch import nn
 
-from vernier.config import Config, Data, Model, Recipe, override
+from vernier.config import Config, Recipe, config_from_tree, override
+from vernier.config.migrations import migrated
 from vernier.devices import Device
-from vernier.engine.build import build_model, build_model_for_data, local_torch_device, prepare_device
-from vernier.engine.starting_weights import describe_weights, load_weights, photographs_for_check
+from vernier.engine.build import build_model, local_torch_device, prepare_device
+from vernier.engine.starting_weights import describe_weights, photographs_for_check
 from vernier.engine.training.checkpoint import config_of, read_state, weights_for_use
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
-from vernier.models import info, weights
+from vernier.models import info, names, ssd_spec, weights
+from vernier.models.architecture import levels
+from vernier.records.run import EvalResult, ModelFile
 from vernier.store import CheckpointDir, RunDir, open_checkpoint
 from vernier.tasks import task_of
+
+from .model_file import Kind, describe, kind_of, open_network, read_description
+from .preparation import DEFAULT, foreign_config, published_as
+
+AS_TRAINED = "as in training"
+AS_DESCRIBED = "as the file says"
+CHANGED = "changed by --set"
+NETWORK_KINDS = ("onnx", "torch-export")
 
 
 @frozen
@@ -41,9 +56,55 @@ class Trained:
     """The network takes uint8 pixels and normalises them itself."""
     own_data: str = ""
     """The data it was trained on, as `--data` named it; empty where that is not known."""
+    runtime: str = ""
+    """What runs the network of a file, such as onnxruntime; empty for a network of this program."""
+    checkpoint: Path | None = None
+    result: EvalResult | None = None
+    """The last evaluation before these weights were written, at `result_step`."""
+    result_step: int | None = None
+    ran: str = ""
+    """What ran when these weights were trained, in one line; empty where nobody recorded it."""
 
 
 Change = Callable[[Config], Config]
+
+
+@frozen
+class ModelChoice:
+    """Which model to load: of a run, a checkpoint, an exported file, or weights of others for the network `model`.
+
+    `changed` may alter the settings, but not the network where run or file say what it is. `class_names` and
+    `names_from_data` (the classes of the configured data) are for weights that come without names; without either,
+    classes are numbers. `split` is the part of the data in which to look for photographs and names.
+    """
+
+    path: Path
+    model: str | None = None
+    which: str = "latest"
+    averaged: bool | None = None
+    changed: Change | None = None
+    class_names: tuple[str, ...] | None = None
+    names_from_data: bool = False
+    split: str | None = None
+
+
+def load_model(choice: ModelChoice) -> Trained:
+    """The chosen model, ready to be used. Raises ConfigError where it cannot be, RunFailed for weights that are NaN."""
+    path, which = choice.path, choice.which
+    if path.is_file():
+        if which != "latest":
+            raise ConfigError(f"--which {which} is for runs; {path} is one file. Leave out --which.")
+        return _load_network(choice, kind) if (kind := kind_of(path)) in NETWORK_KINDS else _load_weights(choice)
+    if choice.model is None and choice.class_names is None:
+        return load_trained(path, which=which, averaged=choice.averaged, changed=choice.changed)
+    flag = "--model" if choice.model is not None else "--classes"
+    if not path.exists():
+        raise ConfigError(f"The file {path} does not exist. Give a .safetensors, .pth, .pt or .th file.")
+    problem = "a run has its own" if (path / "config.json").is_file() else f"{path} is a folder, not a weights file"
+    raise ConfigError(f"{flag} is for --weights FILE; {problem}. Leave out {flag}.")
+
+
+# ---------------------------------------------------------------------------------------------------------------- runs
 
 
 def load_trained(
@@ -59,16 +120,13 @@ def load_trained(
 def load_checkpoint(checkpoint: CheckpointDir, *, averaged: bool | None, changed: Change | None) -> Trained:
     """The model of a checkpoint whose hashes were checked."""
     state = read_state(checkpoint)
-    config = override(config_of(state), "machine.procs", 1)
-    own_data = config.recipe.data.source
-    if changed is not None:
-        before, config = config.recipe.model, changed(config)
-        if config.recipe.model != before:
-            raise ConfigError("A trained model cannot be changed by --set model.*; data, eval and machine can.")
+    own = override(config_of(state), "machine.procs", 1)
+    config = _changed_but_for_the_model(own, changed)
     device, _ = prepare_device(config)
     outputs = task_of(config.recipe).outputs(len(state.classes))
     model = build_model(config, outputs, state.channels, local_torch_device(device))
     tensors, used_average = weights_for_use(checkpoint, averaged=averaged)
+    weights.refuse_not_finite(tensors, str(checkpoint.path))
     model.load_state_dict(tensors)
     return Trained(
         model=model,
@@ -79,53 +137,219 @@ def load_checkpoint(checkpoint: CheckpointDir, *, averaged: bool | None, changed
         step=checkpoint.step,
         averaged=used_average,
         channels=state.channels,
-        own_data=own_data,
+        prepared=_preparation(own.recipe, config.recipe, AS_TRAINED),
+        own_data=own.recipe.data.source,
+        checkpoint=checkpoint.path,
+        result=state.progress.result,
+        result_step=state.progress.last_eval_step,
     )
 
 
-def foreign_config(model: str) -> Config:
-    """The default settings to evaluate anybody's weights of a catalogue model with.
-
-    The model's own resolution, and ImageNet's mean and standard deviation, as for nearly all published weights.
-    """
-    px = info(model).input_px
-    short_side = 256 * px // 224 if px >= 128 else px  # small images are not cropped
-    data = Data(image_px=px, eval_px=px, eval_short_side_px=short_side)
-    return Config(recipe=Recipe(name=f"{model}-weights", model=Model(name=model), data=data))
+def _changed_but_for_the_model(own: Config, changed: Change | None) -> Config:
+    config = own if changed is None else changed(own)
+    if config.recipe.model != own.recipe.model:
+        raise ConfigError("A trained model cannot be changed by --set model.*; data, eval and machine can.")
+    return config
 
 
-def load_foreign(path: Path, config: Config, *, averaged: bool | None = None) -> Trained:
-    """A model of `config` with the weights of a file, its classes those of the data; ConfigError if they do not fit."""
-    task = task_of(config.recipe)
-    source = task.open("val")
+def _preparation(own: Recipe, recipe: Recipe, origin: str) -> str:
+    """How images are prepared, with its origin: the model's own preparation, or one that the user set."""
+    as_own = replace(recipe.data, source=own.data.source) == own.data
+    return f"{task_of(recipe).describe_preparation()} ({origin if as_own else CHANGED})"
+
+
+# --------------------------------------------------------------------------------------------------------------- files
+
+
+def config_of_file(about: ModelFile, path: Path) -> Config:
+    """The configuration in a file's description; files of 0.2 only say how images are prepared."""
+    if isinstance(about.settings, dict):
+        return config_from_tree(migrated("config", about.settings, path))
+    config = foreign_config(about.model)
+    data = replace(config.recipe.data, eval_px=about.eval_px, eval_short_side_px=about.eval_short_side_px)
+    data = replace(data, mean=about.mean or data.mean, std=about.std or data.std)
+    return replace(config, recipe=replace(config.recipe, data=data))
+
+
+def _on_cpu(config: Config) -> Config:
+    return replace(config, machine=replace(config.machine, device="cpu", channels_last=False))
+
+
+def _load_network(choice: ModelChoice, kind: Kind) -> Trained:
+    """The network of an ONNX or torch.export file, run by the file's own runtime."""
+    path = choice.path
+    flags = {"--model": choice.model, "--ema or --no-ema": choice.averaged, "--classes": choice.class_names}
+    if given := next((flag for flag, value in flags.items() if value is not None), None):
+        raise ConfigError(f"{path} is a whole network with its own weights and classes. Leave out {given}.")
+    about = read_description(path)
+    if about is None:
+        raise ConfigError(
+            f"{path} does not say what it is: no classes and no image size. Vernier runs {kind} files that `vernier "
+            "export` wrote; of others it takes weights: --model NAME --weights FILE."
+        )
+    own = _on_cpu(config_of_file(about, path))
+    config = _on_cpu(_changed_but_for_the_model(own, choice.changed))
+    machine, data = config.machine, config.recipe.data
+    if machine.mode != "eager" or machine.precision != "fp32":
+        raise ConfigError(
+            f"{path.name} is run as it is, in fp32: --mode {machine.mode} and --precision {machine.precision} are for "
+            "runs and weights. Leave them out."
+        )
+    if data.eval_px != about.eval_px:
+        raise ConfigError(
+            f"{path.name} takes images of {about.eval_px} px and no others. Leave out --set data.eval_px."
+        )
     device, _ = prepare_device(config)
-    torch_device = local_torch_device(device)
-    model = build_model_for_data(config, task, source, torch_device)
-    if path.is_file():
-        _check_classes(path, len(source.classes), config, bool(averaged))
-    photographs = photographs_for_check(model, source, config.recipe.data, torch_device)
-    report = load_weights(model, str(path), ema=bool(averaged), photographs=photographs)
+    network = open_network(path, kind)
+    return _described(about, path, own, config, network, device, takes_pixels=about.pixels, runtime=network.runtime)
+
+
+def _described(
+    about: ModelFile, path: Path, own: Config, config: Config, model: nn.Module, device: Device, **more: object
+) -> Trained:
+    """A trained model with what its file says about it."""
     return Trained(
         model=model,
         config=config,
-        classes=source.classes,
+        classes=about.classes,
         device=device,
         origin=str(path),
-        step=None,
-        averaged=bool(averaged),
-        channels=source.channels,
-        notes=(describe_weights(str(path), report),),
+        step=about.step,
+        averaged=about.averaged,
+        channels=about.channels,
+        prepared=_preparation(own.recipe, config.recipe, AS_DESCRIBED),
+        own_data=own.recipe.data.source,
+        result=about.result,
+        result_step=about.result_step,
+        ran=about.ran,
+        **more,  # type: ignore[arg-type]
     )
 
 
-def _check_classes(path: Path, classes: int, config: Config, averaged: bool) -> None:
-    state, _ = weights.translate(weights.read(path, ema=averaged))
-    head, unused = state.get("fc.weight"), config.recipe.model.unused_outputs
-    if head is not None and len(head) != classes + unused:
-        extra = f" and model.unused_outputs = {unused}" if unused else ""
+def _load_weights(choice: ModelChoice) -> Trained:
+    """The network of a weights file: the one that the file describes, or the chosen one for weights of others."""
+    path, changed = choice.path, choice.changed
+    file = weights.read_file(path, ema=choice.averaged)
+    about = describe(file.metadata, path)
+    if about is None:
+        return _load_foreign(choice, file)
+    if choice.model not in (None, about.model):
+        raise ConfigError(f"{path} says that it is {about.model}, not {choice.model}. Leave out --model.")
+    if choice.class_names is not None:
+        raise ConfigError(f"{path} names its {len(about.classes)} classes itself. Leave out --classes.")
+    own = config_of_file(about, path)
+    config = changed(own) if about.settings is None and changed else _changed_but_for_the_model(own, changed)
+    device, _ = prepare_device(config)
+    outputs = task_of(config.recipe).outputs(len(about.classes))
+    network = build_model(config, outputs, about.channels, local_torch_device(device))
+    report = weights.load_read(file, network)
+    notes = tuple(note for note in report.notes if about.settings is None or note in file.notes)
+    return _described(about, path, own, config, network, device, notes=notes)
+
+
+def _load_foreign(choice: ModelChoice, file: weights.FileWeights) -> Trained:
+    """A catalogue model with the weights of a file of others. Raises ConfigError if they do not fit."""
+    path, published = choice.path, published_as(choice.path)
+    name = choice.model or (published.network if published else None)
+    if name is None:
+        raise ConfigError(_which_network(path, file))
+    if published is not None and published.network != name:
+        published = None
+    own = foreign_config(name, published)
+    config = own if choice.changed is None else choice.changed(own)
+    task, data = task_of(config.recipe), config.recipe.data
+    device, _ = prepare_device(config)
+    torch_device = local_torch_device(device)
+    outputs, channels = _sizes(file.state, config)
+    if len(data.mean) != channels or len(data.std) != channels:
         raise ConfigError(
-            f"The weights have {len(head)} classes, the data has {classes}{extra}. Use data with the same classes."
+            f"{path} takes images of {channels} channel(s), data.mean and data.std have {len(data.mean)} "
+            f"values: give --set data.mean=[...] --set data.std=[...] with {channels}."
         )
+    network = build_model(config, outputs, channels, torch_device)
+    source = task.open(choice.split or "val", whole=choice.split is None) if data.source else None
+    photographs = None if source is None else photographs_for_check(network, source, data, torch_device)
+    report = weights.load_read(file, network, images=photographs)
+    known = choice.class_names or (published.classes if published else ()) or None
+    of_data = source.classes if source is not None and choice.names_from_data else None
+    classes, named, note = _name_classes(outputs - task.outputs(0), known, of_data)
+    origin = f"as published for {published.by}" if published else DEFAULT
+    return Trained(
+        model=network,
+        config=config,
+        classes=classes,
+        device=device,
+        origin=str(path),
+        step=None,
+        averaged=file.averaged,
+        channels=channels,
+        notes=(describe_weights(str(path), report), *((note,) if note else ())),
+        named=named,
+        prepared=_preparation(own.recipe, config.recipe, origin),
+    )
+
+
+def _which_network(path: Path, file: weights.FileWeights) -> str:
+    guess = weights.identify(file.state)
+    hint = f": they look like {guess}" if guess else ""
+    twin = f" (or {guess}-v1, the same shapes with another stride)" if f"{guess}-v1" in names() else ""
+    return (
+        f"{path} does not say which network its weights are for. Give --model NAME (see `vernier models`){hint}{twin}."
+    )
+
+
+def _sizes(state: Mapping[str, torch.Tensor], config: Config) -> tuple[int, int]:
+    """How many outputs and input channels the weights are for; those of the catalogue where they do not say."""
+    spec = config.recipe.model
+    entry = info(spec.name)
+    detector = entry.ssd is not None
+    own, _ = (weights.translate_detector if detector else weights.translate)(state)
+    head, stem = (own.get(name) for name in ("fc.weight", "conv1.weight"))
+    shapes = 1
+    if detector:
+        head, stem = (own.get(name) for name in ("conf.0.weight", "backbone.conv1.weight"))
+        px = config.recipe.data.image_px
+        shapes = len(levels(entry.arch, ssd_spec(spec.name, spec.box_sizes), px, spec.stem)[0].shapes)
+    outputs = entry.classes if head is None else len(head) // shapes
+    return outputs, 3 if stem is None or stem.dim() != 4 else stem.shape[1]
+
+
+def _name_classes(
+    count: int, known: tuple[str, ...] | None, of_data: tuple[str, ...] | None
+) -> tuple[tuple[str, ...], bool, str]:
+    """Names for so many classes, whether they are more than numbers, and a note about where they are from."""
+    if known is not None:
+        if len(known) != count:
+            raise ConfigError(f"The weights have {count:,} classes, and {len(known):,} names were given for them.")
+        return known, True, ""
+    if of_data is not None:
+        if len(of_data) != count:
+            raise ConfigError(
+                f"The weights have {count:,} classes, the data has {len(of_data):,}. Leave out --data, or give "
+                "--classes FILE with one name per line."
+            )
+        return of_data, True, f"class names taken from the data, in its order: output 0 is {of_data[0]}"
+    numbers = tuple(map(str, range(count)))
+    return numbers, False, f"the weights name no classes: they are called 0 to {count - 1}; --classes FILE names them"
+
+
+def read_class_names(path: Path) -> tuple[str, ...]:
+    """The class names in a text file, one per line, in the order of the outputs."""
+    try:
+        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"--classes {path} cannot be read: {error}. Give a text file with one name per line."
+        ) from None
+    classes = tuple(line for line in lines if line)
+    if len(set(classes)) != len(classes) or not classes:
+        twice = next((name for name in classes if classes.count(name) > 1), None)
+        problem = f"names {twice!r} twice" if twice else "is empty"
+        raise ConfigError(f"--classes {path} {problem}. Give one name per line, in the order of the outputs.")
+    return classes
+
+
+# --------------------------------------------------------------------------------------------------------- checkpoints
 
 
 def find_checkpoint(path: Path, which: str) -> CheckpointDir:

@@ -5,6 +5,7 @@ Not the protobuf library: it copies every image that it parses, and needs genera
 field, and here an image stays a range of bytes. What the features mean is up to `tfrecord`.
 """
 
+import mmap
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 from vernier.errors import ConfigError
 
+Bytes = bytes | mmap.mmap
 Feature = list[Any]
 """The values of one feature: whole numbers, floats, or (start, stop) of byte strings."""
 _CRC_MASK = 0xA282EAD8
@@ -58,10 +60,10 @@ def parse_example(data: bytes) -> dict[str, Feature]:
     """The features of an Example message by name. Raises ValueError."""
     features: dict[str, Feature] = {}
     try:
-        for number, _, start, stop in _read_fields(data, 0, len(data)):
-            for inner, _, entry_start, entry_stop in _read_fields(data, start, stop) if number == 1 else ():
+        for number, _, start, stop in read_fields(data, 0, len(data)):
+            for inner, _, entry_start, entry_stop in read_fields(data, start, stop) if number == 1 else ():
                 if inner == 1:
-                    parts = {n: (a, b) for n, _, a, b in _read_fields(data, entry_start, entry_stop)}
+                    parts = {n: (a, b) for n, _, a, b in read_fields(data, entry_start, entry_stop)}
                     name = data[slice(*parts[1])].decode()
                     features[name] = _read_values(data, *parts[2]) if 2 in parts else []
     except (IndexError, KeyError, UnicodeDecodeError, struct.error) as error:
@@ -69,7 +71,7 @@ def parse_example(data: bytes) -> dict[str, Feature]:
     return features
 
 
-def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+def _read_varint(data: Bytes, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         byte = data[at]
@@ -82,7 +84,7 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
             raise ValueError("a number longer than 64 bits")
 
 
-def _read_fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+def read_fields(data: Bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
     """Field number, wire type, and where its content begins and ends (for numbers: the value, twice)."""
     while at < end:
         tag, at = _read_varint(data, at)
@@ -106,8 +108,8 @@ def _read_fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int
 
 def _read_values(data: bytes, at: int, end: int) -> Feature:
     values: Feature = []
-    for kind, _, list_start, list_stop in _read_fields(data, at, end):
-        for _, wire_type, start, stop in _read_fields(data, list_start, list_stop):
+    for kind, _, list_start, list_stop in read_fields(data, at, end):
+        for _, wire_type, start, stop in read_fields(data, list_start, list_stop):
             if kind == 1:
                 values.append((start, stop))
             elif kind == 2:
