@@ -1,17 +1,29 @@
 """The model card of an exported file."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from vernier.errors import RunFailed
-from vernier.records.run import ExportCheck
+from vernier.records.run import EvalResult, ExportCheck, ModelFile
 from vernier.report.model_card import describe_check, escape_markdown, write_card
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "0.1"
 CHECK = ExportCheck(
     against="onnxruntime 1.23", images=64, data="shapes", max_difference=1e-6, largest_output=5.0, same_top1=64
 )
+
+
+def _about(averaged: bool = True, **fields: Any) -> ModelFile:
+    base = ModelFile(model="resnet8-small", classes=("cat", "dog"), eval_px=32, eval_short_side_px=32)
+    return replace(base, averaged=averaged, **fields)
+
+
+def _write(file: Path, run: str = "classifier", averaged: bool = True, **options: Any) -> Path:
+    checkpoint = _checkpoint(run)
+    return write_card(file, _about(averaged), origin=checkpoint, checkpoint=checkpoint, **options)
 
 
 def _checkpoint(run: str) -> Path:
@@ -27,7 +39,7 @@ def _exported(folder: Path, name: str) -> Path:
 
 def test_the_card_of_a_run_of_an_older_version(tmp_path: Path) -> None:
     file = _exported(tmp_path, "model.onnx")
-    card = write_card(file, _checkpoint("classifier"), averaged=True, takes="uint8 [N, 3, 32, 32]", check=CHECK)
+    card = _write(file, check=CHECK)
     text = card.read_text()
     for section in ("Model", "Result", "Recipe", "Data", "Trained on", "Limits", "Files"):
         assert f"\n## {section}\n" in text
@@ -37,13 +49,9 @@ def test_the_card_of_a_run_of_an_older_version(tmp_path: Path) -> None:
 
 
 def test_other_weights_get_a_card_of_their_own(tmp_path: Path) -> None:
-    first = write_card(
-        _exported(tmp_path, "a.safetensors"), _checkpoint("classifier"), averaged=True, takes="", check=None
-    )
-    same = write_card(_exported(tmp_path, "b.pth"), _checkpoint("classifier"), averaged=True, takes="", check=None)
-    other = write_card(
-        _exported(tmp_path, "c.safetensors"), _checkpoint("detector"), averaged=False, takes="", check=None
-    )
+    first = _write(_exported(tmp_path, "a.safetensors"))
+    same = _write(_exported(tmp_path, "b.pth"))
+    other = _write(_exported(tmp_path, "c.safetensors"), "detector", averaged=False)
     assert same == first
     assert "`b.pth`" in first.read_text()
     assert other.name == "c.safetensors.model_card.md"
@@ -65,4 +73,17 @@ def test_a_card_that_cannot_be_written_says_that_the_export_is_complete(
 
     monkeypatch.setattr("vernier.report.model_card.write_atomically", refuse)
     with pytest.raises(RunFailed, match="The exported file is complete"):
-        write_card(_exported(tmp_path, "a.onnx"), _checkpoint("classifier"), averaged=True, takes="", check=None)
+        _write(_exported(tmp_path, "a.onnx"))
+
+
+def test_a_model_that_came_as_a_file_has_a_card_of_what_the_file_says(tmp_path: Path) -> None:
+    origin = _exported(tmp_path, "theirs.pth")
+    result = EvalResult(samples=50, figures={"top1": 80.0})
+    for about, words in [(_about(), "nothing was evaluated here"), (_about(result=result), "top-1 80.00 % on 50")]:
+        file = _exported(tmp_path / words[:3], "x.onnx")
+        card = write_card(file, about, origin=origin, checkpoint=None, prepared="short side 36, centre 32")
+        text = card.read_text()
+        assert words in text
+        assert "0 cat, 1 dog" in text
+        assert "short side 36" in text
+        assert "ask whoever published `theirs.pth`" in text

@@ -29,10 +29,12 @@ class ImagePrediction:
 
 @frozen
 class Predictions:
-    """predictions.json."""
+    """predictions.json. `prepared` and `notes` say how images were prepared and where class names are from."""
 
     model: str
     classes: tuple[str, ...]
+    prepared: str = ""
+    notes: tuple[str, ...] = ()
     images: tuple[ImagePrediction, ...]
 
 

@@ -1,7 +1,8 @@
 """Writes model_card.md beside an exported model: what it is, how it was trained, its result, and what was not measured.
 
-Made from the checkpoint and its run directory alone. A card belongs to weights: exporting the same weights again in
-another format adds a file to their card, other weights get a card of their own.
+Made from the checkpoint and its run directory alone, or, for a model that came as a file, from what that file says. A
+card belongs to weights: exporting the same weights again in another format adds a file to their card, other weights get
+a card of their own.
 """
 
 from pathlib import Path
@@ -14,8 +15,9 @@ from vernier.models import info, is_detector
 from vernier.records.codec import decode
 from vernier.records.environment import Environment, decode_environment
 from vernier.records.events import EvalEvent, StartEvent
-from vernier.records.run import CheckpointState, ExportCheck, RunStatus
+from vernier.records.run import CheckpointState, ExportCheck, ModelFile, RunStatus
 from vernier.store import CheckpointDir, read_checkpoint_state, read_object, run_of_checkpoint, write_atomically
+from vernier.store.durable import sha256_of_file
 
 from .live.console import TTA, format_figures
 
@@ -23,14 +25,28 @@ CARD = "model_card.md"
 _CLASSES_SHOWN = 100
 
 
-def write_card(file: Path, checkpoint: Path, *, averaged: bool, takes: str, check: ExportCheck | None) -> Path:
-    """Write or extend the card of an exported file, and return the card's path. `takes` describes a network's input."""
-    mark = f"<!-- vernier weights {_weights_digest(checkpoint, averaged)} -->"
+def write_card(
+    file: Path,
+    about: ModelFile,
+    *,
+    origin: Path,
+    checkpoint: Path | None,
+    prepared: str = "",
+    selected: bool = False,
+    check: ExportCheck | None = None,
+) -> Path:
+    """Write or extend the card of an exported file, and return the card's path.
+
+    The model is of `checkpoint`, or came in the file `origin`. `selected`: these weights were asked for as the best.
+    """
+    digest = _weights_digest(checkpoint, about.averaged) if checkpoint else sha256_of_file(origin)[:16]
+    mark = f"<!-- vernier weights {digest} -->"
     shared, own = file.parent / CARD, file.parent / f"{file.name}.{CARD}"
-    entry = _file_entry(file, takes, check)
+    entry = _file_entry(file, about.input, check)
     if shared.exists() and mark in (text := shared.read_text(encoding="utf-8", errors="replace")):
         return _write(shared, text.rstrip("\n") + "\n" + entry)
-    sections = [*_card(checkpoint, averaged), "## Files\n\n" + entry]
+    body = _card(checkpoint, about.averaged, selected) if checkpoint else _card_of_file(about, origin, prepared)
+    sections = [*body, "## Files\n\n" + entry]
     text = mark + "\n\n" + "\n\n".join(section.strip() for section in sections) + "\n"
     return _write(own if shared.exists() else shared, text)
 
@@ -62,6 +78,7 @@ def _weights_digest(checkpoint: Path, averaged: bool) -> str:
 def _file_entry(file: Path, takes: str, check: ExportCheck | None) -> str:
     size = f"{file.stat().st_size / 1e6:,.1f} MB"
     content = f"input `images`: {takes}. Any batch size" if takes else "weights alone; no code"
+    content += ". It describes itself: `vernier eval`, `vernier predict` and `vernier bench infer` take it as it is"
     lines = [f"- `{file.name}` ({size}): {content}."]
     if check is not None:
         sentence = describe_check(check)
@@ -69,12 +86,37 @@ def _file_entry(file: Path, takes: str, check: ExportCheck | None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _card(checkpoint: Path, averaged: bool) -> list[str]:
+def _card_of_file(about: ModelFile, origin: Path, prepared: str) -> list[str]:
+    """The card of a model that came as a file: only what that file says."""
+    result = "Not known: the file has none, and nothing was evaluated here."
+    if about.result is not None:
+        step = "" if about.result_step is None else f" at step {about.result_step:,}"
+        result = f"{format_figures(about.result.figures)} on {about.result.samples:,} validation images{step}."
+    return [
+        f"# {about.model}, {len(about.classes)} classes",
+        f"From `{origin.name}`. Exported {utc_stamp()[:10]} by Vernier.",
+        f"## Model\n\n- network: `{about.model}`, {info(about.model).summary}\n"
+        f"- input: {about.channels} channel(s); {prepared}\n"
+        f"- normalisation: (pixel / 255 - {list(about.mean)}) / {list(about.std)}\n"
+        f"- classes by number: {_class_list(about.classes)}",
+        f"## Result\n\n{result}",
+        f"## Trained on\n\n{about.ran or 'Not known: the weights came as a file.'}",
+        f"## Limits\n\n- Data, recipe and machine are not known here; ask whoever published `{origin.name}`.",
+    ]
+
+
+def _class_list(classes: tuple[str, ...]) -> str:
+    more = f", ... ({len(classes) - _CLASSES_SHOWN} more)" if len(classes) > _CLASSES_SHOWN else ""
+    return ", ".join(f"{number} {escape_markdown(name)}" for number, name in enumerate(classes[:_CLASSES_SHOWN])) + more
+
+
+def _card(checkpoint: Path, averaged: bool, selected: bool) -> list[str]:
     state = decode(CheckpointState, read_checkpoint_state(CheckpointDir(0, checkpoint)))
     config = config_from_tree(state.config)
     run = run_of_checkpoint(checkpoint)
     events = run.history() if run else []
     start = next((e for e in events if isinstance(e, StartEvent)), None)
+    evaluations = [e for e in events if isinstance(e, EvalEvent)]
     status = run.status() if run else None
     recipe = config.recipe
     return [
@@ -86,14 +128,12 @@ def _card(checkpoint: Path, averaged: bool) -> list[str]:
         _recipe(config, start),
         _data(recipe, state, start),
         _machine(decode_environment(run.read_environment()) if run else None, status),
-        _limits(recipe, state, status, evaluations=sum(isinstance(e, EvalEvent) for e in events)),
+        _limits(recipe, state, status, selected_from=len(evaluations) if selected else 0),
     ]
 
 
 def _model(config: Config, state: CheckpointState) -> str:
-    data, spec, classes = config.recipe.data, config.recipe.model, state.classes
-    more = f", ... ({len(classes) - _CLASSES_SHOWN} more)" if len(classes) > _CLASSES_SHOWN else ""
-    names = ", ".join(f"{number} {escape_markdown(name)}" for number, name in enumerate(classes[:_CLASSES_SHOWN]))
+    data, spec = config.recipe.data, config.recipe.model
     if is_detector(spec.name):
         size = f"resized to {data.eval_px} x {data.eval_px} px (antialiased {data.interpolation})"
         output = "\n- output: offsets to the network's default boxes, and logits with class 0 for background"
@@ -103,7 +143,8 @@ def _model(config: Config, state: CheckpointState) -> str:
     return (
         f"## Model\n\n- network: `{spec.name}`, {info(spec.name).summary}\n"
         f"- input: {state.channels} channel(s), RGB, {size}{output}\n"
-        f"- normalisation: (pixel / 255 - {list(data.mean)}) / {list(data.std)}\n- classes by number: {names}{more}"
+        f"- normalisation: (pixel / 255 - {list(data.mean)}) / {list(data.std)}\n"
+        f"- classes by number: {_class_list(state.classes)}"
     )
 
 
@@ -167,7 +208,8 @@ def _machine(environment: Environment | None, status: RunStatus | None) -> str:
     return f"## Trained on\n\n{len(environment.devices)} x {environment.device_kind} ({names}){rate}; {versions}."
 
 
-def _limits(recipe: Recipe, state: CheckpointState, status: RunStatus | None, evaluations: int) -> str:
+def _limits(recipe: Recipe, state: CheckpointState, status: RunStatus | None, selected_from: int) -> str:
+    """What the card cannot promise. `selected_from`: of how many evaluations these weights were chosen as the best."""
     subject = "every object in an image" if is_detector(recipe.model.name) else "any image"
     lines = [
         f"It has these {len(state.classes)} classes and no others: {subject} gets one of them, with a score that is "
@@ -176,10 +218,10 @@ def _limits(recipe: Recipe, state: CheckpointState, status: RunStatus | None, ev
         "nor were robustness, fairness or bias.",
         f"Images must be prepared as above; other sizes than {recipe.data.eval_px} px were not measured.",
     ]
-    if evaluations > 1 and state.progress.best_step == state.step:
+    if selected_from > 1:
         lines.append(
-            f"These weights are the best of {evaluations} evaluations on the validation set, so its figure is slightly "
-            "optimistic."
+            f"These weights are the best of {selected_from} evaluations on the validation set, so its figure is "
+            "slightly optimistic."
         )
     if status and status.summary and (bad := status.summary.bad_images):
         lines.append(f"{len(bad)} images of the data could not be read and were replaced.")

@@ -20,8 +20,18 @@ _PICTURE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
 class PredictionWriter:
     """Collects the predictions of many images; with `out`, draws pictures at once and writes the rest at the end."""
 
-    def __init__(self, classes: tuple[str, ...], model: str, out: Path | None, min_score: float) -> None:
+    def __init__(
+        self,
+        classes: tuple[str, ...],
+        model: str,
+        out: Path | None,
+        min_score: float,
+        *,
+        prepared: str = "",
+        notes: tuple[str, ...] = (),
+    ) -> None:
         self._classes, self._model, self._out, self._min_score = classes, model, out, min_score
+        self._prepared, self._notes = prepared, notes
         self._images: list[ImagePrediction] = []
         self._sheet: list[tuple[Path, Sequence[ScoredClass]]] = []
         self._names: set[str] = set()
@@ -57,7 +67,13 @@ class PredictionWriter:
         return name
 
     def document(self) -> Predictions:
-        return Predictions(model=self._model, classes=self._classes, images=tuple(self._images))
+        return Predictions(
+            model=self._model,
+            classes=self._classes,
+            prepared=self._prepared,
+            notes=self._notes,
+            images=tuple(self._images),
+        )
 
     def close(self) -> None:
         """Write predictions.json and the sheet of classes."""

@@ -101,7 +101,7 @@ def test_one_card_for_the_same_weights_and_another_for_others(run: Path, vernier
         (["--format", "onnx", "--data", "/no/such/place"], "give --data PATH"),
         (["--format", "safetensors", "--normalised-input"], "weights alone"),
         (["--format", "onnx", "--out", "/no/such/folder/x.onnx"], "does not exist"),
-        (["--format", "onn"], "invalid choice"),
+        (["--format", "onn"], "Did you mean onnx?"),
         (["--format", "torch-export", "--data", "{shapes}/val/disc"], "--data PATH"),
         (["--which", "77"], "no 77 checkpoint"),
     ],

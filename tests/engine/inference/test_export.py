@@ -11,12 +11,14 @@ from torch import nn
 from tests.tiny_training import run_training, tiny_config
 from vernier.config import Schedule
 from vernier.engine.inference.export import SUFFIX, WRITERS, Format, compare_outputs, export
+from vernier.engine.inference.trained import load_trained
 from vernier.errors import ConfigError, RunFailed
 
 
 def test_exported_weights_carry_what_is_needed_to_use_them(shapes: Path, tmp_path: Path) -> None:
     outcome = run_training(tiny_config(shapes, schedule=Schedule(epochs=0.2)), tmp_path / "runs")
-    exported = export(outcome.run.path, "safetensors", tmp_path / "x.safetensors")
+    trained = load_trained(outcome.run.path)
+    exported = export(trained, "safetensors", tmp_path / "x.safetensors")
     with safe_open(exported.path, "pt") as file:
         metadata = file.metadata()
     assert (metadata["model"], metadata["recipe"], metadata["step"]) == ("resnet8-small", "tiny", "2")
@@ -24,7 +26,7 @@ def test_exported_weights_carry_what_is_needed_to_use_them(shapes: Path, tmp_pat
     assert outcome.summary.result is not None
     assert json.loads(metadata["top1"]) == outcome.summary.result.figures["top1"]
     with pytest.raises(ConfigError, match="exists already"):
-        export(outcome.run.path, "safetensors", tmp_path / "x.safetensors")
+        export(trained, "safetensors", tmp_path / "x.safetensors")
 
 
 class TwoHeads(nn.Module):

@@ -7,7 +7,7 @@ import pytest
 
 from tests.tiny_training import run_training, tiny_config
 from vernier.config import Config, Limits
-from vernier.engine.inference.trained import checkpoint_steps, find_checkpoint, foreign_config, load_trained
+from vernier.engine.inference.trained import checkpoint_steps, find_checkpoint, load_trained
 from vernier.errors import ConfigError
 from vernier.store import RunDir, checkpoints
 
@@ -53,9 +53,3 @@ def test_settings_can_be_changed_but_not_the_models(run: RunDir) -> None:
     assert load_trained(run.path, changed=larger_batch).config.machine.eval_batch == 7
     with pytest.raises(ConfigError, match=r"--set model\.\*"):
         load_trained(run.path, changed=other_model)
-
-
-def test_weights_of_others_are_evaluated_at_their_own_size() -> None:
-    large, small = foreign_config("resnet50").recipe.data, foreign_config("resnet20-cifar").recipe.data
-    assert (large.eval_px, large.eval_short_side_px) == (224, 256)
-    assert (small.eval_px, small.eval_short_side_px) == (32, 32)

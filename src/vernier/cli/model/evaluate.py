@@ -1,10 +1,10 @@
-"""`vernier eval`: a run, a checkpoint or anybody's weights evaluated on a data set."""
+"""`vernier eval`: a run, a checkpoint, an exported file or anybody's weights evaluated on a data set."""
 
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from tyro.conf import Positional, arg
+from tyro.conf import arg
 
 from vernier.cli.flags import (
     DataFlag,
@@ -13,9 +13,7 @@ from vernier.cli.flags import (
     ModeFlag,
     NoEmaFlag,
     OptionalDir,
-    OptionalFile,
     OptionalInt,
-    OptionalText,
     SetFlag,
     Switch,
     apply_flags,
@@ -27,17 +25,19 @@ from vernier.cli.output import print_json
 from vernier.config import Config
 from vernier.errors import EXIT_DONE, ConfigError
 
+from .choosing import ClassesFlag, ModelFlag, ModelPath, WeightsFlag, choose_model
+
 if TYPE_CHECKING:
-    from vernier.engine.inference.trained import Change, Trained
     from vernier.records.run import EvaluationReport
 
 
 def evaluate(
-    path: Annotated[Positional[str | None], optional("[RUN|CHECKPOINT]")] = None,
+    path: ModelPath = None,
     /,
     *,
-    model: OptionalText = None,
-    weights: OptionalFile = None,
+    model: ModelFlag = None,
+    weights: WeightsFlag = None,
+    classes: ClassesFlag = None,
     data: DataFlag = None,
     split: Annotated[Literal["val", "test", "train"] | None, optional("val|test|train")] = None,
     classes_by_number: bool = False,
@@ -53,13 +53,12 @@ def evaluate(
     settings: SetFlag = (),
     json: JsonFlag = False,
 ) -> int:
-    """Evaluate a run (finished, running or interrupted), a checkpoint or anybody's weights: every image once.
+    """Evaluate a run (finished, running or interrupted), a checkpoint, an exported file or anybody's weights.
+
+    Every image counts once. The output says how images were prepared.
 
     Args:
-        path: A run directory, or one of its checkpoints.
-        model: With --weights: the network they belong to (see `vernier models`).
-        weights: A weights file instead of a run: safetensors or torch; it is never run as code.
-        data: Another data set or folder than the run's own.
+        data: Another data set or folder than the run's own. Weights of others need one.
         split: Which part of the data. Default: val; all of a folder that has no splits, except where it is the one the
             run was trained on, of which the held-out part is evaluated.
         classes_by_number: Take class i of the data for output i of the model, whatever their names are. Without it
@@ -76,11 +75,16 @@ def evaluate(
     Examples:
         vernier eval runs/RUN
         vernier eval runs/RUN --which best --data photos --split test
+        vernier eval shapes.onnx --data shapes
         vernier eval --model resnet50 --weights resnet50.pth --data imagenet
     """
     averaged = choose_averaged(ema, no_ema)
     if (path is None) == (weights is None):
-        raise ConfigError("Give a run or checkpoint directory to evaluate, or --model NAME --weights FILE.")
+        raise ConfigError(
+            "Give a run, a checkpoint or an exported file to evaluate, or --model NAME --weights FILE --data PATH."
+        )
+    if weights is not None and data is None and not any(s.startswith("data.source=") for s in settings):
+        raise ConfigError("On which images? Weights of others have no data of their own: give --data PATH.")
     base = apply_flags(Config(), {"machine.procs": procs}, tuple(s for s in settings if s.startswith("machine.")))
     base, to_start = with_procs(base)
     if to_start:
@@ -99,10 +103,20 @@ def evaluate(
     reports = []
     with joined(base) as world, console_of(world) as console:
         from vernier.engine.inference.evaluate import evaluate_trained
-        from vernier.engine.inference.trained import checkpoint_steps
+        from vernier.engine.inference.trained import checkpoint_steps, load_model
 
         for step in checkpoint_steps(Path(path or "")) if which == "all" else [which]:
-            trained = _load(path, step, weights, model, averaged, changed)
+            choice = choose_model(
+                path,
+                weights,
+                model=model,
+                classes=classes,
+                which=step,
+                averaged=averaged,
+                changed=changed,
+                split=split,
+            )
+            trained = load_model(choice)
             folder = None if out is None else Path(out) / (f"step-{step}" if which == "all" else "")
             report = evaluate_trained(
                 trained,
@@ -120,23 +134,6 @@ def evaluate(
     if json and world.first:
         print_json(reports if which == "all" else reports[0])
     return EXIT_DONE
-
-
-def _load(
-    path: str | None, which: str, weights: str | None, model: str | None, averaged: bool | None, changed: "Change"
-) -> "Trained":
-    """The model of a run or checkpoint, or of a weights file."""
-    from vernier.engine.inference.trained import foreign_config, load_foreign, load_trained
-
-    if weights is None:
-        if model is not None:
-            raise ConfigError("--model is for --weights FILE; a run has its own model. Leave out --model.")
-        return load_trained(Path(path or ""), which=which, averaged=averaged, changed=changed)
-    if model is None:
-        raise ConfigError(
-            "--weights needs --model NAME (see `vernier models`): a weights file does not name its network."
-        )
-    return load_foreign(Path(weights), changed(foreign_config(model)), averaged=averaged)
 
 
 def _report_text(report: "EvaluationReport") -> str:

@@ -1,4 +1,4 @@
-"""`vernier export`: a run's model written to one file, with a model card."""
+"""`vernier export`: a model written to one file that describes itself, with a model card."""
 
 import sys
 from pathlib import Path
@@ -12,21 +12,28 @@ from vernier.cli.flags import (
     JsonFlag,
     NoEmaFlag,
     OptionalFile,
-    RunPath,
+    SetFlag,
     Switch,
     WhichFlag,
+    apply_flags,
     choose_averaged,
 )
 from vernier.cli.output import print_json, say
+from vernier.config import Config
 from vernier.errors import EXIT_DONE
+
+from .choosing import ClassesFlag, ModelFlag, ModelPath, WeightsFlag, choose_model
 
 NORMALISED = "The network takes normalised images (float32) instead of uint8 pixels."
 
 
 def export(
-    path: RunPath,
+    path: ModelPath = None,
     /,
     *,
+    model: ModelFlag = None,
+    weights: WeightsFlag = None,
+    classes: ClassesFlag = None,
     format: Literal["safetensors", "torchvision", "onnx", "torch-export"] = "safetensors",
     out: OptionalFile = None,
     which: WhichFlag = "latest",
@@ -35,46 +42,71 @@ def export(
     data: DataFlag = None,
     normalised_input: Annotated[Switch, arg(help=NORMALISED)] = False,
     card: bool = True,
+    settings: SetFlag = (),
     json: JsonFlag = False,
 ) -> int:
-    """Write a run's model to one file for use elsewhere, and model_card.md beside it; nothing is overwritten.
+    """Write a model to one file for use elsewhere, and model_card.md beside it; nothing is overwritten.
+
+    The file says what it is: network, classes, how images are prepared, result. `vernier eval FILE`, `vernier predict
+    FILE` and `vernier bench infer FILE` need nothing more.
 
     A network (onnx, torch-export) is run on real validation images and compared with PyTorch before it gets its name.
 
     Args:
-        path: A run directory, or one of its checkpoints.
-        format: Weights alone: safetensors, with classes, normalisation and result in its metadata, or torchvision's
-            state dict (.pth). Networks: onnx, or torch-export (.pt2); they take uint8 pixels and any batch size.
+        format: Weights alone: safetensors, or torchvision's state dict (.pth). Networks: onnx, or
+            torch-export (.pt2); they take uint8 pixels and any batch size.
         out: The file to write. Default: named after the recipe, in the current folder.
         which: Which checkpoint of a run.
-        data: Data set or folder with the images to check a network on. Default: the run's own.
+        data: Data set or folder with the images to check a network on. Default: the run's own. With --weights, class
+            names are taken from it too.
         card: Write the model card: recipe, data, result, limits, how the file was checked.
 
     Examples:
         vernier export runs/RUN
         vernier export runs/RUN --which best --format onnx --out shapes.onnx
         vernier export runs/RUN --format torchvision --out shapes.pth
+        vernier export --model resnet50 --weights resnet50-11ad3fa6.pth --classes imagenet.txt
     """
+    from vernier.engine.inference.export import check_flags, on_cpu
     from vernier.engine.inference.export import export as write
+    from vernier.engine.inference.trained import load_model
     from vernier.report.model_card import describe_check, write_card
 
-    exported = write(
-        Path(path),
-        format,
-        Path(out) if out else None,
+    target = Path(out) if out else None
+    check_flags(format, target, data=data if weights is None else None, normalised_input=normalised_input)
+
+    def changed(config: Config) -> Config:
+        return on_cpu(apply_flags(config, {"data.source": data}, settings))
+
+    choice = choose_model(
+        path,
+        weights,
+        model=model,
+        classes=classes,
         which=which,
         averaged=choose_averaged(ema, no_ema),
-        data=data,
-        normalised_input=normalised_input,
+        changed=changed,
+        names_from_data=True,
     )
+    trained = load_model(choice)
+    network = format in ("onnx", "torch-export")
+    exported = write(trained, format, target, data=data if network else None, normalised_input=normalised_input)
     check, card_path = exported.check, None
     if card:
         card_path = write_card(
-            exported.path, exported.checkpoint, averaged=exported.averaged, takes=exported.takes, check=check
+            exported.path,
+            exported.about,
+            origin=choice.path,
+            checkpoint=trained.checkpoint,
+            prepared=trained.prepared,
+            selected=which == "best",
+            check=check,
         )
     if json:
-        print_json({"path": exported.path, "format": format, "card": card_path, "check": check})
+        print_json({"path": exported.path, "format": format, "card": card_path, "check": check, "notes": trained.notes})
         return EXIT_DONE
+    for note in trained.notes:
+        say(note)
     if check is not None:
         say(describe_check(check))
     if card_path is not None:

@@ -5,31 +5,50 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from vernier.cli.flags import EmaFlag, JsonFlag, NoEmaFlag, OptionalDir, RunPath, WhichFlag, choose_averaged
-from vernier.cli.output import print_result, progress_bar
-from vernier.errors import EXIT_DONE, EXIT_FAILED
+from vernier.cli.flags import (
+    DataFlag,
+    EmaFlag,
+    JsonFlag,
+    NoEmaFlag,
+    OptionalDir,
+    SetFlag,
+    WhichFlag,
+    apply_flags,
+    choose_averaged,
+)
+from vernier.cli.output import print_result, progress_bar, say
+from vernier.config import Config
+from vernier.errors import EXIT_DONE, EXIT_FAILED, ConfigError
+
+from .choosing import ClassesFlag, ModelFlag, ModelPath, WeightsFlag, choose_model
 
 
 def predict(
-    path: RunPath,
-    images: Annotated[Positional[tuple[str, ...]], arg(metavar="IMAGE|DIR...", help_behavior_hint="(required)")],
+    path: ModelPath = None,
+    images: Annotated[Positional[tuple[str, ...]], arg(metavar="IMAGE|DIR...", help_behavior_hint="(required)")] = (),
     /,
     *,
+    model: ModelFlag = None,
+    weights: WeightsFlag = None,
+    classes: ClassesFlag = None,
+    data: DataFlag = None,
     out: OptionalDir = None,
     min_score: float = 0.3,
     which: WhichFlag = "latest",
     ema: EmaFlag = False,
     no_ema: NoEmaFlag = False,
+    settings: SetFlag = (),
     json: JsonFlag = False,
 ) -> int:
     """Apply a trained model to images: the five most likely classes, or objects with boxes.
 
+    The model is a run, a checkpoint, a file that `vernier export` wrote, or weights of others (--weights FILE).
     With --out: predictions.json, and pictures (boxes drawn on every image, or one sheet of classes with bars). Images
     are prepared exactly as in evaluation. Exit code 1 when an image could not be read; the others are predicted.
 
     Args:
-        path: A run directory, or one of its checkpoints.
         images: Image files, or folders in which to look for them.
+        data: With --weights: data set or folder to take the class names from.
         out: Folder for predictions.json and pictures.
         min_score: Hide objects scoring below this; predictions.json keeps all.
         which: Which checkpoint of a run.
@@ -37,18 +56,52 @@ def predict(
     Examples:
         vernier predict runs/RUN photo.jpg
         vernier predict runs/RUN photos --out predicted
-        vernier predict runs/RUN photos --json
+        vernier predict shapes.onnx photos --json
+        vernier predict --model resnet50 --weights resnet50-11ad3fa6.pth --classes imagenet.txt photo.jpg
     """
+    if weights is not None and path is not None:
+        images = (path, *images)  # there is no run to name in front of the images
+        path = None
+    if not images:
+        raise ConfigError("Which images? Give files or folders after the model: vernier predict RUN photo.jpg")
+    if data is not None and weights is None:
+        raise ConfigError("--data names the classes of --weights FILE; a run has its own. Leave out --data.")
+    from vernier.data.sources.files import find_images
+
+    files = find_images([Path(image).expanduser() for image in images])
     from vernier.engine.inference.predict import predict as run
-    from vernier.engine.inference.trained import load_trained
+    from vernier.engine.inference.trained import load_model
     from vernier.report.predictions import PredictionWriter
 
-    trained = load_trained(Path(path), which=which, averaged=choose_averaged(ema, no_ema))
-    shown = PredictionWriter(trained.classes, trained.origin, Path(out) if out else None, min_score)
+    def changed(config: Config) -> Config:
+        return apply_flags(config, {"data.source": data}, settings)
+
+    choice = choose_model(
+        path,
+        weights,
+        model=model,
+        classes=classes,
+        which=which,
+        averaged=choose_averaged(ema, no_ema),
+        changed=changed,
+        names_from_data=True,
+    )
+    trained = load_model(choice)
+    shown = PredictionWriter(
+        trained.classes,
+        trained.origin,
+        Path(out) if out else None,
+        min_score,
+        prepared=trained.prepared,
+        notes=trained.notes,
+    )
     with progress_bar("predict") as progress:
-        for prediction, done, total in run(trained, [Path(i) for i in images]):
+        for prediction, done, total in run(trained, files):
             shown.add(prediction)
             progress(done, total)
     shown.close()
+    if not json:
+        for line in (f"prepared: {trained.prepared}", *trained.notes):
+            say(line)
     print_result(shown.document(), json, lambda _: shown.lines())
     return EXIT_FAILED if shown.failed else EXIT_DONE

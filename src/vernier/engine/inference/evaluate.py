@@ -46,12 +46,15 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 class Evaluator:
     """A validation set, ready to be scored repeatedly. Every process evaluates its own batches of it."""
 
-    def __init__(self, config: Config, task: Task, source: Source, device: Device, world: World) -> None:
+    def __init__(
+        self, config: Config, task: Task, source: Source, device: Device, world: World, *, takes_pixels: bool = False
+    ) -> None:
+        """With `takes_pixels` the network gets uint8 images, which it normalises itself."""
         machine = config.machine
         self._task, self._source, self._device, self._world = task, source, device, world
         self._exact, self._flip_tta = config.limits.max_eval_steps is None, config.recipe.eval.flip_tta
         self._torch_device = device.torch_device(world.topology.local_rank)
-        self._normalize = Normalizer(config.recipe.data, self._torch_device)
+        self._normalize = None if takes_pixels else Normalizer(config.recipe.data, self._torch_device)
         self._order = EvalOrder(
             samples=len(source),
             batch=machine.eval_batch,
@@ -95,7 +98,9 @@ class Evaluator:
         return replace(result, averaged=averaged, exact=self._exact, flip_tta=self._flip_tta)
 
     def _add(self, score: Score, batch: Batch, forward: Forward) -> None:
-        images = self._normalize(self._device.upload(batch.images, self._torch_device))
+        images = self._device.upload(batch.images, self._torch_device)
+        if self._normalize is not None:
+            images = self._normalize(images)
         self._device.uploads_done()
         score.add(self._task.predict(forward, images), batch.targets.to(self._torch_device))
         self._device.mark_step()
@@ -126,7 +131,7 @@ def evaluate_trained(
         config = override(config, "data.source", data)
     device, task = trained.device, task_of(config.recipe)
     source, match = open_matched(trained, config, split, classes_by_number=classes_by_number)
-    evaluator = Evaluator(config, task, source, device, world)
+    evaluator = Evaluator(config, task, source, device, world, takes_pixels=trained.takes_pixels)
     network = Execution(trained.model, config.machine, device, frozen=True)
     began_s = now_s()
     try:

@@ -5,6 +5,7 @@ torch.export file, and as an attribute of the state dict in a torch file (`model
 packages that run the file. Writing files is up to `export`, making a model of one up to `trained`.
 """
 
+import io
 import json
 import mmap
 import zipfile
@@ -148,7 +149,7 @@ def open_onnx(path: Path) -> tuple[Runner, str]:
 
 def open_torch_export(path: Path) -> tuple[Runner, str]:
     """The module of a torch.export file, and the name of what runs it."""
-    module = torch.export.load(path).module()
+    module = torch.export.load(io.BytesIO(path.read_bytes())).module()  # by its content, whatever its name
 
     def run(images: torch.Tensor) -> Outputs:
         with torch.inference_mode():

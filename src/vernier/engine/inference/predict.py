@@ -25,7 +25,7 @@ def predict(trained: Trained, images: list[Path]) -> Iterator[tuple[ImagePredict
     source = FilesSource(paths, trained.classes, trained.channels)
     reader, torch_device = task.eval_reader(source), trained.device.torch_device(0)
     loader = Loader(reader, batch=BATCH, workers=machine.workers, prefetch=machine.prefetch)
-    normalize = Normalizer(recipe.data, torch_device)
+    normalize = None if trained.takes_pixels else Normalizer(recipe.data, torch_device)
 
     def forward(pixels: Any) -> Any:
         with trained.device.autocast(machine.precision):
@@ -36,7 +36,8 @@ def predict(trained: Trained, images: list[Path]) -> Iterator[tuple[ImagePredict
         order = EvalOrder(samples=len(source), batch=BATCH).own_batches()
         with evaluating(trained.model):
             for batch in loader.batches((0, indices) for indices in order):
-                predicted = task.predict(forward, normalize(batch.images.to(torch_device)))
+                pixels = batch.images.to(torch_device)
+                predicted = task.predict(forward, pixels if normalize is None else normalize(pixels))
                 errors = {bad.index: bad.reason for bad in reader.bad.samples()}
                 for scored in task.name_predictions(predicted, batch.targets, trained.classes):
                     image, error = str(paths[done]), errors.get(done)

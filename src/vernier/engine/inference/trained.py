@@ -201,12 +201,15 @@ def _load_network(choice: ModelChoice, kind: Kind) -> Trained:
         )
     device, _ = prepare_device(config)
     network = open_network(path, kind)
-    return _described(about, path, own, config, network, device, takes_pixels=about.pixels, runtime=network.runtime)
+    return replace(
+        _described(about, path, own, config, network, device),
+        notes=(f"run by {network.runtime}",),
+        takes_pixels=about.pixels,
+        runtime=network.runtime,
+    )
 
 
-def _described(
-    about: ModelFile, path: Path, own: Config, config: Config, model: nn.Module, device: Device, **more: object
-) -> Trained:
+def _described(about: ModelFile, path: Path, own: Config, config: Config, model: nn.Module, device: Device) -> Trained:
     """A trained model with what its file says about it."""
     return Trained(
         model=model,
@@ -222,7 +225,6 @@ def _described(
         result=about.result,
         result_step=about.result_step,
         ran=about.ran,
-        **more,  # type: ignore[arg-type]
     )
 
 
@@ -244,7 +246,7 @@ def _load_weights(choice: ModelChoice) -> Trained:
     network = build_model(config, outputs, about.channels, local_torch_device(device))
     report = weights.load_read(file, network)
     notes = tuple(note for note in report.notes if about.settings is None or note in file.notes)
-    return _described(about, path, own, config, network, device, notes=notes)
+    return replace(_described(about, path, own, config, network, device), notes=notes)
 
 
 def _load_foreign(choice: ModelChoice, file: weights.FileWeights) -> Trained:

@@ -1,0 +1,69 @@
+"""Flags that choose a model for `eval`, `predict` and `export`: a run, a checkpoint, an exported file, or weights."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from tyro.conf import Positional, arg
+
+from vernier.cli.flags import OptionalFile, OptionalText, optional
+from vernier.errors import ConfigError
+
+if TYPE_CHECKING:
+    from vernier.engine.inference.trained import Change, ModelChoice
+
+ModelPath = Annotated[
+    Positional[str | None],
+    optional(
+        "[RUN|CHECKPOINT|FILE]",
+        help="A run directory, one of its checkpoints, or a file that `vernier export` wrote.",
+    ),
+]
+ModelFlag = Annotated[
+    OptionalText,
+    arg(help="With --weights: the network they belong to (see `vernier models`). Left out: as the file says."),
+]
+WeightsFlag = Annotated[
+    OptionalFile,
+    arg(help="A weights file of others instead of a run: safetensors or torch; it is never run as code."),
+]
+ClassesFlag = Annotated[
+    OptionalFile,
+    arg(help="With --weights: a text file with the class names, one per line, in the order of the outputs."),
+]
+
+
+def choose_model(
+    path: str | None,
+    weights: str | None,
+    *,
+    model: str | None,
+    classes: str | None,
+    which: str = "latest",
+    averaged: bool | None = None,
+    changed: "Change | None" = None,
+    names_from_data: bool = False,
+    split: str = "val",
+) -> "ModelChoice":
+    """The model that the flags name. Raises ConfigError for none, for two, and for files that do not exist."""
+    if (path is None) == (weights is None):
+        raise ConfigError("Which model? Give a run, a checkpoint or an exported file, or --model NAME --weights FILE.")
+    chosen = Path(path or weights or "").expanduser()
+    if weights is not None and not chosen.is_file():
+        problem = "is a folder, not a weights file" if chosen.is_dir() else "does not exist"
+        raise ConfigError(f"--weights {weights} {problem}. Give a .safetensors, .pth, .pt or .th file.")
+    if model is not None:
+        from vernier.models import info
+
+        info(model)
+    from vernier.engine.inference.trained import ModelChoice, read_class_names
+
+    return ModelChoice(
+        path=chosen,
+        model=model,
+        which=which,
+        averaged=averaged,
+        changed=changed,
+        class_names=None if classes is None else read_class_names(Path(classes).expanduser()),
+        names_from_data=names_from_data,
+        split=split,
+    )
