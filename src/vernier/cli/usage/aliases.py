@@ -41,7 +41,8 @@ def with_own_names(arguments: list[str], flags: Collection[str], switches: Colle
         flag = _own_name(flag, flags)
         if flag == "--set":
             _check_assignment(value if equals else "", arguments[index + 1 :])
-        if flag.removeprefix("--no-") == flag or f"--{flag.removeprefix('--no-')}" not in switches:
+        off = flag not in flags and flag.startswith("--no-") and f"--{flag.removeprefix('--no-')}" in switches
+        if not off:  # a switch is off unless given; --no-ema is a flag of its own
             words.append(f"{flag}={_value(flag, value)}" if equals else flag)
     return words
 
