@@ -22,6 +22,7 @@ JSON_READERS = (
     "measure/bench/",  # answers of measuring processes
     "engine/processes/",  # error files of PyTorch's launcher, and what processes tell each other
     "measure/profile/steps.py",  # PyTorch's own trace
+    "engine/inference/model_file.py",  # what other formats carry as strings
 )
 
 
@@ -32,7 +33,10 @@ JSON_READERS = (
         (r"\b(pynvml|pyhlml|habana_frameworks)\b", ("devices/", "measure/telemetry/", "data/loading/gaudi_media.py")),
         (r"time\.(time|perf_counter|monotonic)\b|import time\b", ("clock.py",)),
         (r"(?<![.\w])print\(", ()),
-        (r"\"(events\.jsonl|run\.json|config\.json|environment\.json|bench\.json)\"", ("store/",)),
+        (
+            r"\"(events\.jsonl|run\.json|config\.json|environment\.json|bench\.json)\"",
+            ("store/", "engine/inference/preparation.py"),
+        ),  # timm's
         (r"\bLOCAL_RANK\b|\bSLURM_PROCID\b", ("engine/processes/launch.py",)),
         (r"torch\.(_C|_dynamo|_inductor|_foreach_\w+|jit\.CompilationUnit)\b", ("torch_private.py",)),
         (r"tyro\._", ("cli/usage/tyro_private.py",)),

@@ -42,7 +42,7 @@ def choose_model(
     averaged: bool | None = None,
     changed: "Change | None" = None,
     names_from_data: bool = False,
-    split: str = "val",
+    split: str | None = None,
 ) -> "ModelChoice":
     """The model that the flags name. Raises ConfigError for none, for two, and for files that do not exist."""
     if (path is None) == (weights is None):

@@ -1,6 +1,7 @@
 """`vernier eval`: a run, a checkpoint, an exported file or anybody's weights evaluated on a data set."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -79,12 +80,7 @@ def evaluate(
         vernier eval --model resnet50 --weights resnet50.pth --data imagenet
     """
     averaged = choose_averaged(ema, no_ema)
-    if (path is None) == (weights is None):
-        raise ConfigError(
-            "Give a run, a checkpoint or an exported file to evaluate, or --model NAME --weights FILE --data PATH."
-        )
-    if weights is not None and data is None and not any(s.startswith("data.source=") for s in settings):
-        raise ConfigError("On which images? Weights of others have no data of their own: give --data PATH.")
+    _check_target(path, weights, data, settings)
     base = apply_flags(Config(), {"machine.procs": procs}, tuple(s for s in settings if s.startswith("machine.")))
     base, to_start = with_procs(base)
     if to_start:
@@ -105,18 +101,11 @@ def evaluate(
         from vernier.engine.inference.evaluate import evaluate_trained
         from vernier.engine.inference.trained import checkpoint_steps, load_model
 
-        for step in checkpoint_steps(Path(path or "")) if which == "all" else [which]:
-            choice = choose_model(
-                path,
-                weights,
-                model=model,
-                classes=classes,
-                which=step,
-                averaged=averaged,
-                changed=changed,
-                split=split,
-            )
-            trained = load_model(choice)
+        choice = choose_model(
+            path, weights, model=model, classes=classes, averaged=averaged, changed=changed, split=split
+        )
+        for step in checkpoint_steps(choice.path) if which == "all" else [which]:
+            trained = load_model(replace(choice, which=step))
             folder = None if out is None else Path(out) / (f"step-{step}" if which == "all" else "")
             report = evaluate_trained(
                 trained,
@@ -134,6 +123,16 @@ def evaluate(
     if json and world.first:
         print_json(reports if which == "all" else reports[0])
     return EXIT_DONE
+
+
+def _check_target(path: str | None, weights: str | None, data: str | None, settings: tuple[str, ...]) -> None:
+    """Refuse, before torch is imported, what names no model or no data."""
+    if (path is None) == (weights is None):
+        raise ConfigError(
+            "Give a run, a checkpoint or an exported file to evaluate, or --model NAME --weights FILE --data PATH."
+        )
+    if weights is not None and data is None and not any(s.startswith("data.source=") for s in settings):
+        raise ConfigError("On which images? Weights of others have no data of their own: give --data PATH.")
 
 
 def _report_text(report: "EvaluationReport") -> str:

@@ -6,7 +6,6 @@ that its `validate.py` uses; the short side is the size divided by the crop shar
 of pytorch_resnet_cifar10, which resizes nothing. What an exported file of Vernier says is read by `model_file`.
 """
 
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any, Literal
 from vernier.config import Config, Data, Model, Recipe
 from vernier.frozen import frozen
 from vernier.models import info, names
+from vernier.store import DamagedFile, read_json
 
 IMAGENET_MEAN, IMAGENET_STD = Data().mean, Data().std
 DEFAULT = "Vernier's default; the file does not say how it was evaluated. --set data.eval_px=... changes it"
@@ -155,13 +155,13 @@ def _network(text: str, *, small: bool = False) -> str:
 def _of_timm_config(path: Path) -> Published | None:
     """timm's models on the Hugging Face hub: `model.safetensors` with `config.json` beside it."""
     try:
-        tree: Any = json.loads((path.parent / "config.json").read_text(encoding="utf-8"))
+        tree: Any = read_json(path.with_name("config.json"))
         published = tree["pretrained_cfg"]
         network = str(tree["architecture"]).replace("_", "-")
         px = int((published.get("test_input_size") or published["input_size"])[1])
         share = float(published.get("test_crop_pct") or published.get("crop_pct") or 0.875)
         mean, std = (tuple(float(v) for v in published[key]) for key in ("mean", "std"))
-    except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError):
+    except (OSError, DamagedFile, ValueError, KeyError, TypeError, IndexError, AttributeError):
         return None  # another program's config.json
     if network not in names():
         return None

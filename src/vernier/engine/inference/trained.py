@@ -100,8 +100,7 @@ def load_model(choice: ModelChoice) -> Trained:
     flag = "--model" if choice.model is not None else "--classes"
     if not path.exists():
         raise ConfigError(f"The file {path} does not exist. Give a .safetensors, .pth, .pt or .th file.")
-    problem = "a run has its own" if (path / "config.json").is_file() else f"{path} is a folder, not a weights file"
-    raise ConfigError(f"{flag} is for --weights FILE; {problem}. Leave out {flag}.")
+    raise ConfigError(f"{flag} is for --weights FILE; {path} is a folder, and a run has its own. Leave out {flag}.")
 
 
 # ---------------------------------------------------------------------------------------------------------------- runs
