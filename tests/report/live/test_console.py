@@ -2,6 +2,7 @@
 
 import io
 import time
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -9,7 +10,7 @@ from rich.console import Console
 from vernier.records.events import EvalEvent, StartEvent, StepEvent, WarningEvent
 from vernier.records.run import Best, EvalResult, RunSummary, TrainingSpeed
 from vernier.report.live import console
-from vernier.report.live.console import ConsoleObserver, closing_lines, duration, format_figures, plural
+from vernier.report.live.console import ConsoleObserver, closing_lines, format_figures, plural
 
 START = StartEvent(
     recipe="r",
@@ -97,6 +98,61 @@ def test_a_long_step_never_looks_hung(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "step 4 still running" in out.getvalue()
 
 
+def test_the_lines_about_a_long_step_count_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console, "QUIET_LIMIT_S", 0.0)
+    observer, out = plain_console()
+    with observer:
+        observer.emit(START)
+        deadline = time.monotonic() + 60
+        while out.getvalue().count("still running") < 3 and time.monotonic() < deadline:
+            time.sleep(0.05)
+    seconds = [int(line.split()[-2]) for line in out.getvalue().splitlines() if "still running" in line]
+    assert len(set(seconds)) >= 2
+    assert seconds == sorted(seconds)
+
+
+def _shown(observer: ConsoleObserver, width: int) -> list[str]:
+    """The lines of the live display as a terminal of this width shows them."""
+    assert observer._bar is not None
+    screen = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+    with screen.capture() as captured:
+        screen.print(observer._bar.get_renderable())
+    return captured.get().splitlines()
+
+
+@pytest.mark.parametrize(
+    ("width", "figures"),
+    [
+        (60, ["eta 1:06:00", "loss 1.5000"]),
+        (80, ["eta 1:06:00", "loss 1.5000", "8 img/s"]),
+        (
+            200,
+            ["eta 1:06:00", "loss 1.5000", "8 img/s", "epoch 166.67/2", "step 2,000/5,960", "lr 0.1", "data wait 25 %"],
+        ),
+    ],
+)
+def test_bar_percentage_and_eta_survive_a_narrow_terminal(width: int, figures: list[str]) -> None:
+    terminal = Console(file=io.StringIO(), width=width, force_terminal=True)
+    with ConsoleObserver(terminal) as observer:
+        assert "starting up" in _shown(observer, width)[0]
+        observer.emit(replace(START, stop_step=5960))
+        assert "first step" in _shown(observer, width)[0]
+        observer.emit(step_event(2000))
+        (line,) = _shown(observer, width)
+        observer.progress("evaluate", 3, 10)
+        training, evaluating = _shown(observer, width)
+    assert " train " in line
+    assert "━" in line
+    assert "34 %" in line
+    assert all(figure in line for figure in figures)
+    assert "…" not in line + training + evaluating
+    assert "eta 1:06:00" in training
+    assert "evaluate" in evaluating
+    assert "━" in evaluating
+    assert "30 %  3/10".replace("  ", " ") in evaluating.replace("  ", " ")
+    assert all(len(shown) <= width for shown in (line, training, evaluating))
+
+
 def test_on_a_terminal_there_is_a_bar_and_it_is_removed_at_the_end() -> None:
     out = io.StringIO()
     with ConsoleObserver(Console(file=out, width=200, force_terminal=True)) as observer:
@@ -140,7 +196,7 @@ def test_the_total_rate_names_its_devices() -> None:
     lines = closing_lines(RunSummary(training=speed, spent_s={"total": 10.0}), "run", "finished")
     (line,) = [line for line in lines if line.startswith("speed")]
     assert "128 img/s total on 8 devices" in line
-    assert "19 steps, the first 1 left out" in line
+    assert "19 steps, without the first" in line
 
 
 def test_numbers_become_words() -> None:
@@ -149,5 +205,4 @@ def test_numbers_become_words() -> None:
         "2 processes",
         "1,000 steps",
     ]
-    assert [duration(59.6), duration(3600)] == ["1:00", "1:00:00"]
     assert format_figures({"AP": None}) == "no figures: the data has nothing to measure"

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Mapping
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import Progress, TaskID
 
 from vernier.clock import now_s
 from vernier.measure.profile.summary import describe_profile
@@ -17,6 +17,8 @@ from vernier.records.events import EvalEvent, Event, StartEvent, StepEvent, Warn
 from vernier.records.run import EvalResult, RunSummary, TrainingSpeed
 from vernier.records.what_ran import line_of
 
+from .bar import duration, live_bar
+
 PLAIN_EVERY_S = 5.0
 TTA = " with flip test-time augmentation"
 QUIET_LIMIT_S = 15.0
@@ -24,13 +26,6 @@ _FORMATS = {"top1": "top-1 {:.2f} %", "top5": "top-5 {:.2f} %", "loss": "loss {:
     name: name + " {:.4f}" for name in ("AP", "AP50", "AP75")
 }
 _PURPOSES = ("data_wait", "compute", "communication", "evaluation", "checkpoint", "other")
-
-
-def duration(seconds: float) -> str:
-    """1:02:03 or 2:03."""
-    minutes, secs = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{secs:02d}" if hours else f"{minutes}:{secs:02d}"
 
 
 def format_figures(figures: Mapping[str, float | None]) -> str:
@@ -48,24 +43,17 @@ class ConsoleObserver:
         self._last_line_s = now_s()
         self._step_s = 0.0
         self._bar: Progress | None = None
+        self._start_up_task: TaskID | None = None
         self._task: TaskID | None = None
         self._eval_task: TaskID | None = None
         self._done = threading.Event()
-        self._activity = "starting up"
+        self._activity, self._detail, self._activity_since_s = "starting up", "", now_s()
         self._heartbeat = threading.Thread(target=self._report_long_silence, daemon=True)
 
     def __enter__(self) -> "ConsoleObserver":
         if self._console.is_terminal:
-            self._bar = Progress(
-                SpinnerColumn(),
-                TextColumn("{task.description}"),
-                BarColumn(bar_width=24),
-                TextColumn("{task.fields[info]}"),
-                TimeElapsedColumn(),
-                console=self._console,
-                transient=True,
-                refresh_per_second=4,
-            )
+            self._bar = live_bar(self._console)
+            self._start_up_task = self._bar.add_task("starting up", total=None)
             self._bar.start()
         else:
             self._heartbeat.start()
@@ -90,11 +78,12 @@ class ConsoleObserver:
                 self.warn(event.message)
 
     def progress(self, phase: str, done: int, total: int) -> None:
-        self._activity = f"{phase} {done}/{total}"
+        self._begin(phase, f" {done}/{total}")
         if self._bar is not None:
             if self._eval_task is None:
-                self._eval_task = self._bar.add_task(phase, total=total, info="")
-            self._bar.update(self._eval_task, completed=done, info=f"{done}/{total}")
+                self._eval_task = self._bar.add_task(phase, total=total)
+                self._end_of_start_up()
+            self._bar.update(self._eval_task, completed=done, parts=(f"{done}/{total}",))
             if done == total:
                 self._bar.remove_task(self._eval_task)
                 self._eval_task = None
@@ -103,7 +92,7 @@ class ConsoleObserver:
 
     def _on_start(self, event: StartEvent) -> None:
         self._start, done = event, event.resumed_from or 0
-        self._activity = f"step {done + 1}"
+        self._begin(f"step {done + 1}")
         for line in opening_lines(event):
             self.say(line)
         if event.resumed_from is not None:
@@ -111,22 +100,27 @@ class ConsoleObserver:
         for note in event.notes:
             self.say(f"  {note}")
         if self._bar is not None:
-            self._task = self._bar.add_task("train", total=event.stop_step, completed=done, info="first step ...")
+            self._end_of_start_up()
+            self._task = self._bar.add_task("first step", total=event.stop_step, completed=done)
 
     def _on_step(self, event: StepEvent) -> None:
         window, start = Window.of_step(event), self._start
         mean_s = window.wall_s / len(event.step_s)
         self._step_s = 0.7 * self._step_s + 0.3 * mean_s if self._step_s else mean_s
-        self._activity = f"step {event.step + 1}"
-        info = (
-            f"epoch {event.epoch:.2f}/{start.epochs:g}  step {event.step}/{start.stop_step}  loss {event.loss:.4f}  "
-            f"lr {event.lr:.4g}  {window.samples_per_s:,.0f} img/s  data wait {100 * window.data_wait_share:.0f} %  "
-            f"eta {duration(self._step_s * (start.stop_step - event.step))}"
+        self._begin(f"step {event.step + 1}")
+        parts = (
+            f"eta {duration(self._step_s * (start.stop_step - event.step))}",
+            f"loss {event.loss:.4f}",
+            f"{window.samples_per_s:,.0f} img/s",
+            f"epoch {event.epoch:.2f}/{start.epochs:g}",
+            f"step {event.step:,}/{start.stop_step:,}",
+            f"lr {event.lr:.4g}",
+            f"data wait {100 * window.data_wait_share:.0f} %",
         )
         if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, completed=event.step, info=info)
+            self._bar.update(self._task, description="train", completed=event.step, parts=parts)
         elif now_s() - self._last_line_s >= PLAIN_EVERY_S:
-            self.say(info)
+            self.say("  ".join(parts))
 
     def _on_eval(self, event: EvalEvent) -> None:
         best = " (best so far)" if event.best else ""
@@ -145,12 +139,23 @@ class ConsoleObserver:
     def warn(self, text: str) -> None:
         self.say(f"warning: {text}", style="yellow")
 
+    def _end_of_start_up(self) -> None:
+        if self._bar is not None and self._start_up_task is not None:
+            self._bar.remove_task(self._start_up_task)
+            self._start_up_task = None
+
+    def _begin(self, activity: str, detail: str = "") -> None:
+        """Note what the run is doing now, and since when; `detail` may change while it does."""
+        self._detail = detail
+        if activity != self._activity:
+            self._activity, self._activity_since_s = activity, now_s()
+
     def _report_long_silence(self) -> None:
-        """Without a bar nothing moves on the terminal, so a line says that a long step is still running."""
+        """Without a bar nothing moves on the terminal, so lines say for how long a long step has been running."""
         while not self._done.wait(1.0):
-            silent_s = now_s() - self._last_line_s
-            if silent_s >= QUIET_LIMIT_S:
-                self.say(f"... {self._activity} still running after {silent_s:.0f} s")
+            if now_s() - self._last_line_s >= QUIET_LIMIT_S:
+                seconds = now_s() - self._activity_since_s
+                self.say(f"... {self._activity}{self._detail} still running after {seconds:.0f} s")
 
 
 def plural(count: int, word: str) -> str:
@@ -198,7 +203,7 @@ def closing_lines(summary: RunSummary, run: str, status: str) -> list[str]:
         lines += describe_profile(summary.profile)
     if summary.bad_images:
         lines.append(f"bad images {len(summary.bad_images)}, the first is {summary.bad_images[0].path}")
-    lines.append(f"run        {run}  ({status})")
+    lines += [f"run        {run}  ({status})", f"open       vernier report {run}"]
     return lines
 
 
@@ -212,8 +217,9 @@ def _result_line(result: EvalResult, step: int) -> str:
 def _speed_line(speed: TrainingSpeed) -> str:
     low, high = speed.images_per_s_total_95
     interval = "" if low is None or high is None else f", 95 % interval {low:,.0f} to {high:,.0f}"
+    excluded = speed.warmup_steps_excluded
     return (
         f"speed      {speed.images_per_s_total:,.0f} img/s total on {plural(speed.devices, 'device')}, data included"
         f"{interval}; data wait {100 * (speed.data_wait_share or 0.0):.1f} %; "
-        f"{plural(speed.steps_measured or 0, 'step')}, the first {speed.warmup_steps_excluded} left out"
+        f"{plural(speed.steps_measured or 0, 'step')}, without the first{f' {excluded}' if excluded != 1 else ''}"
     )
