@@ -6,7 +6,8 @@ What the figures are is up to `console`, which also prints everything that stays
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressBar, ProgressColumn, SpinnerColumn, Task, TextColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
+from rich.progress_bar import ProgressBar
 from rich.text import Text
 
 PERCENT_COLUMNS = 5
