@@ -162,6 +162,8 @@ class RunSummary:
     compilation: Compilation | None = None
     training: TrainingSpeed | None = None
     ran: WhatRan | None = omitted()
+    notes: tuple[str, ...] | None = omitted()
+    """What a reader of the result should know about the validation data."""
 
 
 @frozen

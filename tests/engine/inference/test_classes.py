@@ -28,7 +28,7 @@ def test_some_of_the_classes_are_mapped_and_the_note_says_over_what_the_metric_i
 
 
 def test_other_names_are_refused_side_by_side() -> None:
-    with pytest.raises(ConfigError, match=r"1: bee / Biene, 2: cat / Katze\..*--classes-by-number"):
+    with pytest.raises(ConfigError, match=r"1: bee \| Biene, 2: cat \| Katze\..*--classes-by-number"):
         match_classes(ANIMALS, ("ape", "Biene", "Katze", "dog"))
     with pytest.raises(ConfigError, match=r"has 5, of which the model does not know 1: emu\."):
         match_classes(ANIMALS, (*ANIMALS, "emu"))

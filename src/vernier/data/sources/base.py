@@ -163,8 +163,8 @@ def positive_size(width: int, height: int) -> tuple[int, int] | None:
 def note_test_as_validation(where: object) -> str:
     """The note about a set that has no validation split, but a test split."""
     return (
-        f"{where} has no validation split: its test split is used for validation, also to choose the best weights, "
-        "so it is no independent test of them"
+        f"{where} has no validation split; its test split is used instead, so weights that a training chooses by it "
+        "(best) have no independent test"
     )
 
 

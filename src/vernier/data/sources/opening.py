@@ -152,17 +152,18 @@ def _open_class_folder(root: Path, split: str, val_share: float, whole: bool) ->
                 source.notes = (*source.notes, note_test_as_validation(root))
             return source
     is_detection = has_boxes(root)
-    has_splits = any((root / name).is_dir() for names in SPLIT_FOLDERS.values() for name in names)
+    folders = [root / name for names in SPLIT_FOLDERS.values() for name in names if (root / name).is_dir()]
+    has_splits = bool(folders)
     if not has_splits and has_class_folders(root, ignore=("images", "JPEGImages", "data") if is_detection else ()):
         if split == "test" and not whole:
             raise NoSuchSplit(f"{root} is not divided into splits: it has no test split. Use train or val.")
         return open_undivided(root) if whole else split_by_name(root, split, val_share)
+    if has_splits and (not is_detection or any(map(has_class_folders, folders))):
+        raise NoSuchSplit(f"{root} has no {split} split. It contains: {list_some(root)}.")
     if is_detection:
         raise ConfigError(
             f"{root} is a detection set (images with boxes); a classifier needs one class per image: {LAYOUTS}."
         )
-    if has_splits:
-        raise NoSuchSplit(f"{root} has no {split} split. It contains: {list_some(root)}.")
     raise NoSuchSplit(
         f"{root} has no {split}/ folder, and no other layout was recognised. It contains: {list_some(root)}. "
         f"Known layouts: {LAYOUTS}."

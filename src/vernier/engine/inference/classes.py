@@ -84,10 +84,10 @@ def _describe_subset(model: int, data: int, metric: str) -> str:
 
 def _explain_difference(model: tuple[str, ...], data: tuple[str, ...]) -> str:
     if len(model) == len(data):
-        pairs = [f"{i}: {a} / {b}" for i, (a, b) in enumerate(zip(model, data, strict=True)) if a != b]
+        pairs = [f"{i}: {a} | {b}" for i, (a, b) in enumerate(zip(model, data, strict=True)) if a != b]
         return (
             f"The data's {len(data):,} classes have other names than the model's. The first differences, "
-            f"model / data: {_list(pairs)}. Use data with the model's class names, or insist that class i of the data "
+            f"model | data: {_list(pairs)}. Use data with the model's class names, or insist that class i of the data "
             "is output i of the model: --classes-by-number."
         )
     unknown = [name for name in data if name not in set(model)] or list(data)
@@ -98,4 +98,4 @@ def _explain_difference(model: tuple[str, ...], data: tuple[str, ...]) -> str:
 
 
 def _list(names: tuple[str, ...] | list[str]) -> str:
-    return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else "")

@@ -230,6 +230,7 @@ def _summarize(training: Training, status: Ending, reference: Recipe | None) -> 
             telemetry=_telemetry(job, training.run),
         ),
         ran=job.what_ran(),
+        notes=(job.val_source.notes or None) if job.val_source is not None else None,
     )
 
 

@@ -189,6 +189,7 @@ def closing_lines(summary: RunSummary, run: str, status: str) -> list[str]:
         lines.append(_result_line(summary.result, summary.step or 0))
         if best is not None and best.step != summary.step:
             lines.append(f"best       {format_figures(best.figures)} at step {best.step:,}")
+    lines += [f"note       {note}" for note in summary.notes or ()]
     if summary.agreement is not None:
         lines += agreement_lines(summary.agreement)
     if summary.training is not None:
