@@ -133,6 +133,10 @@ def _check_target(path: str | None, weights: str | None, data: str | None, setti
         )
     if weights is not None and data is None and not any(s.startswith("data.source=") for s in settings):
         raise ConfigError("On which images? Weights of others have no data of their own: give --data PATH.")
+    if data is not None:
+        from vernier.data.sources.opening import check_source
+
+        check_source(data, detector=data == "coco")
 
 
 def _report_text(report: "EvaluationReport") -> str:

@@ -178,7 +178,8 @@ def open_matched(
     try:
         source = task.open(split or "val", whole=split is None and not _same_data(data.source, trained.own_data))
     except NoSuchSplit as error:
-        raise NoSuchSplit(f"{error} Choose the part to evaluate: --split train, val or test.") from None
+        others = " Choose another part of the data: --split train or --split test." if split is None else ""
+        raise NoSuchSplit(f"{error}{others}") from None
     match = match_classes(
         trained.classes, source.classes, named=trained.named, by_number=classes_by_number, metric=task.metric
     )

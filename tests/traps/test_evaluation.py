@@ -1,0 +1,226 @@
+"""What people took the result of an evaluation for, and what it was of."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.conftest import Done
+from tests.data.sources.small_sets import write_image, write_tar
+from tests.tiny_training import events_of, run_training, tiny_config
+from vernier.config import Limits, override
+from vernier.data.sources import folder, open_split
+from vernier.engine.training.resume import find_resume_point
+from vernier.engine.training.session import train
+from vernier.errors import ConfigError
+from vernier.records.events import StartEvent
+
+Runner = Callable[..., Done]
+
+
+@pytest.fixture(scope="module")
+def run(shapes: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on the ten shapes, arrow to triangle, long enough to tell some of them apart."""
+    config = replace(tiny_config(shapes), limits=Limits(max_steps=12))
+    return run_training(config, tmp_path_factory.mktemp("runs")).run.path
+
+
+@pytest.fixture
+def copied_val(shapes: Path, tmp_path: Path) -> Path:
+    """The validation images of the shapes as a set of their own, without training images."""
+    shutil.copytree(shapes / "val", tmp_path / "set" / "val")
+    return tmp_path / "set"
+
+
+def figures(document: dict[str, object]) -> tuple[object, ...]:
+    return document["top1"], document["top5"], document["loss"], document["samples"]
+
+
+# ------------------------------------------------------------------------------------------------------------- classes
+
+
+def test_eval_on_other_class_names_is_refused(run: Path, copied_val: Path, vernier_here: Runner) -> None:
+    """Folders with other names were taken for the model's classes by position: a confident wrong figure."""
+    for path in (copied_val / "val").iterdir():
+        path.rename(path.with_name(f"x-{path.name}"))
+    done = vernier_here("eval", str(run), "--data", str(copied_val))
+    assert (done.code, done.out) == (2, "")
+    assert "0: arrow | x-arrow, 1: crescent | x-crescent" in done.err
+    assert "--classes-by-number" in done.err
+
+
+def test_eval_by_number_is_done_on_request_and_says_so(run: Path, copied_val: Path, vernier_here: Runner) -> None:
+    """Who knows that other names stand for the same classes could not say so."""
+    own = vernier_here("eval", str(run), "--json").json()
+    for path in (copied_val / "val").iterdir():
+        path.rename(path.with_name(f"x-{path.name}"))
+    done = vernier_here("eval", str(run), "--data", str(copied_val), "--classes-by-number", "--json")
+    document = done.json()
+    assert figures(document) == figures(own)
+    assert document["classes_matched"] == "number"
+    assert "classes taken by number" in document["notes"][-1]
+
+
+def test_eval_on_the_same_classes_in_another_order_gives_the_same_result(
+    run: Path, shapes: Path, tmp_path: Path, vernier_here: Runner
+) -> None:
+    """Classes were compared by their number, so another order of the same names gave a result near chance."""
+    names = sorted(path.name for path in (shapes / "val").iterdir())
+    samples = []
+    for i, path in enumerate(sorted((shapes / "val").rglob("*.jpg"))):
+        label = len(names) - 1 - names.index(path.parent.name)
+        samples += [(f"{i:05d}.jpg", path.read_bytes()), (f"{i:05d}.cls", str(label).encode())]
+    write_tar(tmp_path / "set" / "val-000.tar", samples)
+    (tmp_path / "set" / "classes.txt").write_text("\n".join(reversed(names)))
+    own = vernier_here("eval", str(run), "--json").json()
+    other = vernier_here("eval", str(run), "--data", str(tmp_path / "set"), "--json").json()
+    assert own["classes_matched"] == "name"
+    assert other["classes_matched"] == "order"
+    assert "in another order (triangle, " in other["notes"][-1]
+    assert figures(other) == figures(own)
+
+
+def test_eval_on_some_of_the_classes_is_over_all_outputs_and_says_so(
+    run: Path, copied_val: Path, tmp_path: Path, vernier_here: Runner
+) -> None:
+    """A model could not be evaluated on a part of its classes at all."""
+    for path in sorted((copied_val / "val").iterdir())[:6]:
+        shutil.rmtree(path)
+    done = vernier_here("eval", str(run), "--data", str(copied_val), "--json", "--out", str(tmp_path / "out"))
+    document = done.json()
+    assert (document["samples"], document["classes_matched"]) == (20, "subset")
+    assert "4 of the model's 10 classes are in this data; top-1 is over all 10 outputs" in document["notes"]
+    mistakes = json.loads((tmp_path / "out" / "mistakes.json").read_text())
+    assert mistakes["samples"] == [0] * 6 + [5] * 4
+    assert sum(mistakes["correct"]) == round(document["top1"] / 100 * 20)
+
+
+def test_class_folders_that_are_numbers_are_in_the_order_of_numbers(tmp_path: Path, vernier_here: Runner) -> None:
+    """Folders 0 to 999 came out as 0, 1, 10, 100: published weights scored 0.9 % instead of 74.7 %."""
+    for number in range(12):
+        write_image(tmp_path / "val" / str(number) / "1.png")
+    assert open_split(str(tmp_path), "val").classes == tuple(map(str, range(12)))
+    done = vernier_here("data", "inspect", str(tmp_path))
+    assert "sorted as numbers (0, 1, 2, ...), not as text" in done.out
+
+
+def test_a_run_with_classes_in_another_order_is_not_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that was trained when numbers were sorted as text must not be resumed with other labels."""
+    for number in range(12):
+        for split in ("train", "val"):
+            for image in range(2):
+                write_image(tmp_path / "set" / split / str(number) / f"{image}.png", (20 * number, 0, 0))
+    config = replace(tiny_config(tmp_path / "set"), limits=Limits(max_steps=1))
+    with monkeypatch.context() as earlier:
+        earlier.setattr(folder, "sort_classes", sorted, raising=False)
+        run = run_training(config, tmp_path / "runs").run
+    point = find_resume_point(run, config, pytest.fail)
+    with pytest.raises(ConfigError, match=r"in the order 0, 1, 10, .*sorted as numbers.*cannot be resumed.*by name"):
+        train(config, tmp_path / "runs", point)
+
+
+# -------------------------------------------------------------------------------------------------------------- splits
+
+
+def test_eval_of_a_folder_without_splits_is_of_every_image(run: Path, copied_val: Path, vernier_here: Runner) -> None:
+    """A tenth of the folder was evaluated, the part that a training would hold out, and called exact."""
+    done = vernier_here("eval", str(run), "--data", str(copied_val / "val"), "--json")
+    document = done.json()
+    assert (document["samples"], document["exact"], document["split"]) == (50, True, "all")
+    assert any("has no splits: all of its 50 images are used" in note for note in document["notes"])
+    part = vernier_here("eval", str(run), "--data", str(copied_val / "val"), "--split", "val", "--json").json()
+    assert (part["samples"], part["split"]) == (10, "val")
+
+
+def test_eval_on_the_training_folder_is_of_the_held_out_part(
+    shapes: Path, tmp_path: Path, vernier_here: Runner
+) -> None:
+    """Neither training nor evaluation said how many images of a folder without splits were held out."""
+    data = tmp_path / "set"
+    shutil.copytree(shapes / "val", data)
+    outcome = run_training(replace(tiny_config(data), limits=Limits(max_steps=1)), tmp_path / "runs")
+    note = f"{data} has no splits: 10 of its 50 images are held out for validation (data.val_share)"
+    assert outcome.summary.notes == (note,)
+    for arguments in ([], ["--data", str(tmp_path / "runs" / ".." / "set")]):
+        document = vernier_here("eval", str(outcome.run.path), *arguments, "--json").json()
+        assert document["samples"] == 10
+        assert note.split(": ")[1] in document["notes"][0]
+
+
+def test_eval_of_a_split_that_is_not_there_is_a_sentence(run: Path, vernier_here: Runner) -> None:
+    """`--split test` without a test split was a traceback of forty lines."""
+    done = vernier_here("eval", str(run), "--split", "test")
+    assert done.code == 2
+    assert "has no test split. It contains: " in done.err
+    assert len(done.err.splitlines()) == 1
+
+
+def test_a_test_split_that_chooses_the_best_weights_is_noted_in_the_result(shapes: Path, tmp_path: Path) -> None:
+    """Without val/ the best weights are chosen on test/, which is then no test; nothing said so."""
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "train").symlink_to(shapes / "train")
+    (tmp_path / "set" / "test").symlink_to(shapes / "val")
+    outcome = run_training(replace(tiny_config(tmp_path / "set"), limits=Limits(max_steps=1)), tmp_path / "runs")
+    assert outcome.summary.notes is not None
+    (note,) = outcome.summary.notes
+    assert "has no validation split; its test split is used instead" in note
+    assert note in events_of(outcome.run, StartEvent)[0].notes
+
+
+# -------------------------------------------------------------------------------------------------------------- images
+
+
+@pytest.fixture
+def grey_digits(tmp_path: Path) -> Path:
+    """Ten grey images in Fashion-MNIST's files."""
+    root = tmp_path / "grey"
+    root.mkdir()
+    pixels = np.arange(10 * 28 * 28, dtype=np.uint8).tobytes()
+    for stem in ("train", "t10k"):
+        shape = b"".join(n.to_bytes(4, "big") for n in (10, 28, 28))
+        (root / f"{stem}-images-idx3-ubyte").write_bytes(b"\0\0\x08\x03" + shape + pixels)
+        (root / f"{stem}-labels-idx1-ubyte").write_bytes(b"\0\0\x08\x01" + (10).to_bytes(4, "big") + bytes(range(10)))
+    return root
+
+
+def test_grey_images_are_evaluated_by_a_colour_network_and_it_says_so(
+    run: Path, grey_digits: Path, vernier_here: Runner
+) -> None:
+    """Grey images for a colour network were a traceback about shapes that do not match."""
+    done = vernier_here("eval", str(run), "--data", str(grey_digits), "--classes-by-number")
+    assert done.code == 0, done.err
+    assert (
+        "note: the images are grey, the network takes colour: the one channel is used for red, green and blue"
+        in done.out
+    )
+
+
+def test_colour_images_are_evaluated_by_a_grey_network_and_it_says_so(
+    shapes: Path, grey_digits: Path, tmp_path: Path, vernier_here: Runner
+) -> None:
+    """The other way round too."""
+    config = override(override(tiny_config(grey_digits), "data.mean", (0.5,)), "data.std", (0.3,))
+    config = replace(override(config, "global_batch", 8), limits=Limits(max_steps=1))
+    grey_run = run_training(config, tmp_path / "runs").run.path
+    done = vernier_here("eval", str(grey_run), "--data", str(shapes), "--classes-by-number")
+    assert done.code == 0, done.err
+    assert "note: the images are in colour, the network takes grey ones" in done.out
+
+
+def test_eval_says_how_it_prepares_images(run: Path, vernier_here: Runner) -> None:
+    """The result depends on the size, the crop and the kernel, and the output named none of them."""
+    done = vernier_here("eval", str(run))
+    assert "prepared: short side 32, centre 32, bilinear, ImageNet mean and std" in done.out
+
+
+def test_eval_names_the_images_that_it_could_not_read(run: Path, copied_val: Path, vernier_here: Runner) -> None:
+    """An unreadable image was evaluated as a black one, and only --json said so."""
+    bad = next((copied_val / "val" / "arrow").iterdir())
+    bad.write_bytes(b"no picture")
+    done = vernier_here("eval", str(run), "--data", str(copied_val), "--set", "data.max_bad_images=3")
+    assert "1 image(s) could not be read and were evaluated as black ones:" in done.out
+    assert str(bad) in done.out
