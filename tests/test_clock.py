@@ -1,6 +1,6 @@
 import pytest
 
-from vernier.clock import Stopwatch
+from vernier.clock import Stopwatch, duration
 
 
 def test_a_stopwatch_continues_what_earlier_sessions_spent() -> None:
@@ -27,3 +27,7 @@ def test_time_spent_in_a_block_counts_even_when_it_fails() -> None:
     with pytest.raises(RuntimeError):
         fail()
     assert watch.spent()["evaluation"] >= 0.0
+
+
+def test_a_duration_in_words() -> None:
+    assert [duration(59.6), duration(3600)] == ["1:00", "1:00:00"]

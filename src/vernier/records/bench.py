@@ -29,13 +29,17 @@ Scaling = Literal["", "weak", "strong"]
 
 @frozen
 class Plan:
-    """How long to measure: `steps` exactly, or until the rate is known to `precision`, within `max_seconds`."""
+    """How long to measure: `steps` exactly, or until the rate is known to `precision`, within `max_seconds`.
+
+    `extra_max_seconds` bounds all the rest of a process: start-up, warm-up after its first step, probes and phases.
+    """
 
     steps: int | None = None
     precision: float = 0.01
     max_seconds: float = 60.0
     warmup_max_seconds: float = 60.0
     split_steps: int = 10
+    extra_max_seconds: float | None = omitted()
 
 
 @frozen
@@ -43,6 +47,7 @@ class ArmRequest:
     """One arm of a benchmark, for one process. `run` gives the weights; `apart` is training without gradient exchange.
 
     `load_share` and `rate_per_s` belong to the server scenario: arrivals as a share of the capacity, or per second.
+    `progress` is a file for what the process is doing now, `started_s` when it was started, by the monotonic clock.
     """
 
     what: Literal["train", "infer"]
@@ -55,6 +60,8 @@ class ArmRequest:
     load_share: float | None = None
     rate_per_s: float | None = None
     memory_limit_bytes: int | None = None
+    progress: Path | None = omitted()
+    started_s: float | None = omitted()
     version: int = REQUEST_VERSION
 
 
@@ -91,6 +98,15 @@ def decode_request(tree: Any) -> ArmRequest | StudyRequest:
 
 
 # -------------------------------------------------------------------------------------------------------------- answers
+
+
+@frozen
+class ArmProgress:
+    """What a measuring process is doing now. `rate` is that of the steps measured so far, in images per second."""
+
+    phase: str
+    steps: int = 0
+    rate: Estimate | None = None
 
 
 @frozen
@@ -195,12 +211,17 @@ class ServingSamples:
 
 @frozen
 class MatmulSpeed:
-    """The rate of large square matrix products on the device, median of `n`."""
+    """The rate of large square matrix products on the device, median of `n`.
+
+    `before` and `after` are the rates right before and right after measuring, where both were taken.
+    """
 
     gflop_per_s: float
     size: int
     precision: str
     n: int
+    before: float | None = omitted()
+    after: float | None = omitted()
 
 
 @frozen
@@ -215,7 +236,10 @@ class Arithmetic:
 
 @frozen
 class _Answer:
-    """What every measured arm has. `process_s` is the time of the whole process, start-up included."""
+    """What every measured arm has. `process_s` is the time of the whole process, start-up included.
+
+    `spent_s` are the seconds of each of its phases; older versions do not say.
+    """
 
     status: Literal["ok"] = "ok"
     time: str = ""
@@ -229,6 +253,7 @@ class _Answer:
     peak_memory_bytes: int | None = None
     environment: Environment = field(default_factory=Environment)
     process_s: float | None = omitted()
+    spent_s: dict[str, float] | None = omitted()
 
 
 @frozen
@@ -396,7 +421,10 @@ class BenchRequest:
 
 @frozen
 class BenchResult:
-    """bench.json: what was asked, one row per arm, comparisons, notes, and every round with all its samples."""
+    """bench.json: what was asked, one row per arm, comparisons, notes, and every round with all its samples.
+
+    `spent_s` are the seconds of the whole benchmark by phase, with their `total`.
+    """
 
     method: str = ""
     config: ConfigTree = field(default_factory=dict)
@@ -404,6 +432,7 @@ class BenchResult:
     rows: tuple[BenchRow, ...] = ()
     compared: tuple[ArmComparison, ...] = ()
     facts: tuple[str, ...] = ()
+    spent_s: dict[str, float] | None = omitted()
     rounds: tuple[Round, ...] = ()
 
     @property

@@ -17,7 +17,7 @@ def an_arm(name: str, batch: int = 1, mode: str = "eager") -> Arm:
 
 
 def test_every_arm_runs_once_per_round_in_an_order_that_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench_arms, "run_in_process", lambda arm: step_result([1.0, 1.0]))
+    monkeypatch.setattr(bench_arms, "run_in_process", lambda arm, _: step_result([1.0, 1.0]))
     arms = [an_arm(str(i)) for i in range(6)]
     rounds = list(run_arms(arms, repeats=4, seed=3))
     orders = [[r.arm for r in rounds if r.round == k] for k in range(4)]
@@ -42,7 +42,7 @@ def test_larger_batches_are_not_tried_after_a_smaller_one_did_not_fit() -> None:
 def test_an_arm_that_failed_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[str] = []
 
-    def refuse(arm: Arm) -> ArmFailure:
+    def refuse(arm: Arm, _: object) -> ArmFailure:
         ran.append(arm.name)
         return ArmFailure(status="refused", why="no such device")
 

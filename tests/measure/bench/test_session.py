@@ -1,6 +1,6 @@
 """A benchmark from request to run directory; the measuring processes are replaced by fixed results."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,11 +11,21 @@ from vernier.errors import ConfigError, RunFailed
 from vernier.measure.bench import arms as bench_arms
 from vernier.measure.bench.arms import Arm
 from vernier.measure.bench.session import Outcome, run_bench
-from vernier.records.bench import ArmFailure, ArmResult, BenchRequest
+from vernier.records.bench import ArmFailure, ArmProgress, ArmResult, BenchRequest, Round
 from vernier.store import find_runs
 
 REQUEST = BenchRequest(what="train", config=to_dict(Config()), batches=(4,), repeats=2)
 Run = Callable[[Callable[[Arm], ArmResult]], Outcome]
+
+
+class Silent:
+    """Shows nothing."""
+
+    def begin(self, request: BenchRequest, arms: Sequence[str]) -> None: ...
+
+    def update(self, arm: Arm, progress: ArmProgress | None) -> None: ...
+
+    def finish(self, rounds: Sequence[Round]) -> None: ...
 
 
 @pytest.fixture
@@ -23,8 +33,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs a benchmark of one arm, two repeats, with this function as the process."""
 
     def start(process: Callable[[Arm], ArmResult]) -> Outcome:
-        monkeypatch.setattr(bench_arms, "run_in_process", process)
-        return run_bench(REQUEST, tmp_path, lambda done, total, rounds: None)
+        monkeypatch.setattr(bench_arms, "run_in_process", lambda arm, _: process(arm))
+        return run_bench(REQUEST, tmp_path, Silent())
 
     return start
 

@@ -1,7 +1,7 @@
 from tests.measure.bench.sample_rounds import rounds
 from vernier.measure.bench.rows import pool_rounds
-from vernier.measure.bench.table import describe_comparison, markdown, notes, tables
-from vernier.records.bench import ArmComparison, ArmFailure, ArmLabels, Round, StepRow
+from vernier.measure.bench.table import markdown, notes, tables
+from vernier.records.bench import ArmComparison, ArmFailure, ArmLabels, BenchResult, Round, StepRow
 
 
 def test_a_note_that_holds_for_several_rows_is_written_once() -> None:
@@ -44,7 +44,7 @@ def test_markdown_has_a_line_per_row_and_the_comparisons_below() -> None:
         steps=(50, 50),
         basis="5 rounds",
     )
-    text = markdown("bench-train-x", [row], [describe_comparison(comparison)])
+    text = markdown("bench-train-x", BenchResult(rows=(row,), compared=(comparison,)))
     assert text.startswith("# bench-train-x\n\n| batch | img/s total |")
     assert "\n| 8 | 10.0 [10.0, 10.0] |" in text
     assert "- batch=8 side=here: 1.0200 [1.0100, 1.0300] times the speed of batch=8 side=v1: faster" in text

@@ -19,6 +19,7 @@ from vernier.engine.processes.launch import Topology
 from vernier.engine.processes.world import World
 from vernier.errors import ConfigError
 from vernier.measure.bench.measuring import METHOD, Load, compute_figures, measure, relate_to_matmul, warm_up
+from vernier.measure.bench.progress import END, MEASURING, WARM_UP, PhaseWatch
 from vernier.measure.bench.serving import METHOD as SERVING_METHOD
 from vernier.measure.bench.serving import poisson_arrivals, serve, summarize_latency
 from vernier.measure.machine.environment import collect_environment
@@ -27,9 +28,11 @@ from vernier.measure.telemetry.energy import energy_per_image
 from vernier.measure.telemetry.noise import measure_noise
 from vernier.measure.telemetry.sampler import RecordList, Sampler
 from vernier.records.bench import (
+    Arithmetic,
     ArmFailure,
     ArmRequest,
     ArmResult,
+    MatmulSpeed,
     RepeatResult,
     ServingFigures,
     ServingResult,
@@ -87,27 +90,25 @@ def _measure(request: ArmRequest, world: World) -> StepResult | ServingResult:
         else InferenceLoad(config, Path(request.run) if request.run else None)
     )
     load.device.reset_peak_memory()
+    watch = PhaseWatch(request.started_s, request.progress if world.first else None)
     root_pid = os.getppid() if world.size > 1 else None
     try:
         with Sampler(load.device.name, sensors, hz=config.machine.telemetry_hz, root_pid=root_pid) as sampler:
             result: StepResult | ServingResult
             if isinstance(load, InferenceLoad) and request.scenario == "server":
-                result = _measure_serving(load, request, sensors)
+                result = _measure_serving(load, request, sensors, watch)
+                result = replace(result, peak_memory_bytes=_peak_memory(load, world))
             else:
-                result = _measure_steps(load, request, sensors, world)
-        if isinstance(result, StepResult):
-            gflop_per_image = load.flops_per_image() / 1e9
-            matmul = measure_matmul(load.torch_device, load.device.synchronize, config.machine.precision)
-            gflop_per_s = result.figures.images_per_s_total.value * gflop_per_image / load.devices
-            result = replace(result, flops=relate_to_matmul(gflop_per_image, gflop_per_s, matmul))
+                result = _measure_steps(load, request, sensors, world, watch)
+        watch.enter(END)
         return replace(
             result,
             time=utc_stamp(),
             execution=config.machine.mode,
             compilation=load.network.compilation,
             devices=load.devices,
-            peak_memory_bytes=_peak_memory(load, world),
             environment=collect_environment(load.device.identity(), load.device.name, load.threads, sampler.setup),
+            spent_s=watch.spent_s,
         )
     finally:
         load.close()
@@ -120,13 +121,43 @@ def _peak_memory(load: TrainingLoad | InferenceLoad, world: World) -> int | None
     return max((p for p in peaks if p is not None), default=None)
 
 
+class _Probe:
+    """Matrix products right before and right after measuring; their memory is in no peak of the load."""
+
+    def __init__(self, load: TrainingLoad | InferenceLoad, precision: str, world: World) -> None:
+        self._load, self._precision, self._world = load, precision, world
+        self._speeds: list[MatmulSpeed] = []
+        self.peak_memory_bytes: int | None = None
+
+    def __call__(self) -> None:
+        device = self._load.device
+        peaks = (self.peak_memory_bytes, _peak_memory(self._load, self._world))
+        self.peak_memory_bytes = max((peak for peak in peaks if peak is not None), default=None)
+        self._speeds.append(measure_matmul(self._load.torch_device, device.synchronize, self._precision))
+        device.reset_peak_memory()
+
+    def relate(self, images_per_s: float) -> Arithmetic:
+        """The load's arithmetic at this rate, beside the mean of both."""
+        before, after = self._speeds
+        gflop_per_image = self._load.flops_per_image() / 1e9
+        matmul = replace(
+            before,
+            gflop_per_s=(before.gflop_per_s + after.gflop_per_s) / 2,
+            n=before.n + after.n,
+            before=before.gflop_per_s,
+            after=after.gflop_per_s,
+        )
+        return relate_to_matmul(gflop_per_image, images_per_s * gflop_per_image / self._load.devices, matmul)
+
+
 def _measure_steps(
-    load: TrainingLoad | InferenceLoad, request: ArmRequest, sensors: RecordList, world: World
+    load: TrainingLoad | InferenceLoad, request: ArmRequest, sensors: RecordList, world: World, watch: PhaseWatch
 ) -> StepResult:
     steps: Load = load
     if isinstance(load, InferenceLoad) and request.scenario == "single-stream":
         steps = SingleStreamLoad(load)
-    samples = measure(steps, request.plan, lambda value: world.broadcast_from_first(lambda: value))
+    probe = _Probe(load, config_from_tree(request.config).machine.precision, world)
+    samples = measure(steps, request.plan, lambda value: world.broadcast_from_first(lambda: value), watch, probe)
     figures = compute_figures(samples, images=load.images, devices=load.devices)
     if isinstance(steps, SingleStreamLoad):
         latency = summarize_latency(samples.step_s, of=f"query of {load.images} image(s), one at a time")
@@ -137,15 +168,18 @@ def _measure_steps(
         images_per_step=load.images,
         figures=figures,
         raw=samples,
+        flops=probe.relate(figures.images_per_s_total.value),
+        peak_memory_bytes=probe.peak_memory_bytes,
         energy=energy_per_image(sensors.records, [span], load.images * len(samples.step_s)),
         noise=measure_noise(sensors.records, span),
     )
 
 
-def _measure_serving(load: InferenceLoad, request: ArmRequest, sensors: RecordList) -> ServingResult:
+def _measure_serving(load: InferenceLoad, request: ArmRequest, sensors: RecordList, watch: PhaseWatch) -> ServingResult:
     """Queries of one image at random times, at a share of what the load can do, or at a given rate."""
     plan = request.plan
-    warmup = warm_up(SingleStreamLoad(load), plan.warmup_max_seconds)
+    watch.enter(WARM_UP)
+    warmup = warm_up(SingleStreamLoad(load), plan, watch=watch)
     capacity = load.images / (sorted(warmup.step_s)[len(warmup.step_s) // 2])
     rate = request.rate_per_s or capacity * (request.load_share or 1.0)
     planned = poisson_arrivals(rate, plan.max_seconds, request.seed)
@@ -154,6 +188,7 @@ def _measure_serving(load: InferenceLoad, request: ArmRequest, sensors: RecordLi
             f"At {rate:.3g} queries per second none arrives within {plan.max_seconds:g} s. Raise --max-seconds."
         )
     run = load.reuse_batch()
+    watch.enter(MEASURING)
     began_s = now_s()
     served = serve(run, planned, max_batch=load.images)
     span = (began_s, now_s())

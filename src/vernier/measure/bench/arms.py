@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -26,6 +26,7 @@ from vernier.frozen import frozen
 from vernier.records.bench import (
     ArmFailure,
     ArmLabels,
+    ArmProgress,
     ArmRequest,
     ArmResult,
     RepeatResult,
@@ -35,6 +36,8 @@ from vernier.records.bench import (
     StudyRequest,
 )
 from vernier.records.codec import DamagedRecord, decode, encode
+
+from .progress import read_progress
 
 ARM_TIMEOUT_S = 24 * 3600.0
 MEMORY_SHARE = 0.9
@@ -53,14 +56,19 @@ class Arm:
 
 
 OnPace = Callable[[float], None]
+OnProgress = Callable[[Arm, ArmProgress | None], None]
+"""Called about once per second with the arm that runs, and what its process is doing; None: it has not said."""
 
 
-def run_arms(arms: Sequence[Arm], *, repeats: int, seed: int) -> Iterator[Round]:
+def run_arms(
+    arms: Sequence[Arm], *, repeats: int, seed: int, on_progress: OnProgress = lambda *_: None
+) -> Iterator[Round]:
     """Run every arm `repeats` times, and yield each result as soon as it is there."""
     generator, order, failures = random.Random(seed), itertools.count(), dict[str, ArmFailure]()
     for number in range(repeats):
         for arm in generator.sample(list(arms), len(arms)):
-            result = failures.get(arm.name) or _expected_failure(arm, arms, failures) or run_in_process(arm)
+            failure = failures.get(arm.name) or _expected_failure(arm, arms, failures)
+            result = failure or run_in_process(arm, on_progress)
             if isinstance(result, ArmFailure):
                 failures[arm.name] = result
             yield Round(arm=arm.name, round=number, order=next(order), result=result)
@@ -79,10 +87,13 @@ def _expected_failure(arm: Arm, arms: Sequence[Arm], failures: dict[str, ArmFail
 # ------------------------------------------------------------------------------------------------------------ processes
 
 
-def run_in_process(arm: Arm) -> ArmResult:
+def run_in_process(arm: Arm, on_progress: OnProgress = lambda *_: None) -> ArmResult:
     """One arm in a process of its own; a process that the kernel killed is an out-of-memory result."""
     kind: type[StepResult | ServingResult] = ServingResult if arm.request.scenario == "server" else StepResult
-    return _Process(arm.name, arm.request, environment_of(arm.source)).run(kind)
+    request = replace(arm.request, started_s=now_s())
+    return _Process(
+        arm.name, request, environment_of(arm.source), "progress", lambda path: on_progress(arm, read_progress(path))
+    ).run(kind)
 
 
 def run_study_repeat(
@@ -92,29 +103,35 @@ def run_study_repeat(
 
     `on_pace` is called once, with the process's first estimate of the seconds per iteration.
     """
-    return _Process(name, request, {**environment_of(None), **variables}, on_pace).run(RepeatResult)
+    listeners = [on_pace] if on_pace else []
+
+    def look(path: Path) -> None:
+        if listeners and path.exists():
+            listeners.pop()(json.loads(path.read_text(encoding="utf-8"))["seconds_per_iteration"])
+
+    return _Process(name, request, {**environment_of(None), **variables}, "pace", look).run(RepeatResult)
 
 
 @dataclass
 class _Process:
-    """A measuring process: its request goes through a file, and so does its answer."""
+    """A measuring process: its request goes through a file, and so does its answer.
+
+    `news` is the key of the request with the file for what happens meanwhile, which `look` is called with.
+    """
 
     name: str
     request: ArmRequest | StudyRequest
     variables: dict[str, str]
-    on_pace: OnPace | None = None
-    _pace: Path = field(init=False)
+    news: str
+    look: Callable[[Path], None]
 
     def run(self, kind: type[T]) -> T | ArmFailure:
         """The answer of this kind, or a failure. Raises RunFailed when the process failed without an answer."""
         with tempfile.TemporaryDirectory(prefix="vernier-bench-") as scratch:
-            request, answer, self._pace = (Path(scratch) / name for name in ("request", "answer", "pace"))
-            tree = encode(self.request)
-            if self.on_pace is not None:
-                tree["pace"] = str(self._pace)
-            request.write_text(json.dumps(tree), encoding="utf-8")
+            request, answer, news = (Path(scratch) / name for name in ("request", "answer", self.news))
+            request.write_text(json.dumps({**encode(self.request), self.news: str(news)}), encoding="utf-8")
             began_s = now_s()
-            code, output = self._wait([*_COMMAND, str(request), str(answer)])
+            code, output = self._wait([*_COMMAND, str(request), str(answer)], news)
             if answer.exists():
                 tree = {**json.loads(answer.read_text(encoding="utf-8")), "process_s": now_s() - began_s}
                 try:
@@ -127,7 +144,7 @@ class _Process:
             return ArmFailure(status="out-of-memory", why=why)
         raise RunFailed(f"The arm {self.name} failed with exit code {code}: {' '.join(output[-3:]) or 'no message'}")
 
-    def _wait(self, command: list[str]) -> tuple[int, list[str]]:
+    def _wait(self, command: list[str], news: Path) -> tuple[int, list[str]]:
         """The exit code and the last output. An exception in here, such as Ctrl-C, ends the process too."""
         limit_s = now_s() + ARM_TIMEOUT_S
         with subprocess.Popen(
@@ -135,10 +152,8 @@ class _Process:
         ) as process:
             try:
                 while True:
-                    output = _output_within(process, _POLL_S if self.on_pace else limit_s - now_s())
-                    if self.on_pace and self._pace.exists():
-                        self.on_pace(json.loads(self._pace.read_text(encoding="utf-8"))["seconds_per_iteration"])
-                        self.on_pace = None
+                    output = _output_within(process, _POLL_S)
+                    self.look(news)
                     if output is not None:
                         return process.returncode, output
                     if now_s() >= limit_s:

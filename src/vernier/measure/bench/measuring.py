@@ -6,7 +6,7 @@ steady and how long to measure, and computes figures from the samples. `arms` de
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Protocol, TypeVar
@@ -19,6 +19,8 @@ from vernier.records.bench import Arithmetic, Figures, MatmulSpeed, Plan, Sample
 from vernier.records.profile import PhaseTimes
 from vernier.records.statistics import Estimate
 
+from .progress import MEASURING, PHASES, PROBE, WARM_UP, PhaseWatch
+
 METHOD = "vernier-bench-1"
 LOADER_BOUND_SHARE = 0.1
 """Above this share of data wait a load is loader-bound: MLPerf Storage wants accelerators busy for 90 % of the time."""
@@ -27,6 +29,8 @@ PRECISION, PRECISION_TO_COMPARE = 0.01, 0.005
 (`benchmarks/coverage.py`)."""
 FEWEST_STEPS = 30
 CHECK_GROWTH = 1.5
+EXTRA_SHARE = 0.9
+"""Start-up, warm-up, probes and phases of a process take at most this share of its longest measuring time."""
 _CLOCK_CHECK_S = 0.25
 """How often the elapsed time is compared with the limit; in between nothing but steps happens."""
 
@@ -59,41 +63,74 @@ def one_process(value: T) -> T:
     return value
 
 
-def measure(load: Load, plan: Plan, from_first: FromFirst = one_process) -> Samples:
-    """Warm up, measure, then split some further steps by phase."""
-    warmup = warm_up(load, plan.warmup_max_seconds, from_first)
+def measure(
+    load: Load,
+    plan: Plan,
+    from_first: FromFirst = one_process,
+    watch: PhaseWatch | None = None,
+    probe: Callable[[], None] = lambda: None,
+) -> Samples:
+    """Warm up, measure, then split some further steps by phase. `probe` runs right before and right after measuring."""
+    watch = watch or PhaseWatch()
+    watch.enter(WARM_UP)
+    warmup = warm_up(load, plan, from_first, watch)
+    watch.enter(PROBE)
+    probe()
+    watch.enter(MEASURING)
+    samples = _measure_steps(load, plan, warmup, from_first, watch)
+    watch.enter(PROBE)
+    probe()
+    watch.enter(PHASES)
+    split_steps = from_first(_affordable_steps(plan, statistics.median(samples.step_s), watch))
+    split_s = load.split(split_steps) if split_steps else {}
+    return replace(samples, split_s={name: tuple(values) for name, values in split_s.items()})
+
+
+def _measure_steps(load: Load, plan: Plan, warmup: WarmUpSamples, from_first: FromFirst, watch: PhaseWatch) -> Samples:
+    """Steps until the rate is known, or the next one would end after the time limit."""
     step_s, wait_s, reached_precision = list[float](), list[float](), None
     began_s, timer = now_s(), _Timer(load)
     due = plan.steps or FEWEST_STEPS
     typical_s = statistics.median(warmup.step_s) if warmup.step_s else None
     check_every = from_first(max(1, round(_CLOCK_CHECK_S / typical_s))) if typical_s else 1
+
+    def time_left() -> bool:
+        elapsed_s = now_s() - began_s
+        return elapsed_s + elapsed_s / max(1, len(step_s)) <= plan.max_seconds
+
     while True:
         while len(step_s) < due:
             lasted_s, waited_s = timer.step()
             step_s.append(lasted_s)
             wait_s.append(waited_s)
-            if plan.steps is None and len(step_s) % check_every == 0:
-                if not from_first(now_s() - began_s < plan.max_seconds):
+            if len(step_s) % check_every == 0:
+                if plan.steps is None and not from_first(time_left()):
                     break
+                watch.show(step_s, load.images)
                 timer.resume()
         ended_s = now_s()
         if plan.steps is not None:
             break
         reached_precision = is_precise(step_s, plan.precision)
-        if not from_first(not reached_precision and ended_s - began_s < plan.max_seconds):
+        if not from_first(not reached_precision and time_left()):
             break
         due = max(due + 1, int(len(step_s) * CHECK_GROWTH))
         timer.resume()
-    split_s = load.split(plan.split_steps) if plan.split_steps else {}
     return Samples(
         step_s=tuple(step_s),
         wait_s=tuple(wait_s),
         warmup=warmup,
         began_s=began_s,
         ended_s=ended_s,
-        split_s={name: tuple(values) for name, values in split_s.items()},
         reached_precision=reached_precision,
     )
+
+
+def _affordable_steps(plan: Plan, step_s: float, watch: PhaseWatch) -> int:
+    """How many further steps fit into the time that is left for all but measuring."""
+    if plan.extra_max_seconds is None:
+        return plan.split_steps
+    return max(0, min(plan.split_steps, int((plan.extra_max_seconds - watch.extra_s()) / step_s)))
 
 
 class _Timer:
@@ -128,14 +165,26 @@ def is_precise(step_s: Sequence[float], share: float) -> bool:
 WINDOW_STEPS, WINDOW_S, STEADY_TOLERANCE = 5, 0.5, 0.02
 
 
-def warm_up(load: Load, max_seconds: float, from_first: FromFirst = one_process) -> WarmUpSamples:
-    """Steps until two successive windows agree, or the time is up."""
-    step_s, steady, began_s, timer = list[float](), False, now_s(), _Timer(load)
-    while from_first(not steady and now_s() - began_s < max_seconds):
+def warm_up(
+    load: Load, plan: Plan, from_first: FromFirst = one_process, watch: PhaseWatch | None = None
+) -> WarmUpSamples:
+    """Steps until two successive windows agree, or the time is up; at least two, of which the first may compile."""
+    watch = watch or PhaseWatch()
+    step_s, steady, timer = list[float](), False, _Timer(load)
+    while from_first(len(step_s) < 2 or (not steady and _warm_up_time_left(step_s, plan, watch))):
         timer.resume()
         step_s.append(timer.step()[0])
         steady = is_steady(step_s)
+        watch.one_off_s = max(0.0, step_s[0] - 2 * step_s[-1])
+        watch.show(step_s, load.images)
     return WarmUpSamples(step_s=tuple(step_s), steady=steady)
+
+
+def _warm_up_time_left(step_s: Sequence[float], plan: Plan, watch: PhaseWatch) -> bool:
+    """Whether another step fits into the limits, with one more left for the phases of a step."""
+    last_s = step_s[-1]
+    within = sum(step_s[1:]) + last_s <= plan.warmup_max_seconds
+    return within and (plan.extra_max_seconds is None or watch.extra_s() + 2 * last_s <= plan.extra_max_seconds)
 
 
 def is_steady(step_s: Sequence[float]) -> bool:

@@ -1,25 +1,50 @@
 """A benchmark from its request to its run directory: runs the arms, pools them, and keeps every sample on disk."""
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from vernier.clock import now_s
 from vernier.config import config_from_tree, override, to_dict
 from vernier.errors import ConfigError, RunFailed
 from vernier.frozen import frozen
-from vernier.records.bench import ArmComparison, ArmFailure, BenchRequest, BenchResult, FailedRow, Round, StepRow
+from vernier.records.bench import (
+    ArmComparison,
+    ArmFailure,
+    ArmProgress,
+    BenchRequest,
+    BenchResult,
+    FailedRow,
+    Round,
+    StepRow,
+)
 from vernier.records.codec import encode
 from vernier.store import RunDir
 
 from .arms import Arm, run_arms
 from .combinations import both_sides, pair_sides
 from .measuring import METHOD
+from .progress import total_spent_s
 from .rows import add_scaling, compare_arms, pool_rounds
-from .table import describe_comparison, markdown, note_shared_labels
+from .table import markdown
 
-Progress = Callable[[int, int, int], None]
-"""Called with the number of processes that are done, of all processes, and of rounds."""
+
+class Watcher(Protocol):
+    """Told how a benchmark goes on, for people: `vernier.cli.bench.live` prints it."""
+
+    def begin(self, request: BenchRequest, arms: Sequence[str]) -> None:
+        """These arms will run."""
+        ...
+
+    def update(self, arm: Arm, progress: ArmProgress | None) -> None:
+        """About once per second while an arm's process runs; None: the process has not said what it is doing."""
+        ...
+
+    def finish(self, rounds: Sequence[Round]) -> None:
+        """A process has ended; these are the results so far."""
+        ...
 
 
 @frozen
@@ -36,11 +61,12 @@ class Outcome:
         return any(c.verdict == "slower" for c in self.result.compared)
 
 
-def run_bench(request: BenchRequest, out: Path, progress: Progress) -> Outcome:
+def run_bench(request: BenchRequest, out: Path, watcher: Watcher) -> Outcome:
     """Measure every arm. The run directory holds all samples from the first result on.
 
     Ctrl-C ends it early with what there is; before the first result nothing is left behind.
     """
+    began_s = now_s()
     with both_sides(request) as sides:
         arms, total = sides.arms, len(sides.arms) * request.repeats
         config = config_from_tree(request.config)
@@ -53,18 +79,19 @@ def run_bench(request: BenchRequest, out: Path, progress: Progress) -> Outcome:
             rounds: list[Round] = []
             interruption: list[str] = []
             own_arms = {a.name for a in arms if a.source is None}
-            progress(0, total, request.repeats)
+            watcher.begin(request, [arm.name for arm in arms])
             try:
-                for newest in run_arms(arms, repeats=request.repeats, seed=request.seed):
+                for newest in run_arms(arms, repeats=request.repeats, seed=request.seed, on_progress=watcher.update):
                     rounds.append(newest)
                     result = newest.result
                     if newest.arm in own_arms and not isinstance(result, ArmFailure) and not run.read_environment():
                         run.write_environment(encode(result.environment))
                     _write(run, name, _pool(request, arms, rounds, sides.notes))
-                    progress(len(rounds), total, request.repeats)
+                    watcher.finish(rounds)
             except (KeyboardInterrupt, ConfigError, RunFailed) as error:
                 interruption = [_explain_interruption(error, run, arms, rounds, total)]
             pooled = _pool(request, arms, rounds, [*sides.notes, *interruption])
+            pooled = replace(pooled, spent_s=total_spent_s(rounds, now_s() - began_s))
             fail_if_nothing_measured(pooled, run)
             _write(run, name, pooled)
             run.write_status("stopped" if interruption else "finished", summary=_run_summary(request, pooled))
@@ -102,14 +129,13 @@ def _pool(request: BenchRequest, arms: Sequence[Arm], rounds: Sequence[Round], n
         asked=request,
         rows=tuple(rows),
         compared=tuple(comparisons),
-        facts=(*notes, *note_shared_labels(rows)),
+        facts=tuple(notes),
         rounds=tuple(rounds),
     )
 
 
 def _write(run: RunDir, title: str, result: BenchResult) -> None:
-    facts = [*result.facts, *map(describe_comparison, result.compared)]
-    run.write_bench(encode(result), markdown(title, result.rows, facts))
+    run.write_bench(encode(result), markdown(title, result))
 
 
 def fail_if_nothing_measured(result: BenchResult, run: RunDir) -> None:

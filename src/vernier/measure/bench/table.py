@@ -3,14 +3,27 @@
 The rows themselves are computed in `rows`; the report page has its own tables (`report.page.sections.benchmarks`).
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import fields
 
-from vernier.records.bench import ArmComparison, ArmLabels, BenchRow, FailedRow, Latency, ServingRow, StepRow
+from vernier.clock import duration
+from vernier.records.bench import (
+    ArmComparison,
+    ArmLabels,
+    BenchResult,
+    BenchRow,
+    FailedRow,
+    Latency,
+    ServingRow,
+    StepRow,
+)
 from vernier.records.statistics import Estimate
 
 UNKNOWN_RATE_FACTOR = 10
 """An interval that reaches so many times the value means that the rate is not known."""
+MATMUL_TOLERANCE = 0.1
+"""Matrix products before and after measuring may differ by this share without a note."""
 SCALING_COLUMNS = ("img/s total", "per device", "times the base", "efficiency", "of that without exchange")
 ARM_COLUMNS = ("batch", "precision", "mode", "procs", "threads", "exchange", "scenario", "load", "side")
 assert set(ARM_COLUMNS) == {f.name for f in fields(ArmLabels)}
@@ -32,7 +45,7 @@ def shared_labels(rows: Sequence[BenchRow]) -> dict[str, object]:
 
 def note_shared_labels(rows: Sequence[BenchRow]) -> list[str]:
     """A note instead of columns in which no two rows differ."""
-    shared = ", ".join(f"{name} {value}" for name, value in shared_labels(rows).items()) if rows else ""
+    shared = ", ".join(f"{name} {value}" for name, value in shared_labels(rows).items()) if len(rows) > 1 else ""
     return [f"all rows: {shared}"] if shared else []
 
 
@@ -70,12 +83,14 @@ def _cells(row: BenchRow, labels: Sequence[str]) -> Row:
 
 
 def _step_cells(row: StepRow) -> Row:
-    step, flops, joules = row.step_s, row.flops, row.joules_per_image
-    arithmetic = f"{flops.gflop_per_s_per_device:.1f} ({100 * flops.share_of_matmul:.0f} %)" if flops else ""
+    step, flops, joules, total = row.step_s, row.flops, row.joules_per_image, row.images_per_s_total
+    arithmetic = ""
+    if flops:
+        arithmetic = f"{_as_known(flops.gflop_per_s_per_device, total)} ({100 * flops.share_of_matmul:.0f} %)"
     cells = {
-        "img/s total": format_rate(row.images_per_s_total),
-        "per device": f"{row.images_per_s_per_device.value:,.1f}",
-        "compute only": f"{row.compute_only_images_per_s_total:,.1f}",
+        "img/s total": format_rate(total),
+        "per device": _as_known(row.images_per_s_per_device.value, total),
+        "compute only": _as_known(row.compute_only_images_per_s_total, total),
         "data wait": f"{100 * row.data_wait_share:.1f} %",
         "bound by": row.verdict.removesuffix("-bound"),
         "step ms p5/50/95/99": "/".join(map(_format_ms, (step.p5, step.median, step.p95, step.p99))),
@@ -117,12 +132,28 @@ def _format_memory(row: StepRow) -> str:
 
 
 def format_rate(rate: Estimate) -> str:
-    """123.4 [120.1, 126.9], or why there is no useful interval."""
+    """123.4 [120.1, 126.9] in the digits that the interval supports, or why there is no useful interval."""
     if rate.low is None or rate.high is None:
         return f"{rate.value:,.1f} [no interval: {rate.basis}]"
     if rate.high > UNKNOWN_RATE_FACTOR * rate.value:
         return f"{rate.value:,.1f} [could be {UNKNOWN_RATE_FACTOR} times that]"
-    return f"{rate.value:,.1f} [{rate.low:,.1f}, {rate.high:,.1f}]"
+    value, low, high = (_rounded(number, (rate.high - rate.low) / 2) for number in (rate.value, rate.low, rate.high))
+    return f"{value} [{low}, {high}]"
+
+
+def _as_known(value: float, rate: Estimate) -> str:
+    """A value that follows from a rate, in as many digits as that rate has."""
+    if rate.low is None or rate.high is None or rate.high > UNKNOWN_RATE_FACTOR * rate.value:
+        return f"{value:,.1f}"
+    return _rounded(value, (rate.high - rate.low) / 2 * value / rate.value)
+
+
+def _rounded(value: float, half_width: float) -> str:
+    """A value in the digits that its interval supports: one or two of the half width, and always two of its own."""
+    if half_width <= 0 or value <= 0:
+        return f"{value:,.1f}"
+    decimals = min(3, max(-math.floor(math.log10(half_width / 2)), 1 - math.floor(math.log10(value))))
+    return f"{round(value, decimals):,.{max(0, decimals)}f}"
 
 
 # ---------------------------------------------------------------------------------------------------------------- notes
@@ -140,7 +171,6 @@ def notes(rows: Sequence[BenchRow]) -> list[str]:
     ]
     steps = [row for row in rows if isinstance(row, StepRow)]
     rates = [row.images_per_s_total for row in steps]
-    lines += [f"95 % intervals: {basis}" for basis in sorted({rate.basis for rate in rates})]
     if any((rate.high or 0) > UNKNOWN_RATE_FACTOR * rate.value for rate in rates):
         lines.append(
             "processes of one row differ so much that its rate is not known: give more --repeats, or a quieter machine"
@@ -161,16 +191,29 @@ def _row_notes(row: BenchRow) -> list[str]:
     if isinstance(row, FailedRow):
         return [f"{row.status}: {row.why}"]
     lines = [f"NOISY: {'; '.join(row.noise)}"] if row.noise else []
-    steps = row if isinstance(row, StepRow) else None
-    if steps and not steps.steady:
-        lines.append("not steady when measuring began")
-    if steps and steps.reached_precision is False:
-        lines.append("the precision target was not reached within the time limit")
     if row.crowded:
         lines.append(row.crowded)
-    if steps and steps.phases:
-        split = ", ".join(f"{name} {100 * share:.0f} %" for name, share in steps.phases.share.items())
-        lines.append(f"of a step: {split} ({steps.phases.steps} steps, synchronised at every phase)")
+    return lines + (_step_notes(row) if isinstance(row, StepRow) else [])
+
+
+def _step_notes(row: StepRow) -> list[str]:
+    lines = [f"95 % interval: {row.images_per_s_total.basis}"]
+    if not row.steady:
+        steps = min((warmup.steps for warmup in row.warmup), default=0)
+        lines.append(f"not steady when measuring began, after {steps} warm-up steps: raise --max-seconds for more")
+    if row.reached_precision is False:
+        lines.append("the precision target was not reached within the time limit")
+    matmul = row.flops.matmul if row.flops else None
+    if matmul and matmul.before and matmul.after and abs(matmul.after / matmul.before - 1) > MATMUL_TOLERANCE:
+        lines.append(
+            f"matrix products ran at {matmul.before:.0f} GFLOP/s before measuring and at {matmul.after:.0f} after it: "
+            "the machine changed, and the share of them is uncertain"
+        )
+    if row.phases:
+        split = ", ".join(f"{name} {100 * share:.0f} %" for name, share in row.phases.share.items())
+        lines.append(f"of a step: {split} ({row.phases.steps} steps, synchronised at every phase)")
+    elif row.latency_s is None:
+        lines.append("of a step: not measured, no time was left for further steps; raise --max-seconds")
     return lines
 
 
@@ -183,11 +226,24 @@ def describe_comparison(c: ArmComparison) -> str:
     )
 
 
-def markdown(title: str, rows: Sequence[BenchRow], facts: Sequence[str]) -> str:
+def describe_spent(spent_s: dict[str, float]) -> str:
+    """1:18 = measuring 0:40, start-up 0:14, ..."""
+    parts = [f"{name} {duration(seconds)}" for name, seconds in spent_s.items() if name != "total"]
+    return f"time: {duration(spent_s['total'])} = {', '.join(parts)}"
+
+
+def result_notes(result: BenchResult) -> list[str]:
+    """All lines below the tables: what all rows share, notes on rows, remarks, comparisons, and where the time went."""
+    lines = [*note_shared_labels(result.rows), *notes(result.rows), *result.facts]
+    lines += map(describe_comparison, result.compared)
+    return [*lines, *([describe_spent(result.spent_s)] if result.spent_s else [])]
+
+
+def markdown(title: str, result: BenchResult) -> str:
     """The tables as Markdown, with the notes below."""
     lines = [f"# {title}", ""]
-    for table in tables(rows):
+    for table in tables(result.rows):
         columns = list(table[0])
         lines += [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
         lines += [*(f"| {' | '.join(row.values())} |" for row in table), ""]
-    return "\n".join([*lines, *(f"- {line}" for line in [*notes(rows), *facts]), ""])
+    return "\n".join([*lines, *(f"- {line}" for line in result_notes(result)), ""])

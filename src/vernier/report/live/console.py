@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from rich.console import Console
 from rich.progress import Progress, TaskID
 
-from vernier.clock import now_s
+from vernier.clock import duration, now_s
 from vernier.measure.profile.summary import describe_profile
 from vernier.measure.statistics.agreement import agreement_lines
 from vernier.measure.statistics.throughput import Window
