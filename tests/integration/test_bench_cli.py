@@ -131,7 +131,7 @@ def test_ctrl_c_keeps_what_was_measured_and_says_what_was_not(tiny: list[str], t
     finally:
         process.kill()  # or it would keep measuring beside the other tests
     assert process.returncode == 130, errors
-    assert "100 process(es), 3 steps each" in errors
+    assert "100 processes (2 arms x 50 repeats), 3 steps each" in errors
     assert "INTERRUPTED after" in out
     run = RunDir.open(only_run(tmp_path / "o"))
     assert run.status().status == "stopped"

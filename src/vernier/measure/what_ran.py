@@ -111,9 +111,10 @@ def run_name(config: Config) -> str:
 
 def describe_feeding(source: str, loading: Loading | None, workers: int) -> str:
     """How images reach the network, in words."""
-    if source in ("synthetic", "static"):
-        return {"synthetic": "random pixels from a pool in memory", "static": "one batch in memory, no loader"}[source]
     threads = f"{workers} loader thread{'' if workers == 1 else 's'}"
+    if source in ("synthetic", "static"):
+        pixels = "random pixels" if source == "synthetic" else "the same random pixels in every batch"
+        return f"{pixels} copied from memory by {threads}"
     cached = ", decoded images cached in memory" if loading is not None and loading.cache == "memory" else ""
     backend = "" if loading is None or loading.backend == "native" else f" ({loading.backend})"
     return f"{threads}{backend}{cached}"

@@ -17,6 +17,7 @@ from .profile import PhaseTimes
 from .run import Compilation, EnergyPerImage
 from .statistics import Comparison, Estimate, SampleSummary
 from .telemetry import Noise
+from .what_ran import WhatRan
 
 REQUEST_VERSION = 1
 ConfigTree = dict[str, Any]
@@ -254,6 +255,7 @@ class _Answer:
     environment: Environment = field(default_factory=Environment)
     process_s: float | None = omitted()
     spent_s: dict[str, float] | None = omitted()
+    ran: WhatRan | None = omitted()
 
 
 @frozen
@@ -344,6 +346,7 @@ class _MeasuredRow(ArmLabels):
     disturbed: Noise | None = None
     method: str = ""
     peak_memory_bytes: int | None = None
+    ran: WhatRan | None = omitted()
 
 
 @frozen
@@ -397,7 +400,10 @@ class Layout:
 
 @frozen
 class BenchRequest:
-    """What to measure: every combination of the lists is an arm. Batches are per device; an empty list means as set."""
+    """What to measure: every combination of the lists is an arm. Batches are per device; an empty list means as set.
+
+    `notes` say what was chosen where a flag was not given.
+    """
 
     what: Literal["train", "infer"]
     config: ConfigTree
@@ -417,15 +423,18 @@ class BenchRequest:
     against: str | None = None
     tolerance: float = 0.01
     memory_limit_bytes: int | None = None
+    notes: tuple[str, ...] | None = omitted()
 
 
 @frozen
 class BenchResult:
     """bench.json: what was asked, one row per arm, comparisons, notes, and every round with all its samples.
 
-    `spent_s` are the seconds of the whole benchmark by phase, with their `total`.
+    `what_ran` is one line for all arms; each row has its own record. `spent_s` are the seconds of the whole benchmark
+    by phase, with their `total`.
     """
 
+    what_ran: str | None = omitted()
     method: str = ""
     config: ConfigTree = field(default_factory=dict)
     asked: BenchRequest | None = None

@@ -88,6 +88,7 @@ def line_of(several: Sequence[WhatRan | None]) -> str:
     if not known:
         return NOT_RECORDED
     texts = {part: " | ".join(dict.fromkeys(each[part] for each in known if each[part])) for part in known[0]}
+    texts["batch"] = texts["batch"].replace(" | batch ", ", ")
     smoke = f"{texts['smoke']}: " if texts["smoke"] else ""
     return smoke + " · ".join(
         text

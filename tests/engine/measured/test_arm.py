@@ -69,7 +69,7 @@ def test_an_arm_that_this_machine_refuses_is_a_result_that_names_the_flag_of_ben
     assert isinstance(result, ArmFailure)
     assert result.status == "refused"
     assert "tf32" in result.why
-    assert "--precision " not in result.why
+    assert "--precision fp32" in result.why
 
 
 def test_running_out_of_memory_is_recognised_by_its_words() -> None:

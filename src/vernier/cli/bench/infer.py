@@ -44,9 +44,10 @@ def infer(
     time is the latency. server: single images arrive at random (Poisson); latency counts from the planned arrival.
 
     Args:
-        data: A data set, a folder, or synthetic. Default: the recipe's own, or synthetic.
+        data: A data set, a folder, synthetic (random pixels) or static (the same batch in every step). Default: the
+            recipe's own set, or synthetic where it names none; the first line of the result says which.
         run: Use the weights and settings of this run.
-        batches: Batch sizes; server: the most images that run together. Default: 256, or machine.eval_batch.
+        batches: Batch sizes; server: the most images that run together. Default: 32 on a CPU, 256 on an accelerator.
         precisions: Arithmetic: fp32, tf32, bf16, fp16. Default: fp32.
         modes: How the network is executed: eager, compile, trace. Default: eager.
         scenarios: One or more of the three.
@@ -55,7 +56,7 @@ def infer(
         measuring: How long and how often to measure.
 
     Examples:
-        vernier bench infer nvidia-resnet50-90e --data synthetic --batch 1,8,32
+        vernier bench infer resnet50 --batch 1,8,32
         vernier bench infer --run runs/RUN --batch 1 --scenarios single-stream
         vernier bench infer --run runs/RUN --batch 8 --scenarios server --loads 0.5,0.8
     """

@@ -10,6 +10,7 @@ from vernier.clock import duration, now_s
 from vernier.measure.bench.progress import MEASURING, START_UP, WARM_UP, expected_process_s, remaining_s
 from vernier.measure.bench.table import format_rate
 from vernier.records.bench import ArmFailure, ArmProgress, BenchRequest, Plan, Round
+from vernier.report.live.console import plural
 
 if TYPE_CHECKING:
     from vernier.measure.bench.arms import Arm
@@ -85,7 +86,7 @@ class LiveDisplay:
 def opening_line(request: BenchRequest, arms: int) -> str:
     """How many processes there will be, for how long they measure, and how long it takes with all the rest."""
     plan, count = request.plan, arms * request.repeats
-    processes = f"{count} process{'es' if count > 1 else ''} ({arms} arm{'s' if arms > 1 else ''} x {request.repeats})"
+    processes = f"{plural(count, 'process')} ({plural(arms, 'arm')} x {plural(request.repeats, 'repeat')})"
     if plan.steps is not None:
         return f"{processes}, {plan.steps} steps each, after start-up and warm-up"
     total_s = count * expected_process_s(plan)

@@ -1,6 +1,7 @@
 """Flags that several benchmarks share, and the request they make up."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar, get_args
 
@@ -13,10 +14,9 @@ from vernier.cli.flags import (
     OptionalText,
     RecipeName,
     SetFlag,
-    apply_flags,
     optional,
 )
-from vernier.config import config_from_tree, to_dict
+from vernier.config import config_from_tree, override, to_dict
 from vernier.config.settings import Mode, Precision
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
@@ -38,7 +38,8 @@ class Measuring:
     precision_target: Annotated[str | None, optional("SHARE")] = None
     """Stop when the 95 % interval is within this share of the rate. Default: 1%; 0.5% with --against."""
     max_seconds: float = 20.0
-    """Longest measuring time per process, in seconds (start-up and warm-up not included)."""
+    """Longest measuring time per process, in seconds. Start-up, warm-up and the rest take at most 0.9 times as long
+    again, unless compiling takes longer."""
     repeats: IntFlag = 5
     """Number of fresh processes per arm (one combination of batch, precision, ...)."""
     seed: IntFlag = 0
@@ -65,9 +66,9 @@ class Target:
     """What every benchmark of a recipe can change about it."""
 
     recipe: RecipeName = None
-    """A built-in recipe or a .toml file of your own."""
+    """A built-in recipe, a network (see `vernier models`), or a .toml file of your own."""
     model: OptionalText = None
-    """Another network than the recipe's."""
+    """Another network than the recipe's, as published; without a recipe the same as giving its name as the recipe."""
     device: DeviceFlag = None
     """Where to run. Default: auto, the fastest kind of device here."""
     settings: SetFlag = ()
@@ -88,31 +89,59 @@ def build_request(
     procs: str | None = None,
     run: str | None = None,
     global_batch: int | None = None,
+    strong: bool = False,
 ) -> BenchRequest:
-    """The request of flags, of which lists are still texts with commas; settings are those of `run` where given."""
+    """The request of flags, of which lists are still texts with commas; settings are those of `run` where given.
+
+    Without `batches` the recipe's batch is taken as far as it is one for a single device, and a note says so.
+    `strong`: the batch is that of all devices.
+    """
     from vernier import recipes
+    from vernier.measure.bench.combinations import at_final_size, default_batch
     from vernier.store import RunDir
 
-    if run is not None:
-        start = config_from_tree(RunDir.open(Path(run)).read_config())
-    else:
-        start = recipes.load(target.recipe or recipes.DEFAULT)
-    flags = {
-        "data.source": data or start.recipe.data.source or "synthetic",
-        "model.name": target.model,
-        "machine.device": target.device,
-        "eval.every_epochs": 0.0,
-    }
-    config = apply_flags(apply_flags(start, flags, target.settings), {"global_batch": global_batch}, ())
-    return BenchRequest(
+    request = BenchRequest(
         what=what,
-        config=to_dict(config),
+        config={},
         weights_of=run,
         batches=parse_list("--batch", batches, parse_positive),
         precisions=parse_choices("--precision", precisions, get_args(Precision)),
         modes=parse_choices("--mode", modes, get_args(Mode)),
         layouts=parse_list("--procs", procs, parse_layout),
     )
+    if run is not None:
+        start = config_from_tree(RunDir.open(Path(run)).read_config())
+    else:
+        start = recipes.load(target.recipe or target.model or recipes.DEFAULT)
+    flags = {
+        "data.source": data or start.recipe.data.source or "synthetic",
+        "model.name": target.model,
+        "machine.device": target.device,
+        "eval.every_epochs": 0.0,
+        "global_batch": global_batch,
+    }
+    changed = recipes.change(start, flags, target.settings)
+    config, notes = changed.config, list(changed.notes)
+    batch_setting = "recipe.global_batch" if what == "train" else "machine.eval_batch"
+    if not request.batches and batch_setting not in changed.named:
+        devices = max((each.procs for each in request.layouts), default=1) if strong else 1
+        batch, note = default_batch(config, what, device_kind(config.machine.device), devices)
+        config = override(config, batch_setting, batch)
+        notes.append(note)
+    notes += at_final_size(config)[1] if what == "train" else []
+    return replace(request, config=to_dict(config), notes=tuple(notes) or None)
+
+
+def device_kind(name: str) -> str:
+    """The kind of device that will be used; torch is asked only where `auto` may be an accelerator."""
+    from vernier.measure.planning.explain import likely_device
+
+    kind = likely_device(name)
+    if kind != "auto":
+        return kind
+    from vernier.devices import resolve
+
+    return resolve(kind).name
 
 
 def parse_list(flag: str, text: str | None, parse: Callable[[str], T]) -> tuple[T, ...]:

@@ -40,7 +40,7 @@ def measure_and_print(request: BenchRequest, how: Comparing, json: bool) -> int:
 
 def with_plan(request: BenchRequest, how: Comparing) -> BenchRequest:
     """The request with how long and how often to measure. Raises ConfigError for values out of range."""
-    from vernier.measure.bench.measuring import EXTRA_SHARE, PRECISION, PRECISION_TO_COMPARE
+    from vernier.measure.bench.measuring import EXTRA_LEAST_S, EXTRA_SHARE, PRECISION, PRECISION_TO_COMPARE
 
     for name, value in (
         ("--repeats", how.repeats),
@@ -60,7 +60,7 @@ def with_plan(request: BenchRequest, how: Comparing) -> BenchRequest:
             precision=precision,
             max_seconds=how.max_seconds,
             warmup_max_seconds=how.max_seconds / 2,
-            extra_max_seconds=EXTRA_SHARE * how.max_seconds,
+            extra_max_seconds=max(EXTRA_LEAST_S, EXTRA_SHARE * how.max_seconds),
         ),
         repeats=how.repeats,
         seed=how.seed,
@@ -74,6 +74,7 @@ def _print_tables(outcome: "Outcome") -> None:
     from vernier.measure.bench.table import result_notes, tables
 
     result = outcome.result
+    sys.stdout.write(f"{result.what_ran}\n")
     for table in tables(result.rows):
         print_rows(table, False)
     for line in result_notes(result):

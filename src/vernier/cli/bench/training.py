@@ -35,18 +35,20 @@ def train(
 ) -> int:
     """Measure training throughput: images per second, data loading included, with a 95 % interval, and step phases.
 
-    Several values give several arms. Every repeat is a fresh process; arms take turns in random order.
+    Several values give several arms. Every repeat is a fresh process; arms take turns in random order. Where a recipe's
+    images grow during training, the last size is measured.
 
     Args:
-        data: A data set, a folder, synthetic, or static (no loader at all). Default: the recipe's own, or synthetic.
-        batches: Batch sizes per device. Default: the recipe's.
+        data: A data set, a folder, synthetic (random pixels) or static (the same batch in every step). Default: the
+            recipe's own set, or synthetic where it names none; the first line of the result says which.
+        batches: Batch sizes per device. Default: the recipe's global batch, at most 32 on a CPU, 256 on an accelerator.
         precisions: Arithmetic: fp32, tf32, bf16, fp16. Default: fp32.
         modes: How the network is executed: eager, compile, trace. Default: eager.
         procs: Numbers of processes, one per device. Default: 1.
         measuring: How long and how often to measure.
 
     Examples:
-        vernier bench train nvidia-resnet50-90e --data synthetic --batch 1,2,4,8,16,32,64,128,256
+        vernier bench train resnet50 --batch 1,2,4,8,16,32,64,128,256
         vernier bench train --batch 32 --precision fp32,bf16 --mode eager,compile
         vernier bench train --batch 32 --against HEAD~1
     """
@@ -73,8 +75,10 @@ def scaling(
 
     Args:
         procs: Numbers of processes, one per device; 2x4: two with four threads each. The smallest is the base.
-        data: A data set, a folder, or synthetic. Default: the recipe's own, or synthetic.
-        batch: Batch size per device; with --strong: in total. Default: the recipe's.
+        data: A data set, a folder, synthetic (random pixels) or static (the same batch in every step). Default: the
+            recipe's own set, or synthetic where it names none; the first line of the result says which.
+        batch: Batch size per device; with --strong: in total. Default: the recipe's global batch, at most 32 per CPU
+            process, 256 per accelerator.
         strong: Keep the total batch the same, instead of the batch per device.
         apart: Also measure without gradient exchange, to separate network cost from CPU contention.
         precision: Arithmetic: fp32, tf32, bf16, fp16. Default: fp32.
@@ -82,12 +86,14 @@ def scaling(
         measuring: How long and how often to measure.
 
     Examples:
-        vernier bench scaling nvidia-resnet50-90e --data synthetic --procs 1,4,8
+        vernier bench scaling resnet50 --procs 1,4,8
         vernier bench scaling --procs 1x1,2x1 --batch 32
         vernier bench scaling --procs 1,2 --strong
     """
+    if batch is not None and batch < 1:
+        raise ConfigError(f"--batch {batch} is out of range: it must be 1 or more.")
     request = build_request(
-        "train", target, data=data, precisions=precision, modes=mode, procs=procs, global_batch=batch
+        "train", target, data=data, precisions=precision, modes=mode, procs=procs, global_batch=batch, strong=strong
     )
     layouts = request.layouts
     if len({each.threads is None for each in layouts}) > 1:

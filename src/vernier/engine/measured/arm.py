@@ -45,7 +45,7 @@ from .study_repeat import run_repeat
 from .workloads import InferenceLoad, SingleStreamLoad, TrainingLoad
 
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "bad_alloc", "cannot allocate memory")
-_BENCH_FLAGS = {"--allow-slow": "--set machine.allow_slow=true", "--precision ": "--precisions "}
+_BENCH_FLAGS = {"--allow-slow": "--set machine.allow_slow=true"}
 """Flags of `vernier train` that messages name, and what benchmarks have instead."""
 
 
@@ -109,6 +109,7 @@ def _measure(request: ArmRequest, world: World) -> StepResult | ServingResult:
             devices=load.devices,
             environment=collect_environment(load.device.identity(), load.device.name, load.threads, sampler.setup),
             spent_s=watch.spent_s,
+            ran=load.what_ran(in_memory=request.scenario in ("single-stream", "server")),
         )
     finally:
         load.close()

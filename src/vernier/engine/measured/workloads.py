@@ -24,7 +24,10 @@ from vernier.engine.processes.world import World
 from vernier.engine.training.setup import Job, prepare
 from vernier.engine.training.step import Phase, untimed
 from vernier.measure.phases import PhaseClock
+from vernier.measure.what_ran import describe_feeding, describe_run
 from vernier.models.cost import cost_of
+from vernier.records.events import Loading
+from vernier.records.what_ran import WhatRan
 from vernier.tasks import task_of
 
 FORWARDS_PER_TRAINING_STEP = 3
@@ -69,6 +72,11 @@ class TrainingLoad:
         macs = cost_of(recipe.model, px=px, outputs=outputs, channels=source.channels).macs
         return 2 * FORWARDS_PER_TRAINING_STEP * macs
 
+    def what_ran(self, *, in_memory: bool = False) -> WhatRan:
+        """What the steps do; `in_memory` is for inference only."""
+        recipe = self.job.config.recipe
+        return self.job.what_ran(image_px=train_px(recipe.data, recipe.augment, 0))
+
     def step(self) -> float:
         self.loss, wait_s, _ = self.job.step(self._step % self.job.derived.total_steps, self._batches)
         self._step += 1
@@ -112,7 +120,7 @@ class InferenceLoad:
         self.network = Execution(self._model, config.machine, self.device, frozen=True)
         self._config, self.images = config, config.machine.eval_batch
         self._normalize = Normalizer(config.recipe.data, self.torch_device)
-        source, _ = cache_in_memory(self._source, config.machine.cache_share, 1)
+        source, self._cache = cache_in_memory(self._source, config.machine.cache_share, 1)
         reader = self._task.eval_reader(source)
         machine = config.machine
         self._loader = Loader(
@@ -129,6 +137,26 @@ class InferenceLoad:
     def flops_per_image(self) -> int:
         recipe, outputs = self._config.recipe, self._task.outputs(len(self._source.classes))
         return 2 * cost_of(recipe.model, px=recipe.data.eval_px, outputs=outputs, channels=self._source.channels).macs
+
+    def what_ran(self, *, in_memory: bool = False) -> WhatRan:
+        """What the steps do; `in_memory`: with one batch again and again, as single-stream and server have it."""
+        config, devices, classes = self._config, self.device.identity(), len(self._source.classes)
+        loading = Loading(**vars(self._cache))
+        feeding = describe_feeding(config.recipe.data.source, loading, config.machine.workers)
+        return describe_run(
+            config,
+            "infer",
+            image_px=config.recipe.data.eval_px,
+            classes=classes,
+            outputs=self._task.outputs(classes),
+            channels=self._source.channels,
+            batch_per_device=self.images,
+            devices=1,
+            feeding="one batch in memory, no loader" if in_memory else feeding,
+            device_kind=self.device.name,
+            device=devices[0] if devices else None,
+            threads=self.threads,
+        )
 
     def run(self, images: torch.Tensor) -> None:
         """uint8 images on the host to predictions."""

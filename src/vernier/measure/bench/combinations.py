@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import product
 from pathlib import Path
+from typing import Literal
 
 from vernier.config import Config, config_from_tree, override, to_dict, tree_differences
 from vernier.errors import ConfigError
@@ -19,6 +20,32 @@ from .versions import Version, checked_out, describe_this_version, fit_config
 
 HERE = "here"
 """The label of this version's side."""
+
+
+CPU_BATCH, ACCELERATOR_BATCH = 32, 256
+"""Largest batch per device that is measured unless one is given: a recipe's batch is that of all its devices."""
+
+
+def default_batch(
+    config: Config, what: Literal["train", "infer"], device_kind: str, devices: int = 1
+) -> tuple[int, str]:
+    """The batch of so many devices where none is given, and a note about it."""
+    own = config.recipe.global_batch if what == "train" else config.machine.eval_batch
+    limit, device = (CPU_BATCH, "a CPU") if device_kind == "cpu" else (ACCELERATOR_BATCH, "an accelerator")
+    limit, device = limit * devices, device if devices == 1 else f"{devices} devices"
+    if own <= limit:
+        return own, f"batch {own}: {'the global batch of the recipe' if what == 'train' else 'machine.eval_batch'}"
+    of_recipe = f"; the global batch of the recipe is {own:,}" if what == "train" else ""
+    return limit, f"batch {limit}: the default on {device}{of_recipe}; --batch sets another"
+
+
+def at_final_size(config: Config) -> tuple[Config, list[str]]:
+    """The recipe at one image size, its last one, with a note where its images grow during training."""
+    first, last = config.recipe.augment.start_px, config.recipe.data.image_px
+    if first is None:
+        return config, []
+    note = f"images grow from {first} to {last} px during training: measured at {last} px"
+    return override(config, "augment.start_px", None), [note]
 
 
 def arms_of(request: BenchRequest, side: str | None = None, source: Path | None = None) -> list[Arm]:
@@ -74,6 +101,7 @@ def _arm_request(request: BenchRequest, config: Config, labels: ArmLabels) -> Ar
         settings |= {"global_batch": total, "machine.accumulation": 1, "machine.process_batch": None}
     for name, value in settings.items():
         config = override(config, name, value)
+    config, _ = at_final_size(config)
     return ArmRequest(
         what=request.what,
         config=to_dict(config),

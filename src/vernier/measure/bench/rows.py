@@ -100,6 +100,7 @@ def _surroundings(results: Sequence[StepResult | ServingResult]) -> dict[str, An
         "noise": tuple(describe_noise(disturbed)) if disturbed else (),
         "disturbed": disturbed,
         "method": results[0].method,
+        "ran": results[0].ran,
         "peak_memory_bytes": max(peaks, default=None),
     }
 

@@ -21,6 +21,7 @@ from vernier.records.bench import (
     StepRow,
 )
 from vernier.records.codec import encode
+from vernier.records.what_ran import line_of
 from vernier.store import RunDir
 
 from .arms import Arm, run_arms
@@ -124,12 +125,13 @@ def _pool(request: BenchRequest, arms: Sequence[Arm], rounds: Sequence[Round], n
         if (comparison := compare_arms(rounds, own.name, other.name, request.tolerance)) is not None
     ]
     return BenchResult(
+        what_ran=line_of([row.ran for row in rows if not isinstance(row, FailedRow)]),
         method=METHOD,
         config=request.config,
         asked=request,
         rows=tuple(rows),
         compared=tuple(comparisons),
-        facts=tuple(notes),
+        facts=(*(request.notes or ()), *notes),
         rounds=tuple(rounds),
     )
 
@@ -160,4 +162,5 @@ def _run_summary(request: BenchRequest, result: BenchResult) -> Any:
         (row,) = trainings
         rates = {name: getattr(row, name).value for name in ("images_per_s_total", "images_per_s_per_device")}
         summary["training"] = {**rates, "devices": row.devices, "method": row.method}
+        summary["ran"] = encode(row.ran)
     return summary

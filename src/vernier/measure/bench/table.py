@@ -165,10 +165,9 @@ def notes(rows: Sequence[BenchRow]) -> list[str]:
     for row in rows:
         for note in _row_notes(row):
             arms_by_note.setdefault(note, []).append(row.arm)
-    lines = [
-        f"{'all rows' if len(rows) > 1 and len(arms) == len(rows) else ', '.join(arms)}: {note}"
-        for note, arms in arms_by_note.items()
-    ]
+    of_all = [note for note, arms in arms_by_note.items() if len(arms) == len(rows) > 1]
+    lines = [f"all rows: {note}" for note in of_all]
+    lines += [f"{', '.join(arms)}: {note}" for note, arms in arms_by_note.items() if note not in of_all]
     steps = [row for row in rows if isinstance(row, StepRow)]
     rates = [row.images_per_s_total for row in steps]
     if any((rate.high or 0) > UNKNOWN_RATE_FACTOR * rate.value for rate in rates):
@@ -228,7 +227,7 @@ def describe_comparison(c: ArmComparison) -> str:
 
 def describe_spent(spent_s: dict[str, float]) -> str:
     """1:18 = measuring 0:40, start-up 0:14, ..."""
-    parts = [f"{name} {duration(seconds)}" for name, seconds in spent_s.items() if name != "total"]
+    parts = [f"{name} {duration(seconds)}" for name, seconds in spent_s.items() if name != "total" and seconds >= 0.5]
     return f"time: {duration(spent_s['total'])} = {', '.join(parts)}"
 
 
@@ -241,7 +240,7 @@ def result_notes(result: BenchResult) -> list[str]:
 
 def markdown(title: str, result: BenchResult) -> str:
     """The tables as Markdown, with the notes below."""
-    lines = [f"# {title}", ""]
+    lines = [f"# {title}", "", *([result.what_ran, ""] if result.what_ran else [])]
     for table in tables(result.rows):
         columns = list(table[0])
         lines += [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
