@@ -2,7 +2,7 @@
 
 import pytest
 
-from vernier.report.live.bar import duration, fitting
+from vernier.report.live.bar import fitting
 
 
 @pytest.mark.parametrize(
@@ -10,7 +10,3 @@ from vernier.report.live.bar import duration, fitting
 )
 def test_the_first_parts_are_shown_as_far_as_they_fit(columns: int, text: str) -> None:
     assert fitting(("eta 1", "loss 2", "x"), columns) == text
-
-
-def test_durations_are_clock_times() -> None:
-    assert [duration(59.6), duration(3600)] == ["1:00", "1:00:00"]

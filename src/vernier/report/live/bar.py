@@ -10,14 +10,9 @@ from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Ta
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
+from vernier.clock import duration
+
 PERCENT_COLUMNS = 5
-
-
-def duration(seconds: float) -> str:
-    """1:02:03 or 2:03."""
-    minutes, secs = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{secs:02d}" if hours else f"{minutes}:{secs:02d}"
 
 
 def fitting(parts: Sequence[str], columns: int) -> str:

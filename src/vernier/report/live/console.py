@@ -17,7 +17,7 @@ from vernier.records.events import EvalEvent, Event, StartEvent, StepEvent, Warn
 from vernier.records.run import EvalResult, RunSummary, TrainingSpeed
 from vernier.records.what_ran import line_of
 
-from .bar import duration, live_bar
+from .bar import live_bar
 
 PLAIN_EVERY_S = 5.0
 TTA = " with flip test-time augmentation"
