@@ -119,7 +119,7 @@ def configured(words: tuple[str, ...]) -> Config | None:
     given = parsed(words)
     recipe = given.get("1") if words[:2] == ("recipes", "show") else given.get("0") if takes_recipe(words) else None
     named = isinstance(recipe, str) and not PLACEHOLDER.fullmatch(recipe)
-    config = Config(recipe=book.get(recipe)) if named else Config()
+    config = book.load(recipe) if named else Config()
     for assignment in given.get("settings") or ():
         config = override_from_text(config, assignment)
     return config if named else None

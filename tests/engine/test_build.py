@@ -9,7 +9,7 @@ import torch
 from tests.tiny_training import tiny_config
 from vernier.config import Config, Machine, override
 from vernier.devices.cpu import Cpu
-from vernier.engine.build import build_model, build_model_for_data, local_torch_device, prepare_device
+from vernier.engine.build import build_model, build_model_for_data, local_torch_device, prepare_device, threads_notes
 from vernier.errors import ConfigError
 from vernier.tasks import task_of
 
@@ -75,3 +75,12 @@ def test_more_processes_than_devices_are_refused_with_an_accelerator_faked(monke
         monkeypatch.setenv(name, str(value))
     with pytest.raises(ConfigError, match=r"it has 1 cuda device.*Use one process per device"):
         prepare_device(Config(machine=Machine(procs=2)))
+
+
+def test_a_number_of_threads_that_is_not_used_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    (note,) = threads_notes(Config(), 2)
+    assert "OMP_NUM_THREADS=3 is not used: 2 threads" in note
+    assert "--set machine.threads=3" in note
+    assert threads_notes(Config(), 3) == ()
+    assert threads_notes(override(Config(), "machine.threads", 2), 2) == ()

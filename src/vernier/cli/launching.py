@@ -6,6 +6,7 @@ The processes themselves are the business of `vernier.engine.processes`.
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -22,6 +23,9 @@ from .usage.aliases import BATCHES
 if TYPE_CHECKING:
     from vernier.engine.processes.world import World
     from vernier.report.live.console import ConsoleObserver
+
+LOADING_S = 0.5
+"""PyTorch is said to be loading when it takes longer than this."""
 
 COMMAND_LINE: list[str] = []
 """The arguments of this command, set once by `vernier.cli.main`: other processes are started with the same ones.
@@ -109,8 +113,23 @@ def start_processes(procs: int) -> int:
     return run_local(procs, COMMAND_LINE)
 
 
+def load_torch() -> None:
+    """Import PyTorch. That takes seconds: on a terminal a line says so while it lasts."""
+    if "torch" in sys.modules or not sys.stderr.isatty():
+        return
+    timer = threading.Timer(LOADING_S, lambda: sys.stderr.write("loading PyTorch ...") and sys.stderr.flush())
+    timer.start()
+    try:
+        import torch  # noqa: F401
+    finally:
+        timer.cancel()
+        timer.join()
+        sys.stderr.write("\r\x1b[K")
+
+
 def joined(config: Config) -> AbstractContextManager["World"]:
     """Connect this process with the others of the run."""
+    load_torch()
     from vernier.devices import resolve
     from vernier.engine.processes.world import join_processes
 

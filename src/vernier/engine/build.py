@@ -3,6 +3,8 @@
 Data, optimiser and loaders of a training are built in `training.setup`; weights are loaded by `starting_weights`.
 """
 
+import os
+
 import torch
 from torch import nn
 
@@ -36,6 +38,18 @@ def prepare_device(config: Config) -> tuple[Device, int]:
     torch.set_num_threads(threads)
     device.prepare(machine.precision, deterministic=machine.deterministic, local_rank=where.local_rank)
     return device, threads
+
+
+def threads_notes(config: Config, threads: int) -> tuple[str, ...]:
+    """A note where OMP_NUM_THREADS asks for another number of threads than is used. torchrun sets it to 1 unasked."""
+    requested = os.environ.get("OMP_NUM_THREADS")
+    by_launcher = topology().launcher == "torchrun" and requested == "1"
+    if requested in (None, "", str(threads)) or config.machine.threads is not None or by_launcher:
+        return ()
+    return (
+        f"OMP_NUM_THREADS={requested} is not used: {threads} threads, one per core. "
+        f"To set them: --set machine.threads={requested}",
+    )
 
 
 def local_torch_device(device: Device) -> torch.device:

@@ -1,9 +1,12 @@
 """One test per private part of tyro: what a new release must still do."""
 
+from typing import Literal
+
 import pytest
 import tyro
+from tyro.conf import FlagCreatePairsOff, Positional
 
-from vernier.cli.usage.tyro_private import completion_script, use_colours
+from vernier.cli.usage.tyro_private import Refusal, call, completion_script, flags_of, use_colours
 
 
 def _greet(*, name: str = "you") -> int:
@@ -48,3 +51,51 @@ def test_completion_script_keeps_a_help_text_on_one_line(app: tyro.extras.Subcom
     ]
     assert "long enough for a second line." in specification
     assert "\\n" not in specification
+
+
+def test_flags_of_lists_every_spelling_and_the_switches() -> None:
+    def command(*, name: str = "you", loud: FlagCreatePairsOff[bool] = False, colour: bool = True) -> int:
+        return 0
+
+    flags = list(flags_of(command))
+    assert [flag.names for flag in flags] == [("--name",), ("--loud",), ("--colour",)]
+    assert [flag.switch for flag in flags] == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("typed", "kind", "names"),
+    [
+        ("--nmae x", "unknown", ("--nmae", "x")),
+        ("", "missing", ("--count INT",)),
+        ("--count", "no value", ("--count",)),
+        ("--count two", "wrong type", ("--count",)),
+        ("--count 2 --size XL", "not a choice", ("--size",)),
+    ],
+)
+def test_call_hands_over_why_a_command_line_is_refused(typed: str, kind: str, names: tuple[str, ...]) -> None:
+    class Refused(Exception):
+        pass
+
+    def command(*, count: int, size: Literal["S", "M"] | None = None) -> int:
+        return count
+
+    refusals: list[Refusal] = []
+
+    def refuse(refusal: Refusal) -> None:
+        refusals.append(refusal)
+        raise Refused
+
+    with pytest.raises(Refused):
+        call(command, typed.split(), "tool", refuse)
+    assert (refusals[0].kind, refusals[0].names) == (kind, names)
+    assert refusals[0].choices in ((), ("S", "M"))
+    assert call(command, ["--count", "2"], "tool", refuse) == 2
+
+
+@pytest.mark.parametrize("word", ["None", "none"])
+def test_call_takes_the_word_none_as_text(word: str) -> None:
+    def command(name: Positional[str | None] = None, /) -> int:
+        return 1 if name is None else len(name)
+
+    assert call(command, [word], "tool", lambda _: None) == 4
+    assert call(command, [], "tool", lambda _: None) == 1

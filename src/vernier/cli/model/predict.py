@@ -16,6 +16,7 @@ from vernier.cli.flags import (
     apply_flags,
     choose_averaged,
 )
+from vernier.cli.launching import load_torch
 from vernier.cli.output import print_result, progress_bar, say
 from vernier.config import Config
 from vernier.errors import EXIT_DONE, EXIT_FAILED, ConfigError
@@ -69,6 +70,7 @@ def predict(
     from vernier.data.sources.files import find_images
 
     files = find_images([Path(image).expanduser() for image in images])
+    load_torch()
     from vernier.engine.inference.predict import predict as run
     from vernier.engine.inference.trained import load_model
     from vernier.report.predictions import PredictionWriter

@@ -19,7 +19,7 @@ from vernier.cli.flags import (
     Switch,
     apply_flags,
 )
-from vernier.cli.launching import silence_profiler
+from vernier.cli.launching import load_torch, silence_profiler
 from vernier.cli.output import print_json, print_rows
 from vernier.errors import EXIT_DONE
 from vernier.records.codec import encode
@@ -79,6 +79,7 @@ def profile(
         "machine.mode": mode,
     }
     config = apply_flags(start, flags, settings)
+    load_torch()
     from vernier.engine.measured.profile_run import profile_load
 
     run, summary = profile_load(config, step_range, infer=infer, out=Path(out))

@@ -2,6 +2,7 @@
 
 import difflib
 import itertools
+import re
 from collections.abc import Callable, Iterable
 from typing import Never
 
@@ -19,9 +20,12 @@ INSTEAD = {"--global-batch": "--batch, the batch per device"}
 def refuse(refusal: Refusal, function: Callable[..., int], arguments: list[str], prog: str) -> Never:
     """Raise the ConfigError for a refusal of tyro."""
     name = _typed_name(refusal.names, arguments)
+    flags = [name for flag in flags_of(function) for name in flag.names]
+    if unknown := _unknown_flag(arguments, flags):
+        raise ConfigError(f"Unknown flag {unknown}. {_suggestion(unknown, flags)}{prog} --help lists the flags.")
     match refusal.kind:
         case "unknown":
-            message = _unknown(refusal.names, function, prog)
+            message = f"{refusal.names[0]!r} is one argument too many. {prog} --help shows what it takes."
         case "missing":
             example = next(iter(examples_of(function)), f"{prog} --help")
             message = f"{prog} needs {' and '.join(refusal.names)}, for example: {example}"
@@ -54,13 +58,11 @@ def _typed_value(name: str, arguments: list[str]) -> str:
     return " ".join(word for word in arguments if not word.startswith("-"))
 
 
-def _unknown(tokens: tuple[str, ...], function: Callable[..., int], prog: str) -> str:
-    token = next((t for t in tokens if t.startswith("-")), tokens[0])
-    if not token.startswith("-"):
-        return f"{token!r} is one argument too many. {prog} --help shows what it takes."
-    typed = token.partition("=")[0].replace("_", "-")
-    flags = [name for flag in flags_of(function) for name in flag.names]
-    return f"Unknown flag {typed}. {_suggestion(typed, flags)}{prog} --help lists the flags."
+def _unknown_flag(arguments: list[str], flags: list[str]) -> str:
+    """The first flag that the command does not have."""
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    typed = [word.partition("=")[0] for word in options if re.match("-+[A-Za-z]", word)]
+    return next((word for word in typed if word not in flags and word.replace("--no-", "--", 1) not in flags), "")
 
 
 def _suggestion(typed: str, flags: list[str]) -> str:

@@ -20,7 +20,7 @@ from vernier.data.loading.loader import Loader
 from vernier.data.loading.order import ShardedTrainOrder, TrainOrder
 from vernier.data.sources import ShardSource, Source
 from vernier.devices import Device
-from vernier.engine.build import build_model_for_data, prepare_device
+from vernier.engine.build import build_model_for_data, prepare_device, threads_notes
 from vernier.engine.execution import Execution
 from vernier.engine.inference.evaluate import Evaluator
 from vernier.engine.processes.batch_norm import convert_batch_norms
@@ -155,7 +155,11 @@ def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -
         bad=reader.bad,
         loading=loading,
         evaluator=None if val_source is None else Evaluator(config, task, val_source, device, world),
-        notes=(*dict.fromkeys((*train_source.notes, *(val_source.notes if val_source else ()))), *weight_notes),
+        notes=(
+            *dict.fromkeys((*train_source.notes, *(val_source.notes if val_source else ()))),
+            *weight_notes,
+            *threads_notes(config, threads),
+        ),
         warnings=from_scratch_warnings(config) if fresh else (),
     )
 
