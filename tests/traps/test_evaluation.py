@@ -5,18 +5,23 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from tests.conftest import Done
 from tests.data.sources.small_sets import write_image, write_tar
 from tests.tiny_training import events_of, run_training, tiny_config
+from vernier import recipes
 from vernier.config import Limits, override
+from vernier.data.shapes import ShapesSpec, make_shapes
 from vernier.data.sources import folder, open_split
 from vernier.engine.training.resume import find_resume_point
 from vernier.engine.training.session import train
 from vernier.errors import ConfigError
+from vernier.models import build
 from vernier.records.events import StartEvent
 
 Runner = Callable[..., Done]
@@ -123,6 +128,52 @@ def test_a_run_with_classes_in_another_order_is_not_resumed(tmp_path: Path, monk
         train(config, tmp_path / "runs", point)
 
 
+# ------------------------------------------------------------------------------------------------- weights of others
+
+
+@pytest.fixture
+def others_weights(tmp_path: Path) -> list[str]:
+    """Weights of twelve classes without names, and the flags to evaluate them with."""
+    file = tmp_path / "weights.pth"
+    torch.save(build("resnet8-small", num_classes=12).state_dict(), file)
+    return ["eval", "--model", "resnet8-small", "--weights", str(file), "--set", "machine.threads=1", "--json"]
+
+
+def test_weights_without_names_say_that_classes_are_taken_by_number(
+    others_weights: list[str], tmp_path: Path, vernier_here: Runner
+) -> None:
+    """Nothing said that the position of a folder decided which output it was compared with."""
+    for number in range(12):
+        write_image(tmp_path / "set" / "val" / f"n{number:08d}" / "1.png")
+    done = vernier_here(*others_weights, "--data", str(tmp_path / "set"))
+    assert done.code == 0, done.err
+    document = done.json()
+    assert document["classes_matched"] == "number"
+    assert any(
+        "classes taken by number (the weights have no class names): n00000000 is output 0" in note
+        for note in document["notes"]
+    )
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_weights_are_evaluated_on_some_of_their_classes(
+    named: bool, others_weights: list[str], tmp_path: Path, vernier_here: Runner
+) -> None:
+    """Weights of 1,000 classes could not be evaluated on a folder with some of them."""
+    names = [f"n{number:08d}" if named else str(number) for number in range(12)]
+    for number in (2, 10, 11):
+        write_image(tmp_path / "set" / "val" / names[number] / "1.png")
+    (tmp_path / "names.txt").write_text("\n".join(names))
+    flags = ["--classes", str(tmp_path / "names.txt")] if named else []
+    out = tmp_path / "out"
+    done = vernier_here(*others_weights, "--data", str(tmp_path / "set"), "--out", str(out), *flags)
+    assert done.code == 0, done.err
+    document = done.json()
+    assert document["classes_matched"] == "subset"
+    assert "3 of the model's 12 classes are in this data; top-1 is over all 12 outputs" in document["notes"]
+    assert json.loads((out / "mistakes.json").read_text())["samples"] == [int(i in (2, 10, 11)) for i in range(12)]
+
+
 # -------------------------------------------------------------------------------------------------------------- splits
 
 
@@ -145,10 +196,15 @@ def test_eval_on_the_training_folder_is_of_the_held_out_part(
     outcome = run_training(replace(tiny_config(data), limits=Limits(max_steps=1)), tmp_path / "runs")
     note = f"{data} has no splits: 10 of its 50 images are held out for validation (data.val_share)"
     assert outcome.summary.notes == (note,)
-    for arguments in ([], ["--data", str(tmp_path / "runs" / ".." / "set")]):
+    shutil.copytree(data, tmp_path / "copy" / "set")
+    for arguments in (
+        [],
+        ["--data", str(tmp_path / "runs" / ".." / "set")],
+        ["--data", str(tmp_path / "copy" / "set")],
+    ):
         document = vernier_here("eval", str(outcome.run.path), *arguments, "--json").json()
         assert document["samples"] == 10
-        assert note.split(": ")[1] in document["notes"][0]
+        assert "10 of its 50 images are held out" in document["notes"][0]
 
 
 def test_eval_of_a_split_that_is_not_there_is_a_sentence(run: Path, vernier_here: Runner) -> None:
@@ -224,3 +280,105 @@ def test_eval_names_the_images_that_it_could_not_read(run: Path, copied_val: Pat
     done = vernier_here("eval", str(run), "--data", str(copied_val), "--set", "data.max_bad_images=3")
     assert "1 image(s) could not be read and were evaluated as black ones:" in done.out
     assert str(bad) in done.out
+
+
+# ----------------------------------------------------------------------------------------------------------- detectors
+
+
+@pytest.fixture(scope="module")
+def boxes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    spec = ShapesSpec(kind="detect", train=16, val=6, size_px=96, seed=5)
+    return make_shapes(tmp_path_factory.mktemp("boxes") / "set", spec)
+
+
+@pytest.fixture(scope="module")
+def detector(boxes: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two steps: it finds nothing well, but always the same."""
+    config = recipes.load("ssd-shapes-quick")
+    recipe = config.recipe
+    recipe = replace(
+        recipe,
+        data=replace(recipe.data, source=str(boxes), image_px=96, eval_px=96, eval_short_side_px=96),
+        model=replace(recipe.model, width=8),
+        global_batch=8,
+    )
+    machine = replace(config.machine, threads=1, eval_batch=8)
+    config = replace(config, recipe=recipe, machine=machine, limits=Limits(max_steps=2))
+    return run_training(config, tmp_path_factory.mktemp("runs")).run.path
+
+
+def _rewritten(boxes: Path, root: Path, change: Callable[[dict[str, Any]], None]) -> Path:
+    """The detection set with other annotations of its validation images."""
+    root.mkdir()
+    (root / "val").symlink_to(boxes / "val")
+    (root / "annotations").mkdir()
+    tree = json.loads((boxes / "annotations" / "instances_val.json").read_text())
+    change(tree)
+    (root / "annotations" / "instances_val.json").write_text(json.dumps(tree))
+    return root
+
+
+def _detections(vernier_here: Runner, detector: Path, data: Path, out: Path) -> tuple[dict[str, Any], list[Any]]:
+    """The report, and every detection with the name of its category."""
+    done = vernier_here("eval", str(detector), "--data", str(data), "--out", str(out), "--json")
+    assert done.code == 0, done.err
+    truth = json.loads((data / "annotations" / "instances_val.json").read_text())
+    names = {category["id"]: category["name"] for category in truth["categories"]}
+    rows = json.loads((out / "detections.json").read_text())
+    return done.json(), [(r["image_id"], r["bbox"], r["score"], names.get(r["category_id"])) for r in rows]
+
+
+def test_a_detector_is_evaluated_by_the_names_of_categories(
+    detector: Path, boxes: Path, tmp_path: Path, vernier_here: Runner
+) -> None:
+    """Categories were matched by their position too: other numbers for the same names gave other objects."""
+
+    def reverse_ids(tree: dict[str, Any]) -> None:
+        top = max(category["id"] for category in tree["categories"]) + 1
+        for category in tree["categories"]:
+            category["id"] = top - category["id"]
+        for row in tree["annotations"]:
+            row["category_id"] = top - row["category_id"]
+
+    own, before = _detections(vernier_here, detector, boxes, tmp_path / "own")
+    data = _rewritten(boxes, tmp_path / "reversed", reverse_ids)
+    other, after = _detections(vernier_here, detector, data, tmp_path / "other")
+    assert (own["classes_matched"], other["classes_matched"]) == ("name", "order")
+    assert before
+    assert before == after
+    assert {c["name"]: c["AP"] for c in own["classes"]} == {c["name"]: c["AP"] for c in other["classes"]}
+
+
+def test_a_detector_on_some_categories_says_over_which_its_precision_is(
+    detector: Path, boxes: Path, tmp_path: Path, vernier_here: Runner
+) -> None:
+    """Data with some of the categories was refused, or taken for the first ones."""
+
+    def drop_most(tree: dict[str, Any]) -> None:
+        tree["categories"] = tree["categories"][-3:]
+        ids = {category["id"] for category in tree["categories"]}
+        tree["annotations"] = [row for row in tree["annotations"] if row["category_id"] in ids]
+
+    _, before = _detections(vernier_here, detector, boxes, tmp_path / "own")
+    data = _rewritten(boxes, tmp_path / "few", drop_most)
+    report, after = _detections(vernier_here, detector, data, tmp_path / "other")
+    assert report["classes_matched"] == "subset"
+    assert "3 of the model's 10 classes are in this data; AP is over those" in report["notes"][-1]
+    names = {name for *_, name in after if name is not None}
+    assert [row for row in before if row[3] in names] == [row for row in after if row[3] in names]
+    assert sum(c["AP"] is not None for c in report["classes"]) <= 3
+
+
+def test_a_detector_on_other_categories_is_refused(
+    detector: Path, boxes: Path, tmp_path: Path, vernier_here: Runner
+) -> None:
+    """Other names of categories gave a figure without a word."""
+
+    def rename(tree: dict[str, Any]) -> None:
+        for category in tree["categories"]:
+            category["name"] = f"x-{category['name']}"
+
+    data = _rewritten(boxes, tmp_path / "renamed", rename)
+    done = vernier_here("eval", str(detector), "--data", str(data))
+    assert done.code == 2
+    assert "0: arrow | x-arrow" in done.err

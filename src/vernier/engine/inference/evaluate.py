@@ -176,7 +176,9 @@ def open_matched(
             f"data.mean has {len(data.mean)} value(s), but the model takes images of {trained.channels} channel(s)."
         )
     try:
-        source = task.open(split or "val", whole=split is None and not _same_data(data.source, trained.own_data))
+        source = task.open(split or "val", whole=split is None)
+        if source.undivided and _is_own_data(trained, task, data.source):
+            source = task.open("val")
     except NoSuchSplit as error:
         others = " Choose another part of the data: --split train or --split test." if split is None else ""
         raise NoSuchSplit(f"{error}{others}") from None
@@ -186,11 +188,11 @@ def open_matched(
     return source if match.in_order else renumber_classes(source, trained.classes, match.outputs), match
 
 
-def _same_data(source: str, other: str) -> bool:
-    """Whether two values of `--data` name the same set, also by different paths."""
-    return source == other or (
-        bool(other) and Path(source).expanduser().resolve() == Path(other).expanduser().resolve()
-    )
+def _is_own_data(trained: Trained, task: Task, source: str) -> bool:
+    """Whether a folder without splits is the one the model was trained on, or a copy of it."""
+    own = trained.own_data
+    same = source == own or (bool(own) and Path(source).expanduser().resolve() == Path(own).expanduser().resolve())
+    return same or trained.own_fingerprint == task.open("train").fingerprint()
 
 
 def _write_documents(score: Score, out: Path) -> tuple[str, ...]:

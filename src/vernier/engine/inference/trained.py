@@ -56,6 +56,8 @@ class Trained:
     """The network takes uint8 pixels and normalises them itself."""
     own_data: str = ""
     """The data it was trained on, as `--data` named it; empty where that is not known."""
+    own_fingerprint: str = ""
+    """The fingerprint of its training split, wherever the data lies now; empty where that is not known."""
     runtime: str = ""
     """What runs the network of a file, such as onnxruntime; empty for a network of this program."""
     checkpoint: Path | None = None
@@ -138,6 +140,7 @@ def load_checkpoint(checkpoint: CheckpointDir, *, averaged: bool | None, changed
         channels=state.channels,
         prepared=_preparation(own.recipe, config.recipe, AS_TRAINED),
         own_data=own.recipe.data.source,
+        own_fingerprint=state.data_fingerprint,
         checkpoint=checkpoint.path,
         result=state.progress.result,
         result_step=state.progress.last_eval_step,
