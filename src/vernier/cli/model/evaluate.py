@@ -146,6 +146,7 @@ def _report_text(report: "EvaluationReport") -> str:
     tta = f" {TTA}" if report.flip_tta else ""
     step = "" if report.step is None else f"weights of step {report.step:,}, "
     lines = [
+        *([f"ran: {report.ran.line()}"] if report.ran is not None else []),
         f"{format_figures(report.figures)}  on {report.samples:,} images of {report.data} ({report.split}){part}{tta}",
         f"{'averaged ' if report.averaged else ''}{step}{report.weights}; {report.images_per_s_total:,.0f} img/s",
         *([f"prepared: {report.prepared}"] if report.prepared else []),

@@ -26,7 +26,9 @@ from vernier.engine.processes.launch import Topology
 from vernier.engine.processes.world import World
 from vernier.errors import ConfigError, NoSuchSplit
 from vernier.measure.statistics.throughput import Window
+from vernier.measure.what_ran import describe_feeding, describe_run
 from vernier.records.run import EvalResult, EvaluationReport
+from vernier.records.what_ran import WhatRan
 from vernier.store import write_json
 from vernier.tasks import task_of
 from vernier.tasks.base import Forward, Score, Task
@@ -155,6 +157,25 @@ def evaluate_trained(
         bad_images=_bad_images(evaluator, world),
         classes_matched=match.how,
         prepared=trained.prepared or task.describe_preparation(),
+        ran=_what_ran(trained, config, task, world),
+    )
+
+
+def _what_ran(trained: Trained, config: Config, task: Task, world: World) -> WhatRan:
+    data, machine, devices = config.recipe.data, config.machine, trained.device.identity()
+    return describe_run(
+        config,
+        "eval",
+        image_px=data.eval_px,
+        classes=len(trained.classes),
+        outputs=task.outputs(len(trained.classes)),
+        channels=trained.channels,
+        batch_per_device=machine.eval_batch,
+        devices=world.size,
+        feeding=describe_feeding(data.source, None, machine.workers),
+        device_kind=trained.device.name,
+        device=devices[0] if devices else None,
+        threads=torch.get_num_threads(),
     )
 
 
