@@ -11,11 +11,12 @@ from vernier.clock import utc_stamp
 from vernier.config import Config, Recipe, config_from_tree
 from vernier.errors import RunFailed
 from vernier.measure.statistics.agreement import agreement_lines
-from vernier.models import info, is_detector
+from vernier.models import info, is_detector, shown_name
 from vernier.records.codec import decode
 from vernier.records.environment import Environment, decode_environment
 from vernier.records.events import EvalEvent, StartEvent
 from vernier.records.run import CheckpointState, ExportCheck, ModelFile, RunStatus
+from vernier.records.what_ran import line_of
 from vernier.store import CheckpointDir, read_checkpoint_state, read_object, run_of_checkpoint, write_atomically
 from vernier.store.durable import sha256_of_file
 
@@ -95,7 +96,7 @@ def _card_of_file(about: ModelFile, origin: Path, prepared: str) -> list[str]:
     return [
         f"# {about.model}, {len(about.classes)} classes",
         f"From `{origin.name}`. Exported {utc_stamp()[:10]} by Vernier.",
-        f"## Model\n\n- network: `{about.model}`, {info(about.model).summary}\n"
+        f"## Model\n\n- network: `{about.network or about.model}`, {info(about.model).summary}\n"
         f"- input: {about.channels} channel(s); {prepared}\n"
         f"- normalisation: (pixel / 255 - {list(about.mean)}) / {list(about.std)}\n"
         f"- classes by number: {_class_list(about.classes)}",
@@ -127,7 +128,7 @@ def _card(checkpoint: Path, averaged: bool, selected: bool) -> list[str]:
         _result(state, status, averaged),
         _recipe(config, start),
         _data(recipe, state, start),
-        _machine(decode_environment(run.read_environment()) if run else None, status),
+        _machine(decode_environment(run.read_environment()) if run else None, status, start),
         _limits(recipe, state, status, selected_from=len(evaluations) if selected else 0),
     ]
 
@@ -141,7 +142,7 @@ def _model(config: Config, state: CheckpointState) -> str:
         short_side = f"short side resized to {data.eval_short_side_px} px (antialiased {data.interpolation})"
         size, output = f"{short_side}, centre {data.eval_px} x {data.eval_px} px", ""
     return (
-        f"## Model\n\n- network: `{spec.name}`, {info(spec.name).summary}\n"
+        f"## Model\n\n- network: `{shown_name(spec)}`, {info(spec.name).summary}\n"
         f"- input: {state.channels} channel(s), RGB, {size}{output}\n"
         f"- normalisation: (pixel / 255 - {list(data.mean)}) / {list(data.std)}\n"
         f"- classes by number: {_class_list(state.classes)}"
@@ -195,7 +196,7 @@ def _data(recipe: Recipe, state: CheckpointState, start: StartEvent | None) -> s
     return f"## Data\n\n- `{recipe.data.source}`{counts}\n- fingerprint of the training set: `{state.data_fingerprint}`"
 
 
-def _machine(environment: Environment | None, status: RunStatus | None) -> str:
+def _machine(environment: Environment | None, status: RunStatus | None, start: StartEvent | None) -> str:
     if environment is None:
         return "## Trained on\n\nNot known: the checkpoint is not in its run directory."
     names = ", ".join(sorted({device.name for device in environment.devices}))
@@ -205,7 +206,8 @@ def _machine(environment: Environment | None, status: RunStatus | None) -> str:
         f"{label} {environment.versions.get(name)}"
         for label, name in (("torch", "torch"), ("Vernier", "vernier"), ("Python", "python"))
     )
-    return f"## Trained on\n\n{len(environment.devices)} x {environment.device_kind} ({names}){rate}; {versions}."
+    machine = f"{len(environment.devices)} x {environment.device_kind} ({names}){rate}; {versions}."
+    return f"## Trained on\n\n{machine}\n\n{line_of([start.ran if start else None])}"
 
 
 def _limits(recipe: Recipe, state: CheckpointState, status: RunStatus | None, selected_from: int) -> str:

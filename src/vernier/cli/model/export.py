@@ -76,7 +76,7 @@ def export(
     check_flags(format, target, data=data if weights is None else None, normalised_input=normalised_input)
 
     def changed(config: Config) -> Config:
-        return on_cpu(apply_flags(config, {"data.source": data}, settings))
+        return on_cpu(apply_flags(config, {"data.source": None if weights is None else data}, settings))
 
     choice = choose_model(
         path,

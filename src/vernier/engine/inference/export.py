@@ -21,14 +21,15 @@ from safetensors import SafetensorError
 from torch import nn
 
 from vernier import __version__
-from vernier.config import Config, Eval, Model, Recipe, to_dict
+from vernier.config import Config, Eval, Recipe, to_dict
 from vernier.config.migrations import SCHEMAS
 from vernier.data.augment.normalize import Normalizer
 from vernier.errors import ConfigError, RunFailed
 from vernier.frozen import frozen
-from vernier.models import info, is_detector, weights
+from vernier.models import info, is_detector, shown_name, weights
+from vernier.records.events import StartEvent
 from vernier.records.run import ExportCheck, ModelFile
-from vernier.store import replaced_atomically
+from vernier.store import replaced_atomically, run_of_checkpoint
 from vernier.tasks import task_of
 
 from .evaluate import evaluating
@@ -123,17 +124,18 @@ def describe_model(trained: Trained) -> ModelFile:
         recipe=Recipe(
             name=recipe.name,
             about=recipe.about,
-            model=replace(recipe.model, weights=Model().weights, backbone_weights="", freeze=(), reset_head=False),
-            data=data,
+            model=replace(recipe.model, weights="", backbone_weights="", freeze=(), reset_head=False),
+            data=replace(data, source=trained.own_data),
             detect=recipe.detect,
             eval=Eval(flip_tta=recipe.eval.flip_tta),
         )
     )
     return ModelFile(
         model=recipe.model.name,
+        network=shown_name(recipe.model),
         recipe=recipe.name,
         vernier=__version__,
-        ran=trained.ran,
+        ran=trained.ran or _ran_line(trained.checkpoint),
         settings={"schema": SCHEMAS["config"], **to_dict(settings)},
         classes=trained.classes,
         channels=trained.channels,
@@ -148,6 +150,13 @@ def describe_model(trained: Trained) -> ModelFile:
         result_step=trained.result_step,
         figures={name: figures[name] for name in ("top1", "AP") if name in figures},
     )
+
+
+def _ran_line(checkpoint: Path | None) -> str:
+    """What ran in the run of a checkpoint, in one line; empty where it was not recorded."""
+    run = None if checkpoint is None else run_of_checkpoint(checkpoint)
+    start = next((event for event in run.history() if isinstance(event, StartEvent)), None) if run else None
+    return start.ran.line() if start and start.ran else ""
 
 
 def _require_free(target: Path) -> None:
@@ -201,7 +210,8 @@ def _require_torchvision(trained: Trained) -> None:
     }
     if difference := next((text for text, applies in differences.items() if applies), None):
         raise ConfigError(
-            f"torchvision cannot build this {spec.name}: {difference}. Use --format safetensors, onnx or torch-export."
+            f"torchvision cannot build {shown_name(spec)}: {difference}. Use --format safetensors, onnx or "
+            "torch-export."
         )
 
 
