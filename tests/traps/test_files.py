@@ -79,14 +79,13 @@ def test_a_torchvision_file_describes_itself_and_torchvision_still_loads_it(
     torchvision.models.resnet18(num_classes=10).load_state_dict(state)
 
 
-def test_torchvision_export_of_another_width_is_refused(run: Path, vernier_here: Vernier, tmp_path: Path) -> None:
+def test_torchvision_export_of_another_width_is_refused(shapes: Path, vernier_here: Vernier, tmp_path: Path) -> None:
     """`--format torchvision` of a network that torchvision cannot build ended with 0, and the file did not load."""
-    wide = tmp_path / "wide.pth"
-    torch.save(build("resnet18", num_classes=10, width=32).state_dict(), wide)
-    arguments = ["--model", "resnet18", "--weights", str(wide), "--set", "model.width=32"]
-    done = vernier_here("export", *arguments, "--format", "torchvision", "--out", str(tmp_path / "x.pth"))
+    narrow = ["--model", "resnet18", "--set", "model.width=8", "--set", "model.stem=imagenet", "--max-steps", "1"]
+    run = _train(shapes, tmp_path / "runs", *narrow)
+    done = vernier_here("export", str(run), "--format", "torchvision", "--out", str(tmp_path / "x.pth"))
     assert done.code == 2
-    assert "its width is 32, torchvision's is 64" in done.err
+    assert "its width is 8, torchvision's is 64" in done.err
     assert "--format safetensors" in done.err
     assert not (tmp_path / "x.pth").exists()
 
