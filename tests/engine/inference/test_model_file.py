@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import nn
 
-from vernier.config import Model, Recipe
 from vernier.engine.inference.model_file import (
     describe,
     kind_of,
@@ -106,7 +105,3 @@ def test_a_missing_package_is_named_with_its_command() -> None:
     require_onnx(("torch",), "This")
     with pytest.raises(ConfigError, match=r"This needs no-such-package: pip install 'vernier\[onnx\]'"):
         require_onnx(("no-such-package",), "This")
-
-
-def test_the_description_names_settings_that_exist() -> None:
-    assert Recipe(model=Model(name=ABOUT.model)).model.name == "resnet8-small"
