@@ -137,6 +137,14 @@ class RunDir:
     def is_bench(self) -> bool:
         return (self.path / "bench.json").is_file()
 
+    @property
+    def is_smoke(self) -> bool:
+        """Whether this is a try-out of the settings (`--smoke`), whose figures mean nothing."""
+        try:
+            return bool((self.read_config().get("limits") or {}).get("smoke"))
+        except ConfigError:
+            return False
+
     def unreadable(self) -> list[Path]:
         """Damaged files that a report can do without: run.json and environment.json."""
         files = [(self.path / "run.json", RunStatus), (self.path / "environment.json", Environment)]
@@ -240,7 +248,11 @@ def _runs_inside(path: Path) -> str:
     if not path.exists():
         return f" {path} does not exist."
     inside = find_runs(path)
-    return f" It holds {len(inside)} run(s), the newest is {inside[-1].path}." if inside else ""
+    results = [run for run in inside if not run.is_smoke]
+    if not results:
+        return f" It holds {len(inside)} smoke run(s) only." if inside else ""
+    smoke = f" and {len(inside) - len(results)} smoke run(s)" if len(inside) > len(results) else ""
+    return f" It holds {len(results)} run(s){smoke}, the newest is {results[-1].path}."
 
 
 def run_of_checkpoint(path: Path) -> RunDir | None:

@@ -28,7 +28,7 @@ def report(
     raport.json and DLLogger lines, and MLPerf logs. Several runs share the charts, and their differences are marked.
 
     Args:
-        runs: Runs, studies or logs; a folder of runs means all of them.
+        runs: Runs, studies or logs; a folder of runs means all of them but smoke runs.
         out: File to write. Default: report.html in the run directory, or in this folder when several are given.
         watch: Serve the page on this machine instead, and update it while the runs continue. Ctrl-C ends it.
         port: Port for --watch. Default: a free one.
@@ -58,12 +58,15 @@ def _target(paths: list[Path], out: str | None) -> Path:
 
 
 def _write(paths: list[Path], target: Path, json: bool) -> int:
+    from vernier.records.codec import encode
+    from vernier.report.live.console import plural
     from vernier.report.page.build import build
-    from vernier.report.page.collect import collect
+    from vernier.report.page.collect import collect, smoke_runs
     from vernier.store import write_atomically
 
     subjects = collect(paths, target.resolve().parent)
-    page = build(subjects)
+    left_out = smoke_runs(paths)
+    page = build(subjects, left_out)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(target, page.html())
@@ -72,11 +75,22 @@ def _write(paths: list[Path], target: Path, json: bool) -> int:
     size = target.stat().st_size
     if json:
         runs = [
-            {"name": s.name, "path": str(s.path), "kind": s.kind, "format": s.format, "status": s.status}
+            {
+                "name": s.name,
+                "path": str(s.path),
+                "kind": s.kind,
+                "format": s.format,
+                "status": s.status,
+                "smoke": s.smoke,
+                "ran": encode(s.ran),
+            }
             for s in subjects
         ]
-        print_json({"page": str(target), "bytes": size, "sections": [s.name for s in page.sections], "runs": runs})
+        sections, smoke = [s.name for s in page.sections], [str(path) for path in left_out]
+        print_json({"page": str(target), "bytes": size, "sections": sections, "runs": runs, "smoke_left_out": smoke})
     else:
+        if left_out:
+            say(f"left out: {plural(len(left_out), 'smoke run')}, whose figures mean nothing; name one to see it")
         names = ", ".join(s.title for s in page.sections)
         sys.stdout.write(f"{target}: {size / 1000:,.0f} kB; {names}\n")
     return EXIT_DONE

@@ -3,11 +3,11 @@
 The rows themselves are computed in `rows`; the report page has its own tables (`report.page.sections.benchmarks`).
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import fields
 
 from vernier.clock import duration
+from vernier.measure.statistics.estimates import in_known_digits
 from vernier.records.bench import (
     ArmComparison,
     ArmLabels,
@@ -131,29 +131,28 @@ def _format_memory(row: StepRow) -> str:
     return "unknown" if peak is None else f"{peak / 2**20:,.0f} MiB"
 
 
+def is_unknown(rate: Estimate) -> bool:
+    """Whether the interval is so wide that the rate is not known."""
+    return (rate.high or 0.0) > UNKNOWN_RATE_FACTOR * rate.value
+
+
 def format_rate(rate: Estimate) -> str:
     """123.4 [120.1, 126.9] in the digits that the interval supports, or why there is no useful interval."""
     if rate.low is None or rate.high is None:
         return f"{rate.value:,.1f} [no interval: {rate.basis}]"
-    if rate.high > UNKNOWN_RATE_FACTOR * rate.value:
+    if is_unknown(rate):
         return f"{rate.value:,.1f} [could be {UNKNOWN_RATE_FACTOR} times that]"
-    value, low, high = (_rounded(number, (rate.high - rate.low) / 2) for number in (rate.value, rate.low, rate.high))
+    value, low, high = (
+        in_known_digits(number, (rate.high - rate.low) / 2) for number in (rate.value, rate.low, rate.high)
+    )
     return f"{value} [{low}, {high}]"
 
 
 def _as_known(value: float, rate: Estimate) -> str:
     """A value that follows from a rate, in as many digits as that rate has."""
-    if rate.low is None or rate.high is None or rate.high > UNKNOWN_RATE_FACTOR * rate.value:
+    if rate.low is None or rate.high is None or is_unknown(rate):
         return f"{value:,.1f}"
-    return _rounded(value, (rate.high - rate.low) / 2 * value / rate.value)
-
-
-def _rounded(value: float, half_width: float) -> str:
-    """A value in the digits that its interval supports: one or two of the half width, and always two of its own."""
-    if half_width <= 0 or value <= 0:
-        return f"{value:,.1f}"
-    decimals = min(3, max(-math.floor(math.log10(half_width / 2)), 1 - math.floor(math.log10(value))))
-    return f"{round(value, decimals):,.{max(0, decimals)}f}"
+    return in_known_digits(value, (rate.high - rate.low) / 2 * value / rate.value)
 
 
 # ---------------------------------------------------------------------------------------------------------------- notes
@@ -170,7 +169,7 @@ def notes(rows: Sequence[BenchRow]) -> list[str]:
     lines += [f"{', '.join(arms)}: {note}" for note, arms in arms_by_note.items() if note not in of_all]
     steps = [row for row in rows if isinstance(row, StepRow)]
     rates = [row.images_per_s_total for row in steps]
-    if any((rate.high or 0) > UNKNOWN_RATE_FACTOR * rate.value for rate in rates):
+    if any(map(is_unknown, rates)):
         lines.append(
             "processes of one row differ so much that its rate is not known: give more --repeats, or a quieter machine"
         )

@@ -240,3 +240,11 @@ def share_interval(hits: int, n: int) -> tuple[float, float]:
     z, share = NormalDist().inv_cdf((1 + LEVEL) / 2), hits / n
     centre, room = share + z * z / (2 * n), z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
     return max(0.0, (centre - room) / (1 + z * z / n)), min(1.0, (centre + room) / (1 + z * z / n))
+
+
+def in_known_digits(value: float, half_width: float) -> str:
+    """A value in the digits that its interval supports: one or two of the half width, and always two of its own."""
+    if half_width <= 0 or value <= 0:
+        return f"{value:,.1f}"
+    decimals = min(3, max(-math.floor(math.log10(half_width / 2)), 1 - math.floor(math.log10(value))))
+    return f"{round(value, decimals):,.{max(0, decimals)}f}"

@@ -3,19 +3,22 @@
 import base64
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
 import vernier
 from vernier.clock import utc_stamp
+from vernier.report.live.console import plural
 
 from .collect import Subject
 from .figures import Figure, Section
-from .html import div, joined, tag
+from .html import div, joined, tag, when
 from .sections import SECTIONS
 
 SCRIPTS = ("draw.js", "charts.js", "plots.js", "page.js")
@@ -75,14 +78,18 @@ class Page:
         }
 
 
-def build(subjects: list[Subject]) -> Page:
-    """Make the page of some subjects, with the sections they have content for."""
+def build(subjects: list[Subject], left_out: Sequence[Path] = ()) -> Page:
+    """Make the page of some subjects, with the sections they have content for. `left_out` are smoke runs."""
     sections = tuple(section for make in SECTIONS if (section := make(subjects)) is not None)
     title = subjects[0].name if len(subjects) == 1 else f"{len(subjects)} runs"
     kinds = ", ".join(dict.fromkeys(s.status if s.status != "foreign" else "another system's log" for s in subjects))
-    lead = f"{kinds} · made {utc_stamp()[:16].replace('T', ' ')} UTC"
-    top = joined([div("brand", BRAND, "Vernier report"), tag("h1", title), tag("p", lead, cls="lead")])
-    return Page(title, top, sections)
+    if len(subjects) == 1 and subjects[0].heading != title:
+        kinds, title = f"{title} · {kinds}", subjects[0].heading
+    smoke = "SMOKE RUN: " if all(s.smoke for s in subjects) else ""
+    note = f" · {plural(len(left_out), 'smoke run')} left out; name one to see it" if left_out else ""
+    lead = f"{kinds} · made {when(utc_stamp())}{note}"
+    top = joined([div("brand", BRAND, "Vernier report"), tag("h1", smoke, title), tag("p", lead, cls="lead")])
+    return Page(f"{smoke}{title}", top, sections)
 
 
 def _digest(section: Section) -> str:

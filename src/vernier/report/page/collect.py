@@ -6,7 +6,6 @@ left out.
 
 import math
 import os
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field, replace
 from functools import partial
@@ -36,15 +35,16 @@ from vernier.records.predictions import DetectionExample, Mistakes
 from vernier.records.profile import KernelTime, MemoryPoint, ProfileSummary
 from vernier.records.run import EvalResult, RunSummary
 from vernier.records.telemetry import TelemetryRecord, decode_telemetry
+from vernier.records.what_ran import WhatRan
 from vernier.report.logs.model import RunLog, Tree
 from vernier.report.logs.reading import is_bench_result, open_logs, read_json_or_none
 from vernier.store import DamagedFile, RunDir, find_runs, read_bench, read_json, read_record
 
+from .identity import NOT_IN_LOG, heading, parts_of_log, parts_of_record, parts_of_settings, unique_names
 from .studies import Study, open_study, open_study_result
 
 T = TypeVar("T")
 MOST_POINTS = 1500
-_STAMP = re.compile(r"^\d{8}-\d{6}-(?=.)")
 FOREIGN = {"raport": "NVIDIA's raport.json", "dllogger": "NVIDIA's DLLogger lines", "mllog": "an MLPerf log"}
 
 
@@ -93,6 +93,11 @@ class Subject:
     reason: str | None = None
     updated: str | None = None
     simulated: bool = False
+    smoke: bool = False
+    """A try-out of the settings, whose figures mean nothing."""
+    ran: tuple[WhatRan, ...] = ()
+    parts: dict[str, str] = field(default_factory=dict)
+    """What ran, by part: from `ran`, or from what an old run or another system's log has."""
     start: StartEvent | None = None
     summary: RunSummary = field(default_factory=RunSummary)
     settings: Tree = field(default_factory=dict)
@@ -116,6 +121,11 @@ class Subject:
         return self.format in FOREIGN
 
     @property
+    def heading(self) -> str:
+        """What ran in a few words; the name where that is not known."""
+        return heading(self.parts) or self.name
+
+    @property
     def result(self) -> EvalResult | None:
         """The last evaluation, also of a run that has no summary yet."""
         return self.summary.result or (self.evals[-1].result if self.evals else None)
@@ -126,14 +136,23 @@ class Subject:
 
 
 def collect(paths: Sequence[Path], page_folder: Path | None = None) -> list[Subject]:
-    """The subjects of all paths, in order; folders of runs are opened. Raises ConfigError where there is nothing.
+    """The subjects of all paths, in order; folders of runs are opened, without their smoke runs.
 
-    Links to traces are relative to `page_folder`.
+    Links to traces are relative to `page_folder`. Raises ConfigError where there is nothing.
     """
-    subjects = _unique_names([subject for path in paths for subject in _open(path)])
-    if not subjects:
-        raise ConfigError("Nothing to report on. Give run directories, studies or logs.")
+    opened = [subject for path in paths for subject in _open(path)]
+    if not opened:
+        smoke = smoke_runs(paths)
+        hint = f" The {len(smoke)} smoke runs there mean nothing; name one to see it: {smoke[-1]}." if smoke else ""
+        raise ConfigError(f"Nothing to report on. Give run directories, studies or logs.{hint}")
+    names = unique_names([s.name for s in opened], [s.settings for s in opened])
+    subjects = [replace(s, name=name) for s, name in zip(opened, names, strict=True)]
     return [_link_traces(s, page_folder) for s in subjects] if page_folder else subjects
+
+
+def smoke_runs(paths: Sequence[Path]) -> list[Path]:
+    """The smoke runs in folders of runs, which `collect` leaves out; those that are named themselves are shown."""
+    return [run.path for path in paths for run in find_runs(path) if run.is_smoke]
 
 
 def _link_traces(subject: Subject, folder: Path) -> Subject:
@@ -142,28 +161,21 @@ def _link_traces(subject: Subject, folder: Path) -> Subject:
     return replace(subject, profiles=profiles)
 
 
-def _unique_names(subjects: Sequence[Subject]) -> list[Subject]:
-    """Name each subject by the last part of its path, without the date where that is unique."""
-    short = [_STAMP.sub("", s.name) for s in subjects]
-    names = [n if short.count(n) == 1 else s.name for s, n in zip(subjects, short, strict=True)]
-    unique = [n if (count := names[: i + 1].count(n)) == 1 else f"{n} ({count})" for i, n in enumerate(names)]
-    return [replace(s, name=n) for s, n in zip(subjects, unique, strict=True)]
-
-
 def _open(path: Path) -> Iterable[Subject]:
     if not path.exists():
         raise ConfigError(f"{path} does not exist. Give a run directory, a study, a log, or a folder of runs.")
     if path.is_dir():
         if StudyDir.is_study(path):
             return [_of_study(path, open_study([path]))]
-        return [_of_run(run) for run in find_runs(path) or [RunDir.open(path)]]
+        runs = find_runs(path)
+        return [_of_run(run) for run in runs if not run.is_smoke] if runs else [_of_run(RunDir.open(path))]
     if path.suffix == ".csv":
         return [_of_study(path, open_study([path]))]
     tree = read_json_or_none(path)
     if isinstance(tree, dict) and tree.get("method") == STUDY_METHOD:
         return [_of_study(path, open_study_result(tree))]
     if is_bench_result(tree):
-        return [Subject(name=path.stem, path=path, kind="bench", bench=read_bench(path), status="finished")]
+        return [_of_bench(path, read_bench(path))]
     return [_of_log(log) for log in open_logs(path)]
 
 
@@ -178,6 +190,9 @@ def _of_run(run: RunDir) -> Subject:
     bench = _read_or_note(run.read_bench, notes) if run.is_bench else None
     profiles = tuple(p for path in run.profiles() if (p := _read_or_note(partial(_profile, path), notes)))
     environment = decode_environment(run.read_environment())
+    start = next((e for e in reversed(events) if isinstance(e, StartEvent)), None)
+    settings = _read_or_note(run.read_config, notes) or {}
+    ran = _what_ran(start, summary, bench)
     notes += [f"left out: Cannot read {path}." for path in run.unreadable()]
     predictions = run.path / "predictions"
     points = [
@@ -200,9 +215,13 @@ def _of_run(run: RunDir) -> Subject:
         status=status.status,
         reason=status.reason,
         updated=status.updated,
-        start=next((e for e in reversed(events) if isinstance(e, StartEvent)), None),
+        smoke=run.is_smoke,
+        ran=ran,
+        parts=parts_of_record(ran)
+        or parts_of_settings(settings, start or StartEvent(), environment or Environment(), bench),
+        start=start,
         summary=summary,
-        settings=_read_or_note(run.read_config, notes) or {},
+        settings=settings,
         environment=environment,
         points=tuple(_thin(points)),
         evals=tuple(EvalPoint(epoch=e.epoch, step=e.step, result=e) for e in events if isinstance(e, EvalEvent)),
@@ -216,6 +235,14 @@ def _of_run(run: RunDir) -> Subject:
         examples=_read_or_note(lambda: _examples(predictions / "examples.json"), notes) or (),
         notes=tuple(notes),
     )
+
+
+def _what_ran(start: StartEvent | None, summary: RunSummary, bench: BenchResult | None) -> tuple[WhatRan, ...]:
+    """The records of what ran: one of a training, one per arm of a benchmark; none in files of older versions."""
+    if bench is not None:
+        return tuple(row.ran for row in bench.measured if row.ran is not None)
+    ran = (start.ran if start else None) or summary.ran
+    return (ran,) if ran is not None else ()
 
 
 def _read_or_note(read: Callable[[], T], notes: list[str]) -> T | None:
@@ -314,9 +341,24 @@ def _of_study(path: Path, study: Study) -> Subject:
     )
 
 
+def _of_bench(path: Path, bench: BenchResult) -> Subject:
+    """A copy of bench.json that lies outside its run directory."""
+    ran = _what_ran(None, RunSummary(), bench)
+    return Subject(
+        name=path.stem,
+        path=path,
+        kind="bench",
+        status="finished",
+        bench=bench,
+        settings=dict(bench.config),
+        ran=ran,
+        parts=parts_of_record(ran) or parts_of_settings(bench.config, StartEvent(), Environment(), bench),
+    )
+
+
 def _of_log(log: RunLog) -> Subject:
     """Another system's log: each step becomes a point. MLPerf's logs have whole epochs, counted from one."""
-    by_epoch = log.format == "mllog"
+    by_epoch, parts = log.format == "mllog", parts_of_log(log.settings, log.devices, log.train_samples)
     per_epoch: dict[int, int] = {}
     for s in log.steps:
         per_epoch[s.epoch] = max(per_epoch.get(s.epoch, 0), s.step + 1)
@@ -328,7 +370,7 @@ def _of_log(log: RunLog) -> Subject:
         EvalPoint(epoch=e.epoch + (not by_epoch), step=None, result=EvalResult(figures={**e.values})) for e in log.evals
     ]
     return Subject(
-        name=log.path.stem,
+        name=log.path.stem if parts["network"] == NOT_IN_LOG else f"{parts['network']} {log.path.stem}",
         path=log.path,
         kind="training",
         format=log.format,
@@ -341,6 +383,7 @@ def _of_log(log: RunLog) -> Subject:
         start=StartEvent(
             world=log.devices or 0, train_samples=log.train_samples or 0, val_samples=log.eval_samples or 0
         ),
+        parts=parts,
         summary=RunSummary(reached_target=log.reached_target),
         spent_s={"total": log.total_s} if log.total_s else {},
     )

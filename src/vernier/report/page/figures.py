@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from vernier.frozen import frozen
 from vernier.records.codec import encode, omitted
+from vernier.report.live.console import plural
 
 from .html import div, section, tag
 
@@ -24,6 +25,7 @@ class Lines:
     """One line per value of `by`, dashed by `dash`, with whiskers from `low` to `high`. `zero`: the axis starts at 0.
 
     `smooth` and `log` offer smoothing and a logarithmic axis; `colours` are the values of `by` on the whole page.
+    `x_range` is drawn until a reader zooms, so that charts side by side have the same axis.
     """
 
     x: str
@@ -40,6 +42,7 @@ class Lines:
     unit: str = ""
     x_title: str | None = omitted()
     y_title: str | None = omitted()
+    x_range: tuple[float, float] | None = omitted()
     colours: tuple[str, ...] | None = omitted()
 
 
@@ -82,7 +85,7 @@ class Boxes:
 
 @frozen
 class Scatter:
-    """One dot per row, with whiskers from `low` to `high`."""
+    """One dot per row, with whiskers from `low` to `high`. A button hides rows where `disturbed` is not empty."""
 
     x: str
     y: str
@@ -90,6 +93,7 @@ class Scatter:
     low: str | None = omitted()
     high: str | None = omitted()
     flag: str | None = omitted()
+    disturbed: str | None = omitted()
     line: float | None = omitted()
     x_title: str | None = omitted()
     y_title: str | None = omitted()
@@ -123,18 +127,21 @@ class Figure:
 
     def html(self) -> Markup:
         """The frame in which the script draws it, with its tools and its data."""
-        log = tag(
-            "button",
-            "log",
-            type="button",
-            data_do="log",
-            data_figure=self.name,
-            aria_pressed="false",
-            title="logarithmic axis",
-        )
+        switches = {
+            "log": ("log", "logarithmic axis", isinstance(self.chart, Lines) and self.chart.log),
+            "disturbed": (
+                "hide disturbed",
+                "leave out runs that were disturbed",
+                isinstance(self.chart, Scatter) and self.chart.disturbed is not None,
+            ),
+        }
         tools = div(
             "figure-tools",
-            log if isinstance(self.chart, Lines) and self.chart.log else None,
+            *(
+                tag("button", text, type="button", data_do=do, data_figure=self.name, aria_pressed="false", title=title)
+                for do, (text, title, offered) in switches.items()
+                if offered
+            ),
             tag("button", "SVG", type="button", data_do="svg", data_figure=self.name, title="save the picture"),
             tag("button", "CSV", type="button", data_do="csv", data_figure=self.name, title="save the data"),
         )
@@ -143,7 +150,7 @@ class Figure:
         )
         data = tag(
             "details",
-            tag("summary", f"data, {len(self.rows):,} rows"),
+            tag("summary", f"data, {plural(len(self.rows), 'row')}"),
             div("data-table"),
             cls="data",
             data_figure=self.name,

@@ -2,13 +2,25 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from markupsafe import Markup, escape
 
+from vernier.measure.statistics.estimates import in_known_digits
+
 NONE = "\u2013"
-Cell = str | int | float | bool | None | Markup
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A number with a text of its own, such as an interval; tables sort and save the number."""
+
+    value: float
+    text: str
+
+
+Cell = str | int | float | bool | None | Markup | Shown
 
 
 def tag(name: str, *children: Any, **attributes: Any) -> Markup:
@@ -40,12 +52,40 @@ def number(value: Any, digits: int | None = None) -> str:
         return f"{value:,}"
     if not isinstance(value, float):
         return str(value)
-    if digits is not None:
-        return f"{value:,.{digits}f}"
     if not math.isfinite(value):
         return str(value)
+    if digits is not None:
+        return f"{value:,.{digits}f}"
     size = abs(value)
     return f"{value:,.0f}" if size >= 10_000 else f"{value:,.1f}" if size >= 1000 else f"{value:.4g}"
+
+
+def decimals(values: Iterable[float], significant: int = 4) -> int:
+    """Digits after the point with which the largest of some numbers has so many significant digits."""
+    largest = max((abs(v) for v in values if math.isfinite(v)), default=0.0)
+    return max(0, significant - 1 - math.floor(math.log10(largest))) if largest > 0 else 0
+
+
+def measured(value: float, low: float | None, high: float | None) -> tuple[str, str]:
+    """A figure and its 95 % interval in the digits that the interval supports; three digits without an interval."""
+    if low is None:
+        return f"{value:,.{decimals([value], 3)}f}", ""
+    half = (value - low) if high is None else (high - low) / 2
+    shown, bottom = (in_known_digits(v, half) for v in (value, low))
+    return shown, f"95 %: above {bottom}" if high is None else f"95 %: {bottom} to {in_known_digits(high, half)}"
+
+
+def size_of(count: int) -> str:
+    """Bytes as people read them: 23.5 GiB."""
+    if count < 1024:
+        return f"{count} bytes"
+    power = min(4, int(math.log(count, 1024)))
+    return f"{count / 1024**power:.3g} {('KiB', 'MiB', 'GiB', 'TiB')[power - 1]}"
+
+
+def when(stamp: str | None) -> str:
+    """A UTC stamp to the minute, with its zone."""
+    return f"{stamp[:16].replace('T', ' ')} UTC" if stamp else ""
 
 
 def seconds(value: float) -> str:
@@ -62,7 +102,10 @@ def seconds(value: float) -> str:
 
 @dataclass(frozen=True)
 class Column:
-    """A table's column: `digits` after the point for its numbers; `meter` draws shares (0 to 1) as bars."""
+    """A table's column: `digits` after the point for its numbers; `meter` draws shares (0 to 1) as bars.
+
+    Without `digits`, all its numbers have as many as give the largest four significant ones.
+    """
 
     name: str
     digits: int | None = None
@@ -73,7 +116,10 @@ class Column:
 def table(name: str, columns: Sequence[Column | str], rows: Sequence[Sequence[Cell]], title: str = "") -> Markup:
     """A table that can be sorted and saved as CSV. `name` must be unique on the page."""
     heads = [c if isinstance(c, Column) else Column(c) for c in columns]
-    numeric = [bool(rows) and all(isinstance(r[i], int | float | None) for r in rows) for i in range(len(heads))]
+    heads = [_with_digits(c, [r[i] for r in rows]) for i, c in enumerate(heads)]
+    numeric = [
+        bool(rows) and all(isinstance(r[i], int | float | Shown | None) for r in rows) for i in range(len(heads))
+    ]
     head = tag(
         "tr",
         *(
@@ -83,18 +129,27 @@ def table(name: str, columns: Sequence[Column | str], rows: Sequence[Sequence[Ce
     )
     body = [tag("tr", *(_cell(v, c, n) for v, c, n in zip(row, heads, numeric, strict=True))) for row in rows]
     count = tag("span", f" {len(rows):,} rows", cls="note") if len(rows) > 12 else None
+    more = tag("span", "", cls="more note", aria_hidden="true")
     tools = div(
         "table-tools",
         tag("h3", title, count),
+        more,
         tag("button", "CSV", type="button", data_do="csv", data_table=name, title="download"),
     )
     grid = tag("table", tag("thead", head), tag("tbody", *body), cls="sortable", id=name)
     return tag("div", tools, div("scroll", grid, tabindex="0", role="region", aria_label=title or name))
 
 
+def _with_digits(column: Column, cells: Sequence[Cell]) -> Column:
+    floats = [c for c in cells if isinstance(c, float) and math.isfinite(c)]
+    return replace(column, digits=decimals(floats)) if floats and column.digits is None else column
+
+
 def _cell(value: Cell, column: Column, numeric: bool) -> Markup:
     if isinstance(value, Markup):
         return tag("td", value)
+    if isinstance(value, Shown):
+        return tag("td", value.text, cls="number" if numeric else None, data_v=repr(value.value))
     plain = isinstance(value, int | float) and not isinstance(value, bool)
     text = Markup(escape(number(value, column.digits)))
     if column.meter and plain:

@@ -13,7 +13,7 @@ from vernier.errors import ConfigError
 from vernier.store import RunDir
 
 from .build import Page, build
-from .collect import collect
+from .collect import collect, smoke_runs
 
 HOST = "127.0.0.1"
 FileState = tuple[str, int, int]
@@ -34,7 +34,7 @@ class Live:
         with self._lock:
             fingerprint = tuple(_file_states(self._paths))
             if self._page is None or fingerprint != self._fingerprint:
-                self._page, self._fingerprint = build(collect(self._paths)), fingerprint
+                self._page, self._fingerprint = build(collect(self._paths), smoke_runs(self._paths)), fingerprint
                 content = json.dumps([(p["id"], p["digest"]) for p in self._page.update()["sections"]])
                 self._tag = f'"{hashlib.sha256(content.encode()).hexdigest()[:16]}"'
             return self._page, self._tag

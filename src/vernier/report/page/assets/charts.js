@@ -4,7 +4,7 @@
 const memory = new Map(); // what a reader did to a chart: hidden series, zoom, log; survives a redraw
 
 function remembered(id) {
-  if (!memory.has(id)) memory.set(id, { hidden: new Set(), zoom: null, log: false, at: null });
+  if (!memory.has(id)) memory.set(id, { hidden: new Set(), zoom: null, log: false, calm: false, at: null });
   return memory.get(id);
 }
 
@@ -38,16 +38,24 @@ function smoothed(points, weight) {
   return points.map((p) => { mean = mean * weight + (1 - weight) * p.y; norm = norm * weight + (1 - weight); return { x: p.x, y: mean / norm, row: p.row }; });
 }
 
-function legend(holder, series, state, redraw) {
-  if (series.length < 2) return;
+// With several groups and several kinds, such as runs and training or validation, each has a key of its own.
+function legend(holder, series, state, redraw, several) {
+  if (series.length < 2 && !several) return;
   const bar = element("div", { class: "legend" }, holder);
-  for (const s of series) {
-    const button = element("button", { type: "button", class: "key", "aria-pressed": String(!state.hidden.has(s.key)), title: "show or hide" }, bar);
-    const mark = svg("svg", { width: 22, height: 8, "aria-hidden": "true" }, button);
-    svg("line", { x1: 0, x2: 22, y1: 4, y2: 4, class: `line s${s.colour % COLOURS} d${s.dash % 4}` }, mark);
-    element("span", {}, button, s.name);
-    button.addEventListener("click", () => { state.hidden.has(s.key) ? state.hidden.delete(s.key) : state.hidden.add(s.key); redraw(); });
-  }
+  const groups = [...new Set(series.map((s) => s.group))], kinds = [...new Set(series.map((s) => s.kind))];
+  if (groups.length > 1 && kinds.length > 1) {
+    for (const group of groups) key(bar, group, series.filter((s) => s.group === group), { dash: 0 }, state, redraw);
+    for (const kind of kinds) key(bar, kind, series.filter((s) => s.kind === kind), { colour: "k" }, state, redraw);
+  } else for (const s of series) key(bar, several && !s.name.includes(s.group) ? `${s.group} · ${s.name}` : s.name, [s], {}, state, redraw);
+}
+
+function key(bar, name, series, look, state, redraw) {
+  const shown = series.some((s) => !state.hidden.has(s.key)), { colour, dash } = { ...series[0], ...look };
+  const button = element("button", { type: "button", class: "key", "aria-pressed": String(shown), title: `${name}: show or hide` }, bar);
+  const mark = svg("svg", { width: 22, height: 8, "aria-hidden": "true" }, button);
+  svg("line", { x1: 0, x2: 22, y1: 4, y2: 4, class: `line ${colour === "k" ? "plain" : `s${colour % COLOURS}`} d${dash % 4}` }, mark);
+  element("span", {}, button, name);
+  button.addEventListener("click", () => { for (const s of series) shown ? state.hidden.add(s.key) : state.hidden.delete(s.key); redraw(); });
 }
 
 // -------------------------------------------------------------------------------------------------------------- lines
@@ -55,7 +63,7 @@ function legend(holder, series, state, redraw) {
 function drawLines(holder, figure, options) {
   const { chart } = figure, state = remembered(figure.id), redraw = () => drawFigure(holder, figure);
   const all = seriesOf(figure);
-  legend(holder, all, state, redraw);
+  legend(holder, all, state, redraw, chart.colours?.length > 1);
   const area = element("div", { class: "area" }, holder);
   const weight = chart.smooth ? options.smooth : 0;
   const series = all.filter((s) => !state.hidden.has(s.key) && s.points.length)
@@ -63,7 +71,7 @@ function drawLines(holder, figure, options) {
   const { root, box } = frame(area, 270, { left: 54, right: 16, top: chart.y_title === "" ? 12 : 26, bottom: 38 }, figure.title);
   const xs = extent(series.flatMap((s) => s.points.map((p) => p.x)));
   if (!xs) { empty(area); return; }
-  const domain = state.zoom || xs;
+  const domain = state.zoom || chart.x_range || xs;
   const inside = (p) => p.x >= domain[0] && p.x <= domain[1];
   const low = getter(figure, chart.low), high = getter(figure, chart.high);
   const ys = extent(series.flatMap((s) => [...s.points.filter(inside).flatMap((p) => [p.y, low(p.row), high(p.row)])])) || [0, 1];
@@ -162,7 +170,7 @@ function drawBars(holder, figure) {
   const height = groups.length * (by.length * thick + gap) + 44;
   const room = Math.min(textLimit(area), Math.max(...groups.map((g) => textWidth(g))) + 14);
   const { root, box } = frame(area, height, { left: room, right: 66, top: 8, bottom: 34 }, figure.title);
-  const most = extent(figure.rows.flatMap((r) => [fv(r), fh(r)])) || [0, 1];
+  const most = extent(figure.rows.flatMap((r) => [fv(r), fh(r)])) || [0, 1], digits = Math.min(digitsOf(figure.rows.map(fv)), knownDigits(figure.rows, fv, fl, fh));
   const x = linear([Math.min(0, most[0]), chart.max || most[1] || 1], [box.left, box.right]);
   xAxis(root, box, x, chart.x_title || chart.value, true);
   const spots = [];
@@ -176,7 +184,7 @@ function drawBars(holder, figure) {
       const bar = svg("rect", { x: Math.min(x(0), end), y: y + 1, width: Math.max(1, Math.abs(end - x(0))), height: thick - 2, rx: 2, class: `bar f${b % COLOURS}` }, root);
       const whisker = typeof fl(row) === "number" && typeof fh(row) === "number";
       if (whisker) svg("path", { d: `M${x(fl(row))},${y + thick / 2}H${x(fh(row))}M${x(fl(row))},${y + 4}v${thick - 8}M${x(fh(row))},${y + 4}v${thick - 8}`, class: "whisker ink" }, root);
-      svg("text", { x: (whisker ? Math.max(end, x(fh(row))) : end) + 6, y: y + thick / 2 + 4, class: "value" }, root, shown(fv(row)) + (chart.unit || ""));
+      svg("text", { x: Math.min(whisker ? Math.max(end, x(fh(row))) : end, box.right) + 6, y: y + thick / 2 + 4, class: "value" }, root, withDigits(fv(row), digits) + (chart.unit || ""));
       spots.push({ node: bar, x: end, y: y + thick / 2, row });
     });
   });
@@ -201,7 +209,7 @@ function drawStack(holder, figure) {
   const { root, box } = frame(area, groups.length * step + 6, { left: 1, right: 1, top: 2, bottom: 2 }, figure.title), spots = [];
   groups.forEach((group, g) => {
     const mine = figure.rows.filter((r) => String(fc(r)) === group && fv(r) > 0), total = mine.reduce((sum, r) => sum + fv(r), 0);
-    svg("text", { x: box.left, y: g * step + 14, class: "label" }, root, clipped(group, box.width / 7) + (chart.total === false ? "" : ` · ${shown(total)} ${chart.unit || ""}`));
+    svg("text", { x: box.left, y: g * step + 14, class: "label" }, root, clipped(group, box.width / 7) + (chart.total === false ? "" : ` · ${withDigits(total, digitsOf([total]))} ${chart.unit || ""}`));
     let at = box.left;
     for (const row of mine) {
       const width = (fv(row) / total) * (box.right - box.left), share = Math.round((100 * fv(row)) / total);

@@ -34,6 +34,25 @@ function shown(value) {
   return String(Number(value.toPrecision(4)));
 }
 
+// Digits after the point with which the largest of some values has three significant ones: one format for a whole chart.
+function digitsOf(values) {
+  const most = Math.max(0, ...values.filter(Number.isFinite).map(Math.abs));
+  return most > 0 ? Math.max(0, 2 - Math.floor(Math.log10(most))) : 0;
+}
+
+// Digits that the narrowest interval supports, as in the tables; never fewer than two of the largest value.
+function knownDigits(rows, value, low, high) {
+  const halves = rows.filter((r) => typeof low(r) === "number" && typeof high(r) === "number").map((r) => (high(r) - low(r)) / 2).filter((h) => h > 0);
+  if (!halves.length) return Infinity;
+  return Math.max(-Math.floor(Math.log10(Math.min(...halves) / 2)), 1 - Math.floor(Math.log10(Math.max(...rows.map(value)))));
+}
+
+function withDigits(value, digits) {
+  const unit = Math.pow(10, -digits), rounded = Math.round(value / unit) * unit, places = Math.max(0, digits);
+  if (value > 0 && rounded === 0) return `< ${unit.toFixed(places)}`;
+  return rounded.toLocaleString("en-GB", { minimumFractionDigits: places, maximumFractionDigits: places });
+}
+
 function tickText(value, step) {
   const size = Math.abs(value);
   if (size >= 1e9) return shown(value / 1e9) + " G";

@@ -59,6 +59,18 @@ function sortTable(header) {
   }
 }
 
+// Say where a table is wider or longer than its box: on many systems the bar is hidden until one scrolls.
+function markCut(root) {
+  for (const box of root.querySelectorAll(".scroll")) {
+    const right = box.scrollWidth - box.clientWidth > 2, below = box.scrollHeight - box.clientHeight > 2;
+    const ended = { right: box.scrollLeft + box.clientWidth >= box.scrollWidth - 2, below: box.scrollTop + box.clientHeight >= box.scrollHeight - 2 };
+    box.classList.toggle("cut-right", right && !ended.right);
+    box.classList.toggle("cut-below", below && !ended.below);
+    const note = box.parentElement.querySelector(".more");
+    if (note) note.textContent = [right && "scroll sideways for more columns →", below && "scroll down for more rows ↓"].filter(Boolean).join("; ");
+  }
+}
+
 // The data of a figure as a table, made when somebody opens it.
 function fillData(details) {
   const place = details.querySelector(".data-table"), figure = figures[details.dataset.figure];
@@ -111,6 +123,12 @@ const actions = {
     drawFigure(document.querySelector(`.plot[data-figure="${button.dataset.figure}"]`), figures[button.dataset.figure]);
   },
   svg(button) { download(`${button.dataset.figure}.svg`, standalone(document.querySelector(`.plot[data-figure="${button.dataset.figure}"] svg.drawn`)), "image/svg+xml"); },
+  disturbed(button) {
+    const state = remembered(button.dataset.figure);
+    state.calm = !state.calm;
+    button.setAttribute("aria-pressed", String(state.calm));
+    drawFigure(document.querySelector(`.plot[data-figure="${button.dataset.figure}"]`), figures[button.dataset.figure]);
+  },
   theme(button) {
     const next = { auto: "light", light: "dark", dark: "auto" }[button.dataset.now || "auto"];
     stored("theme", next);
@@ -144,11 +162,12 @@ function listen() {
       document.getElementById("smooth-value").textContent = input.value;
       for (const holder of document.querySelectorAll(".plot[data-figure]")) if (figures[holder.dataset.figure]?.chart.smooth) drawFigure(holder, figures[holder.dataset.figure]);
     } else if (input.id === "least-score") showExamples(Number(input.value));
-    else if (input.matches(".only-different")) input.closest("section").classList.toggle("different-only", input.checked);
+    else if (input.matches(".only-different")) { input.closest("section").classList.toggle("different-only", input.checked); markCut(document); }
   });
   let waiting = 0;
   const resized = () => { for (const holder of document.querySelectorAll(".plot[data-figure]")) if (Number(holder.dataset.width) !== holder.clientWidth && figures[holder.dataset.figure]) drawFigure(holder, figures[holder.dataset.figure]); };
-  addEventListener("resize", () => { clearTimeout(waiting); waiting = setTimeout(resized, 120); });
+  addEventListener("resize", () => { clearTimeout(waiting); waiting = setTimeout(() => { resized(); markCut(document); }, 120); });
+  document.addEventListener("scroll", (event) => { if (event.target.matches?.(".scroll")) markCut(event.target.parentElement); }, true);
 }
 
 // ---------------------------------------------------------------------------------------------------------- live view
@@ -173,6 +192,7 @@ function applyUpdate(update) {
   }
   for (const gone of old.values()) gone.remove();
   document.getElementById("contents").innerHTML = update.contents;
+  markCut(document);
 }
 
 function keepOpen(before, after) {
@@ -187,7 +207,7 @@ async function watch() {
     try {
       const answer = await fetch("update", { headers: tag ? { "If-None-Match": tag } : {}, cache: "no-store" });
       if (answer.status === 200) { tag = answer.headers.get("ETag") || ""; applyUpdate(await answer.json()); }
-      light.textContent = `live · ${new Date().toLocaleTimeString()}`;
+      light.textContent = `live · ${new Date().toISOString().slice(11, 19)} UTC`;
       light.classList.remove("lost");
     } catch {
       light.textContent = "the server has stopped: this is the last state";
@@ -201,6 +221,7 @@ readFigures(document.getElementById("figures").textContent);
 setTheme(stored("theme") || "auto");
 listen();
 drawAll(document);
+markCut(document);
 if (document.getElementById("least-score")) showExamples(Number(document.getElementById("least-score").value));
 if (document.documentElement.dataset.live) watch();
 document.documentElement.dataset.ready = "yes";

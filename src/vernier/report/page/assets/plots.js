@@ -46,7 +46,8 @@ function flagColour(flag) { return String(flag).includes("fast") ? "f2" : "f1"; 
 
 function drawScatter(holder, figure) {
   const { chart } = figure, [fx, fy, ff, fn, fl, fh] = [chart.x, chart.y, chart.flag, chart.name, chart.low, chart.high].map((n) => getter(figure, n));
-  const rows = figure.rows.filter((r) => typeof fx(r) === "number" && typeof fy(r) === "number");
+  const fd = getter(figure, chart.disturbed), calm = remembered(figure.id).calm;
+  const rows = figure.rows.filter((r) => typeof fx(r) === "number" && typeof fy(r) === "number" && !(calm && fd(r)));
   const area = element("div", { class: "area" }, holder);
   const { root, box } = frame(area, 280, { left: 56, right: 14, top: 26, bottom: 38 }, figure.title);
   const xs = extent(rows.map(fx)), ys = extent(rows.flatMap((r) => [fy(r), fl(r), fh(r)]));

@@ -1,25 +1,30 @@
-"""Configuration and environment of all runs side by side, with the rows that differ marked."""
+"""What ran, configuration and environment of all runs side by side, with the rows that differ marked."""
 
 import json
 import shlex
 from collections.abc import Mapping
+from typing import Any
 
 from markupsafe import Markup
 
 from vernier.records.codec import encode
 from vernier.report.page.collect import Subject
 from vernier.report.page.figures import Section
-from vernier.report.page.html import NONE, chip, joined, section, tag
+from vernier.report.page.html import NONE, chip, joined, number, section, size_of, tag
+from vernier.report.page.identity import NOT_IN_LOG, PARTS
 
-_EXPECTED_TO_DIFFER = ("cpu.load_average", "command", "git_commit", "telemetry", "sensors", "processes")
+WHAT_RAN = "What ran"
+_EXPECTED_TO_DIFFER = ("cpu.load_average", "command", "git_commit", "telemetry", "sensors", "processes", "date")
 """Rows that differ from run to run without a meaning, and are not marked."""
 _LONGEST_TEXT = 400
 
 
 def environment(subjects: list[Subject]) -> Section | None:
     """None where no subject has settings or an environment."""
+    several = len(subjects) > 1
     tables = {
-        "Configuration": [flatten(s.settings) for s in subjects],
+        WHAT_RAN: [s.parts if several else {} for s in subjects],
+        "Configuration": [flatten(_settings(s)) for s in subjects],
         "Environment": [
             flatten({**encode(e), "command": shlex.join(e.command)}) if (e := s.environment) else {} for s in subjects
         ],
@@ -27,7 +32,6 @@ def environment(subjects: list[Subject]) -> Section | None:
     parts = [_table(title, subjects, trees) for title, trees in tables.items() if any(trees)]
     if not parts:
         return None
-    several = len(subjects) > 1
     box = Markup('<label><input type="checkbox" class="only-different" checked> only what differs</label>')
     html = section(
         "environment",
@@ -39,6 +43,17 @@ def environment(subjects: list[Subject]) -> Section | None:
     return Section(name="environment", title="Configuration", html=html)
 
 
+def _settings(s: Subject) -> dict[str, Any]:
+    """The settings of a subject. A benchmark measures batches of its own, so the recipe's are not shown for it."""
+    if s.bench is None:
+        return s.settings
+    recipe, machine = (dict(s.settings.get(name) or {}) for name in ("recipe", "machine"))
+    recipe.pop("global_batch", None)
+    machine.pop("process_batch", None)
+    batches = ", ".join(dict.fromkeys(str(r.batch) for r in s.bench.rows))
+    return {"measured": {"batch_per_device": batches}, **s.settings, "recipe": recipe, "machine": machine}
+
+
 def flatten(tree: Mapping[str, object], prefix: str = "") -> dict[str, str]:
     """Leaves by dotted name, as text."""
     leaves: dict[str, str] = {}
@@ -46,19 +61,25 @@ def flatten(tree: Mapping[str, object], prefix: str = "") -> dict[str, str]:
         name = f"{prefix}{key}"
         if isinstance(value, dict) and value:
             leaves |= flatten(value, f"{name}.")
+        elif key.endswith("_bytes") and isinstance(value, int) and not isinstance(value, bool):
+            leaves[name.removesuffix("_bytes")] = size_of(value)
         else:
             leaves[name] = _text(value)
     return leaves
 
 
 def _text(value: object) -> str:
-    """A leaf for people: a list of tables, such as devices, as `name value, name value; ...`; other values as JSON."""
+    """A leaf for people: `none` where nothing is set, lists as `a, b`, lists of tables as `name value, ...; ...`."""
     if isinstance(value, str):
         return value
-    if isinstance(value, list) and value and all(isinstance(entry, dict) for entry in value):
-        entries = ([f"{k} {_text(v)}" for k, v in entry.items() if v is not None] for entry in value)
-        return "; ".join(map(", ".join, entries))
-    return json.dumps(value, default=str)
+    if value is None or value == [] or value == {}:
+        return "none"
+    if isinstance(value, list):
+        if all(isinstance(entry, dict) for entry in value):
+            entries = ([f"{k} {_text(v)}" for k, v in entry.items() if v is not None] for entry in value)
+            return "; ".join(map(", ".join, entries))
+        return ", ".join(map(_text, value))
+    return number(value) if isinstance(value, float) and abs(value) >= 1e-3 else json.dumps(value, default=str)
 
 
 def _table(title: str, subjects: list[Subject], trees: list[dict[str, str]]) -> Markup:
@@ -72,21 +93,24 @@ def _table(title: str, subjects: list[Subject], trees: list[dict[str, str]]) -> 
         )
         for name in dict.fromkeys(name for tree in trees for name in tree)
     ]
-    identifier = title.lower()
+    identifier = title.lower().replace(" ", "-")
     head = tag(
         "tr",
         tag("th", "setting" if identifier == "configuration" else "what", scope="col"),
         *(tag("th", s.name, scope="col") for s in subjects),
     )
-    grid = tag("table", tag("thead", head), tag("tbody", *rows), cls="config", id=identifier)
+    grid = tag(
+        "table", tag("thead", head), tag("tbody", *rows), cls="always" if title == WHAT_RAN else "config", id=identifier
+    )
     note = chip(f"{len(differing)} differ", "noisy" if differing else "accepted") if len(subjects) > 1 else None
     tools = tag(
         "div",
         tag("h3", title, " ", note),
+        tag("span", "", cls="more note", aria_hidden="true"),
         tag("button", "CSV", type="button", data_do="csv", data_table=identifier),
         cls="table-tools",
     )
-    scroll = tag("div", grid, cls="scroll", tabindex="0", role="region", aria_label=title)
+    scroll = tag("div", grid, cls="scroll tall", tabindex="0", role="region", aria_label=title)
     return tag("div", tools, scroll, cls="card", style="margin-bottom:18px")
 
 
@@ -94,7 +118,9 @@ def _differs(name: str, subjects: list[Subject], trees: list[dict[str, str]]) ->
     """Whether subjects of a format that has this row differ in it. Studies are not compared."""
     if any(name == prefix or name.startswith(f"{prefix}.") for prefix in _EXPECTED_TO_DIFFER):
         return False
-    pairs = list(zip(subjects, trees, strict=True))
+    pairs = [(s, tree) for s, tree in zip(subjects, trees, strict=True) if tree.get(name) != NOT_IN_LOG]
+    if name in PARTS:
+        return len({tree[name] for _, tree in pairs if tree.get(name)}) > 1
     formats = {s.format for s, tree in pairs if name in tree}
     return len({tree.get(name) for s, tree in pairs if tree and s.format in formats and s.kind != "study"}) > 1
 

@@ -7,6 +7,7 @@ from typing import Any
 from markupsafe import Markup
 
 from vernier.measure.bench.measuring import LOADER_BOUND_SHARE
+from vernier.measure.bench.table import UNKNOWN_RATE_FACTOR, is_unknown
 from vernier.measure.statistics.agreement import agreement_lines
 from vernier.measure.statistics.estimates import share_interval
 from vernier.measure.statistics.throughput import Window
@@ -14,12 +15,32 @@ from vernier.records.bench import BenchResult, StepRow
 from vernier.records.environment import Environment
 from vernier.records.events import StartEvent
 from vernier.records.study import StudyAnalysis
+from vernier.records.what_ran import line_of
 from vernier.report.live.console import plural
 from vernier.report.page.collect import FOREIGN, Subject
 from vernier.report.page.figures import Section, make_section
-from vernier.report.page.html import Cell, Column, chip, div, facts, number, seconds, table, tag, tile
+from vernier.report.page.html import (
+    Cell,
+    Column,
+    Shown,
+    chip,
+    div,
+    facts,
+    measured,
+    number,
+    seconds,
+    size_of,
+    table,
+    tag,
+    tile,
+    when,
+)
+from vernier.report.page.identity import NOT_IN_LOG
 
 SHOWN_WARNINGS, SHOWN_NOTES = 8, 3
+TOP5_CLASSES = 50
+"""With fewer classes, five guesses are more than a tenth of them, and top-5 says little."""
+WORK_COLUMNS = ("network", "image size", "batch", "devices", "data", "precision", "mode")
 KIND_LABELS = {"training": "training", "bench": "benchmark", "profile": "profile", "study": "device study"}
 
 
@@ -34,12 +55,15 @@ def _card(subject: Subject, index: int, several: bool) -> Markup:
     mark = tag("span", cls=f"mark c{index % 8}", aria_hidden="true") if several else None
     status = f"foreign: {FOREIGN[subject.format]}" if subject.foreign else subject.status
     chips = [chip(KIND_LABELS[subject.kind]), chip(status, subject.status)]
+    if subject.smoke:
+        chips.append(chip("SMOKE RUN: its figures mean nothing", "failed"))
     if subject.simulated:
         chips.append(chip("simulated devices", "simulated"))
     return tag(
         "article",
         div("run-head", mark, tag("h3", subject.name)),
         div("chips", *chips),
+        tag("p", what_ran(subject), cls="ran") if not subject.study else None,
         facts(_facts(subject)),
         tag("dl", *_tiles(subject), cls="tiles"),
         _agreement(subject),
@@ -54,26 +78,33 @@ def _card(subject: Subject, index: int, several: bool) -> Markup:
 # --------------------------------------------------------------------------------------------------------- what, where
 
 
+def what_ran(s: Subject) -> str:
+    """The line that says what ran. A file without one is described from what it has."""
+    if s.ran:
+        return line_of(s.ran)
+    parts = {name: text for name, text in s.parts.items() if text}
+    missing = [name for name, text in parts.items() if text == NOT_IN_LOG]
+    line = " · ".join(text for text in parts.values() if text != NOT_IN_LOG)
+    if s.foreign:
+        return f"{line}; {NOT_IN_LOG}: {', '.join(missing)}" if missing else line
+    return f"What ran was not recorded by the version that wrote this; from its settings: {line}"
+
+
 def _facts(s: Subject) -> list[tuple[str, Any]]:
     if s.study:
         return _study_facts(s.study.result, s.path)
     start = s.start or StartEvent()
     if s.foreign:
-        names = ("arch", "model", "submission_benchmark", "submission_platform", "batch_size")
-        settings = [(name, s.settings[name]) for name in names if s.settings.get(name)]
-        return [*settings, ("devices", start.world or "not in the log"), ("log", tag("code", s.path))]
-    recipe = s.settings.get("recipe") or {}
-    model, data = recipe.get("model") or {}, recipe.get("data") or {}
-    sizes = f", {start.parameters:,} parameters, {plural(start.classes, 'class')}" if start.parameters else ""
+        return [("devices", s.parts.get("devices")), ("log", tag("code", s.path))]
     validation = f" and {start.val_samples:,} validation" if start.val_samples else ""
-    images = f": {start.train_samples:,} training{validation} images" if start.train_samples else ""
     return [
-        ("model", f"{model.get('name', '')}{sizes}"),
-        ("data", f"{data.get('source', '')}{images}"),
+        ("recipe", (s.settings.get("recipe") or {}).get("name")),
+        ("images", f"{start.train_samples:,} training{validation} images" if start.train_samples else ""),
         ("schedule", _schedule(s, start)),
         ("machine", _machine(s)),
         ("run", tag("code", s.path)),
-        ("started", (start.time or "")[:16].replace("T", " ")),
+        ("started", when(start.time)),
+        ("ended", when(s.updated) if s.status != "running" else ""),
     ]
 
 
@@ -82,18 +113,23 @@ def _schedule(s: Subject, start: StartEvent) -> str:
         return ""
     done = max((p.step for p in s.points), default=0)
     cut = f", to stop at {start.stop_step:,}" if start.stop_step < start.total_steps else ""
-    size = f"{start.epochs:g} epochs of {plural(start.steps_per_epoch, 'step')}, batch {start.global_batch:,}"
+    epochs = "1 epoch" if start.epochs == 1 else f"{start.epochs:g} epochs"
+    size = f"{epochs} of {plural(start.steps_per_epoch, 'step')}, batch {start.global_batch:,}"
     return f"{size}; {done:,} of {start.total_steps:,} steps{cut}"
 
 
 def _machine(s: Subject) -> str:
-    e, environment = s.start, s.environment or Environment()
-    names = dict.fromkeys(d.name for d in environment.devices if d.name)
-    processes = (
-        f"{plural(e.world, 'process')} x {plural(e.threads, 'thread')}, {e.precision}, {e.mode}" if e and e.mode else ""
-    )
-    host = f"host {environment.host}" if environment.host else ""
-    return "; ".join(filter(None, [", ".join(names) or environment.device_kind, processes, host]))
+    """What the line about what ran does not say of the machine."""
+    start, environment = s.start, s.environment or Environment()
+    cpu, python = environment.cpu, environment.versions.get("python")
+    parts = [
+        f"{plural(start.world, 'process')} x {plural(start.threads, 'thread')}" if start and start.mode else "",
+        f"{plural(cpu.cores_logical, 'core')}, {size_of(cpu.memory_bytes)} of memory" if cpu.cores_logical else "",
+        f"host {environment.host}" if environment.host else "",
+        environment.system,
+        f"Python {python}" if python else "",
+    ]
+    return "; ".join(filter(None, parts))
 
 
 def _study_facts(result: StudyAnalysis, path: Path) -> list[tuple[str, Any]]:
@@ -125,7 +161,8 @@ def _result_tiles(s: Subject) -> list[Markup]:
     figures, part = result.figures, "" if result.exact else ", part of the set"
     top1, top5 = figures.get("top1"), figures.get("top5")
     if top1 is not None:
-        more = [_share_tile("top-5", top5, result.samples)] if top5 else []
+        several = (s.start.classes if s.start else 0) or s.settings.get("num_classes") or TOP5_CLASSES
+        more = [_share_tile("top-5", top5, result.samples)] if top5 and several >= TOP5_CLASSES else []
         return [_share_tile("top-1", top1, result.samples, part), *more]
     ap = figures.get("AP")
     if ap is not None:
@@ -134,7 +171,7 @@ def _result_tiles(s: Subject) -> list[Markup]:
             tile("AP (IoU 0.50 to 0.95)", f"{ap:.3f}", "", images),
             tile("AP50", number(figures.get("AP50"), 3)),
         ]
-    return [tile(k, number(v)) for k, v in figures.items() if k == "eval_accuracy"]
+    return [tile("accuracy as the log gives it", number(v)) for k, v in figures.items() if k == "eval_accuracy"]
 
 
 def _share_tile(name: str, value: float, n: int, part: str = "") -> Markup:
@@ -148,24 +185,20 @@ def _share_tile(name: str, value: float, n: int, part: str = "") -> Markup:
 def _speed_tiles(s: Subject) -> list[Markup]:
     speed = s.summary.training
     if speed is None:
-        total = Window.total(p.window for p in s.points)
+        rate = Window.total(p.window for p in s.points).samples_per_s
         name = "throughput so far" if s.status == "running" else "throughput"
-        rate = number(total.samples_per_s)
-        return [tile(name, rate, "img/s", "all recorded steps, warm-up included")] if total.samples_per_s else []
-    between = _between(*speed.images_per_s_total_95) or "no interval: too few steps"
-    tiles = [tile("throughput", number(speed.images_per_s_total), "img/s", f"{between}; data included")]
+        unknown = s.foreign and not (s.start and s.start.world)
+        devices = f"; over all devices, whose number is {NOT_IN_LOG}" if unknown else ""
+        remark = f"all recorded steps, warm-up included{devices}"
+        return [tile(name, measured(rate, None, None)[0], "img/s", remark)] if rate else []
+    figure, between = measured(speed.images_per_s_total, *speed.images_per_s_total_95)
+    remark = f"{between or 'no interval: too few steps'}; data included"
+    tiles = [tile("throughput", figure, "img/s", remark)]
     if speed.energy:
         tiles.append(tile("energy", number(speed.energy.joules_per_image), "J/img", speed.energy.method))
     if speed.data_wait_share is not None:
         tiles.append(tile("data wait", f"{100 * speed.data_wait_share:.1f}", "%", "of the steps' time"))
     return tiles
-
-
-def _between(low: float | None, high: float | None) -> str:
-    """A 95 % interval; empty without a lower end, and open above where there are few measurements."""
-    if low is None:
-        return ""
-    return f"95 %: above {number(low)}" if high is None else f"95 %: {number(low)} to {number(high)}"
 
 
 def _profile_tiles(s: Subject) -> list[Markup]:
@@ -191,13 +224,21 @@ def _bench_tiles(bench: BenchResult) -> list[Markup]:
     if rates:
         best = max(rates, key=lambda r: r.images_per_s_total.value)
         rate = best.images_per_s_total
-        between = _between(rate.low, rate.high) or f"no interval: {rate.basis}"
-        tiles.append(tile("fastest", number(rate.value), "img/s", f"{between}; {best.arm}"))
-    medians_s = [(r.latency_s.percentiles["p50"].value, r.arm) for r in bench.measured if r.latency_s]
-    if medians_s:
-        median_s, arm = min(medians_s)
-        tiles.append(tile("lowest median latency", number(1000 * median_s), "ms", arm))
-    return [*tiles, tile("arms", str(len(bench.rows)), "", f"{len(bench.measured)} measured")]
+        figure, between = measured(rate.value, rate.low, rate.high)
+        remark = between or f"no interval: {rate.basis}"
+        if is_unknown(rate):
+            remark = f"not known: the interval reaches {UNKNOWN_RATE_FACTOR} times that"
+        name = "throughput" if len(rates) == 1 else f"fastest, {best.arm}"
+        tiles.append(tile(name, figure, "img/s", remark))
+    medians = [(r.latency_s.percentiles["p50"], r.arm) for r in bench.measured if r.latency_s]
+    if medians:
+        median, arm = min(medians, key=lambda m: m[0].value)
+        ends = (None if end is None else 1000 * end for end in (median.low, median.high))
+        figure, between = measured(1000 * median.value, *ends)
+        name = "median latency" if len(medians) == 1 else f"lowest median latency, {arm}"
+        tiles.append(tile(name, figure, "ms", between))
+    failed = len(bench.rows) - len(bench.measured)
+    return [*tiles, tile("arms", str(len(bench.rows)), "", f"{failed} not measured" if failed else "all measured")]
 
 
 def _study_tiles(result: StudyAnalysis) -> list[Markup]:
@@ -243,6 +284,8 @@ def _agreement(s: Subject) -> Markup | None:
 def messages(s: Subject) -> list[str]:
     """What a reader must know, most important first."""
     texts = []
+    if s.smoke:
+        texts.append("a smoke run: a try-out of the settings on a few images; its figures mean nothing")
     if s.status == "crashed":
         texts.append("this run crashed: the page shows what it recorded until then")
     if s.reason:
@@ -267,8 +310,9 @@ def _noisy_arms(s: Subject) -> list[str]:
     if not s.bench or not noisy:
         return []
     worst = max(noisy, key=lambda r: len(r.noise))
-    arms = f"{len(noisy)} of {len(s.bench.rows)} arms were disturbed"
-    return [f"noisy: {arms}, such as {worst.arm}: {'; '.join(worst.noise)}"]
+    count = len(s.bench.rows)
+    arms = "" if count == 1 else f"{len(noisy)} of {count} arms were disturbed, such as {worst.arm}: "
+    return [f"noisy: {arms}{'; '.join(worst.noise)}"]
 
 
 def _list(texts: Sequence[str], most: int, cls: str, first_cls: str | None = None) -> Markup | None:
@@ -281,27 +325,45 @@ def _list(texts: Sequence[str], most: int, cls: str, first_cls: str | None = Non
 
 
 def _side_by_side(runs: list[Subject]) -> Markup:
-    columns = [
+    """Results first, so that they are visible on a narrow screen; then the work, where it differs."""
+    results = [
         Column("run", wrap=True),
-        Column("status"),
         Column("top-1 %", 2),
+        Column("AP", 3),
+        Column("accuracy in the log"),
+        Column("img/s"),
         Column("top-5 %", 2),
-        Column("AP", 4),
-        Column("loss", 4),
-        Column("img/s", 1),
+        Column("loss"),
         Column("data wait", meter=True),
-        Column("time s", 1),
+        Column("time s"),
+        Column("status"),
     ]
     rows: list[list[Cell]] = [
         [
             s.name,
-            s.status,
-            *(s.figure(name) for name in ("top1", "top5", "AP", "loss")),
-            *((speed.images_per_s_total, speed.data_wait_share) if (speed := s.summary.training) else (None, None)),
+            *(s.figure(name) for name in ("top1", "AP", "eval_accuracy")),
+            _rate(s),
+            *(s.figure(name) for name in ("top5", "loss")),
+            speed.data_wait_share if (speed := s.summary.training) else None,
             s.spent_s.get("total"),
+            f"{s.status}, smoke" if s.smoke else s.status,
         ]
         for s in runs
     ]
-    used = [i for i in range(len(columns)) if i < 2 or any(r[i] is not None for r in rows)]
-    shown = table("side-by-side", [columns[i] for i in used], [[r[i] for i in used] for r in rows], "Side by side")
+    used = [i for i in range(len(results)) if any(r[i] is not None for r in rows)]
+    work = [part for part in WORK_COLUMNS if len({s.parts.get(part, "") for s in runs}) > 1]
+    cells = [
+        [*(row[i] for i in used), *(s.parts.get(part, "").partition(" (")[0] for part in work)]
+        for row, s in zip(rows, runs, strict=True)
+    ]
+    shown = table("side-by-side", [*(results[i] for i in used), *work], cells, "Side by side")
     return div("card", shown, style="margin-top:18px")
+
+
+def _rate(s: Subject) -> Shown | None:
+    """Images per second over all devices; of a run without a summary, and of other systems' logs, over all steps."""
+    speed = s.summary.training
+    if speed is not None:
+        return Shown(speed.images_per_s_total, measured(speed.images_per_s_total, *speed.images_per_s_total_95)[0])
+    rate = Window.total(p.window for p in s.points).samples_per_s
+    return Shown(rate, measured(rate, None, None)[0]) if rate else None

@@ -22,7 +22,7 @@ PARTS = {
 METRICS = (
     ("accuracy", "Accuracy", {"top1": "top-1", "top5": "top-5"}, "%"),
     ("ap", "Average precision", {name: name for name in ("AP", "AP50", "AP75")}, ""),
-    ("eval-accuracy", "Accuracy as the log gives it", {"eval_accuracy": "eval_accuracy"}, ""),
+    ("eval-accuracy", "Accuracy as the log gives it", {"eval_accuracy": ""}, ""),
 )
 PROCESS_POINTS = 150
 
@@ -33,7 +33,8 @@ def training(subjects: list[Subject]) -> Section | None:
         return None
     names = tuple(s.name for s in subjects)
     charts = (*_losses(runs), *_metrics(runs), _lr(runs), _throughput(runs), _wait(runs), _processes(runs), _time(runs))
-    figures = [_colour_by_run(f, names) for f in with_data(*charts)]
+    epochs = [0.0, *(p.epoch for s in runs for p in s.points), *(e.epoch for s in runs for e in s.evals)]
+    figures = [_share_axis(_colour_by_run(f, names), max(epochs)) for f in with_data(*charts)]
     control = div(
         "controls",
         tag(
@@ -56,6 +57,13 @@ def _colour_by_run(figure: Figure, names: tuple[str, ...]) -> Figure:
     return figure
 
 
+def _share_axis(figure: Figure, epochs: float) -> Figure:
+    """All charts over epochs begin at 0 and end together, so that what is above one another happened together."""
+    if isinstance(figure.chart, Lines) and figure.chart.x == "epoch" and epochs > 0:
+        return replace(figure, chart=replace(figure.chart, x_range=(0.0, epochs)))
+    return figure
+
+
 def _losses(runs: list[Subject]) -> list[Figure]:
     """One figure per task: losses of classifiers and detectors have no common scale."""
     detectors = [
@@ -72,8 +80,51 @@ def _loss(runs: list[Subject], name: str, title: str) -> Figure:
         *([s.name, p.epoch, p.step, p.loss, "training"] for s in runs for p in s.points if p.loss is not None),
         *([*row, "validation"] for row in _eval_rows(runs, "loss")),
     ]
-    chart = Lines(x="epoch", y="loss", by="run", dash="on", smooth=True, log=True, y_title="")
-    return Figure(name=name, title=title, chart=chart, columns=["run", "epoch", "step", "loss", "on"], rows=rows)
+    chart = Lines(x="epoch", y="loss", by="run", dash="on", smooth=True, log=True, zero=True, y_title=_loss_name(runs))
+    columns, caption = ["run", "epoch", "step", "loss", "on"], _why_above_validation(runs)
+    return Figure(name=name, title=title, chart=chart, columns=columns, rows=rows, caption=caption)
+
+
+def _loss_name(runs: list[Subject]) -> str:
+    """The loss that all runs share, with its unit; just `loss` where it is not known or differs."""
+    names = {_recipe(s, "loss").get("kind") for s in runs if "AP" not in (s.result.figures if s.result else {})}
+    name = names.pop() if len(names) == 1 else None
+    return f"{name}, nats per image" if name == "cross-entropy" else f"loss: {name}" if name else "loss"
+
+
+def _recipe(s: Subject, part: str) -> dict[str, Any]:
+    tree = (s.settings.get("recipe") or {}).get(part)
+    return tree if isinstance(tree, dict) else {}
+
+
+def _why_above_validation(runs: list[Subject]) -> str:
+    """Why training loss lies above validation loss where it does: what only training has, from the settings."""
+    above = [s for s in runs if _ends_above(s)]
+    reasons = dict.fromkeys(reason for s in above for reason in _reasons(s))
+    return f"Training loss can lie above validation loss: {', '.join(reasons)}." if reasons else ""
+
+
+def _ends_above(s: Subject) -> bool:
+    losses, validation = [p.loss for p in s.points if p.loss is not None], s.figure("loss")
+    tail = losses[-max(1, len(losses) // 20) :]
+    return bool(tail) and validation is not None and sum(tail) / len(tail) > validation
+
+
+def _reasons(s: Subject) -> list[str]:
+    """Settings of another system are named differently: of its log only the ones that most training code has."""
+    augment, loss, known = _recipe(s, "augment"), _recipe(s, "loss"), s.settings
+    mixed = any(augment.get(name) or known.get(name) for name in ("mixup", "cutmix"))
+    cropped = augment.get("crop", "none") != "none" or bool(augment.get("flip"))
+    averaged = s.result is not None and s.result.averaged
+    reasons = {
+        "training images are cropped and flipped at random": cropped,
+        "training images are mixed with others (mixup, cutmix)": mixed,
+        "training labels are smoothed": bool(loss.get("label_smoothing") or known.get("label_smoothing")),
+        "the network drops paths at random while it trains": bool(_recipe(s, "model").get("drop_path")),
+        "validation uses averaged weights": averaged,
+        "it is the mean over steps before the evaluation": not s.foreign,
+    }
+    return [reason for reason, applies in reasons.items() if applies]
 
 
 def _eval_rows(runs: list[Subject], key: str) -> list[list[Any]]:
@@ -94,7 +145,7 @@ def _metrics(runs: list[Subject]) -> list[Figure]:
             dash="figure",
             marks=len(rows) < 200,
             unit=f" {unit}".rstrip(),
-            y_title=unit or "0 to 1",
+            y_title=f"{title.lower()}, {unit or '0 to 1'}",
         )
         columns = ["run", "epoch", "step", "figure", "value"]
         caption = "on the validation set"
@@ -111,7 +162,7 @@ def _over_epochs(
 
 
 def _lr(runs: list[Subject]) -> Figure:
-    chart = Lines(x="epoch", y="learning rate", by="run", zero=True, log=True, y_title="")
+    chart = Lines(x="epoch", y="learning rate", by="run", zero=True, log=True)
     return _over_epochs("lr", "Learning rate", runs, lambda p: p.lr, chart)
 
 
