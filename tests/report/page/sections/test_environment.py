@@ -27,7 +27,12 @@ def test_one_run_has_nothing_to_compare(tmp_path: Path, page_of: PageOf) -> None
 
 
 def test_trees_become_dotted_names() -> None:
-    assert flatten({"a": {"b": 1, "c": {}}, "d": ["x"]}) == {"a.b": "1", "a.c": "{}", "d": '["x"]'}
+    assert flatten({"a": {"b": 1, "c": {}}, "d": ["x"]}) == {"a.b": "1", "a.c": "none", "d": "x"}
+
+
+def test_bytes_missing_values_and_numbers_are_for_people() -> None:
+    tree = {"memory_bytes": 25274793984, "seed": None, "load": [3.3095703125, 2.0], "decay": 0.00005, "flag": True}
+    assert flatten(tree) == {"memory": "23.5 GiB", "seed": "none", "load": "3.31, 2", "decay": "5e-05", "flag": "true"}
 
 
 def test_devices_are_words_and_not_json() -> None:
