@@ -4,9 +4,9 @@ import pytest
 
 from vernier import recipes
 from vernier.config import Config
-from vernier.measure.what_ran import describe_feeding, describe_run, run_name
-from vernier.records.environment import DeviceInfo
-from vernier.records.events import Loading
+from vernier.measure.what_ran import describe_feeding, describe_old_run, describe_run, run_name
+from vernier.records.environment import DeviceInfo, Environment
+from vernier.records.events import Loading, StartEvent
 from vernier.records.what_ran import WhatRan
 
 
@@ -64,3 +64,20 @@ def test_run_directories_of_smoke_runs_are_marked() -> None:
 )
 def test_how_images_were_fed_is_in_words(source: str, loading: Loading | None, words: str) -> None:
     assert describe_feeding(source, loading, 2) == words
+
+
+def test_a_run_that_did_not_record_it_is_described_from_its_files() -> None:
+    config = recipes.load("shapes-quick")
+    start = StartEvent(classes=10, device="cpu", threads=2, world=2, time="2026-01-02T03:04:05+00:00")
+    environment = Environment(versions={"torch": "2.13.0", "vernier": "0.1.0"}, git_commit="b2a6a81aaaa")
+    record = describe_old_run(config, start, environment)
+    assert (record.network, record.image_px, record.classes) == ("resnet8-small, width 32, imagenet stem", 64, 10)
+    assert (record.devices, record.torch, record.vernier, record.date) == (2, "2.13.0", "0.1.0 (b2a6a81)", "2026-01-02")
+
+
+def test_an_old_measurement_took_the_first_size_and_knows_no_classes() -> None:
+    config = recipes.load("ffcv-resnet50-16e")
+    training = describe_old_run(config, batch_per_device=8, whole_run=False)
+    assert (training.image_px, training.start_px, training.batch_per_device) == (160, None, 8)
+    assert "classes not recorded" in training.line()
+    assert describe_old_run(config, kind="infer", whole_run=False).image_px == 256

@@ -14,7 +14,7 @@ from vernier.report.logs.reading import open_logs, open_side
 
 def test_equal_runs_cannot_be_told_apart(tmp_path: Path) -> None:
     a, b = (open_logs(write_run(tmp_path, n, step_times(s))) for n, s in (("a", 1), ("b", 2)))
-    result = compare_runs(a, b, 0.02)
+    result = compare_runs(a, b, 0.02, single_runs=True)
     assert result.comparison.verdict == "cannot tell"
     assert result.comparison.within_tolerance
     assert any("any difference is smaller than 2 %" in line for line in comparison_lines(result))
@@ -22,13 +22,17 @@ def test_equal_runs_cannot_be_told_apart(tmp_path: Path) -> None:
 
 def test_differences_below_the_tolerance_are_accepted(tmp_path: Path) -> None:
     a, b = (open_logs(write_run(tmp_path, n, step_times(s, mean=m))) for n, s, m in (("a", 1, 0.1), ("b", 2, 0.105)))
-    assert compare_runs(a, b, 0.08).comparison.verdict == "cannot tell"
+    assert compare_runs(a, b, 0.08, single_runs=True).comparison.verdict == "cannot tell"
 
 
 def test_another_batch_is_compared_by_images(tmp_path: Path) -> None:
     a = open_logs(write_run(tmp_path, "a", step_times(1), batch=32))
     b = open_logs(write_run(tmp_path, "b", step_times(2, mean=0.2), batch=64))
-    assert compare_runs(a, b).comparison.ratio == pytest.approx(1.0, abs=0.02)
+    with pytest.raises(ConfigError, match=r"batch 32; B trains resnet50 at 224 px, batch 64 \(different: batch\)"):
+        compare_runs(a, b)
+    result = compare_runs(a, b, allow_different_work=True)
+    assert result.comparison.ratio == pytest.approx(1.0, abs=0.02)
+    assert comparison_lines(result)[0].startswith("NOT THE SAME WORK: A trains")
 
 
 def test_rounds_of_a_bench_are_paired(tmp_path: Path) -> None:

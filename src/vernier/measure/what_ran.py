@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from vernier.clock import utc_stamp
 from vernier.config import Config, train_px
-from vernier.models import info, is_detector, shown_name
+from vernier.models import is_detector, shown_name
 from vernier.models.cost import cost_of
 from vernier.records.environment import DeviceInfo, Environment
 from vernier.records.events import Loading, StartEvent
@@ -76,8 +76,7 @@ def describe_old_run(
     """
     recipe, machine = config.recipe, config.machine
     event, surroundings = start or StartEvent(), environment or Environment()
-    known = recipe.model.num_classes or info(recipe.model.name).classes
-    classes = event.classes or known
+    classes = event.classes or recipe.model.num_classes or 0
     first_px = recipe.data.eval_px if kind == "infer" else train_px(recipe.data, recipe.augment, 0)
     versions = surroundings.versions
     ran = describe_run(
@@ -85,7 +84,7 @@ def describe_old_run(
         kind,
         image_px=recipe.data.image_px if whole_run else first_px,
         classes=classes,
-        outputs=classes + is_detector(recipe.model.name) + recipe.model.unused_outputs,
+        outputs=classes + is_detector(recipe.model.name) + recipe.model.unused_outputs if classes else 0,
         channels=len(recipe.data.mean),
         batch_per_device=batch_per_device or max(1, recipe.global_batch // machine.procs),
         devices=devices or event.world,

@@ -55,7 +55,7 @@ class WhatRan:
             "kind": self.kind,
             "network": f"{self.network} ({self.parameters / 1e6:.3g} M parameters, {self.gmac:.3g} GMAC)",
             "image size": self._image_size(),
-            "classes": f"{self.classes:,} classes",
+            "classes": f"{self.classes:,} classes" if self.classes else "classes not recorded",
             "batch": f"batch {self.batch_per_device:,}",
             "devices": f"{self.devices:,} {count}",
             "data": f"{self.data}{', ' if self.data and self.feeding else ''}{self.feeding}",

@@ -1,18 +1,22 @@
 """Compares two runs, or two sets of runs: which is faster, how certain that is, and what else differs between them.
 
-Reading logs is `report.logs`, the statistics are `measure.statistics.comparison`.
+Only the same work can be compared: `report.logs.work` knows what a log says about it. Reading logs is `report.logs`,
+the statistics are `measure.statistics.comparison`.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
 from vernier.config import tree_differences
+from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.measure.statistics.comparison import DEFAULT_TOLERANCE, compare
 from vernier.records.codec import encode
 from vernier.records.statistics import Comparison
+from vernier.records.what_ran import WhatRan, line_of
 
 from .logs.model import RunLog
+from .logs.work import Work, different_work, other_differences, unknown_work, work_of
 
 _DIFFERS_ANYWAY = (
     "cpu.load_average",
@@ -20,29 +24,67 @@ _DIFFERS_ANYWAY = (
     "telemetry",
     "run",
     "recipe.seed",
+    "seed",
     "recipe.published",
     "recipe.about",
     "recipe.source",
 )
 """What differs from run to run without a meaning for speed."""
+_IN_WORDS = (
+    "recipe.name",
+    "recipe.model",
+    "recipe.global_batch",
+    "recipe.data.source",
+    "recipe.data.image_px",
+    "recipe.data.eval_px",
+    "recipe.data.eval_short_side_px",
+    "machine.precision",
+    "machine.mode",
+    "machine.device",
+    "machine.procs",
+    "machine.threads",
+    "machine.process_batch",
+    "device_kind",
+    "devices",
+    "compute_threads",
+    "versions.torch",
+    "versions.vernier",
+    "git_commit",
+    "processes",
+    "sensors",
+)
+"""What the words about both sides have already, where both have a record of what ran."""
+_NOT_IN_A_BENCH = ("recipe.schedule", "recipe.eval", "checkpoint", "limits", "machine.telemetry_hz")
+"""Settings of a training that a benchmark has no use for."""
+_OTHER_WORK = "Not the same work"
 SHOWN_DIFFERENCES = 20
+_LARGEST_RATIO = 100
 _Differences = dict[str, tuple[Any, Any]]
 
 
 @frozen
 class Side:
-    """One side of a comparison. `format` and `devices` list the different values of its runs."""
+    """One side of a comparison. `format` and `devices` list the different values of its runs; no devices: not known.
+
+    `ran` is what ran in the first of them; None in logs of other systems.
+    """
 
     runs: tuple[str, ...]
     format: tuple[str, ...]
     devices: tuple[int, ...]
     warmup_steps_excluded: int
+    ran: WhatRan | None = None
 
 
 @frozen
 class Differs:
-    """Settings and environment that differ between the first runs of both sides: dotted name -> values of A and B."""
+    """What differs between the first runs of both sides: part or dotted name -> values of A and B.
 
+    `work` has the parts that make it other work, `words` the others that people know by name.
+    """
+
+    work: dict[str, tuple[str, str]]
+    words: dict[str, tuple[str, str]]
     settings: _Differences
     environment: _Differences
 
@@ -55,6 +97,7 @@ class RunComparison:
     b: Side
     comparison: Comparison
     differs: Differs
+    other_work: str | None
     not_alike: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -63,27 +106,103 @@ class RunComparison:
         return self.comparison.verdict == "slower"
 
 
-def compare_runs(a: Sequence[RunLog], b: Sequence[RunLog], tolerance: float = DEFAULT_TOLERANCE) -> RunComparison:
-    """Compare the runs of side B with those of side A. Raises ConfigError where one has no steps to measure."""
-    comparison = compare([r.trace() for r in a], [r.trace() for r in b], tolerance)
+def compare_runs(
+    a: Sequence[RunLog],
+    b: Sequence[RunLog],
+    tolerance: float = DEFAULT_TOLERANCE,
+    *,
+    allow_different_work: bool = False,
+    single_runs: bool = False,
+) -> RunComparison:
+    """Compare the runs of side B with those of side A; copies of a run count once.
+
+    Raises ConfigError where a run has no steps to measure, and for different work unless it is allowed.
+    """
+    (a, copies_of_a), (b, copies_of_b) = _without_copies("A", a), _without_copies("B", b)
+    work_a, work_b = work_of(a[0]), work_of(b[0])
+    other_work = _describe_other_work(work_a, work_b)
+    sides = (("A", a), ("B", b))
+    mixed = next((text for name, side in sides if (text := _mixed_work(name, side))), None)
+    if (refused := other_work or mixed) is not None and not allow_different_work:
+        raise ConfigError(
+            f"{refused}. Their speeds say nothing about each other; --different-work compares them all the same."
+        )
+    not_alike = [n for name, side in sides for n in _unlike(name, side)]
+    comparison = compare([r.trace() for r in a], [r.trace() for r in b], tolerance, single_runs=single_runs)
     notes = [n for side in (a, b) for r in side for n in r.notes]
-    if same := sorted({_identity(r) for r in a} & {_identity(r) for r in b}):
-        notes.append(f"the same on both sides: {', '.join(same)}")
     return RunComparison(
         a=_side(a),
         b=_side(b),
         comparison=comparison,
-        differs=Differs(
-            settings=_differences(a[0].settings, b[0].settings),
-            environment=_differences(encode(a[0].environment) or {}, encode(b[0].environment) or {}),
+        differs=_differs(a[0], b[0], work_a, work_b),
+        other_work=other_work or mixed,
+        not_alike=tuple(not_alike),
+        notes=tuple(
+            dict.fromkeys([*copies_of_a, *copies_of_b, *_on_both_sides(a, b), *_unknown(work_a, work_b), *notes])
         ),
-        not_alike=tuple(n for name, side in (("A", a), ("B", b)) for n in _unlike(name, side)),
-        notes=tuple(dict.fromkeys(notes)),
     )
 
 
-def _identity(run: RunLog) -> str:
-    return str((run.path.resolve(), run.round, hash(run.steps)))
+# --------------------------------------------------------------------------------------------------------------- copies
+
+
+def _without_copies(name: str, runs: Sequence[RunLog]) -> tuple[list[RunLog], list[str]]:
+    """The runs that differ in what they measured, and notes about the others."""
+    distinct: dict[str, RunLog] = {}
+    notes = []
+    for run in runs:
+        first = distinct.setdefault(run.content, run)
+        if first is not run:
+            notes.append(f"{run.path} is a copy of {first.path}: in {name} it counts once")
+    return list(distinct.values()), notes
+
+
+def _on_both_sides(a: Sequence[RunLog], b: Sequence[RunLog]) -> list[str]:
+    here = {run.content: run for run in a}
+    pairs = [(here[run.content], run) for run in b if run.content in here]
+    if not pairs:
+        return []
+    if len(pairs) == len(a) == len(b):
+        return ["A and B are the same measurement: there is nothing to compare"]
+    return [f"{y.path} of B is the same run as {x.path} of A: take it out of one side" for x, y in pairs]
+
+
+# --------------------------------------------------------------------------------------------------------- what differs
+
+
+def _describe_other_work(a: Work, b: Work) -> str | None:
+    parts = different_work(a, b)
+    if not parts:
+        return None
+    return f"{_OTHER_WORK}: A {a.describe(parts)}; B {b.describe(parts)} (different: {', '.join(parts)})"
+
+
+def _mixed_work(name: str, runs: Sequence[RunLog]) -> str | None:
+    """A sentence about the first run of a side that is of other work than those before it."""
+    first = work_of(runs[0])
+    for run in runs[1:]:
+        if parts := different_work(first, work := work_of(run)):
+            return (
+                f"{_OTHER_WORK} within {name}: {runs[0].path} {first.describe(parts)}; {run.path} "
+                f"{work.describe(parts)} (different: {', '.join(parts)})"
+            )
+    return None
+
+
+def _unknown(a: Work, b: Work) -> list[str]:
+    missing = unknown_work(a, b)
+    return [f"whether A and B have the same {' and '.join(missing)} is not in the logs"] if missing else []
+
+
+def _differs(a: RunLog, b: RunLog, work_a: Work, work_b: Work) -> Differs:
+    hidden = _IN_WORDS if a.ran is not None and b.ran is not None else ()
+    hidden += _NOT_IN_A_BENCH if a.format != b.format else ()
+    return Differs(
+        work={p: (work_a.texts[p], work_b.texts[p]) for p in different_work(work_a, work_b)},
+        words=other_differences(work_a, work_b),
+        settings=_differences(a.settings, b.settings, hidden),
+        environment=_differences(encode(a.environment) or {}, encode(b.environment) or {}, hidden),
+    )
 
 
 def _side(runs: Sequence[RunLog]) -> Side:
@@ -92,6 +211,7 @@ def _side(runs: Sequence[RunLog]) -> Side:
         format=tuple(sorted({r.format for r in runs})),
         devices=tuple(sorted({r.devices for r in runs if r.devices is not None})),
         warmup_steps_excluded=sum(not s.steady for r in runs for s in r.steps),
+        ran=runs[0].ran,
     )
 
 
@@ -104,9 +224,10 @@ def _numbered(tree: Any) -> Any:
     return tree
 
 
-def _differences(a: Any, b: Any) -> _Differences:
+def _differences(a: Any, b: Any, hidden: tuple[str, ...] = ()) -> _Differences:
     differences = tree_differences(_numbered(a), _numbered(b))
-    return {k: v for k, v in differences.items() if not any(k == p or k.startswith(f"{p}.") for p in _DIFFERS_ANYWAY)}
+    left_out = (*_DIFFERS_ANYWAY, *hidden)
+    return {k: v for k, v in differences.items() if not any(k == p or k.startswith(f"{p}.") for p in left_out)}
 
 
 def _unlike(name: str, runs: Sequence[RunLog]) -> list[str]:
@@ -115,47 +236,72 @@ def _unlike(name: str, runs: Sequence[RunLog]) -> list[str]:
     return [f"the runs of {name} are not alike: {', '.join(settings[:5])}"] if settings else []
 
 
+# ---------------------------------------------------------------------------------------------------------------- words
+
+
 def comparison_lines(result: RunComparison) -> list[str]:
     """The comparison for a person."""
     c = result.comparison
-    interval = "" if c.low is None or c.high is None else f", 95 % interval {_percent(c.low)} to {_percent(c.high)}"
     mean = " (geometric mean over runs)" if max(c.runs) > 1 else ""
     lines = [
-        f"A  {_side_line(result.a, c.a_samples_per_s, c.steps[0])}",
-        f"B  {_side_line(result.b, c.b_samples_per_s, c.steps[1])}",
-        f"B is {_percent(c.ratio)} in images per second against A{mean}{interval}",
+        *([result.other_work.replace(_OTHER_WORK, _OTHER_WORK.upper(), 1)] if result.other_work else []),
+        *_side_lines("A", result.a, c.a_samples_per_s, c.steps[0]),
+        *_side_lines("B", result.b, c.b_samples_per_s, c.steps[1]),
+        f"B is {_percent(c.ratio)} in images per second against A{mean}{_interval(c)}",
         f"   from {c.basis}",
         f"verdict: {_verdict_line(c)}",
+        *(f"differs in {part}: {x} in A, {y} in B" for part, (x, y) in result.differs.words.items()),
     ]
     for title, differences in (("setting", result.differs.settings), ("environment", result.differs.environment)):
         shown = list(differences.items())[:SHOWN_DIFFERENCES]
-        lines += [f"differs in {title} {k}: {_short(x)} -> {_short(y)}" for k, (x, y) in shown]
+        lines += [f"differs in {title} {k}: {_short(x)} in A, {_short(y)} in B" for k, (x, y) in shown]
         if len(differences) > SHOWN_DIFFERENCES:
             lines.append(f"differs in {title}: {len(differences) - SHOWN_DIFFERENCES} more (--json has all)")
     return lines + [f"note: {n}" for n in (*result.not_alike, *result.notes)]
 
 
-def _side_line(side: Side, rate: float, steps: int) -> str:
+def _side_lines(name: str, side: Side, rate: float, steps: int) -> list[str]:
     more = f" and {len(side.runs) - 1} more" if len(side.runs) > 1 else ""
-    devices = f"on {'/'.join(map(str, side.devices))} device(s)" if side.devices else "(devices: not in the log)"
-    return (
-        f"{rate:,.1f} img/s total {devices}, data included; "
-        f"{steps:,} steps of {len(side.runs)} run(s): {side.runs[0]}{more}"
-    )
+    count = "/".join(map(str, side.devices))
+    devices = f"on {count} device{'' if count == '1' else 's'}" if side.devices else "(devices: not in the log)"
+    return [
+        f"{name}  {rate:,.1f} img/s total {devices}, data included; {_count(steps, 'step')} of "
+        f"{_count(len(side.runs), 'run')}: {side.runs[0]}{more}",
+        *([f"   {line_of([side.ran])}"] if side.ran else []),
+    ]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _percent(ratio: float) -> str:
+    if ratio > _LARGEST_RATIO:
+        return f"more than {_LARGEST_RATIO} times"
     return f"{100 * (ratio - 1):+.2f} %"
+
+
+def _interval(c: Comparison) -> str:
+    if c.low is None or c.high is None:
+        return ""
+    kind = "95 % interval within these two runs" if c.runs == (1, 1) else "95 % interval"
+    return f", {kind} {_percent(c.low)} to {_percent(c.high)}"
 
 
 def _verdict_line(c: Comparison) -> str:
     tolerance = f"{100 * c.tolerance:g} %"
     if c.verdict != "cannot tell":
-        return f"B is {c.verdict} (certainly different, and by more than the tolerance of {tolerance})"
+        ignoring = "; how runs differ is ignored, as told by --single-runs" if c.runs == (1, 1) else ""
+        return f"B is {c.verdict} (certainly different, and by more than the tolerance of {tolerance}{ignoring})"
     if c.within_tolerance:
         return f"cannot tell them apart: any difference is smaller than {tolerance}"
     if c.low is None or c.high is None:
         return "cannot tell: too few steps for an interval"
+    if c.runs == (1, 1):
+        return (
+            "cannot tell from one run each: runs of the same thing differ too. Give several runs per side, or "
+            "insist with --single-runs"
+        )
     if c.low <= 1 <= c.high:
         return f"cannot tell: the interval includes both faster and slower (tolerance {tolerance})"
     return f"cannot tell: they differ, but perhaps by less than the tolerance of {tolerance}"

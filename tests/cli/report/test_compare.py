@@ -14,19 +14,21 @@ Runner = Callable[..., Any]
 def test_a_slower_run_is_a_regression(tmp_path: Path, vernier_here: Runner) -> None:
     a = write_run(tmp_path, "a", step_times(1))
     b = write_run(tmp_path, "b", step_times(2, mean=0.105), host="there", optim__lr=0.5)
-    done = vernier_here("compare", str(a), str(b), "--json")
+    done = vernier_here("compare", str(a), str(b), "--single-runs", "--json")
     assert done.code == 1
     comparison = done.json()["comparison"]
     assert comparison["verdict"] == "slower"
     assert comparison["low"] < 0.1 / 0.105 < comparison["high"] < 1
     assert done.json()["differs"] == {
-        "settings": {"recipe.name": ["a", "b"], "recipe.optim.lr": [0.1, 0.5]},
+        "work": {},
+        "words": {},
+        "settings": {"recipe.optim.lr": [0.1, 0.5]},
         "environment": {"host": ["here", "there"]},
     }
-    other_way = vernier_here("compare", str(b), str(a))
+    other_way = vernier_here("compare", str(b), str(a), "--single-runs")
     assert other_way.code == 0
     assert "verdict: B is faster" in other_way.out
-    assert "one run each" in other_way.out
+    assert "how runs differ is ignored, as told by --single-runs" in other_way.out
 
 
 def test_several_runs_per_side_include_the_variation_between_runs(tmp_path: Path, vernier_here: Runner) -> None:

@@ -16,7 +16,7 @@ def _trace(seed: int, mean: float, n: int = 400, **more: object) -> Trace:
 
 
 def test_comparing_one_run_several_runs_and_rounds() -> None:
-    one = compare([_trace(1, 1.0)], [_trace(2, 1.05)])
+    one = compare([_trace(1, 1.0)], [_trace(2, 1.05)], single_runs=True)
     assert (one.verdict, one.runs) == ("slower", (1, 1))
     assert "one run each" in one.basis
     several = compare([_trace(s, 1.0) for s in range(4)], [_trace(s, 0.95) for s in range(10, 14)])

@@ -2,8 +2,8 @@
 
 Each side is one run or several. With several runs the run is the unit: the interval counts how runs of the same thing
 differ (Welch's t on the logarithms of the runs' speeds). With rounds, in which both sides were measured one after the
-other, it uses the differences within rounds. With one run per side only the noise within it can be measured, and
-`basis` says so.
+other, it uses the differences within rounds. With one run per side only the noise within it can be measured: there is
+an interval, which `basis` labels, and no verdict.
 
 Speeds are samples per second over the whole window (`throughput.Window`), so batches of different sizes can be
 compared. The `ratio_rows` functions take many comparisons at once, for the coverage benchmark.
@@ -99,22 +99,29 @@ def verdicts(ratios: LogRatios, tolerance: float) -> list[SpeedVerdict]:
 # ------------------------------------------------------------------------------------------------------- one comparison
 
 
-def compare(a: Sequence[Trace], b: Sequence[Trace], tolerance: float = DEFAULT_TOLERANCE) -> Comparison:
-    """Compare B with A. Raises ValueError for an empty side or a tolerance outside 0 to 1."""
+def compare(
+    a: Sequence[Trace], b: Sequence[Trace], tolerance: float = DEFAULT_TOLERANCE, *, single_runs: bool = False
+) -> Comparison:
+    """Compare B with A. Raises ValueError for an empty side or a tolerance outside 0 to 1.
+
+    One run per side can tell nothing, as runs of the same thing differ; `single_runs` judges them all the same, by the
+    noise within them.
+    """
     if not a or not b:
         raise ValueError("both sides need at least one run")
     if not 0 <= tolerance < 1:
         raise ValueError(f"a tolerance is a share between 0 and 1, not {tolerance}")
     ratios, basis = _log_ratio(a, b)
     low, high = float(ratios.low[0]), float(ratios.high[0])
+    judged = len(a) + len(b) > 2 or single_runs
     bounded, limit = math.isfinite(low) and math.isfinite(high), math.log1p(tolerance)
     return Comparison(
         ratio=math.exp(float(ratios.value[0])),
         low=math.exp(low) if bounded else None,
         high=math.exp(high) if bounded else None,
-        verdict=verdicts(ratios, tolerance)[0],
+        verdict=verdicts(ratios, tolerance)[0] if judged else "cannot tell",
         tolerance=tolerance,
-        within_tolerance=bounded and -limit < low and high < limit,
+        within_tolerance=judged and bounded and -limit < low and high < limit,
         a_samples_per_s=Window.total(t.window for t in a).samples_per_s,
         b_samples_per_s=Window.total(t.window for t in b).samples_per_s,
         runs=(len(a), len(b)),
@@ -141,5 +148,5 @@ def _log_ratio(a: Sequence[Trace], b: Sequence[Trace]) -> tuple[LogRatios, str]:
         value = np.log(np.array([one_b.window.samples_per_s / one_a.window.samples_per_s]))
         return LogRatios(value, value - math.inf, value + math.inf), "too few steps for an interval"
     interval_a, interval_b = (mean_interval(np.array(t.step_s)) for t in (one_a, one_b))
-    basis = "one run each: noise within the runs only; repeat to measure how runs differ"
+    basis = "one run each: the noise within the runs only, not how runs of the same thing differ"
     return ratio_rows_of_steps(interval_a, interval_b, one_b.samples_per_step / one_a.samples_per_step), basis

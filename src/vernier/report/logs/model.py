@@ -4,6 +4,7 @@ Readers (run directories, NVIDIA's `raport.json` and DLLogger lines, MLPerf's `:
 studies and converters use it.
 """
 
+import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import field, replace
@@ -15,6 +16,7 @@ from vernier.frozen import frozen
 from vernier.measure.statistics.comparison import Trace
 from vernier.measure.statistics.throughput import Window, warmup_steps
 from vernier.records.environment import Environment
+from vernier.records.what_ran import WhatRan
 
 Tree = dict[str, Any]
 """Settings as the log has them, as JSON values: every system has its own keys."""
@@ -65,6 +67,7 @@ class EvalRecord:
 class RunLog:
     """The log of one run; `notes` say what a reader should know about it. `devices` is None where no log says it.
 
+    `ran` is Vernier's own record of what ran, `content` a digest of what was measured, by which copies are recognised.
     `reached_target` is whether it reached the accuracy it aimed for; `started` is an ISO time; `train_samples` and
     `eval_samples` are the sizes of the sets; `round` is the round of a benchmark that it was measured in.
     """
@@ -72,6 +75,7 @@ class RunLog:
     format: str
     path: Path
     settings: Tree = field(default_factory=dict)
+    ran: WhatRan | None = None
     environment: Environment | None = None
     steps: tuple[StepRecord, ...] = ()
     evals: tuple[EvalRecord, ...] = ()
@@ -83,6 +87,11 @@ class RunLog:
     train_samples: int | None = None
     eval_samples: int | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def content(self) -> str:
+        steps = [(s.seconds, s.samples, s.loss) for s in self.steps]
+        return hashlib.sha256(repr((self.started, steps)).encode()).hexdigest()
 
     @property
     def steady_steps(self) -> tuple[StepRecord, ...]:

@@ -11,16 +11,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from vernier.config import config_from_tree
 from vernier.errors import ConfigError, did_you_mean
-from vernier.records.bench import BenchResult, StepResult
-from vernier.records.codec import encode
-from vernier.records.environment import decode_environment
+from vernier.measure.what_ran import describe_old_run
+from vernier.records.bench import ArmLabels, BenchResult, StepResult
+from vernier.records.environment import Environment, decode_environment
 from vernier.records.events import EvalEvent, Event, StartEvent, StepEvent, sessions
 from vernier.records.run import RunSummary
+from vernier.records.what_ran import WhatRan
 from vernier.report.logs import dllogger, mllog
 from vernier.store import DamagedFile, RunDir, find_runs, read_bench, read_json
 
-from .model import EvalRecord, RunLog, StepRecord, finite, mark_warmup
+from .model import EvalRecord, RunLog, StepRecord, Tree, finite, mark_warmup
 
 _KINDS = "a run directory, a bench result (JSON), a raport.json, DLLogger lines or an MLPerf log"
 
@@ -102,11 +104,13 @@ def read_run(run: RunDir) -> RunLog:
     summary = status.summary or RunSummary()
     if status.status != "finished":
         notes.insert(0, f"{run.path.name} did not finish ({status.status}): its {len(steps)} recorded steps are used")
+    settings, environment = run.read_config(), decode_environment(run.read_environment())
     return RunLog(
         format="vernier",
         path=run.path,
-        settings=run.read_config(),
-        environment=decode_environment(run.read_environment()),
+        settings=settings,
+        ran=(start and start.ran) or _what_an_old_run_ran(settings, start, environment),
+        environment=environment,
         steps=steps,
         evals=tuple(_eval(e) for e in events if isinstance(e, EvalEvent)),
         devices=start.world if start else None,
@@ -117,6 +121,16 @@ def read_run(run: RunDir) -> RunLog:
         total_s=summary.spent_s.get("total"),
         notes=tuple(notes),
     )
+
+
+def _what_an_old_run_ran(
+    settings: Tree, start: StartEvent | None, environment: Environment | None, **more: Any
+) -> WhatRan | None:
+    """What ran, from the configuration of a run that did not record it; None where that cannot be read any more."""
+    try:
+        return describe_old_run(config_from_tree(settings), start, environment, **more)
+    except ConfigError:
+        return None
 
 
 def _steps(events: Sequence[Event], steps_per_epoch: int) -> Iterator[StepRecord]:
@@ -159,7 +173,8 @@ def _bench_rounds(path: Path, arm: str | None) -> list[RunLog]:
     if chosen not in names:
         raise ConfigError(f"{path} has no arm {chosen!r}. {did_you_mean(chosen, names)}")
     rounds = [r for r in bench.rounds if r.arm == chosen]
-    runs = [_round(path, bench, r.round, r.result) for r in rounds if isinstance(r.result, StepResult)]
+    row = next((row for row in bench.rows if row.arm == chosen), None)
+    runs = [_round(path, bench, row, r.round, r.result) for r in rounds if isinstance(r.result, StepResult)]
     if not runs:
         raise ConfigError(f"No round of {chosen} in {path} has step times.")
     if len(runs) < len(rounds):
@@ -168,13 +183,30 @@ def _bench_rounds(path: Path, arm: str | None) -> list[RunLog]:
     return runs
 
 
-def _round(path: Path, bench: BenchResult, number: int, result: StepResult) -> RunLog:
+def _settings_of_arm(bench: BenchResult, row: ArmLabels | None) -> Tree:
+    """The configuration that an arm was measured with, in the form of a run's."""
+    tree = bench.asked.config if bench.asked else {}
+    machine, changed = tree.get("machine"), {"precision", "mode", "procs"}
+    if row is None or not isinstance(machine, dict):
+        return tree
+    return {**tree, "machine": {**machine, **{name: getattr(row, name) for name in changed}}}
+
+
+def _round(path: Path, bench: BenchResult, row: ArmLabels | None, number: int, result: StepResult) -> RunLog:
     samples = float(result.images_per_step)
+    environment = decode_environment(RunDir(path.parent).read_environment())
+    settings = _settings_of_arm(bench, row)
+    ran = result.ran
+    if ran is None and bench.asked is not None and row is not None:
+        more = {"kind": bench.asked.what, "batch_per_device": row.batch, "devices": row.procs, "whole_run": False}
+        ran = _what_an_old_run_ran(settings, None, environment, **more)
     return RunLog(
         format="bench",
         path=path,
-        settings=encode(bench.asked) if bench.asked else {},
-        environment=decode_environment(RunDir(path.parent).read_environment()),
+        settings=settings,
+        ran=ran,
+        environment=environment,
+        started=result.time or None,
         steps=tuple(StepRecord(epoch=0, step=i, seconds=s, samples=samples) for i, s in enumerate(result.raw.step_s)),
         devices=result.figures.devices,
         round=number,
