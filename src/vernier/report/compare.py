@@ -195,8 +195,10 @@ def _unknown(a: Work, b: Work) -> list[str]:
 
 
 def _differs(a: RunLog, b: RunLog, work_a: Work, work_b: Work) -> Differs:
-    hidden = _IN_WORDS if a.ran is not None and b.ran is not None else ()
-    hidden += _NOT_IN_A_BENCH if a.format != b.format else ()
+    hidden = (
+        *(_IN_WORDS if a.ran is not None and b.ran is not None else ()),
+        *(_NOT_IN_A_BENCH if a.format != b.format else ()),
+    )
     return Differs(
         work={p: (work_a.texts[p], work_b.texts[p]) for p in different_work(work_a, work_b)},
         words=other_differences(work_a, work_b),

@@ -42,7 +42,8 @@ def work_of(run: RunLog) -> Work:
     """What a run measured, from its record, or from the settings in another system's log."""
     if run.ran is not None:
         return _recorded(run.ran)
-    return _FOREIGN.get(run.format, lambda _: Work(values={}, texts={}))(run)
+    read = _FOREIGN.get(run.format)
+    return Work(values={}, texts={}) if read is None else read(run)
 
 
 def _recorded(ran: WhatRan) -> Work:
