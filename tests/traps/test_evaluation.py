@@ -298,7 +298,7 @@ def detector(boxes: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     recipe = config.recipe
     recipe = replace(
         recipe,
-        data=replace(recipe.data, source=str(boxes), image_px=96, eval_px=96, eval_short_side_px=96),
+        data=replace(recipe.data, source=str(boxes), image_px=96, eval_px=96),
         model=replace(recipe.model, width=8),
         global_batch=8,
     )
