@@ -15,7 +15,7 @@ from tests.conftest import Done
 from tests.data.sources.small_sets import write_image, write_tar
 from tests.tiny_training import events_of, run_training, tiny_config
 from vernier import recipes
-from vernier.config import Limits, override
+from vernier.config import Data, Limits, override
 from vernier.data.shapes import ShapesSpec, make_shapes
 from vernier.data.sources import folder, open_split
 from vernier.engine.training.resume import find_resume_point
@@ -298,7 +298,7 @@ def detector(boxes: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     recipe = config.recipe
     recipe = replace(
         recipe,
-        data=replace(recipe.data, source=str(boxes), image_px=96, eval_px=96),
+        data=Data(source=str(boxes), image_px=96, eval_px=96),
         model=replace(recipe.model, width=8),
         global_batch=8,
     )
