@@ -5,6 +5,8 @@ from dataclasses import field
 from vernier.frozen import frozen
 
 from .codec import omitted
+from .telemetry import Noise
+from .what_ran import WhatRan
 
 
 @frozen
@@ -25,7 +27,10 @@ class KernelTime:
 
 @frozen
 class MemoryPoint:
-    """Bytes that PyTorch's allocator of a device holds after a change, at a time since the first one."""
+    """Bytes that PyTorch's allocator of a device holds after a change, at a time since the first one.
+
+    On the host (`cpu`) only what was allocated since the profile began counts: tensors from before it are not known.
+    """
 
     t_ms: float
     device: str
@@ -57,7 +62,8 @@ class ProfilingOverhead:
 class ProfileSummary:
     """The profiled steps of one process, first and last included. `overhead` is None with too few others to compare.
 
-    Communication that overlaps the backward pass is in `communication_busy_ms` and not a phase of its own.
+    Communication that overlaps the backward pass is in `communication_busy_ms` and not a phase of its own. `noise` is
+    what disturbed the profiled steps.
     """
 
     method: str
@@ -68,3 +74,5 @@ class ProfileSummary:
     overhead: ProfilingOverhead | None = None
     top: tuple[KernelTime, ...] = ()
     files: tuple[str, ...] = ()
+    noise: Noise | None = omitted()
+    ran: WhatRan | None = omitted()

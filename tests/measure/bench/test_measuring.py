@@ -8,6 +8,7 @@ import pytest
 from vernier.measure.bench import measuring as bench
 from vernier.measure.bench import progress
 from vernier.measure.bench.measuring import compute_figures, is_precise, is_steady, measure, warm_up
+from vernier.measure.bench.progress import PhaseWatch
 from vernier.records.bench import Plan
 
 
@@ -56,6 +57,26 @@ def test_warm_up_ends_when_steps_are_steady_and_not_before(clock: Clock) -> None
 def test_steps_that_never_become_steady_are_marked(clock: Clock) -> None:
     samples = warm_up(FakeLoad(clock, (2.0**-i * 100 for i in itertools.count())), Plan(warmup_max_seconds=90.0))
     assert not samples.steady
+
+
+def test_all_but_measuring_takes_no_longer_than_planned(clock: Clock) -> None:
+    """Steps of 4 s: without a limit warm-up and phases would take 21 of them."""
+    plan = Plan(precision=0.0001, max_seconds=20, warmup_max_seconds=10, extra_max_seconds=18)
+    watch = PhaseWatch(started_s=clock.now - 6)
+    samples = measure(FakeLoad(clock, itertools.repeat(4.0)), plan, watch=watch)
+    assert len(samples.step_s) == 5
+    assert not samples.warmup.steady
+    assert len(samples.warmup.step_s) == 2
+    assert len(samples.split_s["forward"]) == 1
+    assert watch.spent_s["start-up"] + watch.spent_s["warm-up"] + 4 <= 18
+
+
+def test_compiling_in_the_first_step_leaves_time_to_warm_up(clock: Clock) -> None:
+    plan = Plan(steps=3, warmup_max_seconds=10, extra_max_seconds=18)
+    lengths = itertools.chain([60.0], itertools.repeat(0.2))
+    assert warm_up(FakeLoad(clock, lengths), plan, watch=PhaseWatch(compiles=True)).steady
+    lengths = itertools.chain([60.0], itertools.repeat(0.2))
+    assert len(warm_up(FakeLoad(clock, lengths), plan, watch=PhaseWatch()).step_s) == 1
 
 
 def test_noise_alone_does_not_prevent_steadiness() -> None:

@@ -11,6 +11,7 @@ from vernier.measure.bench.progress import (
     START_UP,
     WARM_UP,
     PhaseWatch,
+    Running,
     expected_process_s,
     read_progress,
     remaining_s,
@@ -79,12 +80,20 @@ def test_the_time_left_is_refined_with_every_process() -> None:
     plan = Plan(max_seconds=20, warmup_max_seconds=10, extra_max_seconds=18)
     each_s = expected_process_s(plan)
     assert 20 < each_s < 40
-    assert remaining_s(["a", "b"], [], 2, plan, running_s=5) == pytest.approx(4 * each_s - 5)
-    assert remaining_s(["a", "b"], [result("a", 30)], 2, plan, running_s=0) == pytest.approx(3 * 30)
+    arms, none, start = ["a", "b"], Running(arm="", seconds=0.0), Running(arm="a", seconds=5.0)
+    assert remaining_s(arms, [], 2, plan, start) == pytest.approx(4 * each_s - 5)
+    assert remaining_s(arms, [result("a", 30)], 2, plan, none) == pytest.approx(3 * 30)
     later = [result("a", 30), result("b", 50)]
-    assert remaining_s(["a", "b"], later, 2, plan, running_s=100) == 0
-    assert remaining_s(["a", "b"], later, 2, plan, running_s=10) == pytest.approx(70)
-    assert remaining_s(["a", "b"], [result("a", 30), result("b", None)], 2, plan, running_s=0) == pytest.approx(30)
+    assert remaining_s(arms, later, 2, plan, Running(arm="b", seconds=10.0)) == pytest.approx(70)
+    assert remaining_s(arms, [result("a", 30), result("b", None)], 2, plan, none) == pytest.approx(30)
+
+
+def test_a_process_that_is_late_moves_the_end() -> None:
+    plan = Plan(max_seconds=20, warmup_max_seconds=10, extra_max_seconds=18)
+    warming_up = Running(arm="a", seconds=60.0, phase=WARM_UP)
+    assert remaining_s(["a"], [], 2, plan, warming_up) == pytest.approx(20 + 80)  # it has yet to measure, as the next
+    late = Running(arm="a", seconds=90.0, phase=MEASURING)
+    assert remaining_s(["a"], [result("a", 30)], 3, plan, late) == pytest.approx(30)
 
 
 def test_what_no_process_accounts_for_is_other() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from vernier.clock import duration, now_s
-from vernier.measure.bench.progress import MEASURING, START_UP, WARM_UP, expected_process_s, remaining_s
+from vernier.measure.bench.progress import MEASURING, START_UP, WARM_UP, Running, expected_process_s, remaining_s
 from vernier.measure.bench.table import format_rate
 from vernier.records.bench import ArmFailure, ArmProgress, BenchRequest, Plan, Round
 from vernier.report.live.console import plural
@@ -52,9 +52,13 @@ class LiveDisplay:
 
     def update(self, arm: "Arm", progress: ArmProgress | None) -> None:
         """Show what the running process is doing."""
-        text = progress_line(
-            f"process {len(self._rounds) + 1} of {len(self._arms) * self._repeats}", arm.name, progress, self._left_s()
+        running = Running(
+            arm=arm.name,
+            seconds=now_s() - self._process_began_s,
+            phase=progress.phase if progress else START_UP,
         )
+        number = f"process {len(self._rounds) + 1} of {len(self._arms) * self._repeats}"
+        text = progress_line(number, arm.name, progress, self._left_s(running))
         if self._live is not None:
             from rich.text import Text
 
@@ -71,12 +75,11 @@ class LiveDisplay:
         took = f" took {duration(newest.process_s)}" if newest.process_s is not None else " is done"
         self._print(
             f"process {len(rounds)} of {len(self._arms) * self._repeats} ({rounds[-1].arm}){took}: "
-            f"about {duration(self._left_s())} left"
+            f"about {duration(self._left_s(Running(arm='', seconds=0.0)))} left"
         )
 
-    def _left_s(self) -> float:
-        running_s = now_s() - self._process_began_s
-        return remaining_s(self._arms, self._rounds, self._repeats, self._plan, running_s)
+    def _left_s(self, running: Running) -> float:
+        return remaining_s(self._arms, self._rounds, self._repeats, self._plan, running)
 
     def _print(self, text: str) -> None:
         self._printed_s = now_s()
@@ -103,5 +106,5 @@ def progress_line(process: str, arm: str, progress: ArmProgress | None, left_s: 
         return f"{left}  {process}  {arm}  {START_UP}"
     steps = f", step {progress.steps + 1}" if progress.phase in (WARM_UP, MEASURING) else ""
     rate = progress.rate
-    speed = "" if rate is None else f"  {format_rate(rate)} img/s"
+    speed = "" if rate is None else f"  {format_rate(rate) if rate.low is not None else f'{rate.value:,.1f}'} img/s"
     return f"{left}  {process}  {arm}  {progress.phase}{steps}{speed}"

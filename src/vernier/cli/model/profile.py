@@ -6,6 +6,7 @@ from typing import Annotated
 
 from tyro.conf import arg
 
+from vernier.cli.bench.options import device_kind
 from vernier.cli.flags import (
     DataFlag,
     DeviceFlag,
@@ -17,12 +18,13 @@ from vernier.cli.flags import (
     RecipeName,
     SetFlag,
     Switch,
-    apply_flags,
 )
 from vernier.cli.launching import load_torch, silence_profiler
-from vernier.cli.output import print_json, print_rows
-from vernier.errors import EXIT_DONE
+from vernier.cli.output import print_json, print_rows, progress_bar, say
+from vernier.config import override, setting_name
+from vernier.errors import EXIT_DONE, ConfigError
 from vernier.records.codec import encode
+from vernier.records.what_ran import line_of
 
 
 def profile(
@@ -44,47 +46,61 @@ def profile(
     """Profile steps of training, or of inference: kernel table, trace, memory, and where the time goes.
 
     Ten more steps run without the profiler, to measure its overhead. The files are in the run's traces/ folder; the
-    trace opens in chrome://tracing or ui.perfetto.dev.
+    trace opens in chrome://tracing or ui.perfetto.dev. Where a recipe's images grow during training, steps at the last
+    size are profiled.
 
     Args:
-        recipe: A built-in recipe or a .toml file of your own.
+        recipe: A built-in recipe, a network (see `vernier models`), or a .toml file of your own.
         steps: First and last step to profile, counted from 1, both included.
         infer: Profile inference instead of training.
-        data: A data set, a folder of images, or synthetic. Default: the recipe's own, else synthetic.
-        model: Use this network instead of the recipe's.
-        batch: Batch size per step. Default: the recipe's.
+        data: A data set, a folder of images, synthetic (random pixels) or static (the same batch in every step).
+            Default: the recipe's own set, or synthetic where it names none; the first line of the result says which.
+        model: Another network than the recipe's, as published; without a recipe the same as giving its name as the
+            recipe.
+        batch: Batch size per step. Default: the recipe's global batch (inference: machine.eval_batch), at most 32 on a
+            CPU, 256 on an accelerator.
         device: Kind of device to run on. Default: auto, the best one of this machine.
-        precision: Arithmetic of the network. Default: the recipe's.
-        mode: How the network is executed. Default: the recipe's.
+        precision: Number format the network computes in. Default: fp32.
+        mode: How the network is executed. Default: eager.
         out: Folder for the new run directory.
 
     Examples:
         vernier profile
-        vernier profile nvidia-resnet50-90e --batch 8 --steps 6:8
+        vernier profile resnet50 --batch 8 --steps 6:8
         vernier profile --infer --batch 32
     """
     from vernier import recipes as book
+    from vernier.measure.bench.combinations import at_final_size, default_batch
     from vernier.measure.profile.summary import StepRange, describe_profile
 
     silence_profiler()
     step_range = StepRange.parse(steps, "--steps")
-    start = book.load(recipe or book.DEFAULT)
+    if batch is not None and batch < 1:
+        raise ConfigError(f"--batch {batch} is out of range: it must be 1 or more.")
+    start = book.load(recipe or model or book.DEFAULT)
+    batch_setting = "machine.eval_batch" if infer else "global_batch"
     flags = {
         "data.source": data or start.recipe.data.source or "synthetic",
         "model.name": model,
         "eval.every_epochs": 0.0,
-        "machine.eval_batch" if infer else "global_batch": batch,
+        batch_setting: batch,
         "machine.device": device,
         "machine.precision": precision,
         "machine.mode": mode,
     }
-    config = apply_flags(start, flags, settings)
+    changed = book.change(start, flags, settings)
+    config, notes = changed.config, [*changed.notes, *(() if infer else at_final_size(changed.config)[1])]
+    if setting_name(batch_setting) not in changed.named:
+        batch, note = default_batch(config, "infer" if infer else "train", device_kind(config.machine.device))
+        config, notes = override(config, batch_setting, batch), [*notes, note]
     load_torch()
-    from vernier.engine.measured.profile_run import profile_load
+    from vernier.engine.measured.profile_run import STEPS_AFTER, profile_load
 
-    run, summary = profile_load(config, step_range, infer=infer, out=Path(out))
+    say(f"{step_range.last + STEPS_AFTER} steps, of which {step_range.first} to {step_range.last} are profiled")
+    with progress_bar("profile") as progress:
+        run, summary = profile_load(config, step_range, infer=infer, out=Path(out), on_step=progress)
     if json:
-        print_json({"run": run.path, **encode(summary)})
+        print_json({"run": run.path, **encode(summary), "notes": notes})
         return EXIT_DONE
     rows = [
         {
@@ -97,7 +113,8 @@ def profile(
         }
         for kernel in summary.top
     ]
+    sys.stdout.write(f"{line_of([summary.ran])}\n")
     print_rows(rows, False)
-    lines = [*describe_profile(summary), f"run        {run.path}  (traces/: {', '.join(summary.files)})"]
+    lines = [*describe_profile(summary), *notes, f"run        {run.path}  (traces/: {', '.join(summary.files)})"]
     sys.stdout.write("\n".join(lines) + "\n")
     return EXIT_DONE

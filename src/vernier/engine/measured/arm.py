@@ -90,7 +90,9 @@ def _measure(request: ArmRequest, world: World) -> StepResult | ServingResult:
         else InferenceLoad(config, Path(request.run) if request.run else None)
     )
     load.device.reset_peak_memory()
-    watch = PhaseWatch(request.started_s, request.progress if world.first else None)
+    watch = PhaseWatch(
+        request.started_s, request.progress if world.first else None, compiles=config.machine.mode != "eager"
+    )
     root_pid = os.getppid() if world.size > 1 else None
     try:
         with Sampler(load.device.name, sensors, hz=config.machine.telemetry_hz, root_pid=root_pid) as sampler:

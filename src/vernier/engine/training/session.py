@@ -23,6 +23,7 @@ from vernier.measure.telemetry.energy import select_devices
 from vernier.measure.what_ran import run_name
 from vernier.records.codec import encode
 from vernier.records.events import EndEvent, ProcessInfo, StartEvent, WarningEvent
+from vernier.records.profile import ProfileSummary
 from vernier.records.run import BadImageNote, Best, Progress, RunSummary
 from vernier.records.telemetry import TelemetryRecord, decode_telemetry
 from vernier.store import RunDir
@@ -221,7 +222,7 @@ def _summarize(training: Training, status: Ending, reference: Recipe | None) -> 
         spent_s=training.watch.spent(),
         skipped_steps=job.step.scaler.skipped_steps,
         bad_images=_bad_images(job),
-        profile=training.profiler.close() if training.profiler is not None else None,
+        profile=_profile(training),
         compilation=job.network.compilation,
         training=summarize_training(
             training.run.history(),
@@ -232,6 +233,14 @@ def _summarize(training: Training, status: Ending, reference: Recipe | None) -> 
         ran=job.what_ran(),
         notes=(job.val_source.notes or None) if job.val_source is not None else None,
     )
+
+
+def _profile(training: Training) -> ProfileSummary | None:
+    """The summary of the profiled steps, where some were."""
+    job = training.job
+    if training.profiler is None:
+        return None
+    return training.profiler.close(job.what_ran(), lambda: _telemetry(job, training.run))
 
 
 def _bad_images(job: Job) -> tuple[BadImageNote, ...]:

@@ -169,14 +169,15 @@ WINDOW_STEPS, WINDOW_S, STEADY_TOLERANCE = 5, 0.5, 0.02
 def warm_up(
     load: Load, plan: Plan, from_first: FromFirst = one_process, watch: PhaseWatch | None = None
 ) -> WarmUpSamples:
-    """Steps until two successive windows agree, or the time is up; at least two, of which the first may compile."""
+    """Steps until two successive windows agree, or the time is up; at least one, or two where the first compiles."""
     watch = watch or PhaseWatch()
     step_s, steady, timer = list[float](), False, _Timer(load)
-    while from_first(len(step_s) < 2 or (not steady and _warm_up_time_left(step_s, plan, watch))):
+    fewest = 2 if watch.compiles else 1
+    while from_first(len(step_s) < fewest or (not steady and _warm_up_time_left(step_s, plan, watch))):
         timer.resume()
         step_s.append(timer.step()[0])
         steady = is_steady(step_s)
-        watch.one_off_s = max(0.0, step_s[0] - 2 * step_s[-1])
+        watch.one_off_s = max(0.0, step_s[0] - 2 * step_s[-1]) if watch.compiles else 0.0
         watch.show(step_s, load.images)
     return WarmUpSamples(step_s=tuple(step_s), steady=steady)
 

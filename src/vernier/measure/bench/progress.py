@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vernier.clock import now_s
+from vernier.frozen import frozen
 from vernier.measure.statistics.estimates import rate_estimate
 from vernier.records.bench import ArmFailure, ArmProgress, Plan, Round, ServingResult, StepResult
 from vernier.records.codec import DamagedRecord, decode, encode
@@ -31,11 +32,11 @@ START_UP_GUESS_S = 8.0
 class PhaseWatch:
     """Inside a measuring process: the seconds of each phase so far, and the file that says which it is in."""
 
-    def __init__(self, started_s: float | None = None, path: Path | None = None) -> None:
-        self.started_s = now_s() if started_s is None else started_s
+    def __init__(self, started_s: float | None = None, path: Path | None = None, *, compiles: bool = False) -> None:
+        self.started_s, self.compiles = now_s() if started_s is None else started_s, compiles
         self.spent_s: dict[str, float] = {}
         self.one_off_s = 0.0
-        """How much longer than twice a later step the first one took: a network that is compiled needs that long."""
+        """How much longer than twice a later step the first one took, where the network is compiled in it."""
         self._path, self._phase = path, START_UP
         self._entered_s = self._written_s = self.started_s
 
@@ -86,24 +87,37 @@ def expected_process_s(plan: Plan) -> float:
     return min(extra_s, plan.extra_max_seconds or extra_s) + plan.max_seconds
 
 
-def remaining_s(arms: Sequence[str], rounds: Sequence[Round], repeats: int, plan: Plan, running_s: float) -> float:
+@frozen
+class Running:
+    """The process that runs now: its arm, for how long it has been running, and in which phase it is."""
+
+    arm: str
+    seconds: float
+    phase: str = START_UP
+
+
+def remaining_s(arms: Sequence[str], rounds: Sequence[Round], repeats: int, plan: Plan, now: Running) -> float:
     """Seconds until the end: an arm takes as long as it took before, else as the others, else as expected.
 
-    `running_s` is how long the process that runs now has been running. An arm that failed is not repeated.
+    A process that takes longer than expected makes those after it as long. An arm that failed is not repeated.
     """
     took_s: dict[str, list[float]] = {name: [] for name in arms}
     for one in rounds:
         if not isinstance(one.result, ArmFailure) and one.result.process_s is not None:
             took_s[one.arm].append(one.result.process_s)
     known = [s for times in took_s.values() for s in times]
-    typical_s = statistics.fmean(known) if known else expected_process_s(plan)
+    least_left_s = plan.max_seconds if now.phase in (START_UP, WARM_UP) and plan.steps is None else 0.0
+    typical_s = statistics.fmean(known) if known else max(expected_process_s(plan), now.seconds + least_left_s)
     failed = {one.arm for one in rounds if isinstance(one.result, ArmFailure)}
     left_s = 0.0
     for name in arms:
         if name not in failed:
-            done = sum(one.arm == name for one in rounds)
-            left_s += (repeats - done) * (statistics.fmean(took_s[name]) if took_s[name] else typical_s)
-    return max(0.0, left_s - running_s)
+            each_s = statistics.fmean(took_s[name]) if took_s[name] else typical_s
+            count = repeats - sum(one.arm == name for one in rounds) - (name == now.arm)
+            left_s += count * each_s
+            if name == now.arm:
+                left_s += max(each_s - now.seconds, least_left_s, 0.0)
+    return left_s
 
 
 def total_spent_s(rounds: Sequence[Round], total_s: float) -> dict[str, float]:

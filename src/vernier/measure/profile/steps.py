@@ -23,13 +23,18 @@ from vernier.frozen import frozen
 from vernier.measure.phases import PhaseClock
 from vernier.measure.statistics.throughput import warmup_steps
 from vernier.measure.study.files import csv_text
+from vernier.measure.telemetry.noise import measure_noise
 from vernier.records.codec import encode
 from vernier.records.profile import KernelTime, MemoryPoint, PhaseTimes, ProfileSummary, ProfilingOverhead
+from vernier.records.telemetry import Noise, TelemetryRecord
+from vernier.records.what_ran import WhatRan
 from vernier.store import write_atomically, write_json
 
 from .summary import StepRange
 
 METHOD = "vernier-profile-1"
+NOISE_MARGIN_S = 0.5
+"""Some steps take less time than the sensors need for a few samples."""
 PHASES = ("data", "copy", "forward", "backward", "optimizer", "communication")
 _COMMUNICATION = ("nccl", "hccl", "gloo:", "c10d::")
 _ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
@@ -52,6 +57,7 @@ class StepProfiler:
         self._profile: Any = None
         """Torch's profiler from the first step of the range to the last."""
         self._began_s = 0.0
+        self._span_s = (0.0, 0.0)
         self._durations: dict[int, float] = {}
         self._kernels: list[KernelTime] = []
         self._communication_ms = 0.0
@@ -69,9 +75,12 @@ class StepProfiler:
     def end(self, step: int) -> None:
         self._synchronize()
         self._durations[step] = now_s() - self._began_s
+        if step == self._steps.first:
+            self._span_s = (self._began_s, 0.0)
         if self._profile:
             self._clock.next_step()
         if step == self._steps.last:
+            self._span_s = (self._span_s[0], now_s())
             self._profile.stop()
             self._write_trace()
 
@@ -93,8 +102,13 @@ class StepProfiler:
         columns = [field.name for field in fields(row_type)]
         write_atomically(self._path(name, "csv"), csv_text(columns, map(encode, rows)))
 
-    def close(self) -> ProfileSummary | None:
-        """Write the durations of all steps and the summary; None where the range was never completed."""
+    def close(
+        self, ran: WhatRan | None = None, sensors: Callable[[], Iterable[TelemetryRecord]] = tuple
+    ) -> ProfileSummary | None:
+        """Write the durations of all steps and the summary; None where the range was never completed.
+
+        `sensors` gives the samples that were taken meanwhile, from which the noise is measured.
+        """
         if self._profile:  # ended inside the range
             self._profile.stop()
             return None
@@ -116,10 +130,17 @@ class StepProfiler:
             communication_busy_ms=self._communication_ms,
             overhead=profiling_overhead(profiled_s, others_s),
             top=tuple(self._kernels[:10]),
+            ran=ran,
+            noise=self._noise(sensors()),
             files=tuple(sorted({path.name, *(p.name for p in self._folder.glob(f"*.rank{self._rank}.*"))})),
         )
         write_json(path, encode(summary))
         return summary
+
+    def _noise(self, records: Iterable[TelemetryRecord]) -> Noise | None:
+        """What disturbed the profiled steps and the moments around them; None where nothing was sampled."""
+        noise = measure_noise(records, (self._span_s[0] - NOISE_MARGIN_S, self._span_s[1] + NOISE_MARGIN_S))
+        return noise if noise.samples else None
 
 
 # ------------------------------------------------------------------------------------------------------------- figures

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from vernier.errors import ConfigError
+from vernier.measure.telemetry.noise import describe_noise
 from vernier.records.profile import ProfileSummary
 
 
@@ -39,7 +40,7 @@ class StepRange:
 
 
 def describe_profile(profile: ProfileSummary) -> list[str]:
-    """Lines for the terminal: where the time goes, and what profiling cost."""
+    """Lines for the terminal: what disturbed it, where the time goes, and what profiling cost."""
     split = ", ".join(f"{name} {100 * s:.1f} %" for name, s in profile.where_the_time_goes.share.items())
     cost = profile.overhead
     overhead = (
@@ -48,7 +49,9 @@ def describe_profile(profile: ProfileSummary) -> list[str]:
         else f"a step took {cost.ratio:.2f} times as long ({1000 * cost.profiled_step_s_median:.1f} ms, "
         f"n = {cost.n_profiled}, against {1000 * cost.other_step_s_median:.1f} ms, n = {cost.n_others}; medians)"
     )
+    noise = describe_noise(profile.noise) if profile.noise else []
     return [
+        *([f"NOISY while profiling: {'; '.join(noise)}"] if noise else []),
         f"where the time goes (steps {profile.steps[0]} to {profile.steps[1]}): {split}",
         f"overhead of profiling: {overhead}",
     ]

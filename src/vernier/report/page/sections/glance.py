@@ -11,6 +11,7 @@ from vernier.measure.bench.table import UNKNOWN_RATE_FACTOR, is_unknown
 from vernier.measure.statistics.agreement import agreement_lines
 from vernier.measure.statistics.estimates import share_interval
 from vernier.measure.statistics.throughput import Window
+from vernier.measure.telemetry.noise import describe_noise
 from vernier.records.bench import BenchResult, StepRow
 from vernier.records.environment import Environment
 from vernier.records.events import StartEvent
@@ -295,6 +296,9 @@ def messages(s: Subject) -> list[str]:
         texts.append(f"loader-bound: {100 * share:.0f} % of the steps' time was spent waiting for data")
     if s.disturbances:
         texts.append(f"noisy: {'; '.join(s.disturbances)}")
+    for profile in s.profiles:
+        if noise := describe_noise(profile.summary.noise) if profile.summary.noise else []:
+            texts.append(f"noisy while profiling: {'; '.join(noise)}")
     if s.simulated:
         texts.append(
             "the devices of this study are simulated: they were slowed on purpose, and say nothing about hardware"

@@ -5,6 +5,7 @@ from collections import defaultdict
 
 from markupsafe import Markup
 
+from vernier.measure.telemetry.noise import describe_noise
 from vernier.report.page.collect import Profile, Subject
 from vernier.report.page.figures import (
     PHASE_COLOURS,
@@ -51,6 +52,7 @@ def profile(subjects: list[Subject]) -> Section | None:
                 "stack",
                 head,
                 tag("p", _describe(p), cls="note"),
+                tag("p", "Noisy: ", "; ".join(noise), ".", cls="note") if (noise := _noise(p)) else None,
                 grid(charts),
                 _kernels(p, number),
                 _trace(p),
@@ -66,6 +68,10 @@ def _describe(p: Profile) -> str:
     if cost:
         text += f"; a profiled step took {cost.ratio:.2f} times as long as the {cost.n_others} steady steps around it"
     return f"{text}."
+
+
+def _noise(p: Profile) -> list[str]:
+    return describe_noise(p.summary.noise) if p.summary.noise else []
 
 
 def _phases(p: Profile, number: int) -> Figure:
@@ -112,9 +118,11 @@ def _kinds(p: Profile, number: int) -> Figure:
 
 
 def _memory(p: Profile, number: int) -> Figure:
+    on_host = {m.device for m in p.memory} == {"cpu"}
     return Figure(
         name=f"memory-{number}",
-        title="Memory held by PyTorch's allocators",
+        title=f"Memory allocated by PyTorch{', change since the profile began' if on_host else ''}",
+        caption="" if on_host else "on the host (cpu) only the change since the profile began",
         chart=Lines(x="ms", y="MiB", by="device", zero=True, unit=" MiB"),
         columns=["ms", "device", "MiB"],
         rows=[[m.t_ms, m.device, m.allocated_bytes / 2**20] for m in p.memory],
