@@ -63,6 +63,17 @@ def test_logs_of_different_networks_are_not_alike(logs: tuple[Path, Path], verni
     assert "seed" not in told["differs"]["settings"]
 
 
+def test_the_page_marks_network_batch_and_data_as_different(
+    logs: tuple[Path, Path], tmp_path: Path, vernier_here: Runner
+) -> None:
+    """The page of such logs said "1 differ: seed"."""
+    page = tmp_path / "page.html"
+    assert vernier_here("report", *map(str, logs), "--out", str(page)).code == 0
+    rows = page.read_text().split("<tr")
+    for part in ("network", "batch", "data"):
+        assert any('class="differs"' in row and f">{part}</td>" in row for row in rows), part
+
+
 def test_no_rate_per_device_is_written_from_a_log_without_devices(
     logs: tuple[Path, Path], tmp_path: Path, vernier_here: Runner
 ) -> None:

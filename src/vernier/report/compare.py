@@ -263,12 +263,13 @@ def comparison_lines(result: RunComparison) -> list[str]:
 
 
 def _side_lines(name: str, side: Side, rate: float, steps: int) -> list[str]:
-    more = f" and {len(side.runs) - 1} more" if len(side.runs) > 1 else ""
+    paths = list(dict.fromkeys(side.runs))  # the rounds of a benchmark are in one file
+    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
     count = "/".join(map(str, side.devices))
     devices = f"on {count} device{'' if count == '1' else 's'}" if side.devices else "(devices: not in the log)"
     return [
         f"{name}  {rate:,.1f} img/s total {devices}, data included; {_count(steps, 'step')} of "
-        f"{_count(len(side.runs), 'run')}: {side.runs[0]}{more}",
+        f"{_count(len(side.runs), 'run')}: {paths[0]}{more}",
         *([f"   {line_of([side.ran])}"] if side.ran else []),
     ]
 

@@ -58,3 +58,8 @@ def test_numbers_have_the_digits_that_their_range_supports(
     values: list[float], low: float, high: float, shown: list[str]
 ) -> None:
     assert round_to_range(values, low, high) == shown
+
+
+@pytest.mark.parametrize(("images", "column"), [(7_200_000, "hours (range)"), (360_000, "minutes (range)")])
+def test_times_are_in_the_unit_that_people_would_use(images: int, column: str) -> None:
+    assert column in table_rows(plan_rows(WORK, {1: 100}, 100, FAST, images))[0]

@@ -110,6 +110,15 @@ def test_a_run_without_a_measured_speed_is_refused(run: RunDir) -> None:
         read_measured_run(run.path)
 
 
+def test_a_speed_without_an_interval_says_so(run: RunDir) -> None:
+    run.write_status(
+        "finished", summary=encode(RunSummary(training=replace(SPEED, images_per_s_total_95=(None, None))))
+    )
+    work, basis = workload_of(CONFIG, str(run.path), 1, NETWORK)
+    assert work.speed_span == (1.0, 1.0)
+    assert "its own uncertainty is not known" in basis.text
+
+
 def test_a_smoke_run_is_refused(run: RunDir) -> None:
     smoke = replace(read_measured_run(run.path).ran, smoke=True)
     run.write_status("finished", summary=encode(RunSummary(training=SPEED, ran=smoke)))

@@ -161,6 +161,8 @@ def _run_summary(request: BenchRequest, result: BenchResult) -> Any:
     if len(trainings) == 1:
         (row,) = trainings
         rates = {name: getattr(row, name).value for name in ("images_per_s_total", "images_per_s_per_device")}
-        summary["training"] = {**rates, "devices": row.devices, "method": row.method}
+        interval = (row.images_per_s_total.low, row.images_per_s_total.high)
+        training = {**rates, "images_per_s_total_95": interval, "devices": row.devices, "method": row.method}
+        summary["training"] = training
         summary["ran"] = encode(row.ran)
     return summary

@@ -113,9 +113,15 @@ def _with_range(value: float, between: tuple[float, float]) -> str:
     return middle if low == high else f"{middle} ({low} to {high})"
 
 
+def _unit_of_time(hours: float) -> tuple[str, float]:
+    """The unit in which people would say the longest time, and how many of them an hour has."""
+    return ("hours", 1.0) if hours >= 1 else ("minutes", 60.0) if hours >= 1 / 60 else ("seconds", 3600.0)
+
+
 def table_rows(rows: Sequence[PlanRow]) -> list[dict[str, Cell]]:
     """The rows as people read them."""
     cells = []
+    unit, per_hour = _unit_of_time(max(row.hours for row in rows))
     for row in rows:
         low, high = row.img_per_s_range
         scale = row.step_ms / row.img_per_s_total
@@ -129,7 +135,9 @@ def table_rows(rows: Sequence[PlanRow]) -> list[dict[str, Cell]]:
             "step ms": step,
             "not hidden ms": f"{row.communication_not_hidden_ms:.2g}",
             "limited by": row.limit,
-            "hours (range)": _with_range(row.hours, row.hours_range),
+            f"{unit} (range)": _with_range(
+                per_hour * row.hours, (per_hour * row.hours_range[0], per_hour * row.hours_range[1])
+            ),
         }
         if row.kwh is not None:
             hours_low, hours_high = row.hours_range

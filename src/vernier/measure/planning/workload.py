@@ -24,13 +24,13 @@ from .plan import Network, Workload
 
 @frozen
 class MeasuredRun:
-    """A run with a measured training speed per device. `span`: its 95 % interval, as shares of the speed."""
+    """A run with a measured training speed per device. `span`: its 95 % interval as shares of it; None: not known."""
 
     name: str
     config: Config
     ran: WhatRan
     images_per_s: float
-    span: tuple[float, float] = (1.0, 1.0)
+    span: tuple[float, float] | None = None
 
 
 @frozen
@@ -61,13 +61,14 @@ def read_measured_run(path: Path) -> MeasuredRun:
     if ran.smoke:
         raise ConfigError(f"{path} is a smoke run, whose speed means nothing. Give a run that was trained in earnest.")
     speed = summary.training
-    low, high = (end or speed.images_per_s_total for end in speed.images_per_s_total_95)
+    low, high = speed.images_per_s_total_95
+    total = speed.images_per_s_total
     return MeasuredRun(
         name=run.path.name,
         config=config,
         ran=ran,
         images_per_s=speed.images_per_s_per_device,
-        span=(low / speed.images_per_s_total, high / speed.images_per_s_total),
+        span=None if low is None or high is None else (low / total, high / total),
     )
 
 
@@ -105,11 +106,12 @@ def workload_of(
     _check_hardware(run, config, network)
     share, basis = _speed_on_recipe(run, recipe, run_or_rate, convert)
     low, high = conversion_span() if basis.converted_from else (1.0, 1.0)
+    own_low, own_high = run.span or (1.0, 1.0)
     return Workload(
         images_per_s=rate * share,
         measured_batch=run.ran.batch_per_device,
         gradient_bytes=4 * parameters,
-        speed_span=(run.span[0] * low, run.span[1] * high),
+        speed_span=(own_low * low, own_high * high),
     ), basis
 
 
@@ -134,7 +136,8 @@ def _speed_on_recipe(run: MeasuredRun, recipe: Recipe, given: str, convert: bool
     ran, (there, gmac_there) = run.ran, _measured_work(run)
     here = _network_and_size(shown_name(recipe.model), recipe.augment.start_px, recipe.data.image_px)
     processes = f", {ran.devices} processes exchanging gradients" if ran.devices > 1 else ""
-    measured = f"{run.images_per_s:,.4g} img/s per device, measured in {run.name}{processes}"
+    uncertain = "" if run.span else "; its own uncertainty is not known and not in the ranges"
+    measured = f"{run.images_per_s:,.4g} img/s per device, measured in {run.name}{processes}{uncertain}"
     if there == here:
         return 1.0, Basis(text=measured, ran=ran)
     if not convert:
