@@ -6,9 +6,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.cli.bench.conftest import bench_requests  # noqa: F401
 from tests.conftest import TINY, Done, only_run
 from vernier.cli import main
+from vernier.config import config_from_tree, override
+from vernier.engine.measured.workloads import InferenceLoad
 from vernier.models import build
+from vernier.records.bench import BenchRequest
 
 Vernier = Callable[..., Done]
 FORMS = {"safetensors": "x.safetensors", "torchvision": "x.pth", "onnx": "x.onnx", "torch-export": "x.pt2"}
@@ -159,3 +163,28 @@ def test_the_card_speaks_of_selection_only_where_weights_were_selected(
         cards[which] = (tmp_path / which / "model_card.md").read_text()
     assert "best of" not in cards["latest"]
     assert "best of 2 evaluations" in cards["best"]
+
+
+@pytest.mark.parametrize("form", ["safetensors", "torch-export"])
+def test_bench_infer_measures_the_network_of_an_exported_file(
+    form: str,
+    run: Path,
+    vernier_here: Vernier,
+    tmp_path: Path,
+    bench_requests: list[BenchRequest],  # noqa: F811
+) -> None:
+    """`bench infer FILE` said that there is no such recipe; only runs could be measured."""
+    file = tmp_path / FORMS[form]
+    assert vernier_here("export", str(run), "--format", form, "--out", str(file)).code == 0
+    vernier_here("bench", "infer", str(file), "--batch", "2")
+    (request,) = bench_requests
+    config = override(override(config_from_tree(request.config), "machine.eval_batch", 2), "machine.threads", 1)
+    load = InferenceLoad(config, Path(request.weights_of or ""))
+    try:
+        load.step()
+        ran = load.what_ran()
+    finally:
+        load.close()
+    assert (ran.network, ran.image_px, ran.classes) == ("resnet8-small, width 8", 32, 10)
+    assert ran.data == "synthetic"
+    assert ("torch.export" in ran.mode) == (form == "torch-export")

@@ -1,6 +1,7 @@
 """`vernier bench infer`."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import arg
@@ -21,6 +22,7 @@ from .options import (
 )
 from .running import measure_and_print
 
+RECIPE_SUFFIXES = (".toml", ".json")
 SCENARIOS = ("offline", "single-stream", "server")
 
 
@@ -46,7 +48,8 @@ def infer(
     Args:
         data: A data set, a folder, synthetic (random pixels) or static (the same batch in every step). Default: the
             recipe's own set, or synthetic where it names none; the first line of the result says which.
-        run: Use the weights and settings of this run.
+        run: Use the weights and settings of this run, or of a file that `vernier export` wrote. An ONNX file is run by
+            onnxruntime, a .pt2 file by torch.export; images are random pixels unless --data is given.
         batches: Batch sizes; server: the most images that run together. Default: 32 on a CPU, 256 on an accelerator.
         precisions: Arithmetic: fp32, tf32, bf16, fp16. Default: fp32.
         modes: How the network is executed: eager, compile, trace. Default: eager.
@@ -57,11 +60,14 @@ def infer(
 
     Examples:
         vernier bench infer resnet50 --batch 1,8,32
+        vernier bench infer shapes.onnx --batch 1,8,32
         vernier bench infer --run runs/RUN --batch 1 --scenarios single-stream
         vernier bench infer --run runs/RUN --batch 8 --scenarios server --loads 0.5,0.8
     """
+    if run is None and target.recipe is not None and _is_model_file(Path(target.recipe).expanduser()):
+        run, target = target.recipe, replace(target, recipe=None)
     if run is not None and (target.recipe is not None or target.model is not None):
-        raise ConfigError("--run brings its own recipe and model: leave RECIPE and --model out.")
+        raise ConfigError("A run or an exported file has its own recipe and model: leave RECIPE and --model out.")
     request = build_request("infer", target, data=data, precisions=precisions, modes=modes, batches=batches, run=run)
     kinds = parse_choices("--scenarios", scenarios, SCENARIOS)
     if rate is not None and rate <= 0:
@@ -70,3 +76,7 @@ def infer(
     if any(not 0 < s < 10 for s in shares):
         raise ConfigError(f"--loads {loads}: give shares of the highest possible rate, such as 0.5,0.8.")
     return measure_and_print(replace(request, scenarios=kinds, loads=shares, rate_per_s=rate), measuring, json)
+
+
+def _is_model_file(path: Path) -> bool:
+    return path.is_file() and path.suffix.lower() not in RECIPE_SUFFIXES

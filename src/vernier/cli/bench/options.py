@@ -16,7 +16,7 @@ from vernier.cli.flags import (
     SetFlag,
     optional,
 )
-from vernier.config import config_from_tree, override, to_dict
+from vernier.config import Config, config_from_tree, override, to_dict
 from vernier.config.settings import Mode, Precision
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
@@ -66,7 +66,8 @@ class Target:
     """What every benchmark of a recipe can change about it."""
 
     recipe: RecipeName = None
-    """A built-in recipe, a network (see `vernier models`), or a .toml file of your own."""
+    """A built-in recipe, a network (see `vernier models`), or a .toml file of your own. `bench infer` also takes a file
+    that `vernier export` wrote."""
     model: OptionalText = None
     """Another network than the recipe's, as published; without a recipe the same as giving its name as the recipe."""
     device: DeviceFlag = None
@@ -98,7 +99,6 @@ def build_request(
     """
     from vernier import recipes
     from vernier.measure.bench.combinations import at_final_size, default_batch
-    from vernier.store import RunDir
 
     request = BenchRequest(
         what=what,
@@ -110,7 +110,7 @@ def build_request(
         layouts=parse_list("--procs", procs, parse_layout),
     )
     if run is not None:
-        start = config_from_tree(RunDir.open(Path(run)).read_config())
+        start = _config_of(Path(run).expanduser())
     else:
         start = recipes.load(target.recipe or target.model or recipes.DEFAULT)
     flags = {
@@ -130,6 +130,24 @@ def build_request(
         notes.append(note)
     notes += at_final_size(config)[1] if what == "train" else []
     return replace(request, config=to_dict(config), notes=tuple(notes) or None)
+
+
+def _config_of(path: Path) -> Config:
+    """The configuration of a run, or of an exported file; of a file with random pixels, since its data may be gone."""
+    if not path.is_file():
+        from vernier.store import RunDir
+
+        return config_from_tree(RunDir.open(path).read_config())
+    from vernier.engine.inference.model_file import read_description
+    from vernier.engine.inference.trained import config_of_file
+
+    about = read_description(path)
+    if about is None:
+        raise ConfigError(
+            f"{path} does not say which network it holds; only files that `vernier export` wrote do. Speed does not "
+            "depend on weights: bench the network by its name, such as vernier bench infer resnet50."
+        )
+    return override(config_of_file(about, path), "data.source", "")
 
 
 def device_kind(name: str) -> str:

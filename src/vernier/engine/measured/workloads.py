@@ -6,6 +6,7 @@ The training load is the code path of `vernier train`: same loader, same step. N
 import itertools
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from vernier.devices import Device
 from vernier.engine.build import build_model_for_data, prepare_device
 from vernier.engine.execution import Execution
 from vernier.engine.inference.evaluate import evaluating
-from vernier.engine.inference.trained import load_trained
+from vernier.engine.inference.trained import ModelChoice, load_model
 from vernier.engine.processes.world import World
 from vernier.engine.training.setup import Job, prepare
 from vernier.engine.training.step import Phase, untimed
@@ -105,21 +106,30 @@ class TrainingLoad:
 class InferenceLoad:
     """A step: a batch of evaluation images through the network to predictions; then the device is synchronised.
 
-    Weights are those of `run`, or the recipe's starting weights: speed does not depend on them.
+    The network is that of a run or of an exported file, `path`, which an ONNX or torch.export file runs itself; or the
+    recipe's with new weights: speed does not depend on them.
     """
 
     devices = 1
 
-    def __init__(self, config: Config, run: Path | None = None) -> None:
+    def __init__(self, config: Config, path: Path | None = None) -> None:
+        trained = None if path is None else load_model(ModelChoice(path=path, changed=lambda _: config))
+        config = config if trained is None else trained.config
         self._task = task_of(config.recipe)
         self._source = self._task.open("val")
         self.device, self.threads = prepare_device(config)
         self.torch_device = self.device.torch_device(0)
-        trained = load_trained(run, changed=lambda _: config).model if run is not None else None
-        self._model = trained or build_model_for_data(config, self._task, self._source, self.torch_device)
+        self._classes = len(self._source.classes if trained is None else trained.classes)
+        self._runtime = trained.runtime if trained is not None else ""
+        self._model = (
+            build_model_for_data(config, self._task, self._source, self.torch_device)
+            if trained is None
+            else trained.model
+        )
         self.network = Execution(self._model, config.machine, self.device, frozen=True)
         self._config, self.images = config, config.machine.eval_batch
-        self._normalize = Normalizer(config.recipe.data, self.torch_device)
+        takes_pixels = trained is not None and trained.takes_pixels
+        self._normalize = None if takes_pixels else Normalizer(config.recipe.data, self.torch_device)
         source, self._cache = cache_in_memory(self._source, config.machine.cache_share, 1)
         reader = self._task.eval_reader(source)
         machine = config.machine
@@ -135,15 +145,15 @@ class InferenceLoad:
         self._forward = self.network.evaluation_network(self.images)
 
     def flops_per_image(self) -> int:
-        recipe, outputs = self._config.recipe, self._task.outputs(len(self._source.classes))
+        recipe, outputs = self._config.recipe, self._task.outputs(self._classes)
         return 2 * cost_of(recipe.model, px=recipe.data.eval_px, outputs=outputs, channels=self._source.channels).macs
 
     def what_ran(self, *, in_memory: bool = False) -> WhatRan:
         """What the steps do; `in_memory`: with one batch again and again, as single-stream and server have it."""
-        config, devices, classes = self._config, self.device.identity(), len(self._source.classes)
+        config, devices, classes = self._config, self.device.identity(), self._classes
         loading = Loading(**vars(self._cache))
         feeding = describe_feeding(config.recipe.data.source, loading, config.machine.workers)
-        return describe_run(
+        ran = describe_run(
             config,
             "infer",
             image_px=config.recipe.data.eval_px,
@@ -157,11 +167,14 @@ class InferenceLoad:
             device=devices[0] if devices else None,
             threads=self.threads,
         )
+        return replace(ran, mode=self._runtime) if self._runtime else ran
 
     def run(self, images: torch.Tensor) -> None:
         """uint8 images on the host to predictions."""
         with self.phase("copy"):
-            ready = self._normalize(self.device.upload(images, self.torch_device))
+            ready = self.device.upload(images, self.torch_device)
+            if self._normalize is not None:
+                ready = self._normalize(ready)
             self.device.uploads_done()
         with self.phase("forward"):
             self.predicted = self._task.predict(self._forward, ready)
