@@ -155,11 +155,7 @@ def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -
         bad=reader.bad,
         loading=loading,
         evaluator=None if val_source is None else Evaluator(config, task, val_source, device, world),
-        notes=(
-            *dict.fromkeys((*train_source.notes, *(val_source.notes if val_source else ()))),
-            *weight_notes,
-            *threads_notes(config, threads),
-        ),
+        notes=(*_data_notes(train_source, val_source), *weight_notes, *threads_notes(config, threads)),
         warnings=from_scratch_warnings(config) if fresh else (),
     )
 
@@ -207,6 +203,11 @@ def _build_reader(config: Config, derived: Derived, task: Task, source: Source) 
         scaled_decode=data.scaled_decode,
     )
     return task.train_reader(source, cached_source, machine), loading
+
+
+def _data_notes(train: Source, val: Source | None) -> tuple[str, ...]:
+    """What is special about the data, each thing once."""
+    return tuple(dict.fromkeys((*train.notes, *(val.notes if val else ()))))
 
 
 def _open_data(task: Task, *, validation: bool) -> tuple[Source, Source | None]:
