@@ -117,7 +117,10 @@ def takes_recipe(words: tuple[str, ...]) -> bool:
 def configured(words: tuple[str, ...]) -> Config | None:
     """The recipe that a command names, with its `--set`s applied; None when it names none. Misspelt ones raise."""
     given = parsed(words)
-    recipe = given.get("1") if words[:2] == ("recipes", "show") else given.get("0") if takes_recipe(words) else None
+    if words[0] == "recipes" and given.get("0"):
+        recipe = given["0"][-1]
+    else:
+        recipe = given.get("0") if takes_recipe(words) else None
     named = isinstance(recipe, str) and not PLACEHOLDER.fullmatch(recipe)
     config = book.load(recipe) if named else Config()
     for assignment in given.get("settings") or ():

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Done
-from vernier.cli.output import print_json, rough_duration
+from vernier.cli.output import print_json, print_rows, rough_duration
 
 
 def _strict(text: str) -> Any:
@@ -46,3 +46,30 @@ def test_infinities_of_a_foreign_file_do_not_break_the_json(vernier_here: Callab
 )
 def test_durations_are_said_as_people_say_them(seconds: float, said: str) -> None:
     assert rough_duration(seconds) == said
+
+
+ROWS = [{"name": "a" * 30, "global_batch": 2048, "source": "b" * 30, "about": "word " * 12}] * 2
+
+
+@pytest.mark.parametrize(
+    ("width", "left_out"),
+    [(200, []), (100, ["source"]), (66, ["source", "global_batch"]), (30, ["source", "global_batch"])],
+)
+def test_columns_that_do_not_fit_a_terminal_are_left_out_and_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], width: int, left_out: list[str]
+) -> None:
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("COLUMNS", str(width))
+    print_rows(ROWS, False, droppable=("source", "global_batch"), wrapped="about")
+    out, errors = capsys.readouterr()
+    shown = f"not shown: {', '.join(left_out)} (a wider terminal or --json has them)\n" if left_out else ""
+    assert errors == shown
+    assert ("b" * 30 in out) is ("source" not in left_out)
+    assert ("2,048" in out) is ("global_batch" not in left_out)
+
+
+def test_a_table_without_a_terminal_is_wide(capsys: pytest.CaptureFixture[str]) -> None:
+    print_rows(ROWS, False)
+    out, errors = capsys.readouterr()
+    assert "global_batch" in out
+    assert errors == ""

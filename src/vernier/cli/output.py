@@ -7,11 +7,14 @@ Results go to standard output, messages and bars to standard error. Live output 
 import json as jsonlib
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from vernier.records.codec import encode
+
+WRAPPED_COLUMNS = 32
+"""Least width of a column whose text is broken into lines."""
 
 
 def say(text: str) -> None:
@@ -44,8 +47,12 @@ def _finite(value: Any, path: str, not_finite: list[str]) -> Any:
     return value
 
 
-def print_rows(rows: Sequence[Any], json: bool) -> None:
-    """Print rows (records or mappings) with the same columns, as JSON or as a table."""
+def print_rows(rows: Sequence[Any], json: bool, *, droppable: Sequence[str] = (), wrapped: str = "") -> None:
+    """Print rows (records or mappings) with the same columns, as JSON or as a table.
+
+    Where the terminal is too narrow the droppable columns are left out, the first ones first, and `wrapped` is broken
+    into lines.
+    """
     if json:
         print_json(rows)
         return
@@ -53,19 +60,50 @@ def print_rows(rows: Sequence[Any], json: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    cells = encode(rows)
-    for column in cells[0]:
-        numeric = all(isinstance(row[column], int | float) for row in cells)
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
-    for row in cells:
-        table.add_row(
-            *(f"{v:,}" if isinstance(v, int) else f"{v:g}" if isinstance(v, float) else str(v) for v in row.values())
-        )
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:
         console.width = 160
+    cells = encode(rows)
+    texts = {column: [_cell(row[column]) for row in cells] for column in cells[0]}
+    left_out = _columns_to_leave_out(texts, console.width, droppable, wrapped)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
+    for column in texts:
+        if column not in left_out:
+            numeric = all(isinstance(row[column], int | float) for row in cells)
+            table.add_column(_header(column, droppable), justify="right" if numeric else "left", overflow="fold")
+    for index in range(len(cells)):
+        table.add_row(*(texts[column][index] for column in texts if column not in left_out))
     console.print(table)
+    if left_out:
+        say(f"not shown: {', '.join(left_out)} (a wider terminal or --json has them)")
+
+
+def _cell(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _header(column: str, droppable: Sequence[str]) -> str:
+    """The name of a column; in a table that must become narrow one word per line."""
+    return column.replace("_", "\n") if droppable else column
+
+
+def _columns_to_leave_out(
+    texts: Mapping[str, Sequence[str]], width: int, droppable: Sequence[str], wrapped: str
+) -> list[str]:
+    """The first of the droppable columns, as many as must go for the others to fit."""
+    widths = {
+        column: max(len(text) for text in (*cells, *_header(column, droppable).split("\n")))
+        for column, cells in texts.items()
+    }
+    if wrapped:
+        widths[wrapped] = min(widths[wrapped], WRAPPED_COLUMNS)
+    left_out: list[str] = []
+    for column in (*droppable, None):
+        if sum(widths.values()) + 2 * (len(widths) - 1) <= width or column is None:
+            break
+        del widths[column]
+        left_out.append(column)
+    return left_out
 
 
 def rough_duration(seconds: float) -> str:

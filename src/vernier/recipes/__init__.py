@@ -137,6 +137,7 @@ class RecipeRow:
     """One row of `vernier recipes`."""
 
     name: str
+    data: str
     model: str
     epochs: float
     global_batch: int
@@ -150,6 +151,7 @@ def table() -> list[RecipeRow]:
     return [
         RecipeRow(
             name=r.name,
+            data=r.data.source or ("COCO" if is_detector(r.model.name) else "ImageNet"),
             model=r.model.name,
             epochs=r.schedule.epochs,
             global_batch=r.global_batch,
@@ -164,7 +166,7 @@ def published_text(recipe: Recipe) -> str:
     """Write the first two published results in short: mean, deviation and precision."""
     return "; ".join(
         f"{p.mean:g}"
-        + (f" +- {p.sd:g}" if p.sd is not None else "")
+        + (f" ± {p.sd:g}" if p.sd is not None else "")
         + (f" ({p.precision})" if p.precision else "")
         + (" TTA" if recipe.eval.flip_tta else "")
         for p in recipe.published[:2]

@@ -20,10 +20,37 @@ def test_a_recipe_that_is_shown_loads_back_equal(name: str, vernier_here: Callab
 
 def test_the_list_has_published_results_and_sources(vernier_here: Callable[..., Done]) -> None:
     rows = {row["name"]: row for row in vernier_here("recipes", "--json").json()}
-    assert rows["nvidia-resnet50-90e"]["published"].startswith("77.23 +- 0.04 (mixed)")
+    assert rows["nvidia-resnet50-90e"]["published"].startswith("77.23 ± 0.04 (mixed)")
     assert rows["torchvision-resnet50-v2"]["published"] == "80.858"
     assert rows["ffcv-resnet50-16e"]["published"] == "73.8 (mixed) TTA"
     assert all(row["source"] for row in rows.values())
+
+
+@pytest.mark.parametrize("words", [["show", "shapes-quick"], ["shapes-quick"]])
+def test_a_recipe_is_printed_by_its_name(words: list[str], vernier_here: Callable[..., Done]) -> None:
+    assert 'name = "shapes-quick"' in vernier_here("recipes", *words).out
+
+
+def test_a_network_is_a_recipe_too_and_wrong_names_are_refused(vernier_here: Callable[..., Done]) -> None:
+    assert 'name = "resnet18"' in vernier_here("recipes", "resnet18").out
+    for wrong in (["show"], ["cifar10", "fashion-mnist"], ["cifra10"]):
+        assert vernier_here("recipes", *wrong).code == 2
+    assert vernier_here("recipes", "list").out == vernier_here("recipes").out
+
+
+def test_the_list_names_the_data_of_every_recipe(vernier_here: Callable[..., Done]) -> None:
+    rows = {row["name"]: row["data"] for row in vernier_here("recipes", "--json").json()}
+    assert [rows[name] for name in ("cifar10", "nvidia-resnet50-90e", "mlperf-ssd")] == ["cifar10", "ImageNet", "COCO"]
+
+
+def test_one_network_is_shown_with_its_recipes(vernier_here: Callable[..., Done]) -> None:
+    shown = vernier_here("models", "resnet50").out
+    assert "25,557,032 with 1,000 classes" in shown
+    assert "4.089 GMAC" in shown
+    assert "nvidia-resnet50-90e" in shown
+    assert "vernier train resnet50" in shown
+    assert vernier_here("models", "resnet50", "--json").json()["input_px"] == 224
+    assert "Did you mean resnet50" in vernier_here("models", "resnet5").err
 
 
 @pytest.mark.slow

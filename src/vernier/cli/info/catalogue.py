@@ -2,30 +2,28 @@
 
 import sys
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated
 
-from tyro.conf import Positional, arg
+from tyro.conf import Positional
 
 from vernier.cli.flags import JsonFlag, Switch, optional
-from vernier.cli.output import print_json, print_rows, say
+from vernier.cli.output import print_json, print_result, print_rows, say
 from vernier.config import to_dict, to_toml
 from vernier.errors import EXIT_DONE, ConfigError
 
 
 def recipes(
-    action: Positional[Literal["list", "show"]] = "list",
-    name: Annotated[Positional[str | None], arg(metavar="NAME", help_behavior_hint="")] = None,
+    words: Annotated[Positional[tuple[str, ...]], optional("[NAME]")] = (),
     /,
     *,
     device_hours: Annotated[str | None, optional("RUN|IMG_PER_S")] = None,
     convert: Switch = False,
     json: JsonFlag = False,
 ) -> int:
-    """List the built-in recipes, or print one as a TOML file to edit: vernier recipes show NAME > mine.toml
+    """List the built-in recipes, or print one as a TOML file to edit.
 
     Args:
-        action: list all recipes, or show one.
-        name: Name of the recipe to show.
+        words: Recipe (or network) to print; `show NAME` does the same. Without a name, all recipes are listed.
         device_hours: Also estimate the hours of each recipe on one device: from a training run measured there, or from
             the images per second at which it trains ResNet-50 at 224 pixels.
         convert: With --device-hours RUN: convert its speed to the networks of the recipes by multiply-accumulates.
@@ -37,17 +35,8 @@ def recipes(
     """
     from vernier import recipes as book
 
-    if action == "show":
-        if name is None:
-            raise ConfigError("Which recipe? vernier recipes show NAME; vernier recipes lists them.")
-        chosen = book.get(name)
-        if json:
-            print_json({"notes": book.notes(name), "recipe": to_dict(chosen)})
-        else:
-            sys.stdout.write(
-                "".join(f"# {line}".rstrip() + "\n" for line in book.notes(name).splitlines()) + "\n" + to_toml(chosen)
-            )
-        return EXIT_DONE
+    if words and words != ("list",):
+        return _show_recipe(words, json)
     rows = book.table()
     if device_hours is not None:
         from vernier.measure.planning.conversion import conversion_error
@@ -64,14 +53,48 @@ def recipes(
         )
         if basis.ran is not None:
             say(f"what ran: {basis.ran.line()}")
-    print_rows(rows, json)
+    if not json:
+        rows = [replace(row, published=row.published.partition(";")[0]) for row in rows]
+    print_rows(rows, json, droppable=("source", "model", "global_batch"))
     return EXIT_DONE
 
 
-def models(*, json: JsonFlag = False) -> int:
-    """List the networks with their parameters and their cost per image."""
+def _show_recipe(words: tuple[str, ...], json: bool) -> int:
+    from vernier import recipes as book
+
+    names = words[1:] if words[0] == "show" else words
+    if len(names) != 1:
+        raise ConfigError("Which recipe? vernier recipes NAME prints one; vernier recipes lists them.")
+    (name,) = names
+    chosen = book.load(name).recipe
+    notes = book.notes(name) if name in book.BUILT_IN else chosen.about
+    if json:
+        print_json({"notes": notes, "recipe": to_dict(chosen)})
+    else:
+        head = "".join(f"# {line}".rstrip() + "\n" for line in notes.splitlines())
+        sys.stdout.write(f"{head}\n{to_toml(chosen)}")
+    return EXIT_DONE
+
+
+def models(
+    name: Annotated[Positional[str | None], optional("[NAME]")] = None,
+    /,
+    *,
+    json: JsonFlag = False,
+) -> int:
+    """List the networks with their parameters and their cost per image, or show one.
+
+    Args:
+        name: Network to show, with the recipes that train it.
+
+    Examples:
+        vernier models
+        vernier models resnet50
+    """
     from vernier.models import describe
 
+    if name is not None:
+        return _show_model(name, json)
     rows = [
         {
             "name": m.name,
@@ -83,5 +106,33 @@ def models(*, json: JsonFlag = False) -> int:
         }
         for m in describe()
     ]
-    print_rows(rows, json)
+    print_rows(rows, json, droppable=("family",), wrapped="about")
+    return EXIT_DONE
+
+
+def _show_model(name: str, json: bool) -> int:
+    from vernier import recipes as book
+    from vernier.models import info, is_detector
+
+    m = info(name)
+    trained_by = [recipe for recipe in book.BUILT_IN if book.get(recipe).model.name == name]
+    facts = {
+        "name": m.name,
+        "family": m.family,
+        "parameters": m.params,
+        "gmac": round(m.gmac, 3),
+        "input_px": m.input_px,
+        "classes": m.classes,
+        "about": m.summary,
+        "recipes": trained_by,
+    }
+    lines = [
+        f"{m.name}: {m.summary}",
+        f"parameters {m.params:,} with {m.classes:,} classes",
+        f"cost       {m.gmac:.3f} GMAC (multiply-accumulates) per image of {m.input_px} px, forward",
+        f"recipes    {', '.join(trained_by) or 'none built in'}",
+        f"try        vernier train {m.name} --data {'boxes' if is_detector(name) else 'photos'}",
+        f"           vernier bench infer {m.name}",
+    ]
+    print_result(facts, json, lambda _: lines)
     return EXIT_DONE
