@@ -6,13 +6,22 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Done
+from vernier.config import Augment, Recipe
 from vernier.engine.measured.peer_loaders import loaders_of_folder
+from vernier.errors import ConfigError
 
 
 def test_peers_get_as_many_workers_and_one_worker_is_measured_beside() -> None:
-    specs, pairs = loaders_of_folder(Path("photos"), 2, ("pillow",), 64)
+    specs, pairs = loaders_of_folder(Path("photos"), 2, ("pillow",), Recipe())
     assert [(spec.name, spec.workers) for spec in specs] == [("vernier x2", 2), ("pillow x2", 2), ("vernier x1", 1)]
     assert pairs == [("vernier x2", "pillow x2"), ("vernier x2", "vernier x1")]
+
+
+def test_peers_are_not_compared_on_other_work() -> None:
+    padded = Recipe(name="mine", augment=Augment(crop="pad"))
+    assert len(loaders_of_folder(Path("photos"), 1, (), padded)[0]) == 1
+    with pytest.raises(ConfigError, match=r"the recipe mine has augment.crop = pad. Leave --against out"):
+        loaders_of_folder(Path("photos"), 1, ("pillow",), padded)
 
 
 @pytest.mark.slow
@@ -21,7 +30,7 @@ def test_bench_data_beside_pillow(vernier_here: Callable[..., Done], shapes: Pat
     done = vernier_here("bench", "data", "--data", str(shapes), *few.split())
     assert done.code == 0, done.err
     report = done.json()
-    assert [c["name"] for c in report["contenders"]] == ["vernier x1", "pillow x1"]
+    assert [c["name"] for c in report["contenders"]] == ["vernier x2", "pillow x2", "vernier x1"]
     assert all(c["images_per_s"] > 0 and c["rss_mib"] > 0 for c in report["contenders"])
     assert report["ratios"][0]["rounds"] == 2
     assert all(c["cpu_us_per_image"] > 0 for c in report["contenders"])

@@ -1,50 +1,66 @@
 """`vernier bench data`."""
 
+import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
-from tyro.conf import arg
+from tyro.conf import Positional, arg
 
-from vernier.cli.flags import JsonFlag, optional
+from vernier import recipes
+from vernier.cli.flags import JsonFlag, OptionalInt, optional
 from vernier.cli.output import print_json, print_rows
-from vernier.errors import EXIT_DONE
+from vernier.config import Config, Recipe
+from vernier.errors import EXIT_DONE, ConfigError
 from vernier.records.codec import encode
 
 
 def data(
+    recipe: Annotated[Positional[str | None], optional("[RECIPE]")] = None,
+    /,
     *,
     data: Annotated[str, optional("PATH")],
     against: Annotated[tuple[Literal["pillow", "dali"], ...], arg(metavar="pillow|dali ...")] = (),
-    workers: int = 1,
+    workers: OptionalInt = None,
     rounds: int = 10,
     images: int = 500,
-    image_px: int = 224,
+    image_px: OptionalInt = None,
     json: JsonFlag = False,
 ) -> int:
-    """Measure how fast images become training batches (RandomResizedCrop, flip), also with other loaders.
+    """Measure how fast images become training batches, prepared as a recipe says, also with other loaders.
 
-    All loaders use the same cores and take turns.
+    All loaders use the same cores and take turns. Every image is decoded every time, as in the first epoch of a
+    training; later ones are faster where decoded images fit into memory.
 
     Args:
+        recipe: Prepare images as this recipe or network does. Default: RandomResizedCrop to 224 pixels, and flips.
         data: What to read: an image folder, shards or raw; the other loaders read image folders only.
         against: Other loaders to compare with.
-        workers: Number of threads, or of processes where a loader uses those.
+        workers: Number of threads, or of processes where a loader uses those. Default: 2, as in training.
         rounds: Turns per loader.
         images: Images per turn.
-        image_px: Side of a training image, in pixels.
+        image_px: Side of a training image, in pixels. Default: the recipe's, or 224.
 
     Examples:
         vernier bench data --data photos
-        vernier bench data --data photos --against pillow --workers 2
+        vernier bench data resnet50 --data photos --against pillow --workers 2
     """
+    for flag, value in (("--rounds", rounds), ("--images", images)):
+        if value < 1:
+            raise ConfigError(f"{flag} {value} is out of range: it must be 1 or more.")
+    start = recipes.load(recipe) if recipe is not None else Config(recipe=Recipe(name="plain"))
+    config = recipes.change(start, {"data.image_px": image_px, "machine.workers": workers}, ()).config
+    from vernier.measure.bench.combinations import at_final_size
+
+    config, notes = at_final_size(config)
     from vernier.engine.measured.loading import measure_loaders, summarize_loaders
     from vernier.engine.measured.peer_loaders import loaders_of_folder
 
-    specs, pairs = loaders_of_folder(Path(data), workers, against, image_px)
+    specs, pairs = loaders_of_folder(Path(data), config.machine.workers, against, config.recipe)
     result = encode(summarize_loaders(measure_loaders(specs, rounds=rounds, images=images), pairs))
     if json:
         print_json(result)
         return EXIT_DONE
+    sys.stdout.write("".join(f"{line}\n" for line in (result["what_ran"], *notes)))
     print_rows(result["contenders"], False)
     if result["ratios"]:
         rounded = [

@@ -1,4 +1,4 @@
-"""Measures how fast loaders make training batches (RandomResizedCrop, flip, uint8): `vernier bench data`.
+"""Measures how fast loaders make training batches (decode, augment, uint8): `vernier bench data`.
 
 Every loader runs in its own process, so that its memory can be measured. They take turns, so that other programs on the
 machine disturb them alike; ratios are taken round by round, and the interval of their median is exact. The loaders of
@@ -12,12 +12,13 @@ import random
 import statistics
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from vernier.clock import now_s, utc_stamp
+from vernier.config import Data, Machine, Recipe
 from vernier.cores import allowed_cores
 from vernier.errors import ConfigError, RunFailed
 from vernier.frozen import frozen
@@ -25,12 +26,11 @@ from vernier.measure.statistics.estimates import quantile_estimate
 
 if TYPE_CHECKING:
     from vernier.data.loading.order import TrainOrder
-    from vernier.data.loading.readers import TrainReader
+    from vernier.tasks.base import CountingReader
 
 BATCH = 32
 IMAGE_PX = 224
 PREFETCH = 3
-AREA, RATIO = (0.08, 1.0), (0.75, 4 / 3)
 _IDLE_S = 0.005  # processor time in 50 ms; looking takes some too
 
 Clock = Literal["passed", "undisturbed", "processor"]
@@ -47,7 +47,8 @@ class LoaderSpec:
     path: str
     split: str = "train"
     workers: int = 1
-    image_px: int = IMAGE_PX
+    recipe: Recipe = Recipe(data=Data(image_px=IMAGE_PX))
+    """How images are prepared; its `data.source` does not count."""
     round_factor: int = 1
     """How many times more images per round than other loaders; for one whose round would be too short to measure."""
 
@@ -113,8 +114,9 @@ class Ratio:
 
 @frozen
 class LoaderReport:
-    """The result of `vernier bench data`, as `--json` prints it."""
+    """The result of `vernier bench data`, as `--json` prints it. `what_ran` says in words what the loaders did."""
 
+    what_ran: str
     time: str
     cores: int
     load_average: float
@@ -182,14 +184,39 @@ def summarize_loaders(
 ) -> LoaderReport:
     """The figures of every loader, and the ratio of each pair by each clock."""
     by_name = {loader.spec.name: loader for loader in loaders}
+    spec = loaders[0].spec
     return LoaderReport(
+        what_ran=describe_loading(spec.recipe, spec.path, spec.workers),
         time=utc_stamp(),
         cores=len(allowed_cores()),
         load_average=os.getloadavg()[0],
-        image_px=loaders[0].spec.image_px,
+        image_px=spec.recipe.data.image_px,
         batch=BATCH,
         contenders=tuple(_row(loader) for loader in loaders),
         ratios=tuple(speed_ratio(by_name[a], by_name[b], clock) for a, b in pairs for clock in clocks),
+    )
+
+
+_CROPS = {
+    "random-resized": "RandomResizedCrop of {low:.0f} to {high:.0f} % of the area to {px} px",
+    "pad": "padded by {pad} px, cropped to {px} px",
+    "none": "resized to {px} px",
+    "ssd": "random crop of MLPerf's SSD to {px} px",
+    "ssd-tf": "random crop of TensorFlow's SSD to {px} px",
+}
+
+
+def describe_loading(recipe: Recipe, path: str, workers: int) -> str:
+    """What is measured: data, preparation, threads and batch; and that training may do less."""
+    augment, px = recipe.augment, recipe.data.image_px
+    low, high = (100 * share for share in augment.area)
+    steps = [_CROPS[augment.crop].format(low=low, high=high, px=px, pad=augment.pad_px)]
+    steps += ["flip"] if augment.flip else []
+    steps += [name for name, off in ((augment.policy, "none"), (augment.jitter, "none")) if name != off]
+    steps += ["erasing"] if augment.erase else []
+    return (
+        f"loading {path} · {', '.join(steps)} · {workers} loader thread{'' if workers == 1 else 's'} · batch {BATCH} · "
+        "every image is decoded every time; training caches decoded images that fit into memory"
     )
 
 
@@ -211,16 +238,21 @@ def _row(loader: LoaderRounds) -> LoaderRow:
 # ------------------------------------------------------------------------------------------------- inside the processes
 
 
-def native_reader(spec: LoaderSpec) -> "tuple[TrainReader, TrainOrder]":
+def native_reader(spec: LoaderSpec) -> "tuple[CountingReader, TrainOrder]":
     """Vernier's reader of training images, and the order of its samples."""
-    from vernier.config import Augment, Data
     from vernier.data.loading.order import TrainOrder
-    from vernier.data.loading.readers import TrainReader
-    from vernier.data.sources import open_split
+    from vernier.tasks import task_of
 
-    source = open_split(spec.path, spec.split)
-    reader = TrainReader(source, Data(image_px=spec.image_px), Augment(area=AREA, ratio=RATIO), 0)
-    return reader, TrainOrder(samples=len(source), seed=0, global_batch=min(BATCH, len(source)))
+    recipe = replace(spec.recipe, data=replace(spec.recipe.data, source=spec.path))
+    task = task_of(recipe)
+    source = task.open(spec.split)
+    order = TrainOrder(
+        samples=len(source),
+        seed=recipe.seed,
+        global_batch=min(BATCH, len(source)),
+        repeats=recipe.augment.repeats,
+    )
+    return task.train_reader(source, source, Machine()), order
 
 
 def native_batches(spec: LoaderSpec) -> Iterator[int]:

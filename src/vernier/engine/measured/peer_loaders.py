@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vernier.config import Augment, Recipe
 from vernier.errors import ConfigError
 
-from .loading import AREA, BATCH, PREFETCH, RATIO, LoaderSpec, native_batches
+from .loading import BATCH, PREFETCH, LoaderSpec, native_batches
 
 if TYPE_CHECKING:
     import torch
@@ -24,7 +25,7 @@ def pillow_batches(spec: LoaderSpec) -> Iterator[int]:
 
     paths = _image_paths(spec)
     loader: Any = DataLoader(
-        _PillowFolder(paths, spec.image_px),  # type: ignore[arg-type]
+        _PillowFolder(paths, spec.recipe),  # type: ignore[arg-type]
         batch_size=min(BATCH, len(paths)),
         shuffle=True,
         drop_last=True,
@@ -42,8 +43,15 @@ def dali_batches(spec: LoaderSpec) -> Iterator[int]:
     from vernier.data.loading.dali import train_pipeline
 
     paths = _image_paths(spec)
-    batch = min(BATCH, len(paths))
-    pipeline = train_pipeline(paths, batch=batch, threads=spec.workers, image_px=spec.image_px, area=AREA, ratio=RATIO)
+    batch, augment = min(BATCH, len(paths)), spec.recipe.augment
+    pipeline = train_pipeline(
+        paths,
+        batch=batch,
+        threads=spec.workers,
+        image_px=spec.recipe.data.image_px,
+        area=augment.area,
+        ratio=augment.ratio,
+    )
     while True:
         (images,) = pipeline.run()
         yield len(images)
@@ -61,8 +69,8 @@ def _image_paths(spec: LoaderSpec) -> list[str]:
 class _PillowFolder:
     """The data set of a torchvision user: open, convert, RandomResizedCrop, flip, to a uint8 tensor."""
 
-    def __init__(self, paths: list[str], image_px: int) -> None:
-        self._paths, self._px = paths, image_px
+    def __init__(self, paths: list[str], recipe: Recipe) -> None:
+        self._paths, self._px, self._augment = paths, recipe.data.image_px, recipe.augment
 
     def __len__(self) -> int:
         return len(self._paths)
@@ -83,8 +91,8 @@ class _PillowFolder:
 
     def _crop_box(self, width: int, height: int) -> tuple[int, int, int, int]:
         for _ in range(10):
-            area = width * height * random.uniform(*AREA)
-            aspect = random.uniform(*RATIO)
+            area = width * height * random.uniform(*self._augment.area)
+            aspect = random.uniform(*self._augment.ratio)
             w, h = round((area * aspect) ** 0.5), round((area / aspect) ** 0.5)
             if 0 < w <= width and 0 < h <= height:
                 return random.randint(0, width - w), random.randint(0, height - h), w, h
@@ -95,15 +103,30 @@ PEERS = {"pillow": pillow_batches, "dali": dali_batches}
 
 
 def loaders_of_folder(
-    path: Path, workers: int, peers: tuple[str, ...], image_px: int
+    path: Path, workers: int, peers: tuple[str, ...], recipe: Recipe
 ) -> tuple[list[LoaderSpec], list[tuple[str, str]]]:
     """Vernier's loader of `path` with one worker and with `workers`, the peers with `workers`, and the pairs to
-    compare."""
+    compare. Raises ConfigError where the peers cannot prepare images as the recipe does."""
+    if peers:
+        _check_same_work(recipe, peers)
     kinds = {"vernier": native_batches, **{peer: PEERS[peer] for peer in peers}}
     specs = [
-        LoaderSpec(name=f"{name} x{workers}", batches=batches, path=str(path), workers=workers, image_px=image_px)
+        LoaderSpec(name=f"{name} x{workers}", batches=batches, path=str(path), workers=workers, recipe=recipe)
         for name, batches in kinds.items()
     ]
     if workers > 1:
-        specs.append(LoaderSpec(name="vernier x1", batches=native_batches, path=str(path), image_px=image_px))
+        specs.append(LoaderSpec(name="vernier x1", batches=native_batches, path=str(path), recipe=recipe))
     return specs, [(specs[0].name, spec.name) for spec in specs[1:]]
+
+
+def _check_same_work(recipe: Recipe, peers: tuple[str, ...]) -> None:
+    augment, plain = recipe.augment, Augment()
+    names = ("crop", "flip", "policy", "erase", "jitter", "repeats")
+    differing = [f"augment.{n} = {getattr(augment, n)}" for n in names if getattr(augment, n) != getattr(plain, n)]
+    if recipe.data.interpolation != "bilinear":
+        differing.append(f"data.interpolation = {recipe.data.interpolation}")
+    if differing:
+        raise ConfigError(
+            f"--against {' '.join(peers)}: they do RandomResizedCrop, bilinear resizing and flips only, and the recipe "
+            f"{recipe.name} has {', '.join(differing)}. Leave --against out, or RECIPE."
+        )
