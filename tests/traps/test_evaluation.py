@@ -215,6 +215,18 @@ def test_eval_of_a_split_that_is_not_there_is_a_sentence(run: Path, vernier_here
     assert len(done.err.splitlines()) == 1
 
 
+def test_data_that_is_not_there_is_refused_before_processes_start(
+    run: Path, monkeypatch: pytest.MonkeyPatch, vernier_here: Runner
+) -> None:
+    """Each of the processes was started, imported torch and found out for itself."""
+    for module in ("vernier.cli.model.evaluate", "vernier.cli.model.train"):
+        monkeypatch.setattr(f"{module}.start_processes", lambda procs: pytest.fail("processes were started"))
+    for command in (["eval", str(run)], ["train"]):
+        done = vernier_here(*command, "--data", "/no/such/folder", "--procs", "2")
+        assert done.code == 2
+        assert "The data path /no/such/folder does not exist" in done.err
+
+
 def test_a_test_split_that_chooses_the_best_weights_is_noted_in_the_result(shapes: Path, tmp_path: Path) -> None:
     """Without val/ the best weights are chosen on test/, which is then no test; nothing said so."""
     (tmp_path / "set").mkdir()

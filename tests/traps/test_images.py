@@ -47,7 +47,7 @@ def test_verify_fails_when_an_image_is_in_both_splits(tmp_path: Path, vernier_he
     write_image(tmp_path / "val" / "cat" / "2.png")
     done = vernier_here("data", "verify", str(tmp_path))
     assert done.code == 1
-    assert "0 bad, 1 in both splits" in done.out
+    assert "0 bad, 1 in more than one split" in done.out
     assert vernier_here("data", "verify", str(tmp_path), "--json").json()["sound"] is False
 
 

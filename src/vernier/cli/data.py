@@ -233,9 +233,9 @@ def verify(
     workers: Workers = None,
     json: JsonFlag = False,
 ) -> int:
-    """Decode every image strictly, check the hashes of shards, and look for images that are in both splits.
+    """Decode every image strictly, check the hashes of shards, and look for images that are in more than one split.
 
-    Ends with exit code 1 if an image or a shard is bad, or if an image is in both splits.
+    Ends with exit code 1 if an image or a shard is bad, or if an image is in more than one split.
 
     Examples:
         vernier data verify photos
@@ -257,8 +257,8 @@ def _verification_lines(result: "VerifyResult") -> list[str]:
     counts = ", ".join(f"{split} {n:,}" for split, n in result.images.items())
     return [
         *(f"bad        {problem}" for problem in result.bad),
-        *(f"in both    {pair}" for pair in result.duplicates),
-        f"{counts} images; {len(result.bad)} bad, {len(result.duplicates)} in both splits, "
+        *(f"in two     {pair}" for pair in result.duplicates),
+        f"{counts} images; {len(result.bad)} bad, {len(result.duplicates)} in more than one split, "
         f"{sum(result.repeated.values())} repeated within a split",
     ]
 

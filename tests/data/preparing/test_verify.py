@@ -9,6 +9,7 @@ import pytest
 
 from tests.conftest import Done
 from tests.data.archives import jpeg_bytes
+from tests.data.sources.small_sets import write_image
 
 
 def test_verify_finds_what_is_bad_and_what_is_in_both(
@@ -24,7 +25,7 @@ def test_verify_finds_what_is_bad_and_what_is_in_both(
     done = vernier_here("data", "verify", str(copy))
     assert done.code == 1
     assert str(one) in done.out
-    assert "1 bad, 1 in both splits" in done.out
+    assert "1 bad, 1 in more than one split" in done.out
 
 
 def test_verify_does_not_pass_over_a_split(vernier_here: Callable[..., Done], shapes: Path, tmp_path: Path) -> None:
@@ -59,3 +60,26 @@ def test_a_folder_that_cannot_be_looked_into_is_named(
     closed.mkdir(mode=0)
     done = vernier_here("data", "verify", str(tmp_path / "set"))
     assert (done.code, f"Permission denied: {closed}" in done.err) == (1, True)
+
+
+def test_verify_looks_for_training_images_in_the_test_split_too(
+    vernier_here: Callable[..., Done], tmp_path: Path
+) -> None:
+    for split, shade in (("train", 10), ("val", 20), ("test", 10)):
+        write_image(tmp_path / split / "cat" / "1.png", (shade, 0, 0))
+    done = vernier_here("data", "verify", str(tmp_path))
+    assert done.code == 1
+    assert f"{tmp_path}/test/cat/1.png = {tmp_path}/train/cat/1.png" in done.out
+    assert "train 1, val 1, test 1 images; 0 bad, 1 in more than one split" in done.out
+
+
+def test_a_test_split_in_place_of_a_validation_split_is_verified_once(
+    vernier_here: Callable[..., Done], tmp_path: Path
+) -> None:
+    for split, shade in (("train", 10), ("test", 20)):
+        write_image(tmp_path / split / "cat" / "1.png", (shade, 0, 0))
+    done = vernier_here("data", "verify", str(tmp_path))
+    assert done.code == 0
+    assert "train 1, val 1 images; 0 bad" in done.out
+    assert "note: " in done.err
+    assert "its test split is used instead" in done.err

@@ -41,7 +41,7 @@ def evaluate(
     classes: ClassesFlag = None,
     data: DataFlag = None,
     split: Annotated[Literal["val", "test", "train"] | None, optional("val|test|train")] = None,
-    classes_by_number: bool = False,
+    classes_by_number: Switch = False,
     which: Annotated[str, arg(metavar="latest|best|STEP|all")] = "latest",
     procs: OptionalInt = None,
     mode: ModeFlag = None,

@@ -18,19 +18,23 @@ from .packing import Progress, map_in_order
 
 
 def open_splits(path: str, val_share: float) -> tuple[dict[str, Source], dict[str, str]]:
-    """The splits of a set, with whole-image labels or with boxes, and the reason for each that is missing.
+    """The splits of a set, with whole-image labels or with boxes, and the reason for train or val that is missing.
 
-    Raises ConfigError for a damaged one, or where there is none.
+    A test split that is used for validation is only there as such. Raises ConfigError for a damaged split, or where
+    there is none.
     """
     splits: dict[str, Source] = {}
     missing: dict[str, str] = {}
-    for split in ("train", "val"):
+    for split in ("train", "val", "test"):
         try:
             splits[split] = _open_either(path, split, val_share)
         except NoSuchSplit as error:
             missing[split] = str(error)
     if not splits:
         raise ConfigError(missing["train"])
+    if "test" in splits and "val" in splits and splits["test"].describe(0) == splits["val"].describe(0):
+        del splits["test"]
+    missing.pop("test", None)
     return splits, missing
 
 
@@ -53,15 +57,15 @@ class VerifyResult:
     images: dict[str, int]
     bad: tuple[str, ...]
     duplicates: tuple[str, ...]
-    """Images that are in both splits, to the byte."""
+    """Images that are in more than one split, to the byte."""
     repeated: dict[str, int]
     """Images that occur more than once in a split."""
     sound: bool
-    """Nothing is bad, and no image is in both splits."""
+    """Nothing is bad, and no image is in more than one split."""
 
 
 def verify(splits: dict[str, Source], workers: int, progress: Progress | None = None) -> VerifyResult:
-    """Decode every image strictly, check the hashes of shards, and look for the same image in both splits."""
+    """Decode every image strictly, check the hashes of shards, and look for the same image in several splits."""
     bad, duplicates, repeated = _different_classes(splits), [], dict.fromkeys(splits, 0)
     first: dict[bytes, tuple[str, int]] = {}
     total, done = sum(len(s) for s in splits.values()), 0
@@ -109,8 +113,8 @@ def _examine_all(source: Source, workers: int) -> Iterator[tuple[int | None, byt
 
 
 def _different_classes(splits: dict[str, Source]) -> list[str]:
-    """The problem of splits with different classes, which cannot be trained on together."""
-    classes = [source.classes for source in splits.values()]
+    """The problem of training and validation data with different classes, which cannot be used together."""
+    classes = [splits[split].classes for split in ("train", "val") if split in splits]
     if len(set(classes)) < 2:
         return []
     not_in_both = sorted(set(classes[0]) ^ set(classes[1]))

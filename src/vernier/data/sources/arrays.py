@@ -95,7 +95,12 @@ def open_cifar10(root: Path, split: str) -> ArraySource:
         raise ConfigError(f"{root}: a CIFAR-10 file is not a whole number of 3,073-byte records.")
     records = np.concatenate(parts).reshape(-1, 3073)
     images = np.ascontiguousarray(records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
-    source = ArraySource(images, records[:, 0].astype(np.int64), CIFAR10_CLASSES, f"{root.name}/{split}")
+    source = ArraySource(
+        images,
+        records[:, 0].astype(np.int64),
+        CIFAR10_CLASSES,
+        f"{root.name}/{'train' if split == 'train' else 'test'}",
+    )
     source.notes = (note_test_as_validation(root),) if split == "val" else ()
     return source
 

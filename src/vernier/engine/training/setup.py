@@ -218,7 +218,7 @@ def _open_data(task: Task, *, validation: bool) -> tuple[Source, Source | None]:
     except NoSuchSplit as error:
         raise NoSuchSplit(f"{error} To train without validation: --train-only.") from None
     if val is not None and val.classes != train.classes:
-        differing = sorted(set(train.classes) ^ set(val.classes))
+        differing = sorted(set(train.classes) ^ set(val.classes)) or ["none, their order differs"]
         raise ConfigError(
             f"Training and validation data have different classes: {len(train.classes)} and {len(val.classes)}; "
             f"not in both: {', '.join(differing[:5])}{', ...' if len(differing) > 5 else ''}."
