@@ -59,3 +59,25 @@ def test_one_step_each_gives_no_interval(tmp_path: Path) -> None:
     result = compare_runs(a, b)
     assert result.comparison.low is None
     assert "too few steps" in " ".join(comparison_lines(result))
+
+
+def test_runs_of_one_side_must_be_of_the_same_work_too(tmp_path: Path) -> None:
+    a = open_logs(write_run(tmp_path, "a", step_times(1)))
+    mixed = [*a, *open_logs(write_run(tmp_path, "b", step_times(2), data__image_px=64))]
+    with pytest.raises(ConfigError, match=r"Not the same work within B: .* at 224 px; .* at 64 px"):
+        compare_runs(a, mixed)
+    result = compare_runs(a, mixed, allow_different_work=True)
+    assert comparison_lines(result)[0].startswith("NOT THE SAME WORK within B")
+
+
+def test_a_run_on_both_sides_is_named(tmp_path: Path) -> None:
+    shared, other = (open_logs(write_run(tmp_path, n, step_times(s))) for n, s in (("a", 1), ("b", 2)))
+    result = compare_runs(shared, [*shared, *other])
+    assert result.notes == (f"{shared[0].path} of B is the same run as {shared[0].path} of A: take it out of one side",)
+
+
+def test_an_endless_interval_is_not_written_out(tmp_path: Path) -> None:
+    a, b = (open_logs(write_run(tmp_path, n, [9.0, *times])) for n, times in (("a", [0.1, 0.1]), ("b", [0.001, 3.0])))
+    text = " ".join(comparison_lines(compare_runs(a, b)))
+    assert "more than 100 times" in text
+    assert all(len(word) < 200 for word in text.split())

@@ -37,6 +37,11 @@ def test_the_table_of_devices_has_the_slowest_first() -> None:
     assert len(study_rows(analysis, None)) == 13
 
 
+def test_a_single_device_has_no_verdict() -> None:
+    (row,) = study_rows(analyze(table({"only": [1.0, 1.1, 1.2]})), None)
+    assert row["verdict"] == "nothing to compare it with"
+
+
 def test_a_rejected_device_has_its_reason() -> None:
     lines = check_lines(check(learn(table(FLEET)), table({"new": [1.3, 1.3, 1.3]})))
     assert lines[0].startswith("new: REJECTED: 29.")

@@ -9,7 +9,7 @@ from vernier.cli.output import print_result
 from vernier.config import parse_share
 from vernier.errors import EXIT_DONE, EXIT_FAILED
 
-Side = Annotated[Positional[str], arg(metavar="RUN[,RUN...]")]
+Side = Annotated[Positional[str], arg(metavar="RUN,...")]
 
 
 def compare(

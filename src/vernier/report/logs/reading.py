@@ -176,7 +176,10 @@ def _bench_rounds(path: Path, arm: str | None) -> list[RunLog]:
     row = next((row for row in bench.rows if row.arm == chosen), None)
     runs = [_round(path, bench, row, r.round, r.result) for r in rounds if isinstance(r.result, StepResult)]
     if not runs:
-        raise ConfigError(f"No round of {chosen} in {path} has step times.")
+        raise ConfigError(
+            f"No round of {chosen} in {path} has step times: it failed, or measured single queries. There is no speed "
+            "to compare."
+        )
     if len(runs) < len(rounds):
         note = f"{len(rounds) - len(runs)} round(s) of {chosen} in {path.name} were not measured"
         runs[0] = replace(runs[0], notes=(note,))

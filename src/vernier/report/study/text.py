@@ -120,7 +120,7 @@ def study_rows(result: StudyAnalysis, most: int | None) -> list[dict[str, object
             "95 % interval": "-" if d.low is None else f"{d.low:.4f} to {d.high:.4f}",
             "beyond fence": d.beyond_fence or "no",
             "chance it is normal": _chance(d),
-            "verdict": verdict_in_words(d),
+            "verdict": verdict_in_words(d) if result.devices_measured > 1 else "nothing to compare it with",
         }
         for d in result.devices[:most]
     ]
