@@ -56,7 +56,7 @@ def test_run_directories_of_smoke_runs_are_marked() -> None:
 @pytest.mark.parametrize(
     ("source", "loading", "words"),
     [
-        ("static", None, "one batch in memory, no loader"),
+        ("static", None, "the same random pixels in every batch copied from memory by 2 loader threads"),
         ("photos", None, "2 loader threads"),
         ("photos", Loading(cache="memory"), "2 loader threads, decoded images cached in memory"),
         ("photos", Loading(backend="dali-cpu"), "2 loader threads (dali-cpu)"),

@@ -49,7 +49,7 @@ def test_a_smoke_run_begins_with_that() -> None:
 
 def test_one_line_for_several_lists_what_differs() -> None:
     line = line_of([RAN, replace(RAN, batch_per_device=64), None])
-    assert "batch 32 | batch 64 x 2 devices" in line
+    assert "batch 32, 64 x 2 devices" in line
     assert line.count("resnet50") == 1
 
 

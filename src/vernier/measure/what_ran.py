@@ -113,7 +113,7 @@ def describe_feeding(source: str, loading: Loading | None, workers: int) -> str:
     threads = f"{workers} loader thread{'' if workers == 1 else 's'}"
     if source in ("synthetic", "static"):
         pixels = "random pixels" if source == "synthetic" else "the same random pixels in every batch"
-        return f"{pixels} copied from memory by {threads}"
+        return f"{pixels} copied from memory" + (f" by {threads}" if workers else "")
     cached = ", decoded images cached in memory" if loading is not None and loading.cache == "memory" else ""
     backend = "" if loading is None or loading.backend == "native" else f" ({loading.backend})"
     return f"{threads}{backend}{cached}"

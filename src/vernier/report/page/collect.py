@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
 from vernier.errors import ConfigError
@@ -191,7 +191,7 @@ def _of_run(run: RunDir) -> Subject:
     profiles = tuple(p for path in run.profiles() if (p := _read_or_note(partial(_profile, path), notes)))
     environment = decode_environment(run.read_environment())
     start = next((e for e in reversed(events) if isinstance(e, StartEvent)), None)
-    settings = _read_or_note(run.read_config, notes) or {}
+    settings = _with_arms(_read_or_note(run.read_config, notes) or {}, bench)
     ran = _what_ran(start, summary, bench)
     notes += [f"left out: Cannot read {path}." for path in run.unreadable()]
     predictions = run.path / "predictions"
@@ -235,6 +235,23 @@ def _of_run(run: RunDir) -> Subject:
         examples=_read_or_note(lambda: _examples(predictions / "examples.json"), notes) or (),
         notes=tuple(notes),
     )
+
+
+def _with_arms(settings: dict[str, Any], bench: BenchResult | None) -> dict[str, Any]:
+    """The settings of a benchmark with what its arms had for batch, precision, mode and processes."""
+    if bench is None or bench.asked is None or not bench.rows or not settings:
+        return settings
+    batches = ", ".join(f"{batch:,}" for batch in sorted({row.batch for row in bench.rows}))
+    machine: dict[str, Any] = {
+        name: ", ".join(dict.fromkeys(str(getattr(row, name)) for row in bench.rows))
+        for name in ("precision", "mode", "procs")
+    }
+    recipe = {name: value for name, value in settings.get("recipe", {}).items() if name != "global_batch"}
+    if bench.asked.what == "infer":
+        machine["eval_batch"] = batches
+    else:
+        recipe["batch"] = f"{batches} {'in total' if bench.asked.scaling == 'strong' else 'per device'}"
+    return {**settings, "recipe": recipe, "machine": {**settings.get("machine", {}), **machine}}
 
 
 def _what_ran(start: StartEvent | None, summary: RunSummary, bench: BenchResult | None) -> tuple[WhatRan, ...]:
@@ -350,7 +367,7 @@ def _of_bench(path: Path, bench: BenchResult) -> Subject:
         kind="bench",
         status="finished",
         bench=bench,
-        settings=dict(bench.config),
+        settings=_with_arms(bench.config, bench),
         ran=ran,
         parts=parts_of_record(ran) or parts_of_settings(bench.config, StartEvent(), Environment(), bench),
     )

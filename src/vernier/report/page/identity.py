@@ -49,7 +49,8 @@ def parts_of_settings(
     size = f" ({start.parameters / 1e6:.3g} M parameters)" if start.parameters else ""
     px = data.get("eval_px" if bench and bench.asked and bench.asked.what == "infer" else "image_px")
     source, versions = str(data.get("source", "")), environment.versions
-    feeding = f", {describe_feeding(source, None, 0)}" if source in ("synthetic", "static") else ""
+    workers = machine.get("workers", 0)
+    feeding = f", {describe_feeding(source, None, workers)}" if source in ("synthetic", "static") else ""
     commit = f" ({environment.git_commit})" if environment.git_commit else ""
     return {
         "network": f"{model.get('name', '')}{size}",
