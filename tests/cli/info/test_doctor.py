@@ -15,7 +15,20 @@ def test_doctor_fits_on_a_screen_and_says_what_can_be_done(vernier_here: Vernier
     lines = done.out.splitlines()
     assert len(lines) <= 40
     assert "\x1b[" not in done.out
-    for word in ("machine", "threads", "device", "speed", "extras", "fp32 yes", "tf32 refused", "advice"):
+    for word in (
+        "machine",
+        "processor",
+        "NVIDIA driver",
+        "folders    cache",
+        "next       vernier train",
+        "threads",
+        "device",
+        "speed",
+        "extras",
+        "fp32 yes",
+        "tf32 refused",
+        "advice",
+    ):
         assert word in done.out
     found = vernier_here("doctor", "--no-probe", "--json").json()
     assert found["probe"] is None

@@ -1,6 +1,7 @@
 import shutil
 from collections import namedtuple
 from importlib.metadata import PackageNotFoundError
+from pathlib import Path
 
 import pytest
 
@@ -21,7 +22,20 @@ def test_a_missing_package_comes_with_the_command_that_installs_it(monkeypatch: 
     assert parts["onnx"].missing == ("onnx", "onnxscript", "onnxruntime")
     assert parts["mlflow"].missing == ("mlflow-skinny|mlflow",)
     assert parts["jpegtran"].missing == ("jpegtran",)
-    assert "onnx (export to ONNX): pip install 'vernier[onnx]'" in examine().advice
+    advice = examine().advice
+    assert "onnx (export to ONNX): pip install 'vernier[onnx]'" in advice
+    assert not any("wandb" in line or "mlflow" in line for line in advice)
+
+
+def test_the_processor_and_the_driver_are_described(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("vernier.devices.cpu.instruction_sets", lambda: frozenset({"avx2", "amx_tile", "sse"}))
+    monkeypatch.setattr(doctor, "_nvidia_driver", lambda: "550.54.14")
+    monkeypatch.setenv("VERNIER_HOME", str(tmp_path))
+    examination = examine()
+    assert examination.machine.instructions == ("AVX2", "AMX")
+    assert (examination.machine.cache, examination.machine.data) == (str(tmp_path), str(tmp_path / "data"))
+    if all(d.device == "cpu" for d in examination.devices):
+        assert any("NVIDIA driver 550.54.14 is installed, but PyTorch sees no GPU" in a for a in examination.advice)
 
 
 def test_one_of_two_packages_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:

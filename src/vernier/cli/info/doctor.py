@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vernier.cli.flags import JsonFlag
+from vernier.cli.launching import load_torch
 from vernier.cli.output import print_result, say
 from vernier.cores import allowed_cores
 from vernier.errors import EXIT_DONE, ConfigError
@@ -32,6 +33,7 @@ def doctor(*, probe: bool = True, seconds: float = 10.0, json: JsonFlag = False)
 
     if not 0 < seconds <= 600:
         raise ConfigError(f"--seconds {seconds:g}: use more than 0 and at most 600, or --no-probe.")
+    load_torch()
     examination = examine()
     if probe:
         examination = replace(examination, probe=_measure(seconds))
@@ -66,6 +68,8 @@ def _screen(examination: "Examination") -> list[str]:
         f"Vernier {versions['vernier']}   Python {versions['python']}   torch {versions['torch']}",
         f"machine    {machine.host}: {machine.cores} cores, load {machine.load:.1f}; {memory:.1f} GiB of memory, "
         f"{available:.1f} available; {free:.0f} GiB free on this disk",
+        f"processor  {', '.join(machine.instructions) or 'instruction sets unknown'}; NVIDIA driver: "
+        f"{machine.nvidia_driver or 'none'}",
         f"threads    {examination.threads['compute']} for computing{'; ' + threads if threads else ''}",
     ]
     for kind in dict.fromkeys(d.device for d in examination.devices):
@@ -73,8 +77,15 @@ def _screen(examination: "Examination") -> list[str]:
         lines += _device_lines(kind, names, [a for a in examination.abilities if a.device == kind])
     lines += _speed_lines(examination.probe)
     installed = [part.extra for part in examination.extras if not part.missing]
-    lines.append(f"extras     {', '.join(installed) or 'none'}")
-    return lines + [f"{'' if i else 'advice':<10} {line}" for i, line in enumerate(examination.advice)]
+    missing = [part.extra for part in examination.extras if part.missing]
+    lines += [
+        f"folders    cache {machine.cache}, data sets {machine.data}, runs ./runs unless --out says otherwise",
+        f"extras     {', '.join(installed) or 'none'}" + (f"; not installed: {', '.join(missing)}" if missing else ""),
+        *(f"{'' if i else 'advice':<10} {line}" for i, line in enumerate(examination.advice)),
+        "next       vernier train             trains on built-in data, about a minute on two cores",
+        "           vernier bench infer       measures this machine",
+    ]
+    return lines
 
 
 def _device_lines(kind: str, names: list[str], answers: "list[Ability]") -> list[str]:

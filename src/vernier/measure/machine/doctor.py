@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from vernier.cores import allowed_cores
+from vernier.folders import cache_home, data_home
 from vernier.frozen import frozen
 from vernier.records.codec import named
 from vernier.records.environment import DeviceInfo
@@ -30,6 +32,23 @@ EXTRAS = {
 }
 """Optional parts by extra: their packages (a|b: either one is enough), and what they are for."""
 
+BY_CHOICE = ("wandb", "mlflow")
+"""Extras that nobody needs who did not choose them: listed as not installed, never advised."""
+
+INSTRUCTIONS = {
+    "avx2": "AVX2",
+    "avx512f": "AVX-512",
+    "avx512_vnni": "AVX-512 VNNI",
+    "avx512_bf16": "AVX-512 BF16",
+    "avx512_fp16": "AVX-512 FP16",
+    "amx_tile": "AMX",
+    "amx_bf16": "AMX BF16",
+    "asimd": "NEON",
+    "sve": "SVE",
+    "bf16": "BF16",
+}
+"""Instruction sets that matter for speed, as /proc/cpuinfo calls them and as people do."""
+
 
 @frozen
 class OptionalPart:
@@ -43,7 +62,11 @@ class OptionalPart:
 
 @frozen
 class Machine:
-    """The host as this process sees it: cores it may use, load, memory, and free space in the current folder."""
+    """The host as this process sees it: cores it may use, load, memory, and free space in the current folder.
+
+    `nvidia_driver`: version of the NVIDIA driver; None where there is none. `cache` and `data`: folders of what can be
+    fetched again, and of data sets that were fetched or rendered.
+    """
 
     host: str
     system: str
@@ -52,6 +75,11 @@ class Machine:
     memory_bytes: int
     memory_available_bytes: int
     disk_free_bytes: int
+    instructions: tuple[str, ...] = ()
+    """Instruction sets of the processor that matter for speed."""
+    nvidia_driver: str | None = None
+    cache: str = ""
+    data: str = ""
 
 
 @frozen
@@ -134,6 +162,7 @@ def list_extras() -> tuple[OptionalPart, ...]:
 def examine() -> Examination:
     """Examine this machine without measuring."""
     from vernier.devices import matrix, usable
+    from vernier.devices.cpu import instruction_sets
 
     memory = psutil.virtual_memory()
     machine = Machine(
@@ -144,6 +173,10 @@ def examine() -> Examination:
         memory_bytes=memory.total,
         memory_available_bytes=memory.available,
         disk_free_bytes=shutil.disk_usage(Path.cwd()).free,
+        instructions=tuple(name for flag, name in INSTRUCTIONS.items() if flag in instruction_sets()),
+        nvidia_driver=_nvidia_driver(),
+        cache=str(cache_home()),
+        data=str(data_home()),
     )
     kinds, extras = usable(), list_extras()
     devices = tuple(ListedDevice(device=kind.name, **vars(info)) for kind in kinds for info in kind.identity())
@@ -158,11 +191,24 @@ def examine() -> Examination:
     )
 
 
+def _nvidia_driver() -> str | None:
+    """The version of the NVIDIA driver, as Linux shows it."""
+    path = Path("/proc/driver/nvidia/version")
+    match = re.search(r"Module(?: for \S+)?\s+(\d[\d.]+)", path.read_text()) if path.is_file() else None
+    return match[1] if match else None
+
+
 def _advice(machine: Machine, devices: Iterable[ListedDevice], extras: Iterable[OptionalPart]) -> Iterable[str]:
+    kinds = {d.device for d in devices}
     for part in extras:
-        if part.missing:
+        if part.missing and part.extra not in BY_CHOICE and (part.extra != "dali" or "cuda" in kinds):
             yield f"{part.extra} ({part.purpose}): {part.install}"
-    if all(d.device == "cpu" for d in devices):
+    if machine.nvidia_driver and "cuda" not in kinds:
+        yield (
+            f"NVIDIA driver {machine.nvidia_driver} is installed, but PyTorch sees no GPU: check CUDA_VISIBLE_DEVICES, "
+            "or install a CUDA build of PyTorch (pytorch.org)"
+        )
+    elif kinds == {"cpu"}:
         yield "no accelerator is visible to PyTorch: training runs on the CPU"
     if machine.load > machine.cores / 2:
         yield (
