@@ -6,12 +6,14 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from vernier.data.sources.base import positive_size, read_lines
+from vernier.data.sources.folder import IMAGE_SUFFIXES
 from vernier.errors import ConfigError
 
 from .annotated import SPLITS, AnnotatedImage, Annotations, Row, path_inside
 
 _SPLIT_NAMES = tuple(dict.fromkeys(name for names in SPLITS.values() for name in names))
-_IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".JPG", ".bmp", ".webp")
+_COMMON_SUFFIXES = (".jpg", ".jpeg", ".png", ".JPG")
+_IMAGE_SUFFIXES = (*_COMMON_SUFFIXES, *sorted(IMAGE_SUFFIXES.difference(_COMMON_SUFFIXES)))
 
 
 def find_voc(root: Path, split: str) -> Callable[[], Annotations] | None:
