@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import field
 
 import numpy as np
+import numpy.typing as npt
 
 from vernier.frozen import frozen
 from vernier.measure.statistics.estimates import LEVEL, Floats, t_quantiles, t_two_sided
@@ -119,21 +120,28 @@ def _variances(n: Floats, mean: Floats, within: Floats) -> tuple[Floats, Floats]
     return np.maximum((between - noise) / np.maximum(size, 1e-12), 0.0), noise
 
 
-def variance_split(groups: Sequence[Floats]) -> VarianceSplit:
-    """Spread between devices and between repeats of one device: over all runs, and without disturbed runs.
+def undisturbed(groups: Sequence[Floats]) -> list[npt.NDArray[np.bool_]]:
+    """Which runs of each device were not disturbed: within three interquartile ranges of their device's median.
 
-    A run counts as disturbed when it is three interquartile ranges away from its device's median; the quartiles are
-    those of all such distances.
+    The quartiles are those of all such distances, on a logarithmic scale.
     """
+    distances = [np.log(g) - np.median(np.log(g)) for g in groups]
+    repeated = [d for d in distances if d.size > 1]
+    if not repeated:
+        return [np.ones(d.size, np.bool_) for d in distances]
+    q1, q3 = np.percentile(np.concatenate(repeated), [25, 75]).tolist()
+    reach = 3 * (q3 - q1) + max(abs(q1), abs(q3))
+    return [np.abs(d) <= reach for d in distances]
+
+
+def variance_split(groups: Sequence[Floats]) -> VarianceSplit:
+    """Spread between devices and between repeats of one device: over all runs, and without disturbed runs."""
     logs = [np.log(g) for g in groups]
     if len(groups) < 2:
         return VarianceSplit(missing="one device only")
     if all(g.size == 1 for g in logs):
         return VarianceSplit(missing="one repeat per device: device and noise cannot be told apart")
-    distances = np.concatenate([g - np.median(g) for g in logs if g.size > 1])
-    q1, q3 = np.percentile(distances, [25, 75]).tolist()
-    reach = 3 * (q3 - q1) + max(abs(q1), abs(q3))
-    calm = [part for g in logs if (part := g[np.abs(g - np.median(g)) <= reach]).size]
+    calm = [part for g, calm in zip(logs, undisturbed(groups), strict=True) if (part := g[calm]).size]
     return VarianceSplit(
         unit="standard deviation, % of the value",
         all_runs=_components(logs),

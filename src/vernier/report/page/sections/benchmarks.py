@@ -3,13 +3,14 @@
 The figures are those of bench.json; the tables of the terminal are in `measure.bench.table`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup
 
-from vernier.measure.bench.table import ARM_COLUMNS, shared_labels, varying_labels
+from vernier.measure.bench.table import ARM_COLUMNS, UNKNOWN_RATE_FACTOR, is_unknown, shared_labels, varying_labels
 from vernier.records.bench import BenchResult, BenchRow, FailedRow, Samples, ServingResult, StepResult, StepRow
+from vernier.records.statistics import Estimate
 from vernier.report.live.console import plural
 from vernier.report.page.collect import Subject
 from vernier.report.page.figures import (
@@ -23,9 +24,10 @@ from vernier.report.page.figures import (
     section_by_run,
     with_data,
 )
-from vernier.report.page.html import Cell, Column, div, table, tag
+from vernier.report.page.html import Cell, Column, Shown, div, measured, table, tag
 
 CURVE_POINTS = 200
+UNKNOWN = f"no whisker: the interval reaches {UNKNOWN_RATE_FACTOR} times the rate, which is not known"
 _PLAIN_LABELS = ("precision", "mode", "scenario", "side")
 """Labels whose values need no name in front."""
 
@@ -50,6 +52,7 @@ def _figures(result: BenchResult, number: int) -> list[Figure]:
         _throughput([r for r in rows if r.efficiency is None], number),
         _scaling(scaling, number),
         _efficiency(scaling, number) if len(scaling) > 1 else None,
+        _percentiles(result, number),
         _latency(result, number),
         _phases(rows, number),
     )
@@ -61,6 +64,11 @@ def _label(row: BenchRow, rows: Sequence[BenchRow], *, without: Sequence[str] = 
     return ", ".join(f"{getattr(row, n)}" if n in _PLAIN_LABELS else f"{n} {getattr(row, n)}" for n in names)
 
 
+def _whisker(rate: Estimate) -> tuple[float | None, float | None]:
+    """The ends of an interval; none where it is so wide that the rate is not known, which would dwarf all others."""
+    return (None, None) if is_unknown(rate) else (rate.low, rate.high)
+
+
 def _throughput(rows: list[StepRow], number: int) -> Figure:
     curve = len({r.batch for r in rows}) > 2
     data = [
@@ -68,8 +76,7 @@ def _throughput(rows: list[StepRow], number: int) -> Figure:
             r.batch if curve else f"batch {r.batch}",
             _label(r, rows, without=("batch",)) or r.precision,
             r.images_per_s_total.value,
-            r.images_per_s_total.low,
-            r.images_per_s_total.high,
+            *_whisker(r.images_per_s_total),
             r.rounds,
         ]
         for r in sorted(rows, key=lambda r: (r.precision, r.batch))
@@ -85,6 +92,7 @@ def _throughput(rows: list[StepRow], number: int) -> Figure:
         chart=chart,
         columns=["batch", "arm", "img/s", "low", "high", "processes"],
         rows=data,
+        caption=UNKNOWN if any(is_unknown(r.images_per_s_total) for r in rows) else "",
     )
 
 
@@ -99,7 +107,7 @@ def _scaling(sized: list[StepRow], number: int) -> Figure | None:
     for row in sorted(rows, key=lambda r: bool(r.exchange)):
         total = row.images_per_s_total
         which = "without exchange" if row.exchange else "measured"
-        data.append([row.procs, which, total.value, total.low, total.high])
+        data.append([row.procs, which, total.value, *_whisker(total)])
     data += [[r.procs, "ideal", rate * r.procs, None, None] for r in rows if not r.exchange]
     return Figure(
         name=f"scaling-{number}",
@@ -123,6 +131,26 @@ def _efficiency(sized: list[StepRow], number: int) -> Figure:
         chart=Bars(category="size", value="efficiency %", max=max(100.0, *shares), unit=" %", x_title="% of ideal"),
         columns=["size", "efficiency %", "speed-up"],
         rows=[[_describe_size(r), share, r.speedup] for r, share in zip(sized, shares, strict=True)],
+    )
+
+
+def _percentiles(result: BenchResult, number: int) -> Figure:
+    """Latency percentiles of every arm, with intervals."""
+    rows = [r for r in result.measured if r.latency_s]
+    arms = len(rows) > 1
+    data: list[Row] = [
+        [name, _label(r, rows) or r.arm, *(None if v is None else 1000 * v for v in (e.value, e.low, e.high))]
+        for r in rows
+        if r.latency_s
+        for name, e in r.latency_s.percentiles.items()
+    ]
+    return Figure(
+        name=f"percentiles-{number}",
+        title="Latency percentiles",
+        chart=Bars(category="percentile", value="ms", by="arm" if arms else None, low="low", high="high", unit=" ms"),
+        columns=["percentile", "arm", "ms", "low", "high"],
+        rows=data,
+        caption="p99: 99 % of the queries took no longer",
     )
 
 
@@ -174,13 +202,11 @@ def _phases(rows: list[StepRow], number: int) -> Figure:
 
 def _table(rows: Sequence[BenchRow], number: int) -> Markup:
     shared = shared_labels(rows) if len(rows) > 1 else {}
-    labels = [k for k in ARM_COLUMNS if k not in shared and any(getattr(r, k) is not None for r in rows)]
     hidden = {"status"} if not any(isinstance(r, FailedRow) for r in rows) else set()
     if all(not isinstance(r, StepRow) or r.devices == 1 for r in rows):
         hidden.add("per device")
-    columns: list[Column] = []
-    values: list[list[Cell]] = []
-    for column, value_of in [*((Column(k), _value(k)) for k in labels), *_COLUMNS]:
+    columns, values = [Column("arm", wrap=True)], [[_arm(r, shared) for r in rows]]
+    for column, value_of in _COLUMNS:
         cells = [value_of(r) for r in rows]
         if column.name not in hidden and any(cell is not None for cell in cells):
             columns.append(column)
@@ -192,6 +218,22 @@ def _table(rows: Sequence[BenchRow], number: int) -> Markup:
     notes += [f"95 % intervals: {basis}." for basis in bases]
     shown = table(f"bench-{number}", columns, list(zip(*values, strict=True)), "All arms")
     return div("card", shown, tag("ul", *(tag("li", n) for n in notes), cls="notes") if notes else None)
+
+
+def _arm(row: BenchRow, shared: Mapping[str, object]) -> Cell:
+    """All labels of an arm that not all arms share, in one column: so that the rate is next to it on a phone."""
+    names = [n for n in ARM_COLUMNS if n not in shared and getattr(row, n) is not None]
+    return ", ".join(f"{getattr(row, n)}" if n in _PLAIN_LABELS else f"{n} {getattr(row, n)}" for n in names)
+
+
+def _rate(row: BenchRow) -> Cell:
+    """Images per second with its interval, in the digits that this supports."""
+    if not isinstance(row, StepRow):
+        return None
+    rate = row.images_per_s_total
+    value, between = measured(rate.value, rate.low, rate.high)
+    interval = "not known" if is_unknown(rate) else between.removeprefix("95 %: ") or "no interval"
+    return Shown(rate.value, f"{value} ({interval})")
 
 
 def _value(path: str, factor: float | None = None) -> Callable[[BenchRow], Cell]:
@@ -222,17 +264,16 @@ def _memory_mib(row: BenchRow) -> Cell:
 
 _COLUMNS: list[tuple[Column, Callable[[BenchRow], Cell]]] = [
     (Column("status"), _value("status")),
-    (Column("img/s", 1), _value("images_per_s_total.value")),
-    (Column("low", 1), _value("images_per_s_total.low")),
-    (Column("high", 1), _value("images_per_s_total.high")),
-    (Column("per device", 1), _value("images_per_s_per_device.value")),
+    (Column("img/s (95 % interval)"), _rate),
+    (Column("served/s"), _value("served_per_s")),
+    (Column("per device"), _value("images_per_s_per_device.value")),
     (Column("data wait", meter=True), _value("data_wait_share")),
     (Column("verdict"), _value("verdict")),
-    (Column("step ms p50", 2), _value("step_s.median", 1000)),
-    (Column("p95", 2), _value("step_s.p95", 1000)),
-    (Column("p99", 2), _value("step_s.p99", 1000)),
-    (Column("latency ms p50", 2), _latency_ms("p50")),
-    (Column("latency ms p99", 2), _latency_ms("p99")),
+    (Column("step ms p50"), _value("step_s.median", 1000)),
+    (Column("p95"), _value("step_s.p95", 1000)),
+    (Column("p99"), _value("step_s.p99", 1000)),
+    (Column("latency ms p50"), _latency_ms("p50")),
+    (Column("latency ms p99"), _latency_ms("p99")),
     (Column("memory MiB", 0), _memory_mib),
     (Column("GFLOP/s", 1), _value("flops.gflop_per_s_per_device")),
     (Column("J/img", 3), _value("joules_per_image")),

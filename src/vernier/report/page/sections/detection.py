@@ -23,7 +23,7 @@ MEANINGS = {
     "ARm": "recall, medium objects",
     "ARl": "recall, large objects",
 }
-LEAST_SCORE = 0.3
+LEAST_SCORE, COLOURS = 0.3, 8
 
 
 def detection(subjects: list[Subject]) -> Section | None:
@@ -34,7 +34,7 @@ def detection(subjects: list[Subject]) -> Section | None:
     rows: list[list[Cell]] = [[name, *(s.figure(name) for s in runs), meaning] for name, meaning in MEANINGS.items()]
     columns: list[Column | str] = [
         "figure",
-        *(Column(s.name if len(runs) > 1 else "value", 4) for s in runs),
+        *(Column(s.name if len(runs) > 1 else "value", 3) for s in runs),
         Column("what it is", wrap=True),
     ]
     coco = div("card", table("coco", columns, rows, "COCO's twelve figures"))
@@ -54,7 +54,7 @@ def _score_control() -> Markup:
         " ",
         tag("output", number(LEAST_SCORE), cls="least-score"),
     )
-    note = tag("span", "dashed white: annotated; coloured: detected, with class and score", cls="note")
+    note = tag("span", "dashed black and white: annotated; a colour per class: detected, with its score", cls="note")
     return div("controls apart", label, note)
 
 
@@ -78,16 +78,22 @@ def _examples(s: Subject, several: bool) -> Markup:
         {t.class_name for e in s.examples for t in e.truth} | {o.class_name for e in s.examples for o in e.objects}
     )
     title = tag("h3", f"Examples of {s.name}" if several else "Examples")
-    return div("card", div("table-tools", title), div("examples", *(_example(e, classes) for e in s.examples)))
+    shown = [n for n in classes if any(o.class_name == n for e in s.examples for o in e.objects)]
+    keys = [
+        tag("span", tag("i", cls=f"swatch b{classes.index(n) % COLOURS}"), tag("span", n), cls="key") for n in shown
+    ]
+    repeated = "colours repeat after eight classes; every box names its class" if len(classes) > COLOURS else ""
+    legend = div("legend", *keys, tag("span", repeated, cls="note"))
+    return div("card", div("table-tools", title), legend, div("examples", *(_example(e, classes) for e in s.examples)))
 
 
 def _example(e: DetectionExample, classes: list[str]) -> Markup:
     objects = sorted(e.objects, key=lambda o: o.score)
-    boxes = [_box(t.box, cls="truth") for t in e.truth]
+    boxes = [_box(t.box, cls=cls) for t in e.truth for cls in ("under", "truth")]  # visible on light and dark
     labels = []
     for thing in objects:
         if thing.box:
-            colour = classes.index(thing.class_name) % 8
+            colour = classes.index(thing.class_name) % COLOURS
             boxes.append(_box(thing.box, cls=f"b{colour}", data_score=f"{thing.score:.3f}"))
             labels.append(_label(thing, thing.box, colour))
     drawing = tag("svg", *boxes, viewBox="0 0 100 100", preserveAspectRatio="none", aria_hidden="true")

@@ -7,16 +7,17 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from vernier.measure.study.analysis import SENSORS
+from vernier.measure.study.analysis import SENSORS, undisturbed
 from vernier.records.study import StudyAnalysis
 from vernier.records.telemetry import Sample, TelemetryHeader
+from vernier.report.live.console import plural
 from vernier.report.page.collect import MOST_POINTS, Subject
 from vernier.report.page.figures import Boxes, Figure, Heat, Lines, Row, Scatter, Section, grid, make_section, with_data
-from vernier.report.page.html import Column, chip, div, table, tag
+from vernier.report.page.html import Column, div, table, tag
 from vernier.report.page.studies import Study
 from vernier.report.study.text import removal_sentence, verdict_in_words
 
-MOST_GROUPS = 72
+MOST_GROUPS, MOST_NAMED = 72, 12
 UNITS = {"freq": "clock, MHz", "power": "power, W", "temp": "temperature, °C"}
 TELEMETRY = {
     "clock_mhz": "Clock, MHz",
@@ -60,8 +61,8 @@ def _flags(result: StudyAnalysis) -> dict[str, str]:
 
 def _verdict(result: StudyAnalysis) -> Markup:
     pull, cost, split = result.pull, result.straggler, result.variance.undisturbed_runs
-    chips = [chip(f"remove {d}", "slow") for d in pull[:12]] or [chip("no device to remove", "accepted")]
-    more = f" and {len(pull) - 12} more" if len(pull) > 12 else ""
+    more = f" and {len(pull) - MOST_NAMED} more" if len(pull) > MOST_NAMED else ""
+    slow = f"slow: {', '.join(pull[:MOST_NAMED])}{more}" if pull else "slow: no device"
     text = (
         f"Synchronous training over all devices takes {cost.cost:.3f} times the median device's step time; "
         f"the slowest single run took {cost.slowest_run_over_median:.2f} times the median."
@@ -72,13 +73,14 @@ def _verdict(result: StudyAnalysis) -> Markup:
             f" Between devices {split.between_devices.value:.2f} % (sd), "
             f"between repeats of one device {split.between_repeats.value:.2f} %."
         )
-    return div("agree", div("chips", *chips, more), tag("p", text))
+    return div("agree", tag("p", tag("strong", slow)), tag("p", text))
 
 
 def _study_figures(study: Study, number: int) -> list[Figure]:
     flags, result = _flags(study.result), study.result
     boxes = [_boxes(study, level, flags, number) for level in ("cabinet", "node", "device")]
-    scatters = [_scatter(study, sensor, flags, number) for sensor in SENSORS]
+    disturbed = _disturbed(study)
+    scatters = [_scatter(study, sensor, flags, disturbed, number) for sensor in SENSORS]
     curves = [_study_lines(study, key, number) for key in TELEMETRY]
     return with_data(*boxes, _ranked(result, flags, number), _correlation(result, number), *scatters, *curves)
 
@@ -146,20 +148,44 @@ def _ranked(result: StudyAnalysis, flags: dict[str, str], number: int) -> Figure
     )
 
 
-def _scatter(study: Study, sensor: str, flags: dict[str, str], number: int) -> Figure:
+def _disturbed(study: Study) -> list[str]:
+    """For each run, whether it is far from its device's other runs."""
+    runs_by_device: dict[str, list[int]] = {}
+    for i, run in enumerate(study.runs):
+        runs_by_device.setdefault(run.device, []).append(i)
+    calm = undisturbed([np.array([study.runs[i].value for i in runs]) for runs in runs_by_device.values()])
+    remarks = [""] * len(study.runs)
+    for runs, is_calm in zip(runs_by_device.values(), calm, strict=True):
+        for i, ok in zip(runs, is_calm, strict=True):
+            remarks[i] = "" if ok else "disturbed"
+    return remarks
+
+
+def _scatter(study: Study, sensor: str, flags: dict[str, str], disturbed: list[str], number: int) -> Figure:
     result = study.result
     rows: list[list[Any]] = [
-        [r.sensors[sensor], r.value, r.device, flags[r.device]] for r in study.runs if r.sensors.get(sensor) is not None
+        [r.sensors[sensor], r.value, r.device, flags[r.device], remark]
+        for r, remark in zip(study.runs, disturbed, strict=True)
+        if r.sensors.get(sensor) is not None
     ]
+    set_aside = sum(bool(row[4]) for row in rows)
     value = result.correlation.pearson[result.correlation.value].get(sensor)
     remark = f"correlation {value:+.2f} over {len(rows):,} runs" if value is not None else "constant: no correlation"
     return Figure(
         name=f"against-{sensor}-{number}",
         title=f"{result.value_name.capitalize()} against {UNITS[sensor].split(',')[0]}",
-        chart=Scatter(x=UNITS[sensor], y=result.unit, flag="remark", name=""),
-        columns=[UNITS[sensor], result.unit, "device", "remark"],
+        chart=Scatter(
+            x=UNITS[sensor],
+            y=result.unit,
+            flag="remark",
+            name="",
+            disturbed="disturbed" if set_aside else None,
+            y_title=f"{result.value_name}, {result.unit}",
+        ),
+        columns=[UNITS[sensor], result.unit, "device", "remark", "disturbed"],
         rows=rows,
-        caption=f"{result.what}; {remark}",
+        caption=f"{result.what}; {remark}"
+        + (f"; {plural(set_aside, 'run')} far from the others of its device can be hidden" if set_aside else ""),
     )
 
 
@@ -204,7 +230,7 @@ def _table(result: StudyAnalysis, number: int) -> Markup:
             Column("device", wrap=True),
             "repeats",
             f"{result.value_name}, {result.unit}",
-            *(Column(name, 4) for name in (f"relative {result.value_name}", "low", "high")),
+            *(Column(name, 3) for name in (f"relative {result.value_name}", "low", "high")),
             Column("slower %", 2),
             "beyond fence",
             "verdict",
