@@ -22,7 +22,7 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)  ## train on the built-in data set, evaluate, write a report
 	@mkdir -p runs
 	$(BIN)/vernier train --out runs --resume never
-	@run=$$(ls -td runs/*-shapes-quick | head -n 1) && echo "" && echo "vernier eval $$run" && $(BIN)/vernier eval $$run \
+	@run=$$(ls -td runs/*-shapes-quick | grep -v -- -smoke- | head -n 1) && echo "" && echo "vernier eval $$run" && $(BIN)/vernier eval $$run \
 	  && echo "" && echo "vernier report $$run" && $(BIN)/vernier report $$run -o $$run/report.html && echo "Open $$run/report.html in a browser."
 
 test: $(READY)  ## lint, type-check and run every test

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vernier.measure.statistics.throughput import Window
-from vernier.records.events import EvalEvent, Event, StepEvent
+from vernier.records.events import EvalEvent, Event, StartEvent, StepEvent
 
 EVAL_FIGURES = ("top1", "top5", "loss", "AP", "AP50", "AP75", "APs", "APm", "APl")
 
@@ -49,6 +49,15 @@ def of_event(event: Event) -> dict[str, float]:
         epoch=event.epoch,
     )
     return figures if event.loss_scale is None else figures | {"train/loss_scale": event.loss_scale}
+
+
+def what_ran(start: StartEvent) -> dict[str, str]:
+    """What ran, for people who search a tracker: the line, its main parts, and whether it is a smoke run."""
+    if start.ran is None:
+        return {}
+    parts = start.ran.parts()
+    named = {f"ran.{name.replace(' ', '_')}": parts[name] for name in ("network", "image size", "batch", "data")}
+    return {"ran": start.ran.line(), **named, "ran.smoke": "yes" if start.ran.smoke else "no"}
 
 
 def hyperparameters(config: Mapping[str, Any], prefix: str = "") -> dict[str, str | float | bool]:

@@ -23,6 +23,8 @@ from .tensorboard import EventFile
 
 PROJECT = "vernier"
 GRID = 4  # sample images per row
+SMOKE = "smoke"
+"""The tag of smoke runs, whose figures mean nothing."""
 Settings = dict[str, str | float | bool]
 
 
@@ -62,6 +64,8 @@ class WandB:
             id=run.path.name,
             dir=str(run.path),
             config=dict(settings),
+            tags=[SMOKE] if _is_smoke(start) else None,
+            notes=start.ran.line() if start.ran else None,
             resume="allow" if start.resumed_from is not None else None,
             settings=wandb.Settings(console="off", silent=True),
         )
@@ -86,7 +90,8 @@ class MLflow:
 
         self._mlflow = mlflow
         mlflow.set_experiment(PROJECT)
-        mlflow.start_run(run_name=run.path.name, tags={"vernier.run": str(run.path)})
+        labels = {f"vernier.{name}": text for name, text in tags.what_ran(start).items()}
+        mlflow.start_run(run_name=run.path.name, tags={"vernier.run": str(run.path), **labels})
         mlflow.log_params(settings)
 
     def scalars(self, step: int, values: dict[str, float]) -> None:
@@ -143,7 +148,8 @@ class Tracker:
     def _start(self, event: StartEvent) -> None:
         run = RunDir(Path(event.run))
         try:
-            self._sink = SINKS[self._name](run, event, tags.hyperparameters(run.read_config()))
+            settings: Settings = {**tags.hyperparameters(run.read_config()), **tags.what_ran(event)}
+            self._sink = SINKS[self._name](run, event, settings)
         except Exception as error:  # whatever another library raises
             if self._required:
                 raise RunFailed(
@@ -159,6 +165,10 @@ class Tracker:
         except Exception as error:  # whatever another library raises
             self._warn(f"{self._name} failed and is no longer used; training continues: {_shorten(error)}")
             self._sink = None
+
+
+def _is_smoke(start: StartEvent) -> bool:
+    return start.ran is not None and start.ran.smoke
 
 
 def _shorten(error: Exception) -> str:

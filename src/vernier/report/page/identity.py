@@ -112,7 +112,7 @@ def heading(parts: Mapping[str, str]) -> str:
         return ""
     shown = (parts["network"].partition(" (")[0], *(parts.get(part, "") for part in HEADING[1:]))
     known = (text for text in shown if text not in ("", NOT_IN_LOG))
-    return " · ".join(text if i == 0 else text.partition(", ")[0] for i, text in enumerate(known))
+    return " · ".join(text if i == 0 else text.partition(", ")[0] for i, text in enumerate(known)).replace(" | ", ", ")
 
 
 # --------------------------------------------------------------------------------------------------------------- names

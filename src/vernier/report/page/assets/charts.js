@@ -39,11 +39,12 @@ function smoothed(points, weight) {
 }
 
 // With several groups and several kinds, such as runs and training or validation, each has a key of its own.
-function legend(holder, series, state, redraw, several) {
+function legend(holder, series, state, redraw, chart) {
+  const several = chart.colours?.length > 1;
   if (series.length < 2 && !several) return;
   const bar = element("div", { class: "legend" }, holder);
   const groups = [...new Set(series.map((s) => s.group))], kinds = [...new Set(series.map((s) => s.kind))];
-  if (groups.length > 1 && kinds.length > 1) {
+  if (groups.length > 1 && kinds.length > 1 && chart.by !== chart.dash) {
     for (const group of groups) key(bar, group, series.filter((s) => s.group === group), { dash: 0 }, state, redraw);
     for (const kind of kinds) key(bar, kind, series.filter((s) => s.kind === kind), { colour: "k" }, state, redraw);
   } else for (const s of series) key(bar, several && !s.name.includes(s.group) ? `${s.group} · ${s.name}` : s.name, [s], {}, state, redraw);
@@ -63,7 +64,7 @@ function key(bar, name, series, look, state, redraw) {
 function drawLines(holder, figure, options) {
   const { chart } = figure, state = remembered(figure.id), redraw = () => drawFigure(holder, figure);
   const all = seriesOf(figure);
-  legend(holder, all, state, redraw, chart.colours?.length > 1);
+  legend(holder, all, state, redraw, chart);
   const area = element("div", { class: "area" }, holder);
   const weight = chart.smooth ? options.smooth : 0;
   const series = all.filter((s) => !state.hidden.has(s.key) && s.points.length)
@@ -76,7 +77,8 @@ function drawLines(holder, figure, options) {
   const low = getter(figure, chart.low), high = getter(figure, chart.high);
   const ys = extent(series.flatMap((s) => [...s.points.filter(inside).flatMap((p) => [p.y, low(p.row), high(p.row)])])) || [0, 1];
   const log = state.log && ys[0] > 0;
-  const x = (chart.log_x ? logarithmic : linear)(domain, [box.left, box.right]);
+  const whole = series.every((s) => s.points.every((p) => Number.isInteger(p.x)));
+  const x = (chart.log_x ? logarithmic : linear)(domain, [box.left, box.right], whole);
   const y = log ? logarithmic([ys[0] * 0.95, ys[1] * 1.05], [box.bottom, box.top]) : linear(padded(ys, 0.06, chart.zero), [box.bottom, box.top]);
   yAxis(root, box, y, chart.y_title ?? chart.y);
   xAxis(root, box, x, chart.x_title || chart.x);

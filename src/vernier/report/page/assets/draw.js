@@ -77,14 +77,14 @@ function extent(values) {
 
 // ----------------------------------------------------------------------------------------------------------- scales
 
-function linear(domain, range) {
+function linear(domain, range, whole) {
   let [a, b] = domain;
   if (a === b) { const room = Math.abs(a) * 0.05 || 0.5; a -= room; b += room; }
   const at = (v) => range[0] + ((v - a) / (b - a)) * (range[1] - range[0]);
   at.invert = (p) => a + ((p - range[0]) / (range[1] - range[0])) * (b - a);
   at.domain = [a, b];
   at.ticks = (count) => {
-    const step = niceStep(b - a, count), ticks = [];
+    const step = Math.max(whole ? 1 : 0, niceStep(b - a, count)), ticks = [];
     for (let v = Math.ceil(a / step - 1e-9) * step; v <= b + step * 1e-6; v += step) ticks.push({ value: v, text: tickText(Math.abs(v) < step * 1e-6 ? 0 : v, step) });
     return ticks;
   };

@@ -1,0 +1,162 @@
+"""Pages whose headings, cards and tables said something else than what ran."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Done, only_run
+from tests.report.bench_results import step_row
+from tests.report.page.conftest import text_of
+from tests.report.run_dirs import write_run
+from vernier.errors import ConfigError
+from vernier.records.bench import BenchResult
+from vernier.records.codec import encode
+from vernier.report.page.build import Page, build
+from vernier.report.page.collect import collect
+from vernier.store import RunDir
+
+Vernier = Callable[..., Done]
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "0.1"
+
+
+def page_of(*paths: Path) -> Page:
+    return build(collect(paths))
+
+
+def section(page: Page, name: str) -> str:
+    return str(next(s.html for s in page.sections if s.name == name))
+
+
+def smoke_run(out: Path, name: str) -> Path:
+    """A run that is marked as a try-out of the settings."""
+    path = write_run(out, name, [0.1] * 20)
+    config = json.loads((path / "config.json").read_text())
+    config.setdefault("limits", {})["smoke"] = True
+    (path / "config.json").write_text(json.dumps(config))
+    return path
+
+
+def foreign_logs(real_data: Callable[[str], Path]) -> list[Path]:
+    """A ResNet-50 log of NVIDIA's and logs of MLPerf's SSD."""
+    ssd = real_data("mlperf-v0.7") / "dgxa100_ngc20.06_pytorch" / "ssd"
+    return [real_data("dllogger") / "raport.json", ssd / "result_0.txt", ssd / "result_1.txt"]
+
+
+def test_a_folder_of_runs_is_reported_without_its_smoke_runs(vernier_here: Vernier, tmp_path: Path) -> None:
+    """A smoke run in runs/ stood beside real results, with its top-1 of 0 %."""
+    runs = tmp_path / "runs"
+    real, smoke = write_run(runs, "real", [0.1] * 20), smoke_run(runs, "try")
+    done = vernier_here("report", str(runs), "-o", str(tmp_path / "page.html"), "--json")
+    assert [run["path"] for run in done.json()["runs"]] == [str(real)]
+    assert done.json()["smoke_left_out"] == [str(smoke)]
+    assert "1 smoke run left out" in (tmp_path / "page.html").read_text()
+    assert "left out: 1 smoke run" in vernier_here("report", str(runs), "-o", str(tmp_path / "page.html")).err
+
+
+def test_a_smoke_run_that_is_named_is_shown_and_marked(tmp_path: Path) -> None:
+    """Nothing on the page of a smoke run said that its figures mean nothing."""
+    page = page_of(smoke_run(tmp_path, "try"))
+    assert "SMOKE RUN" in text_of(str(page.top))
+    assert "its figures mean nothing" in text_of(section(page, "glance"))
+
+
+def test_only_smoke_runs_in_a_folder_are_nothing_to_report_on(tmp_path: Path) -> None:
+    """The smoke runs were the report."""
+    smoke = smoke_run(tmp_path, "try")
+    with pytest.raises(ConfigError, match=re.escape(str(smoke))):
+        collect([tmp_path])
+
+
+def test_the_newest_run_that_a_message_suggests_is_no_smoke_run(tmp_path: Path) -> None:
+    """`runs/ is not a run directory, the newest is ...` led to a smoke run."""
+    real = write_run(tmp_path, "a-real", [0.1] * 20)
+    smoke_run(tmp_path, "b-try")
+    with pytest.raises(ConfigError, match=re.escape(f"the newest is {real}.")):
+        RunDir.open(tmp_path)
+
+
+def test_the_page_is_headed_by_the_network_that_ran(vernier_here: Vernier, shapes: Path, tmp_path: Path) -> None:
+    """`train torchvision-resnet50-v1 --model resnet8-small` was headed torchvision-resnet50-v1."""
+    changed = ["--model", "resnet8-small", "--smoke", "--no-tensorboard"]
+    done = vernier_here("train", "torchvision-resnet50-v1", *changed, "--out", str(tmp_path / "runs"))
+    assert done.code == 0, done.err
+    page = page_of(only_run(tmp_path / "runs"))
+    assert re.search(r"<h1>SMOKE RUN: resnet8-small.* · 64 px · batch 8 · shapes</h1>", str(page.top))
+    assert "train resnet8-small" in text_of(section(page, "glance"))
+
+
+def test_image_size_batch_precision_torch_and_commit_are_at_a_glance() -> None:
+    """They were in a clipped box at the bottom of the page, or nowhere."""
+    for name, words in {
+        "classifier": ("resnet8-small", "32 px", "batch 16", "fp32", "torch 2.13.0", "b2a6a81"),
+        "bench-train": ("32 px", "batch 4 | 8", "fp32", "torch 2.13.0", "b2a6a81"),
+        "profile": ("32 px", "fp32", "torch 2.13.0", "b2a6a81"),
+    }.items():
+        text = text_of(section(page_of(GOLDEN / name), "glance"))
+        assert [w for w in words if w not in text] == [], name
+
+
+def test_a_benchmark_shows_the_batches_it_measured_and_not_the_recipes(tmp_path: Path) -> None:
+    """The page of a benchmark of batches 1 and 32 said global_batch 2048."""
+    run = RunDir.create(tmp_path, "bench-infer")
+    run.write_config({"recipe": {"name": "nvidia-resnet50-90e", "global_batch": 2048, "model": {"name": "resnet50"}}})
+    run.write_bench(encode(BenchResult(rows=(step_row(1, 4.0), step_row(32, 5.0)))), "")
+    page = page_of(run.path)
+    assert "2048" not in section(page, "environment")
+    assert "measured.batch_per_device 1, 32" in text_of(section(page, "environment"))
+    assert "batch 1 | 32" in text_of(section(page, "glance"))
+
+
+def test_devices_that_a_log_does_not_name_are_not_one_device(real_data: Callable[[str], Path]) -> None:
+    """MLPerf logs of a machine with 8 GPUs were shown as 1 device."""
+    text = text_of(section(page_of(foreign_logs(real_data)[1]), "glance"))
+    assert "devices not in the log" in text
+    assert "over all devices, whose number is not in the log" in text
+
+
+def test_logs_of_different_work_say_what_differs(real_data: Callable[[str], Path]) -> None:
+    """A ResNet-50 log beside SSD logs: the page said that only the seed differs."""
+    html = section(page_of(*foreign_logs(real_data)), "environment")
+    what_ran = re.search(r'<table[^>]* id="what-ran">(.*?)</table>', html, re.DOTALL)
+    assert what_ran is not None
+    marked = re.findall(r'<tr class="differs"><td class="mono">([^<]+)<', what_ran[1])
+    assert {"network", "batch", "data"} <= set(marked)
+
+
+def test_other_systems_logs_have_rate_and_accuracy_side_by_side(real_data: Callable[[str], Path]) -> None:
+    """The rows of MLPerf's logs were dashes: neither throughput nor accuracy had a column."""
+    html = section(page_of(*foreign_logs(real_data)), "glance")
+    side_by_side = html[html.index('id="side-by-side"') :]
+    assert re.findall(r'<th [^>]*data-v="([^"]+)"', side_by_side)[:4] == [
+        "run",
+        "top-1 %",
+        "accuracy in the log",
+        "img/s",
+    ]
+    row = re.search(r"<tr><td[^>]*>ssd result_0</td>(.*?)</tr>", side_by_side)
+    assert row is not None
+    assert "0.2333" in row[1]
+    assert "9,790" in row[1]
+
+
+def test_figures_have_the_digits_that_their_interval_supports(tmp_path: Path) -> None:
+    """A rate between 3.6 and 5.4 images per second was 4.424."""
+    run = RunDir.create(tmp_path, "bench-train")
+    row = step_row(16, 4.424)
+    wide = vars(row) | {
+        "images_per_s_total": type(row.images_per_s_total)(
+            **vars(row.images_per_s_total) | {"low": 3.63, "high": 5.393}
+        )
+    }
+    run.write_config({"recipe": {"name": "x"}})
+    run.write_bench(encode(BenchResult(rows=(type(row)(**wide),))), "")
+    text = text_of(section(page_of(run.path), "glance"))
+    assert "throughput 4.4 img/s 95 %: 3.6 to 5.4" in text
+
+
+def test_top_5_of_ten_classes_is_no_headline() -> None:
+    """Half of the classes in five guesses looked like a result."""
+    assert "top-5" not in text_of(section(page_of(GOLDEN / "classifier"), "glance"))
