@@ -3,16 +3,17 @@
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import Done, only_run
-from tests.report.bench_results import step_row
+from tests.report.bench_results import RATE, step_row
 from tests.report.page.conftest import text_of
 from tests.report.run_dirs import write_run
 from vernier.errors import ConfigError
-from vernier.records.bench import BenchResult
+from vernier.records.bench import BenchRequest, BenchResult
 from vernier.records.codec import encode
 from vernier.report.page.build import Page, build
 from vernier.report.page.collect import collect
@@ -80,11 +81,11 @@ def test_the_newest_run_that_a_message_suggests_is_no_smoke_run(tmp_path: Path) 
 
 def test_the_page_is_headed_by_the_network_that_ran(vernier_here: Vernier, shapes: Path, tmp_path: Path) -> None:
     """`train torchvision-resnet50-v1 --model resnet8-small` was headed torchvision-resnet50-v1."""
-    changed = ["--model", "resnet8-small", "--smoke", "--no-tensorboard"]
+    changed = ["--model", "resnet8-small", "--data", str(shapes), "--smoke", "--no-tensorboard"]
     done = vernier_here("train", "torchvision-resnet50-v1", *changed, "--out", str(tmp_path / "runs"))
     assert done.code == 0, done.err
     page = page_of(only_run(tmp_path / "runs"))
-    assert re.search(r"<h1>SMOKE RUN: resnet8-small.* · 64 px · batch 8 · shapes</h1>", str(page.top))
+    assert re.search(r"<h1>SMOKE RUN: resnet8-small.* · 64 px · batch 8 · .*shapes</h1>", str(page.top))
     assert "train resnet8-small" in text_of(section(page, "glance"))
 
 
@@ -92,7 +93,7 @@ def test_image_size_batch_precision_torch_and_commit_are_at_a_glance() -> None:
     """They were in a clipped box at the bottom of the page, or nowhere."""
     for name, words in {
         "classifier": ("resnet8-small", "32 px", "batch 16", "fp32", "torch 2.13.0", "b2a6a81"),
-        "bench-train": ("32 px", "batch 4 | 8", "fp32", "torch 2.13.0", "b2a6a81"),
+        "bench-train": ("32 px", "batch 4, 8", "fp32", "torch 2.13.0", "b2a6a81"),
         "profile": ("32 px", "fp32", "torch 2.13.0", "b2a6a81"),
     }.items():
         text = text_of(section(page_of(GOLDEN / name), "glance"))
@@ -102,12 +103,14 @@ def test_image_size_batch_precision_torch_and_commit_are_at_a_glance() -> None:
 def test_a_benchmark_shows_the_batches_it_measured_and_not_the_recipes(tmp_path: Path) -> None:
     """The page of a benchmark of batches 1 and 32 said global_batch 2048."""
     run = RunDir.create(tmp_path, "bench-infer")
-    run.write_config({"recipe": {"name": "nvidia-resnet50-90e", "global_batch": 2048, "model": {"name": "resnet50"}}})
-    run.write_bench(encode(BenchResult(rows=(step_row(1, 4.0), step_row(32, 5.0)))), "")
+    config = {"recipe": {"name": "nvidia-resnet50-90e", "global_batch": 2048, "model": {"name": "resnet50"}}}
+    run.write_config(config)
+    result = BenchResult(rows=(step_row(1, 4.0), step_row(32, 5.0)), asked=BenchRequest(what="infer", config=config))
+    run.write_bench(encode(result), "")
     page = page_of(run.path)
     assert "2048" not in section(page, "environment")
-    assert "measured.batch_per_device 1, 32" in text_of(section(page, "environment"))
-    assert "batch 1 | 32" in text_of(section(page, "glance"))
+    assert "machine.eval_batch 1, 32" in text_of(section(page, "environment"))
+    assert "batch 1, 32" in text_of(section(page, "glance"))
 
 
 def test_devices_that_a_log_does_not_name_are_not_one_device(real_data: Callable[[str], Path]) -> None:
@@ -130,12 +133,8 @@ def test_other_systems_logs_have_rate_and_accuracy_side_by_side(real_data: Calla
     """The rows of MLPerf's logs were dashes: neither throughput nor accuracy had a column."""
     html = section(page_of(*foreign_logs(real_data)), "glance")
     side_by_side = html[html.index('id="side-by-side"') :]
-    assert re.findall(r'<th [^>]*data-v="([^"]+)"', side_by_side)[:4] == [
-        "run",
-        "top-1 %",
-        "accuracy in the log",
-        "img/s",
-    ]
+    columns = re.findall(r'<th [^>]*data-v="([^"]+)"', side_by_side)
+    assert columns[:4] == ["run", "top-1 %", "accuracy in the log", "img/s"]
     row = re.search(r"<tr><td[^>]*>ssd result_0</td>(.*?)</tr>", side_by_side)
     assert row is not None
     assert "0.2333" in row[1]
@@ -145,14 +144,9 @@ def test_other_systems_logs_have_rate_and_accuracy_side_by_side(real_data: Calla
 def test_figures_have_the_digits_that_their_interval_supports(tmp_path: Path) -> None:
     """A rate between 3.6 and 5.4 images per second was 4.424."""
     run = RunDir.create(tmp_path, "bench-train")
-    row = step_row(16, 4.424)
-    wide = vars(row) | {
-        "images_per_s_total": type(row.images_per_s_total)(
-            **vars(row.images_per_s_total) | {"low": 3.63, "high": 5.393}
-        )
-    }
+    rate = replace(RATE, value=4.424, low=3.63, high=5.393)
     run.write_config({"recipe": {"name": "x"}})
-    run.write_bench(encode(BenchResult(rows=(type(row)(**wide),))), "")
+    run.write_bench(encode(BenchResult(rows=(step_row(16, 4.424, images_per_s_total=rate),))), "")
     text = text_of(section(page_of(run.path), "glance"))
     assert "throughput 4.4 img/s 95 %: 3.6 to 5.4" in text
 

@@ -109,7 +109,7 @@ def read_run(run: RunDir) -> RunLog:
         format="vernier",
         path=run.path,
         settings=settings,
-        ran=(start and start.ran) or _what_an_old_run_ran(settings, start, environment),
+        ran=(start and start.ran) or what_an_old_run_ran(settings, start, environment),
         environment=environment,
         steps=steps,
         evals=tuple(_eval(e) for e in events if isinstance(e, EvalEvent)),
@@ -123,7 +123,7 @@ def read_run(run: RunDir) -> RunLog:
     )
 
 
-def _what_an_old_run_ran(
+def what_an_old_run_ran(
     settings: Tree, start: StartEvent | None, environment: Environment | None, **more: Any
 ) -> WhatRan | None:
     """What ran, from the configuration of a run that did not record it; None where that cannot be read any more."""
@@ -195,14 +195,19 @@ def _settings_of_arm(bench: BenchResult, row: ArmLabels | None) -> Tree:
     return {**tree, "machine": {**machine, **{name: getattr(row, name) for name in changed}}}
 
 
+def what_an_old_arm_ran(bench: BenchResult, row: ArmLabels, environment: Environment | None) -> WhatRan | None:
+    """The same for an arm of a benchmark that did not record it."""
+    if bench.asked is None:
+        return None
+    more = {"kind": bench.asked.what, "batch_per_device": row.batch, "devices": row.procs, "whole_run": False}
+    return what_an_old_run_ran(_settings_of_arm(bench, row), None, environment, **more)
+
+
 def _round(path: Path, bench: BenchResult, row: ArmLabels | None, number: int, result: StepResult) -> RunLog:
     samples = float(result.images_per_step)
     environment = decode_environment(RunDir(path.parent).read_environment())
     settings = _settings_of_arm(bench, row)
-    ran = result.ran
-    if ran is None and bench.asked is not None and row is not None:
-        more = {"kind": bench.asked.what, "batch_per_device": row.batch, "devices": row.procs, "whole_run": False}
-        ran = _what_an_old_run_ran(settings, None, environment, **more)
+    ran = result.ran or (what_an_old_arm_ran(bench, row, environment) if row is not None else None)
     return RunLog(
         format="bench",
         path=path,

@@ -37,10 +37,17 @@ from vernier.records.run import EvalResult, RunSummary
 from vernier.records.telemetry import TelemetryRecord, decode_telemetry
 from vernier.records.what_ran import WhatRan
 from vernier.report.logs.model import RunLog, Tree
-from vernier.report.logs.reading import is_bench_result, open_logs, read_json_or_none
+from vernier.report.logs.reading import (
+    is_bench_result,
+    open_logs,
+    read_json_or_none,
+    what_an_old_arm_ran,
+    what_an_old_run_ran,
+)
+from vernier.report.logs.work import NOT_IN_LOG
 from vernier.store import DamagedFile, RunDir, find_runs, read_bench, read_json, read_record
 
-from .identity import NOT_IN_LOG, heading, parts_of_log, parts_of_record, parts_of_settings, unique_names
+from .identity import heading, parts_of_log, parts_of_record, unique_names
 from .studies import Study, open_study, open_study_result
 
 T = TypeVar("T")
@@ -96,8 +103,10 @@ class Subject:
     smoke: bool = False
     """A try-out of the settings, whose figures mean nothing."""
     ran: tuple[WhatRan, ...] = ()
+    """What ran: one record, or one per arm of a benchmark; from the settings where it was not `recorded`."""
+    recorded: bool = True
     parts: dict[str, str] = field(default_factory=dict)
-    """What ran, by part: from `ran`, or from what an old run or another system's log has."""
+    """What ran, by part; also of another system's log."""
     start: StartEvent | None = None
     summary: RunSummary = field(default_factory=RunSummary)
     settings: Tree = field(default_factory=dict)
@@ -192,7 +201,7 @@ def _of_run(run: RunDir) -> Subject:
     environment = decode_environment(run.read_environment())
     start = next((e for e in reversed(events) if isinstance(e, StartEvent)), None)
     settings = _with_arms(_read_or_note(run.read_config, notes) or {}, bench)
-    ran = _what_ran(start, summary, bench)
+    ran, recorded = _what_ran(start, settings, environment, bench, profiles)
     notes += [f"left out: Cannot read {path}." for path in run.unreadable()]
     predictions = run.path / "predictions"
     points = [
@@ -217,8 +226,8 @@ def _of_run(run: RunDir) -> Subject:
         updated=status.updated,
         smoke=run.is_smoke,
         ran=ran,
-        parts=parts_of_record(ran)
-        or parts_of_settings(settings, start or StartEvent(), environment or Environment(), bench),
+        recorded=recorded,
+        parts=parts_of_record(ran),
         start=start,
         summary=summary,
         settings=settings,
@@ -254,12 +263,24 @@ def _with_arms(settings: dict[str, Any], bench: BenchResult | None) -> dict[str,
     return {**settings, "recipe": recipe, "machine": {**settings.get("machine", {}), **machine}}
 
 
-def _what_ran(start: StartEvent | None, summary: RunSummary, bench: BenchResult | None) -> tuple[WhatRan, ...]:
-    """The records of what ran: one of a training, one per arm of a benchmark; none in files of older versions."""
+def _what_ran(
+    start: StartEvent | None,
+    settings: Tree,
+    environment: Environment | None,
+    bench: BenchResult | None,
+    profiles: Sequence[Profile] = (),
+) -> tuple[tuple[WhatRan, ...], bool]:
+    """What ran, and whether that was recorded: older versions did not, and it is taken from their settings."""
     if bench is not None:
-        return tuple(row.ran for row in bench.measured if row.ran is not None)
-    ran = (start.ran if start else None) or summary.ran
-    return (ran,) if ran is not None else ()
+        records = [row.ran for row in bench.measured]
+        old = [what_an_old_arm_ran(bench, row, environment) for row in bench.measured]
+    else:
+        records = [start.ran if start else None, *(p.summary.ran for p in profiles)]
+        old = [what_an_old_run_ran(settings, start, environment)]
+    ran = tuple(r for r in records if r is not None)
+    if bench is None:
+        ran = ran[:1]
+    return (ran, True) if ran else (tuple(r for r in old if r is not None), False)
 
 
 def _read_or_note(read: Callable[[], T], notes: list[str]) -> T | None:
@@ -360,7 +381,7 @@ def _of_study(path: Path, study: Study) -> Subject:
 
 def _of_bench(path: Path, bench: BenchResult) -> Subject:
     """A copy of bench.json that lies outside its run directory."""
-    ran = _what_ran(None, RunSummary(), bench)
+    ran, recorded = _what_ran(None, {}, None, bench)
     return Subject(
         name=path.stem,
         path=path,
@@ -369,13 +390,14 @@ def _of_bench(path: Path, bench: BenchResult) -> Subject:
         bench=bench,
         settings=_with_arms(bench.config, bench),
         ran=ran,
-        parts=parts_of_record(ran) or parts_of_settings(bench.config, StartEvent(), Environment(), bench),
+        recorded=recorded,
+        parts=parts_of_record(ran),
     )
 
 
 def _of_log(log: RunLog) -> Subject:
     """Another system's log: each step becomes a point. MLPerf's logs have whole epochs, counted from one."""
-    by_epoch, parts = log.format == "mllog", parts_of_log(log.settings, log.devices, log.train_samples)
+    by_epoch, parts = log.format == "mllog", parts_of_log(log)
     per_epoch: dict[int, int] = {}
     for s in log.steps:
         per_epoch[s.epoch] = max(per_epoch.get(s.epoch, 0), s.step + 1)

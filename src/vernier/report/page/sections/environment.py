@@ -3,15 +3,15 @@
 import json
 import shlex
 from collections.abc import Mapping
-from typing import Any
 
 from markupsafe import Markup
 
 from vernier.records.codec import encode
+from vernier.report.logs.work import NOT_IN_LOG
 from vernier.report.page.collect import Subject
 from vernier.report.page.figures import Section
 from vernier.report.page.html import NONE, chip, joined, number, section, size_of, tag
-from vernier.report.page.identity import NOT_IN_LOG, PARTS
+from vernier.report.page.identity import PARTS
 
 WHAT_RAN = "What ran"
 _EXPECTED_TO_DIFFER = ("cpu.load_average", "command", "git_commit", "telemetry", "sensors", "processes", "date")
@@ -24,7 +24,7 @@ def environment(subjects: list[Subject]) -> Section | None:
     several = len(subjects) > 1
     tables = {
         WHAT_RAN: [s.parts if several else {} for s in subjects],
-        "Configuration": [flatten(_settings(s)) for s in subjects],
+        "Configuration": [flatten(s.settings) for s in subjects],
         "Environment": [
             flatten({**encode(e), "command": shlex.join(e.command)}) if (e := s.environment) else {} for s in subjects
         ],
@@ -41,17 +41,6 @@ def environment(subjects: list[Subject]) -> Section | None:
         cls="different-only" if several else None,
     )
     return Section(name="environment", title="Configuration", html=html)
-
-
-def _settings(s: Subject) -> dict[str, Any]:
-    """The settings of a subject. A benchmark measures batches of its own, so the recipe's are not shown for it."""
-    if s.bench is None:
-        return s.settings
-    recipe, machine = (dict(s.settings.get(name) or {}) for name in ("recipe", "machine"))
-    recipe.pop("global_batch", None)
-    machine.pop("process_batch", None)
-    batches = ", ".join(dict.fromkeys(str(r.batch) for r in s.bench.rows))
-    return {"measured": {"batch_per_device": batches}, **s.settings, "recipe": recipe, "machine": machine}
 
 
 def flatten(tree: Mapping[str, object], prefix: str = "") -> dict[str, str]:

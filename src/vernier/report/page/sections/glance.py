@@ -18,6 +18,7 @@ from vernier.records.events import StartEvent
 from vernier.records.study import StudyAnalysis
 from vernier.records.what_ran import line_of
 from vernier.report.live.console import plural
+from vernier.report.logs.work import NOT_IN_LOG
 from vernier.report.page.collect import FOREIGN, Subject
 from vernier.report.page.figures import Section, make_section
 from vernier.report.page.html import (
@@ -36,7 +37,6 @@ from vernier.report.page.html import (
     tile,
     when,
 )
-from vernier.report.page.identity import NOT_IN_LOG
 
 SHOWN_WARNINGS, SHOWN_NOTES = 8, 3
 TOP5_CLASSES = 50
@@ -80,15 +80,15 @@ def _card(subject: Subject, index: int, several: bool) -> Markup:
 
 
 def what_ran(s: Subject) -> str:
-    """The line that says what ran. A file without one is described from what it has."""
-    if s.ran:
-        return line_of(s.ran)
-    parts = {name: text for name, text in s.parts.items() if text}
-    missing = [name for name, text in parts.items() if text == NOT_IN_LOG]
-    line = " · ".join(text for text in parts.values() if text != NOT_IN_LOG)
+    """The line that says what ran; of another system's log, what it says and what it does not."""
     if s.foreign:
+        missing = [name for name, text in s.parts.items() if text == NOT_IN_LOG]
+        line = " · ".join(text for text in s.parts.values() if text not in ("", NOT_IN_LOG))
         return f"{line}; {NOT_IN_LOG}: {', '.join(missing)}" if missing else line
-    return f"What ran was not recorded by the version that wrote this; from its settings: {line}"
+    if s.recorded:
+        return line_of(s.ran)
+    line = f"; from its settings: {line_of(s.ran)}" if s.ran else ""
+    return f"What ran was not recorded by the version of Vernier that wrote this{line}"
 
 
 def _facts(s: Subject) -> list[tuple[str, Any]]:
