@@ -204,19 +204,6 @@ def _of_run(run: RunDir) -> Subject:
     ran, recorded = _what_ran(start, settings, environment, bench, profiles)
     notes += [f"left out: Cannot read {path}." for path in run.unreadable()]
     predictions = run.path / "predictions"
-    points = [
-        Point(
-            epoch=e.epoch,
-            step=e.step,
-            loss=e.loss,
-            lr=e.lr,
-            steps=len(e.step_s),
-            window=Window.of_step(e),
-            own_s=e.own_s_by_rank,
-        )
-        for e in events
-        if isinstance(e, StepEvent) and sum(e.step_s) > 0
-    ]
     return Subject(
         name=run.path.resolve().name,
         path=run.path,
@@ -232,7 +219,7 @@ def _of_run(run: RunDir) -> Subject:
         summary=summary,
         settings=settings,
         environment=environment,
-        points=tuple(_thin(points)),
+        points=tuple(_thin(_points(events))),
         evals=tuple(EvalPoint(epoch=e.epoch, step=e.step, result=e) for e in events if isinstance(e, EvalEvent)),
         spent_s=summary.spent_s or _spent_so_far(events),
         warnings=tuple(dict.fromkeys(e.message for e in events if isinstance(e, WarningEvent))),
@@ -244,6 +231,22 @@ def _of_run(run: RunDir) -> Subject:
         examples=_read_or_note(lambda: _examples(predictions / "examples.json"), notes) or (),
         notes=tuple(notes),
     )
+
+
+def _points(events: Sequence[Event]) -> list[Point]:
+    return [
+        Point(
+            epoch=e.epoch,
+            step=e.step,
+            loss=e.loss,
+            lr=e.lr,
+            steps=len(e.step_s),
+            window=Window.of_step(e),
+            own_s=e.own_s_by_rank,
+        )
+        for e in events
+        if isinstance(e, StepEvent) and sum(e.step_s) > 0
+    ]
 
 
 def _with_arms(settings: dict[str, Any], bench: BenchResult | None) -> dict[str, Any]:

@@ -69,8 +69,8 @@ def decimals(values: Iterable[float], significant: int = 4) -> int:
 def measured(value: float, low: float | None, high: float | None) -> tuple[str, str]:
     """A figure and its 95 % interval in the digits that the interval supports; three digits without an interval."""
     if low is None:
-        place = 2 - math.floor(math.log10(abs(value))) if value else 0
-        return f"{round(value, place):,.{max(0, place)}f}", ""
+        digits = 2 - math.floor(math.log10(abs(value))) if value else 0
+        return f"{round(value, digits):,.{max(0, digits)}f}", ""
     half = (value - low) if high is None else (high - low) / 2
     shown, bottom = (in_known_digits(v, half) for v in (value, low))
     return shown, f"95 %: above {bottom}" if high is None else f"95 %: {bottom} to {in_known_digits(high, half)}"

@@ -41,9 +41,10 @@ def heading(parts: Mapping[str, str]) -> str:
     """Network, image size, batch and data in a few words; empty where the network is not known."""
     if parts.get("network", NOT_IN_LOG) == NOT_IN_LOG:
         return ""
-    shown = (parts["network"].partition(" (")[0], *(parts.get(part, "") for part in HEADING[1:]))
-    known = (text for text in shown if text not in ("", NOT_IN_LOG))
-    return " · ".join(text if i == 0 else text.partition(", ")[0] for i, text in enumerate(known)).replace(" | ", ", ")
+    first = {part: parts.get(part, "").partition(", ")[0] for part in ("image size", "data")}
+    shown = {"network": parts["network"].partition(" (")[0], "batch": parts.get("batch", "")} | first
+    known = (shown[part] for part in HEADING if shown[part] not in ("", NOT_IN_LOG))
+    return " · ".join(known).replace(" | ", ", ")
 
 
 # --------------------------------------------------------------------------------------------------------------- names
