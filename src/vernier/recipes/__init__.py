@@ -144,6 +144,7 @@ class RecipeRow:
     published: str
     source: str
     estimated_device_hours: float | None = omitted()
+    estimated_device_hours_range: tuple[float, float] | None = omitted()
 
 
 def table() -> list[RecipeRow]:

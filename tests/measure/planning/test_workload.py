@@ -9,7 +9,7 @@ from vernier.config import Config, Data, Machine, Model, Recipe, to_dict
 from vernier.errors import ConfigError
 from vernier.measure.planning.conversion import conversion_span
 from vernier.measure.planning.plan import NETWORKS
-from vernier.measure.planning.workload import read_measured_run, speed_of, workload_of
+from vernier.measure.planning.workload import hours_and_range, read_measured_run, speed_of, workload_of
 from vernier.measure.what_ran import describe_old_run
 from vernier.records.codec import encode
 from vernier.records.run import RunSummary, TrainingSpeed
@@ -102,6 +102,15 @@ def test_device_hours_from_a_run_are_converted_on_request_only(run: RunDir) -> N
     speed, basis = speed_of(str(run.path), convert=True)
     assert (speed.images_per_s, speed.gmac) == (100, pytest.approx(0.148, abs=0.001))
     assert basis.converted_from == "resnet18 at 64 px"
+
+
+def test_device_hours_have_a_range_where_the_speed_is_converted() -> None:
+    speed, basis = speed_of("1000")
+    same = Recipe(model=Model(name="resnet50"), data=Data(image_px=224))
+    hours, between = hours_and_range(same, 1_000_000, speed, basis)
+    assert between == (hours, hours)
+    other, (low, high) = hours_and_range(RECIPE, 1_000_000, speed, basis)
+    assert low < 0.5 * other < 2 * other < high
 
 
 def test_a_run_without_a_measured_speed_is_refused(run: RunDir) -> None:

@@ -2,7 +2,7 @@
 
 import sys
 from dataclasses import replace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional
 
@@ -10,6 +10,10 @@ from vernier.cli.flags import JsonFlag, Switch, optional
 from vernier.cli.output import print_json, print_result, print_rows, say
 from vernier.config import to_dict, to_toml
 from vernier.errors import EXIT_DONE, ConfigError
+from vernier.records.codec import encode
+
+if TYPE_CHECKING:
+    from vernier.recipes import RecipeRow
 
 
 def recipes(
@@ -39,24 +43,40 @@ def recipes(
         return _show_recipe(words, json)
     rows = book.table()
     if device_hours is not None:
-        from vernier.measure.planning.conversion import conversion_error
-        from vernier.measure.planning.estimate import device_hours as estimate
-        from vernier.measure.planning.workload import speed_of
+        rows = _with_hours(rows, device_hours, convert)
+    if json:
+        print_json(rows)
+        return EXIT_DONE
+    from vernier.measure.planning.table import with_range
 
-        speed, basis = speed_of(device_hours, convert=convert)
-        built_in = [book.get(n) for n in book.BUILT_IN]
-        hours = [float(f"{estimate(recipe, book.train_images(recipe), speed):.2g}") for recipe in built_in]
-        rows = [replace(row, estimated_device_hours=h) for row, h in zip(rows, hours, strict=True)]
-        say(
-            f"Device hours are an ESTIMATE, {basis.text}: {conversion_error()}. Training steps only, no evaluation, no "
-            "scaling losses."
-        )
-        if basis.ran is not None:
-            say(f"what ran: {basis.ran.line()}")
-    if not json:
-        rows = [replace(row, published=row.published.partition(";")[0]) for row in rows]
-    print_rows(rows, json, droppable=("source", "model", "global_batch"))
+    short = [replace(row, published=row.published.partition(";")[0]) for row in rows]
+    shown = [{k: v for k, v in encode(row).items() if not k.startswith("estimated")} for row in short]
+    for cells, row in zip(shown, short, strict=True):
+        if row.estimated_device_hours is not None and row.estimated_device_hours_range is not None:
+            cells["device hours (range)"] = with_range(row.estimated_device_hours, row.estimated_device_hours_range)
+    print_rows(shown, False, droppable=("source", "model", "global_batch"))
     return EXIT_DONE
+
+
+def _with_hours(rows: "list[RecipeRow]", run_or_rate: str, convert: bool) -> "list[RecipeRow]":
+    """Add the estimated hours on one device, and say what they are based on."""
+    from vernier import recipes as book
+    from vernier.measure.planning.conversion import conversion_error
+    from vernier.measure.planning.workload import hours_and_range, speed_of
+
+    speed, basis = speed_of(run_or_rate, convert=convert)
+    say(
+        f"Device hours are an ESTIMATE, {basis.text}: {conversion_error()}. Training steps only, no evaluation, no "
+        "scaling losses."
+    )
+    if basis.ran is not None:
+        say(f"what ran: {basis.ran.line()}")
+    estimated = []
+    for row in rows:
+        recipe = book.get(row.name)
+        hours, (low, high) = hours_and_range(recipe, book.train_images(recipe), speed, basis)
+        estimated.append(replace(row, estimated_device_hours=hours, estimated_device_hours_range=(low, high)))
+    return estimated
 
 
 def _show_recipe(words: tuple[str, ...], json: bool) -> int:

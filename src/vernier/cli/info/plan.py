@@ -148,7 +148,7 @@ def _print_plan(recipe: "Recipe", basis: "Basis", network: "Network", rows: "lis
         f"network     {network.name}, {network.per_host} devices per host",
     ]
     sys.stdout.write("".join(f"{line}\n" for line in lines))
-    print_rows(table_rows(rows), False)
+    print_rows(table_rows(rows), False, droppable=("not hidden ms", "step ms", "per device"))
     if all(row.recipes_batch for row in rows):
         notes = [f"Strong scaling: the recipe's global batch of {batch} is divided among the devices."]
         if rows[-1].devices < most:

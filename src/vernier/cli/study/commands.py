@@ -69,7 +69,11 @@ def analyze(
     analysis = analyze_table(_table(sources, columns, units, drop_duplicates))
     print_result(analysis, json, study_lines)
     if not json:
-        print_rows(study_rows(analysis, None if all_devices else SHOWN), False)
+        print_rows(
+            study_rows(analysis, None if all_devices else SHOWN),
+            False,
+            droppable=("beyond fence", "chance it is normal", "repeats"),
+        )
     return EXIT_DONE
 
 

@@ -108,7 +108,8 @@ def _two_digits(value: float) -> str:
     return f"{round(value, decimals):,.{max(0, decimals)}f}"
 
 
-def _with_range(value: float, between: tuple[float, float]) -> str:
+def with_range(value: float, between: tuple[float, float]) -> str:
+    """A value and its range, with the digits that the range supports."""
     middle, low, high = round_to_range([value, *between], *between)
     return middle if low == high else f"{middle} ({low} to {high})"
 
@@ -130,12 +131,12 @@ def table_rows(rows: Sequence[PlanRow]) -> list[dict[str, Cell]]:
             "devices": row.devices,
             "global batch": row.global_batch if row.recipes_batch else f"{row.global_batch:,} (not the recipe's)",
             "per device": f"{row.batch_per_device:,g}",
-            "img/s (range)": _with_range(row.img_per_s_total, row.img_per_s_range),
+            "img/s (range)": with_range(row.img_per_s_total, row.img_per_s_range),
             "efficiency": f"{row.efficiency_percent:.0f} %",
             "step ms": step,
             "not hidden ms": f"{row.communication_not_hidden_ms:.2g}",
             "limited by": row.limit,
-            f"{unit} (range)": _with_range(
+            f"{unit} (range)": with_range(
                 per_hour * row.hours, (per_hour * row.hours_range[0], per_hour * row.hours_range[1])
             ),
         }

@@ -18,7 +18,7 @@ from vernier.records.what_ran import WhatRan
 from vernier.store import RunDir
 
 from .conversion import conversion_error, conversion_span
-from .estimate import Speed, gmac, mean_gmac
+from .estimate import Speed, device_hours, gmac, mean_gmac
 from .plan import Network, Workload
 
 
@@ -74,6 +74,10 @@ def read_measured_run(path: Path) -> MeasuredRun:
 
 def _network_and_size(network: str, start_px: int | None, image_px: int) -> str:
     return f"{network} at {'' if start_px is None else f'{start_px} to '}{image_px} px"
+
+
+def _work_of(recipe: Recipe) -> str:
+    return _network_and_size(shown_name(recipe.model), recipe.augment.start_px, recipe.data.image_px)
 
 
 def _measured_work(run: MeasuredRun) -> tuple[str, float]:
@@ -134,7 +138,7 @@ def _check_hardware(run: MeasuredRun, config: Config, network: Network) -> None:
 def _speed_on_recipe(run: MeasuredRun, recipe: Recipe, given: str, convert: bool) -> tuple[float, Basis]:
     """The recipe's speed as a share of the run's, and its basis."""
     ran, (there, gmac_there) = run.ran, _measured_work(run)
-    here = _network_and_size(shown_name(recipe.model), recipe.augment.start_px, recipe.data.image_px)
+    here = _work_of(recipe)
     processes = f", {ran.devices} processes exchanging gradients" if ran.devices > 1 else ""
     uncertain = "" if run.span else "; its own uncertainty is not known and not in the ranges"
     measured = f"{run.images_per_s:,.4g} img/s per device, measured in {run.name}{processes}{uncertain}"
@@ -173,3 +177,10 @@ def speed_of(run_or_rate: str, *, convert: bool = False) -> tuple[Speed, Basis]:
     reference = gmac(Model(name="resnet50", num_classes=1000), 224)
     text = f"converted from {rate:g} img/s of resnet50 at 224 px by arithmetic"
     return Speed(images_per_s=rate, gmac=reference), Basis(text=text, converted_from="resnet50 at 224 px")
+
+
+def hours_and_range(recipe: Recipe, train_images: int, speed: Speed, basis: Basis) -> tuple[float, tuple[float, float]]:
+    """Hours of one device for a recipe, and their range: that of conversions, unless its own work was measured."""
+    hours = device_hours(recipe, train_images, speed)
+    low, high = (1.0, 1.0) if _work_of(recipe) == basis.converted_from else conversion_span()
+    return hours, (hours / high, hours / low)
