@@ -207,6 +207,26 @@ def test_eval_on_the_training_folder_is_of_the_held_out_part(
         assert "10 of its 50 images are held out" in document["notes"][0]
 
 
+def test_eval_on_a_training_folder_that_has_changed_warns(shapes: Path, tmp_path: Path, vernier_here: Runner) -> None:
+    """Which images are held out depends on all of them: added ones may move trained ones into the held-out part."""
+    data = tmp_path / "set"
+    shutil.copytree(shapes / "val", data)
+    run = run_training(replace(tiny_config(data), limits=Limits(max_steps=1)), tmp_path / "runs").run.path
+    write_image(data / "arrow" / "new.png")
+    for arguments in ([], ["--set", "data.val_share=0.5"]):
+        notes = vernier_here("eval", str(run), *arguments, "--json").json()["notes"]
+        assert any("has changed since then: images that were trained on may be here" in note for note in notes)
+
+
+def test_eval_of_one_image_per_class(run: Path, copied_val: Path, vernier_here: Runner) -> None:
+    """A folder with one image per class could not be evaluated: "two are needed to divide it"."""
+    for path in (copied_val / "val").iterdir():
+        for image in sorted(path.iterdir())[1:]:
+            image.unlink()
+    document = vernier_here("eval", str(run), "--data", str(copied_val / "val"), "--json").json()
+    assert (document["samples"], document["exact"]) == (10, True)
+
+
 def test_eval_of_a_split_that_is_not_there_is_a_sentence(run: Path, vernier_here: Runner) -> None:
     """`--split test` without a test split was a traceback of forty lines."""
     done = vernier_here("eval", str(run), "--split", "test")

@@ -198,8 +198,8 @@ def open_matched(
         )
     try:
         source = task.open(split or "val", whole=split is None)
-        if source.undivided and _is_own_data(trained, task, data.source):
-            source = task.open("val")
+        if source.undivided:
+            source = _held_out_part(trained, task, data.source) or source
     except NoSuchSplit as error:
         others = " Choose another part of the data: --split train or --split test." if split is None else ""
         raise NoSuchSplit(f"{error}{others}") from None
@@ -209,11 +209,22 @@ def open_matched(
     return source if match.in_order else renumber_classes(source, trained.classes, match.outputs), match
 
 
-def _is_own_data(trained: Trained, task: Task, source: str) -> bool:
-    """Whether a folder without splits is the one the model was trained on, or a copy of it."""
+def _held_out_part(trained: Trained, task: Task, name: str) -> Source | None:
+    """The validation part of a folder without splits that the model was trained on, or of a copy; None for others."""
     own = trained.own_data
-    same = source == own or (bool(own) and Path(source).expanduser().resolve() == Path(own).expanduser().resolve())
-    return same or trained.own_fingerprint == task.open("train").fingerprint()
+    is_own = name == own or (bool(own) and Path(name).expanduser().resolve() == Path(own).expanduser().resolve())
+    try:
+        unchanged = task.open("train").fingerprint() == trained.own_fingerprint
+    except ConfigError:  # it cannot be divided, so nothing was trained on a part of it
+        if is_own:
+            raise
+        return None
+    if not is_own and not unchanged:
+        return None
+    source = task.open("val")
+    if trained.own_fingerprint and not unchanged:
+        source.notes += ("the folder or its val_share has changed since then: images that were trained on may be here",)
+    return source
 
 
 def _write_documents(score: Score, out: Path) -> tuple[str, ...]:
