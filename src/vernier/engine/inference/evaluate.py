@@ -163,7 +163,7 @@ def evaluate_trained(
 
 def _what_ran(trained: Trained, config: Config, task: Task, world: World) -> WhatRan:
     data, machine, devices = config.recipe.data, config.machine, trained.device.identity()
-    return describe_run(
+    ran = describe_run(
         config,
         "eval",
         image_px=data.eval_px,
@@ -177,6 +177,7 @@ def _what_ran(trained: Trained, config: Config, task: Task, world: World) -> Wha
         device=devices[0] if devices else None,
         threads=torch.get_num_threads(),
     )
+    return replace(ran, mode=trained.runtime) if trained.runtime else ran
 
 
 def _bad_images(evaluator: Evaluator, world: World) -> tuple[str, ...]:

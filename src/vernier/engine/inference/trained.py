@@ -192,11 +192,9 @@ def _load_network(choice: ModelChoice, kind: Kind) -> Trained:
     own = _on_cpu(config_of_file(about, path))
     config = _on_cpu(_changed_but_for_the_model(own, choice.changed))
     machine, data = config.machine, config.recipe.data
-    if machine.mode != "eager" or machine.precision != "fp32":
-        raise ConfigError(
-            f"{path.name} is run as it is, in fp32: --mode {machine.mode} and --precision {machine.precision} are for "
-            "runs and weights. Leave them out."
-        )
+    own_way = {"mode": ("eager", machine.mode), "precision": ("fp32", machine.precision)}
+    if other := next((f"--{name} {value}" for name, (only, value) in own_way.items() if value != only), None):
+        raise ConfigError(f"{path.name} is run by its own runtime in fp32; {other} is for runs and weights.")
     if data.eval_px != about.eval_px:
         raise ConfigError(
             f"{path.name} takes images of {about.eval_px} px and no others. Leave out --set data.eval_px."
@@ -254,7 +252,8 @@ def _load_weights(choice: ModelChoice) -> Trained:
 def _load_foreign(choice: ModelChoice, file: weights.FileWeights) -> Trained:
     """A catalogue model with the weights of a file of others. Raises ConfigError if they do not fit."""
     path, published = choice.path, published_as(choice.path)
-    name = choice.model or (published.network if published else None)
+    declared = next((name for key in ("model", "arch") if (name := file.metadata.get(key)) in names()), None)
+    name = choice.model or (published.network if published else declared)
     if name is None:
         raise ConfigError(_which_network(path, file))
     if published is not None and published.network != name:
@@ -287,7 +286,7 @@ def _load_foreign(choice: ModelChoice, file: weights.FileWeights) -> Trained:
         step=None,
         averaged=file.averaged,
         channels=channels,
-        notes=(describe_weights(str(path), report), *((note,) if note else ())),
+        notes=tuple(filter(None, (describe_weights(str(path), report), note if choice.names_from_data else ""))),
         named=named,
         prepared=_preparation(own.recipe, config.recipe, origin),
     )
