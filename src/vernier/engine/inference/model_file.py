@@ -155,7 +155,7 @@ def open_torch_export(path: Path) -> tuple[Runner, str]:
         with torch.inference_mode():
             return as_tuple(module(images.contiguous()))
 
-    return run, f"torch.export.load of torch {torch.__version__}"
+    return run, f"torch.export of torch {torch.__version__}"
 
 
 def as_tuple(outputs: Any) -> Outputs:
