@@ -1,16 +1,20 @@
 """Any log is recognised, and damaged ones are read as far as possible."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.report.bench_results import step_result, write_bench
+from tests.report.bench_results import step_result, step_row, write_bench
 from tests.report.logs.conftest import TIMES
 from tests.report.run_dirs import step_times, write_run
+from vernier.config import Config, Recipe, to_dict
 from vernier.errors import ConfigError
-from vernier.records.bench import BenchResult, Round
+from vernier.records.bench import BenchRequest, BenchResult, Round
 from vernier.report.logs.model import RunLog
 from vernier.report.logs.reading import open_logs, open_side
+
+GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "0.1"
 
 
 def test_a_run_directory_is_recorded_step_by_step(run: RunLog) -> None:
@@ -59,3 +63,29 @@ def test_an_arm_must_be_named_where_there_are_several(tmp_path: Path) -> None:
         open_side(str(path))
     with pytest.raises(ConfigError, match=r"no arm 'odl'\. Did you mean old"):
         open_side(f"{path}#odl")
+
+
+def test_an_arm_has_the_settings_of_a_run_and_its_own(tmp_path: Path) -> None:
+    asked = BenchRequest(what="infer", config=to_dict(Config(recipe=Recipe(name="small"))))
+    row = step_row(8, 80.0, scenario="single-stream", precision="bf16")
+    rounds = (Round(arm=row.arm, round=0, order=0, result=step_result((0.1,) * 5, images_per_step=8)),)
+    (run,) = open_logs(write_bench(tmp_path, BenchResult(asked=asked, rows=(row,), rounds=rounds)))
+    assert (run.settings["recipe"]["name"], run.settings["scenario"]) == ("small", "single-stream")
+    assert run.settings["machine"]["precision"] == "bf16"
+    assert run.ran is not None
+    assert (run.ran.kind, run.ran.network, run.ran.batch_per_device) == ("infer", "resnet50", 8)
+
+
+def test_a_run_of_version_0_1_says_what_ran() -> None:
+    (run,) = open_logs(GOLDEN / "classifier")
+    assert run.ran is not None
+    assert (run.ran.network, run.ran.image_px, run.ran.classes) == ("resnet8-small, width 8", 32, 10)
+    assert run.ran.vernier.startswith("0.1.0")
+
+
+def test_copies_have_the_same_content_and_other_runs_have_not(tmp_path: Path) -> None:
+    original = write_run(tmp_path, "a", step_times(1, n=50))
+    copied = shutil.copytree(original, tmp_path / "copy")
+    other = write_run(tmp_path, "b", step_times(2, n=50))
+    contents = [open_logs(path)[0].content for path in (original, copied, other)]
+    assert contents[0] == contents[1] != contents[2]

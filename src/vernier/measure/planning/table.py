@@ -125,7 +125,7 @@ def table_rows(rows: Sequence[PlanRow]) -> list[dict[str, Cell]]:
     unit, per_hour = _unit_of_time(max(row.hours for row in rows))
     for row in rows:
         low, high = row.img_per_s_range
-        scale = row.step_ms / row.img_per_s_total
+        scale = row.step_ms / row.img_per_s_total  # a step is as uncertain as the rate, in percent
         (step,) = round_to_range([row.step_ms], low * scale, high * scale)
         cell: dict[str, Cell] = {
             "devices": row.devices,

@@ -189,10 +189,11 @@ def _bench_rounds(path: Path, arm: str | None) -> list[RunLog]:
 def _settings_of_arm(bench: BenchResult, row: ArmLabels | None) -> Tree:
     """The configuration that an arm was measured with, in the form of a run's."""
     tree = bench.asked.config if bench.asked else {}
-    machine, changed = tree.get("machine"), {"precision", "mode", "procs"}
+    machine = tree.get("machine")
     if row is None or not isinstance(machine, dict):
         return tree
-    return {**tree, "machine": {**machine, **{name: getattr(row, name) for name in changed}}}
+    of_arm = {name: getattr(row, name) for name in ("precision", "mode", "procs")}
+    return {**tree, "machine": {**machine, **of_arm}}
 
 
 def what_an_old_arm_ran(bench: BenchResult, row: ArmLabels, environment: Environment | None) -> WhatRan | None:
@@ -211,7 +212,7 @@ def _round(path: Path, bench: BenchResult, row: ArmLabels | None, number: int, r
     return RunLog(
         format="bench",
         path=path,
-        settings=settings,
+        settings={**settings, **{n: v for n in ("scenario", "exchange") if (v := getattr(row, n, None)) is not None}},
         ran=ran,
         environment=environment,
         started=result.time or None,

@@ -72,9 +72,10 @@ def _of_settings(network: Any, numbers: dict[str, tuple[int | None, str]], texts
 
 def _of_dllogger(run: RunLog) -> Work:
     s = run.settings
-    precision = "amp" if s.get("amp") else "fp16" if s.get("fp16") else ""
+    mixed = "AMP" if s.get("amp") else "fp16" if s.get("fp16") else "not mixed"
+    precision = mixed if "amp" in s or "fp16" in s else ""
     return _of_settings(
-        s.get("arch") or s.get("model"),
+        next((name for key in ("arch", "model") if isinstance(name := s.get(key), str)), None),
         {
             "image size": (whole(s.get("image_size")), "{} px"),
             "classes": (whole(s.get("num_classes")), "{:,} classes"),
