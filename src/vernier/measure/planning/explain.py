@@ -173,8 +173,9 @@ def describe_explanation(explained: Explanation) -> list[str]:
     lines = [
         explained.ran.line(),
         f"  data       {explained.train_images:,} training images ({explained.train_images_from})",
-        f"  batch      {d.world * d.process_batch * d.accumulation:,} = {d.world} process(es) x {d.process_batch} "
-        f"images x {d.accumulation} accumulation step(s)",
+        f"  batch      {d.world * d.process_batch * d.accumulation:,} = "
+        f"{_count(d.world, 'process', 'es')} x {_count(d.process_batch, 'image')} x "
+        f"{_count(d.accumulation, 'accumulation step')}",
         f"  steps      {d.steps_per_epoch:,} per epoch, {d.total_steps:,} in total"
         + (f", stopping at {d.stop_step:,}" if d.stop_step < d.total_steps else ""),
         f"  rate       {explained.lr_rule} at its peak; first {rates[0]:.3g}, last {rates[-1]:.3g}",
@@ -188,6 +189,10 @@ def describe_explanation(explained: Explanation) -> list[str]:
     lines.append(f"  time       {_time_line(explained.expected)}")
     lines += [f"  note       {note}" for note in explained.notes]
     return lines + [f"  warning    {warning}" for warning in explained.warnings]
+
+
+def _count(number: int, word: str, ending: str = "s") -> str:
+    return f"{number:,} {word}{'' if number == 1 else ending}"
 
 
 def _time_line(expected: ExpectedTime | None) -> str:
