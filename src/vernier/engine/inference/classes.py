@@ -64,10 +64,12 @@ def _match_numbers(model: tuple[str, ...], data: tuple[str, ...], *, named: bool
         )
         return ClassMatch(how="subset", outputs=numbers, notes=notes)
     if len(model) != len(data):
-        why = "--classes-by-number needs as many classes" if named else "the weights have no class names to match by"
+        counts = f"The model has {len(model):,} classes, the data has {len(data):,} ({_list(data)})"
+        if named:
+            raise ConfigError(f"{counts}: too few or too many for --classes-by-number. Without it, names are matched.")
         raise ConfigError(
-            f"The model has {len(model):,} classes, the data has {len(data):,} ({_list(data)}), and {why}. "
-            "Use data with the same classes."
+            f"{counts}, and the weights have no class names to match by. Use data with the same classes, or give the "
+            "weights names: --classes FILE with one per line."
         )
     reason = "as --classes-by-number asks" if named else "the weights have no class names"
     note = f"classes taken by number ({reason}): {data[0]} is output 0, {data[-1]} is output {len(data) - 1}"

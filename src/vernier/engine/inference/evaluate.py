@@ -24,7 +24,7 @@ from vernier.engine.execution import Execution, borrowed, modes_restored
 from vernier.engine.observe import Observer, Observers
 from vernier.engine.processes.launch import Topology
 from vernier.engine.processes.world import World
-from vernier.errors import ConfigError, NoSuchSplit
+from vernier.errors import ConfigError
 from vernier.measure.statistics.throughput import Window
 from vernier.measure.what_ran import describe_feeding, describe_run
 from vernier.records.run import EvalResult, EvaluationReport
@@ -195,15 +195,12 @@ def open_matched(
     task, data = task_of(config.recipe), config.recipe.data
     if len(data.mean) != trained.channels:
         raise ConfigError(
-            f"data.mean has {len(data.mean)} value(s), but the model takes images of {trained.channels} channel(s)."
+            f"data.mean has {len(data.mean)} value(s), but the model takes images of {trained.channels} channel(s). "
+            "Leave out --set data.mean and data.std: images are converted to what the model takes."
         )
-    try:
-        source = task.open(split or "val", whole=split is None)
-        if source.undivided:
-            source = _held_out_part(trained, task, data.source) or source
-    except NoSuchSplit as error:
-        others = " Choose another part of the data: --split train or --split test." if split is None else ""
-        raise NoSuchSplit(f"{error}{others}") from None
+    source = task.open(split or "val", whole=split is None)
+    if source.undivided:
+        source = _held_out_part(trained, task, data.source) or source
     match = match_classes(
         trained.classes, source.classes, named=trained.named, by_number=classes_by_number, metric=task.metric
     )
