@@ -32,6 +32,19 @@ ClassesFlag = Annotated[
 ]
 
 
+def check_model_path(path: str | None, weights: str | None) -> Path:
+    """Where the model is. Raises ConfigError for none, for two, and for what does not exist; loads nothing."""
+    if (path is None) == (weights is None):
+        raise ConfigError("Which model? Give a run, a checkpoint or an exported file, or --model NAME --weights FILE.")
+    chosen = Path(path or weights or "").expanduser()
+    if weights is not None and not chosen.is_file():
+        problem = "is a folder, not a weights file" if chosen.is_dir() else "does not exist"
+        raise ConfigError(f"--weights {weights} {problem}. Give a .safetensors, .pth, .pt or .th file.")
+    if not chosen.exists():
+        raise ConfigError(f"{path} does not exist. Give a run directory, a checkpoint or an exported file.")
+    return chosen
+
+
 def choose_model(
     path: str | None,
     weights: str | None,
@@ -45,12 +58,7 @@ def choose_model(
     split: str | None = None,
 ) -> "ModelChoice":
     """The model that the flags name. Raises ConfigError for none, for two, and for files that do not exist."""
-    if (path is None) == (weights is None):
-        raise ConfigError("Which model? Give a run, a checkpoint or an exported file, or --model NAME --weights FILE.")
-    chosen = Path(path or weights or "").expanduser()
-    if weights is not None and not chosen.is_file():
-        problem = "is a folder, not a weights file" if chosen.is_dir() else "does not exist"
-        raise ConfigError(f"--weights {weights} {problem}. Give a .safetensors, .pth, .pt or .th file.")
+    chosen = check_model_path(path, weights)
     if model is not None:
         from vernier.models import info
 

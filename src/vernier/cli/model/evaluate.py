@@ -26,7 +26,7 @@ from vernier.cli.output import print_json
 from vernier.config import Config
 from vernier.errors import EXIT_DONE, ConfigError
 
-from .choosing import ClassesFlag, ModelFlag, ModelPath, WeightsFlag, choose_model
+from .choosing import ClassesFlag, ModelFlag, ModelPath, WeightsFlag, check_model_path, choose_model
 
 if TYPE_CHECKING:
     from vernier.records.run import EvaluationReport
@@ -131,6 +131,7 @@ def _check_target(path: str | None, weights: str | None, data: str | None, setti
         raise ConfigError(
             "Give a run, a checkpoint or an exported file to evaluate, or --model NAME --weights FILE --data PATH."
         )
+    check_model_path(path, weights)
     if weights is not None and data is None and not any(s.startswith("data.source=") for s in settings):
         raise ConfigError("On which images? Weights of others have no data of their own: give --data PATH.")
     if data is not None:

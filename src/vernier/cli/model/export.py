@@ -18,11 +18,12 @@ from vernier.cli.flags import (
     apply_flags,
     choose_averaged,
 )
+from vernier.cli.launching import load_torch
 from vernier.cli.output import print_json, say
 from vernier.config import Config
 from vernier.errors import EXIT_DONE
 
-from .choosing import ClassesFlag, ModelFlag, ModelPath, WeightsFlag, choose_model
+from .choosing import ClassesFlag, ModelFlag, ModelPath, WeightsFlag, check_model_path, choose_model
 
 NORMALISED = "The network takes normalised images (float32) instead of uint8 pixels."
 
@@ -67,6 +68,8 @@ def export(
         vernier export runs/RUN --format torchvision --out shapes.pth
         vernier export --model resnet50 --weights resnet50-11ad3fa6.pth --classes imagenet.txt
     """
+    check_model_path(path, weights)
+    load_torch()
     from vernier.engine.inference.export import check_flags, on_cpu
     from vernier.engine.inference.export import export as write
     from vernier.engine.inference.trained import load_model

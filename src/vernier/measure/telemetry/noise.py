@@ -1,8 +1,7 @@
 """What disturbed a measurement: other programs, the hypervisor, throttling, clock drift; from the sensors' samples."""
 
+import os
 from collections.abc import Iterable, Sequence
-
-import psutil
 
 from vernier.records.telemetry import Noise, Sample, TelemetryRecord
 
@@ -18,7 +17,7 @@ def measure_noise(records: Iterable[TelemetryRecord], span: tuple[float, float],
     others_pct = _mean([s.others_pct for s in cpu if s.others_pct is not None])
     return Noise(
         samples=len(samples),
-        others_cores=None if others_pct is None else others_pct / 100 * (cores or psutil.cpu_count() or 1),
+        others_cores=None if others_pct is None else others_pct / 100 * (cores or os.cpu_count() or 1),
         steal_pct=_mean([s.steal_pct for s in cpu if s.steal_pct is not None]),
         throttled=_merge([s.throttle for s in used]),
         clock_drift_pct=_drift_pct([s.clock_mhz for s in used if s.clock_mhz is not None]),
