@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import REPO, TINY, Done, only_run
+from tests.conftest import REPO, TINY, Done
 from vernier.data.shapes import ShapesSpec, make_shapes
 
 PAGE = REPO / "docs" / "getting-started.md"
 SET_UP = ("git clone", "make install", "source .venv")  # what the CI does before any test
-RUNS = ("runs/RUN", "runs/RUN_A", "runs/RUN_B")
+RUNS = {"runs/RUN": 0, "runs/RUN_A": 0, "runs/RUN_B": 1}
+"""Which of the runs, in the order they were made, a placeholder stands for."""
 FEWER = {
     "train": ["--max-steps", "2", "--max-eval-steps", "1", *TINY],
     "doctor": ["--no-probe"],
@@ -30,7 +31,7 @@ def test_every_command_of_the_page_runs(
 ) -> None:
     pytest.importorskip("onnxruntime", reason="needs vernier[onnx]")
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "photos").symlink_to(shapes)
+    runs = tmp_path / "runs"
     ran = []
     for line in commands():
         if line.startswith(SET_UP):
@@ -39,13 +40,13 @@ def test_every_command_of_the_page_runs(
         assert words[0].rpartition("/")[2] == "vernier", line
         target = Path(words[words.index(">") + 1]) if ">" in words else None
         arguments = words[1 : words.index(">")] if target else words[1:]
-        arguments = [str(only_run(tmp_path / "runs")) if word in RUNS else word for word in arguments]
+        arguments = [str(sorted(runs.iterdir())[RUNS[word]]) if word in RUNS else word for word in arguments]
         more = list(FEWER.get(arguments[0], []))
         if "ssd-shapes-quick" in arguments:
             boxes = make_shapes(tmp_path / "boxes", ShapesSpec(kind="detect", train=24, val=10, size_px=96, seed=5))
             more = ["--smoke", "--data", str(boxes), "--set", "machine.threads=1"]
         elif arguments[0] == "train" and "--data" not in arguments:
-            more += ["--data", "photos"]
+            more += ["--data", str(shapes)]
         done = vernier_here(*arguments, *more)
         assert done.code == 0, f"{line}\n{done.err}"
         if target is not None:
