@@ -21,7 +21,8 @@ from vernier.records.statistics import Estimate
 
 from .progress import MEASURING, PHASES, PROBE, WARM_UP, PhaseWatch
 
-METHOD = "vernier-bench-1"
+METHOD = "vernier-bench-2"
+"""2: warm-up is bounded, growing images are measured at their last size, matrix products before and after."""
 LOADER_BOUND_SHARE = 0.1
 """Above this share of data wait a load is loader-bound: MLPerf Storage wants accelerators busy for 90 % of the time."""
 PRECISION, PRECISION_TO_COMPARE = 0.01, 0.005

@@ -198,7 +198,8 @@ def _step_notes(row: StepRow) -> list[str]:
     lines = [f"95 % interval: {row.images_per_s_total.basis}"]
     if not row.steady:
         steps = min((warmup.steps for warmup in row.warmup), default=0)
-        lines.append(f"not steady when measuring began, after {steps} warm-up steps: raise --max-seconds for more")
+        count = "one warm-up step" if steps == 1 else f"{steps} warm-up steps"
+        lines.append(f"not steady when measuring began, after {count}: raise --max-seconds for more")
     if row.reached_precision is False:
         lines.append("the precision target was not reached within the time limit")
     matmul = row.flops.matmul if row.flops else None
