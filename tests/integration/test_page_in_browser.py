@@ -249,7 +249,7 @@ def test_tables_sort_and_come_as_csv(browser: Browser, everything: Path) -> None
     rows = list(csv.DictReader(io.StringIO(browser.downloaded("study-0.csv"))))
     assert len(rows) == 64
     assert rows[0]["device"] == "GPU-07"
-    assert float(rows[0]["normalised"]) > 1.1
+    assert float(rows[0]["relative step time"]) > 1.1
 
 
 def test_a_figures_data_opens_as_a_table_and_comes_as_csv(browser: Browser, everything: Path) -> None:
@@ -266,6 +266,44 @@ def test_a_figures_data_opens_as_a_table_and_comes_as_csv(browser: Browser, ever
     assert rows[2][0] == f"star{EVIL}"
     browser.click('button[data-do="svg"][data-figure="class-ap"]')
     assert browser.downloaded("class-ap.svg").startswith("<svg")
+
+
+def test_a_table_says_where_it_is_cut_and_shows_the_rate_on_a_phone(browser: Browser, everything: Path) -> None:
+    browser.open(everything, width=390)
+    hint = "return document.querySelector('.card:has(#bench-0) .more').textContent"
+    assert browser.js(hint) == "scroll sideways for more columns →"
+    rate = browser.js(
+        "const box = document.querySelector('#bench-0').closest('.scroll').getBoundingClientRect();"
+        "const cell = document.querySelector('#bench-0 tbody tr').cells[1];"
+        "return [cell.textContent, cell.getBoundingClientRect().right <= box.right + 1]"
+    )
+    assert rate == ["80 (72 to 88)", True]
+    browser.open(everything, width=1280)
+    assert browser.js("return document.querySelector('#what-ran').closest('.scroll').classList.contains('tall')")
+
+
+def test_disturbed_runs_can_be_hidden(browser: Browser, tmp_path: Path) -> None:
+    path = devices_csv(tmp_path / "fleet.csv")
+    lines = path.read_text().splitlines()
+    column = lines[0].split(",").index("perf")
+    cells = lines[5].split(",")
+    lines[5] = ",".join([*cells[:column], "400", *cells[column + 1 :]])
+    path.write_text("\n".join(lines) + "\n")
+    (tmp_path / "page.html").write_text(build(collect([path])).html())
+    browser.open(tmp_path / "page.html")
+    dots = "return document.querySelectorAll('[data-figure=\"against-power-0\"] circle').length"
+    before = browser.js(dots)
+    browser.click('button[data-do="disturbed"][data-figure="against-power-0"]')
+    assert browser.js(dots) == before - 1
+
+
+def test_charts_of_one_of_several_runs_name_it_and_share_their_axis(browser: Browser, everything: Path) -> None:
+    browser.open(everything)
+    keys = "return [...document.querySelectorAll('[data-figure=\"accuracy\"] .key')].map(k => k.textContent)"
+    assert len(browser.js(keys)) == 2  # one run has an accuracy, and the page has several
+    assert all("shapes-quick" in key for key in browser.js(keys))
+    ranges = browser.js("return ['loss', 'accuracy', 'lr', 'throughput'].map(n => figures[n].chart.x_range.join())")
+    assert len(set(ranges)) == 1
 
 
 def test_boxes_below_the_least_score_are_hidden(browser: Browser, everything: Path) -> None:

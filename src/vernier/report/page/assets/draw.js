@@ -53,14 +53,13 @@ function withDigits(value, digits) {
   return rounded.toLocaleString("en-GB", { minimumFractionDigits: places, maximumFractionDigits: places });
 }
 
-function tickText(value, step) {
-  const size = Math.abs(value);
-  if (size >= 1e9) return shown(value / 1e9) + " G";
-  if (size >= 1e6) return shown(value / 1e6) + " M";
-  if (size >= 1e4) return shown(value / 1e3) + " k";
-  if (size > 0 && size < 1e-3) return value.toExponential(0);
-  const digits = step ? Math.max(0, Math.min(6, -Math.floor(Math.log10(step) + 1e-9))) : 0;
-  return value.toLocaleString("en-GB", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+// All ticks of an axis are in the unit of its largest.
+function tickText(value, step, most) {
+  if (value === 0) return "0";
+  const [unit, sign] = most >= 1e9 ? [1e9, " G"] : most >= 1e6 ? [1e6, " M"] : most >= 1e4 ? [1e3, " k"] : [1, ""];
+  if (most < 1e-3) return value.toExponential(0);
+  const digits = step ? Math.max(0, Math.min(6, -Math.floor(Math.log10(step / unit) + 1e-9))) : 0;
+  return (value / unit).toLocaleString("en-GB", { minimumFractionDigits: digits, maximumFractionDigits: digits }) + sign;
 }
 
 function niceStep(span, count) {
@@ -85,7 +84,7 @@ function linear(domain, range, whole) {
   at.domain = [a, b];
   at.ticks = (count) => {
     const step = Math.max(whole ? 1 : 0, niceStep(b - a, count)), ticks = [];
-    for (let v = Math.ceil(a / step - 1e-9) * step; v <= b + step * 1e-6; v += step) ticks.push({ value: v, text: tickText(Math.abs(v) < step * 1e-6 ? 0 : v, step) });
+    for (let v = Math.ceil(a / step - 1e-9) * step; v <= b + step * 1e-6; v += step) ticks.push({ value: v, text: tickText(Math.abs(v) < step * 1e-6 ? 0 : v, step, Math.max(Math.abs(a), Math.abs(b))) });
     return ticks;
   };
   return at;

@@ -205,7 +205,8 @@ def _table(rows: Sequence[BenchRow], number: int) -> Markup:
     hidden = {"status"} if not any(isinstance(r, FailedRow) for r in rows) else set()
     if all(not isinstance(r, StepRow) or r.devices == 1 for r in rows):
         hidden.add("per device")
-    columns, values = [Column("arm", wrap=True)], [[_arm(r, shared) for r in rows]]
+    columns: list[Column] = [Column("arm", wrap=True)]
+    values: list[list[Cell]] = [[_arm(r, shared) for r in rows]]
     for column, value_of in _COLUMNS:
         cells = [value_of(r) for r in rows]
         if column.name not in hidden and any(cell is not None for cell in cells):
@@ -214,13 +215,15 @@ def _table(rows: Sequence[BenchRow], number: int) -> Markup:
     notes = [f"All arms: {', '.join(f'{k} {value}' for k, value in shared.items())}."] if shared else []
     notes += [f"{r.arm}: {r.why}" for r in rows if isinstance(r, FailedRow)]
     notes += [f"{r.arm}: noisy, {'; '.join(r.noise)}" for r in rows if not isinstance(r, FailedRow) and r.noise]
-    bases = dict.fromkeys(r.images_per_s_total.basis for r in rows if isinstance(r, StepRow))
-    notes += [f"95 % intervals: {basis}." for basis in bases]
+    steps = [r for r in rows if isinstance(r, StepRow)]
+    for basis in dict.fromkeys(r.images_per_s_total.basis for r in steps):
+        arms = [_arm(r, shared) for r in steps if r.images_per_s_total.basis == basis]
+        notes.append(f"95 % interval of {'all arms' if len(arms) == len(rows) else '; '.join(arms)}: {basis}.")
     shown = table(f"bench-{number}", columns, list(zip(*values, strict=True)), "All arms")
     return div("card", shown, tag("ul", *(tag("li", n) for n in notes), cls="notes") if notes else None)
 
 
-def _arm(row: BenchRow, shared: Mapping[str, object]) -> Cell:
+def _arm(row: BenchRow, shared: Mapping[str, object]) -> str:
     """All labels of an arm that not all arms share, in one column: so that the rate is next to it on a phone."""
     names = [n for n in ARM_COLUMNS if n not in shared and getattr(row, n) is not None]
     return ", ".join(f"{getattr(row, n)}" if n in _PLAIN_LABELS else f"{n} {getattr(row, n)}" for n in names)
@@ -263,9 +266,9 @@ def _memory_mib(row: BenchRow) -> Cell:
 
 
 _COLUMNS: list[tuple[Column, Callable[[BenchRow], Cell]]] = [
-    (Column("status"), _value("status")),
-    (Column("img/s (95 % interval)"), _rate),
+    (Column("img/s (95 %)"), _rate),
     (Column("served/s"), _value("served_per_s")),
+    (Column("status"), _value("status")),
     (Column("per device"), _value("images_per_s_per_device.value")),
     (Column("data wait", meter=True), _value("data_wait_share")),
     (Column("verdict"), _value("verdict")),

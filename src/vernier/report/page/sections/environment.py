@@ -59,10 +59,10 @@ def flatten(tree: Mapping[str, object], prefix: str = "") -> dict[str, str]:
 
 def _text(value: object) -> str:
     """A leaf for people: `none` where nothing is set, lists as `a, b`, lists of tables as `name value, ...; ...`."""
+    if value in (None, "", [], {}):
+        return "none"
     if isinstance(value, str):
         return value
-    if value is None or value == [] or value == {}:
-        return "none"
     if isinstance(value, list):
         if all(isinstance(entry, dict) for entry in value):
             entries = ([f"{k} {_text(v)}" for k, v in entry.items() if v is not None] for entry in value)

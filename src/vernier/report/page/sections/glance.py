@@ -96,10 +96,12 @@ def _facts(s: Subject) -> list[tuple[str, Any]]:
         return _study_facts(s.study.result, s.path)
     start = s.start or StartEvent()
     if s.foreign:
-        return [("devices", s.parts.get("devices")), ("log", tag("code", s.path))]
+        unknown = s.parts.get("devices") == NOT_IN_LOG
+        return [("devices", NOT_IN_LOG if unknown else ""), ("log", tag("code", s.path))]
+    recipe = (s.settings.get("recipe") or {}).get("name", "")
     validation = f" and {start.val_samples:,} validation" if start.val_samples else ""
     return [
-        ("recipe", (s.settings.get("recipe") or {}).get("name")),
+        ("recipe", recipe if recipe != s.name else ""),
         ("images", f"{start.train_samples:,} training{validation} images" if start.train_samples else ""),
         ("schedule", _schedule(s, start)),
         ("machine", _machine(s)),
