@@ -18,11 +18,14 @@ from vernier import recipes
 from vernier.config import Data, Limits, override
 from vernier.data.shapes import ShapesSpec, make_shapes
 from vernier.data.sources import folder, open_split
+from vernier.engine.inference.evaluate import evaluate_trained
+from vernier.engine.inference.trained import load_trained
 from vernier.engine.training.resume import find_resume_point
 from vernier.engine.training.session import train
 from vernier.errors import ConfigError
 from vernier.models import build
 from vernier.records.events import StartEvent
+from vernier.store import RunDir
 
 Runner = Callable[..., Done]
 
@@ -114,7 +117,10 @@ def test_class_folders_that_are_numbers_are_in_the_order_of_numbers(tmp_path: Pa
 
 
 def test_a_run_with_classes_in_another_order_is_not_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that was trained when numbers were sorted as text must not be resumed with other labels."""
+    """A run that was trained when numbers were sorted as text must not be resumed with other labels.
+
+    It is evaluated by the names of its classes, with the result that it had.
+    """
     for number in range(12):
         for split in ("train", "val"):
             for image in range(2):
@@ -123,6 +129,12 @@ def test_a_run_with_classes_in_another_order_is_not_resumed(tmp_path: Path, monk
     with monkeypatch.context() as earlier:
         earlier.setattr(folder, "sort_classes", sorted, raising=False)
         run = run_training(config, tmp_path / "runs").run
+        reported = RunDir.open(run.path).status().summary
+    report = evaluate_trained(load_trained(run.path))
+    assert report.classes_matched == "order"
+    assert reported is not None
+    assert reported.result is not None
+    assert report.figures == reported.result.figures
     point = find_resume_point(run, config, pytest.fail)
     with pytest.raises(ConfigError, match=r"in the order 0, 1, 10, .*sorted as numbers.*cannot be resumed.*by name"):
         train(config, tmp_path / "runs", point)

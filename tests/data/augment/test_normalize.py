@@ -1,7 +1,7 @@
 import torch
 
 from vernier.config import Data
-from vernier.data.augment.normalize import Normalizer
+from vernier.data.augment.normalize import Normalizer, describe_normalisation
 
 
 def test_normalisation_is_mean_and_std_of_zero_to_one() -> None:
@@ -11,3 +11,8 @@ def test_normalisation_is_mean_and_std_of_zero_to_one() -> None:
     out = Normalizer(data, torch.device("cpu"))(images)
     torch.testing.assert_close(out, (images / 255 - mean) / std)
     assert out.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_a_normalisation_is_described_by_its_name_or_its_values() -> None:
+    assert describe_normalisation(Data()) == "ImageNet mean and std"
+    assert describe_normalisation(Data(mean=(0.5,), std=(0.25,))) == "mean 0.5, std 0.25"

@@ -1,9 +1,9 @@
 import torch
 from torch.nn import functional as F
 
-from vernier.config import Loss
+from vernier.config import Data, Loss, Recipe
 from vernier.data.augment.mixing import MixedLabels, mixup
-from vernier.tasks.classification.task import training_loss
+from vernier.tasks.classification.task import Classify, training_loss
 
 
 def test_smoothing_spreads_its_mass_over_all_classes() -> None:
@@ -51,3 +51,14 @@ def test_binary_targets_are_smoothed_as_one_hot_labels_are() -> None:
     loss = training_loss(logits + 3, labels, Loss(kind="bce", label_smoothing=0.1))
     target = torch.tensor([[0.025, 0.925, 0.025, 0.025]])
     torch.testing.assert_close(loss, F.binary_cross_entropy_with_logits(logits + 3, target))
+
+
+def test_the_preparation_of_images_is_described() -> None:
+    recipe = Recipe(name="r", data=Data(eval_px=224, eval_short_side_px=256, interpolation="bicubic"))
+    assert Classify(recipe).describe_preparation() == "short side 256, centre 224, bicubic, ImageNet mean and std"
+
+
+def test_images_are_opened_in_the_channels_that_the_network_takes() -> None:
+    recipe = Recipe(name="r", data=Data(source="synthetic", mean=(0.5,), std=(0.5,)))
+    source = Classify(recipe).open("val")
+    assert (source.channels, source.image(0).shape[2]) == (1, 1)

@@ -27,3 +27,8 @@ def test_other_loaders_are_refused() -> None:
     task = Detect(recipes.get("ssd-shapes-quick"))
     with pytest.raises(ConfigError, match="native"):
         task.train_reader(None, None, Machine(backend="dali-cpu"))  # type: ignore[arg-type]
+
+
+def test_the_preparation_of_images_is_described() -> None:
+    description = Detect(recipes.get("ssd-shapes-quick")).describe_preparation()
+    assert description == "whole image resized to 128 x 128, bilinear, ImageNet mean and std"
