@@ -43,6 +43,15 @@ def test_several_runs_per_side_include_the_variation_between_runs(tmp_path: Path
     assert folders["comparison"] == result["comparison"]
 
 
+def test_a_slowdown_in_several_runs_is_a_regression(tmp_path: Path, vernier_here: Runner) -> None:
+    for k in range(4):
+        write_run(tmp_path / "base", f"base{k}", step_times(k))
+        write_run(tmp_path / "new", f"new{k}", step_times(10 + k, mean=0.11))
+    done = vernier_here("compare", str(tmp_path / "base"), str(tmp_path / "new"))
+    assert done.code == 1, done.out
+    assert "verdict: B is slower (certainly different, and by more than the tolerance of 1 %)" in done.out
+
+
 def test_a_killed_run_is_used_as_far_as_it_was_recorded(tmp_path: Path, vernier_here: Runner) -> None:
     a, b = write_run(tmp_path, "a", step_times(1)), write_run(tmp_path, "b", step_times(2), status="running")
     events = b / "events.jsonl"
