@@ -49,7 +49,7 @@ def plan(
     that it has on published tables (--check).
 
     Args:
-        recipe: A built-in recipe or a .toml file.
+        recipe: A built-in recipe, a network's name, or a .toml file.
         bench: A run that trained this recipe's network at its image size, best on one device; or the images per second
             at which one device trains this recipe.
         devices: Numbers of devices: a range that doubles, or a list.
