@@ -24,9 +24,9 @@ def test_the_first_line_counts_start_up_and_warm_up() -> None:
 
 def test_the_line_of_a_process_begins_with_what_matters_most() -> None:
     rate = Estimate(value=41.23, low=39.9, high=42.6, n=5, basis="")
-    line = progress_line("process 2 of 4", "batch=16", ArmProgress(phase="measuring", steps=4, rate=rate), 75)
-    assert line == "1:15 left  process 2 of 4  batch=16  measuring, step 5  41.2 [39.9, 42.6] img/s"
-    assert progress_line("process 1 of 1", "batch=16", None, 0.2) == "nearly done  process 1 of 1  batch=16  start-up"
+    line = progress_line("2/4", "batch=16", ArmProgress(phase="measuring", steps=4, rate=rate), 75)
+    assert line == "1:15 left  2/4  batch=16  measuring, step 5  41.2 [39.9, 42.6] img/s"
+    assert progress_line("1/1", "batch=16", None, 0.2) == "nearly done  1/1  batch=16  start-up"
 
 
 def test_without_a_terminal_there_is_a_line_every_ten_seconds() -> None:
@@ -50,4 +50,4 @@ def test_a_narrow_terminal_keeps_the_time_that_is_left() -> None:
     with LiveDisplay(Console(file=out, force_terminal=True, width=40, highlight=False)) as display:
         display.begin(REQUEST, ["batch=16"])
         display.update(ARM, ArmProgress(phase="measuring", steps=1))
-    assert " left  process 1 of 2" in out.getvalue()
+    assert " left  1/2  batch=16" in out.getvalue()

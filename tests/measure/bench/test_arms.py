@@ -9,7 +9,7 @@ from tests.measure.bench.sample_rounds import step_result
 from vernier.errors import RunFailed
 from vernier.measure.bench import arms as bench_arms
 from vernier.measure.bench.arms import Arm, _expected_failure, run_arms, run_in_process, run_study_repeat
-from vernier.records.bench import ArmFailure, ArmLabels, ArmRequest, RepeatResult, StudyRequest
+from vernier.records.bench import ArmFailure, ArmLabels, ArmProgress, ArmRequest, RepeatResult, StudyRequest
 
 
 def an_arm(name: str, batch: int = 1, mode: str = "eager") -> Arm:
@@ -66,6 +66,30 @@ def test_a_refusal_is_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         " open(sys.argv[2], 'w'))",
     )
     assert run_in_process(an_arm("a")) == ArmFailure(status="refused", why="train")
+
+
+def test_what_a_process_is_doing_is_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script(
+        tmp_path,
+        monkeypatch,
+        "import json, sys\n"
+        "request = json.load(open(sys.argv[1]))\n"
+        "assert request['started_s'] > 0\n"
+        "json.dump({'phase': 'warm-up', 'steps': 3}, open(request['progress'], 'w'))\n"
+        "json.dump({'status': 'refused', 'why': 'x'}, open(sys.argv[2], 'w'))\n",
+    )
+    shown: list[object] = []
+    run_in_process(an_arm("a"), lambda arm, progress: shown.append((arm.name, progress)))
+    assert shown[-1] == ("a", ArmProgress(phase="warm-up", steps=3))
+
+
+def test_an_older_version_that_says_nothing_meanwhile_is_measured_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script(tmp_path, monkeypatch, 'import sys; open(sys.argv[2], \'w\').write(\'{"status": "refused", "why": "x"}\')')
+    shown: list[object] = []
+    run_in_process(an_arm("a"), lambda arm, progress: shown.append(progress))
+    assert set(shown) == {None}
 
 
 def test_a_killed_process_ran_out_of_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

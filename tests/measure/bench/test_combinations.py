@@ -5,7 +5,7 @@ import pytest
 
 from tests.conftest import REPO
 from vernier.config import Config, override, to_dict
-from vernier.measure.bench.combinations import arms_of, both_sides, pair_sides
+from vernier.measure.bench.combinations import arms_of, at_final_size, both_sides, default_batch, pair_sides
 from vernier.records.bench import BenchRequest, Layout
 from vernier.store import RunDir
 
@@ -43,6 +43,29 @@ def test_a_weak_layout_multiplies_the_batch_and_a_strong_one_does_not() -> None:
     assert [a.request.apart for a in arms_of(weak)] == [False, True]
     strong = BenchRequest(what="train", config=CONFIG, batches=(4,), layouts=layouts, scaling="strong")
     assert len({a.request.config["recipe"]["global_batch"] for a in arms_of(strong)}) == 1
+
+
+def test_the_default_batch_is_the_recipes_as_far_as_one_device_takes_it() -> None:
+    large, small = override(Config(), "global_batch", 2048), override(Config(), "global_batch", 16)
+    assert default_batch(small, "train", "cpu") == (16, "batch 16: the global batch of the recipe")
+    batch, note = default_batch(large, "train", "cpu")
+    assert (batch, note) == (
+        32,
+        "batch 32: the default on a CPU; the global batch of the recipe is 2,048; --batch sets another",
+    )
+    assert default_batch(large, "train", "cuda")[0] == 256
+    assert default_batch(large, "train", "cpu", devices=4)[0] == 128  # strong scaling: in total
+    assert default_batch(large, "infer", "cpu")[0] == 32
+
+
+def test_images_that_grow_are_measured_at_their_last_size() -> None:
+    growing = override(override(Config(), "augment.start_px", 160), "data.image_px", 192)
+    fixed, notes = at_final_size(growing)
+    assert fixed.recipe.augment.start_px is None
+    assert notes == ["images grow from 160 to 192 px during training: measured at 192 px"]
+    (arm,) = arms_of(BenchRequest(what="train", config=to_dict(growing)))
+    assert arm.request.config["recipe"]["augment"]["start_px"] is None
+    assert at_final_size(Config()) == (Config(), [])
 
 
 def test_arms_of_both_sides_are_paired_by_their_labels() -> None:

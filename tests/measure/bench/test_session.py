@@ -1,6 +1,7 @@
 """A benchmark from request to run directory; the measuring processes are replaced by fixed results."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from vernier.measure.bench import arms as bench_arms
 from vernier.measure.bench.arms import Arm
 from vernier.measure.bench.session import Outcome, run_bench
 from vernier.records.bench import ArmFailure, ArmProgress, ArmResult, BenchRequest, Round
+from vernier.records.what_ran import WhatRan
 from vernier.store import find_runs
 
 REQUEST = BenchRequest(what="train", config=to_dict(Config()), batches=(4,), repeats=2)
@@ -49,6 +51,27 @@ def test_the_run_directory_holds_every_sample_and_the_summary_of_one_training(ru
     assert status.summary.training is not None
     assert status.summary.training.images_per_s_total == pytest.approx(8.0)
     assert "| 4 | 8.0" in (outcome.run.path / "bench.md").read_text()
+
+
+def test_the_result_and_the_summary_of_a_training_say_what_ran(run: Run) -> None:
+    ran = WhatRan(
+        kind="train",
+        network="resnet50",
+        parameters=25_557_032,
+        gmac=4.09,
+        image_px=224,
+        classes=1000,
+        batch_per_device=4,
+    )
+    outcome = run(lambda arm: replace(step_result([0.5, 0.5], images=4), ran=ran, spent_s={"measuring": 1.0}))
+    assert outcome.result.what_ran == ran.line()
+    assert [row.ran for row in outcome.result.measured] == [ran]
+    assert outcome.result.spent_s is not None
+    assert outcome.result.spent_s["measuring"] == 2.0
+    summary = outcome.run.status().summary
+    assert summary is not None
+    assert summary.ran == ran
+    assert ran.line() in (outcome.run.path / "bench.md").read_text()
 
 
 def test_after_ctrl_c_the_results_so_far_stay(run: Run) -> None:

@@ -1,7 +1,10 @@
+import pytest
+
 from tests.measure.bench.sample_rounds import rounds
 from vernier.measure.bench.rows import pool_rounds
-from vernier.measure.bench.table import markdown, notes, tables
+from vernier.measure.bench.table import describe_spent, format_rate, markdown, notes, result_notes, tables
 from vernier.records.bench import ArmComparison, ArmFailure, ArmLabels, BenchResult, Round, StepRow
+from vernier.records.statistics import Estimate
 
 
 def test_a_note_that_holds_for_several_rows_is_written_once() -> None:
@@ -16,6 +19,35 @@ def test_a_note_that_holds_for_several_rows_is_written_once() -> None:
     (table,) = tables(rows)
     assert "per device" not in table[0]  # with one device it would repeat the total
     assert "J/img" not in table[0]
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "shown"),
+    [
+        (4.424, 3.63, 5.393, "4.4 [3.6, 5.4]"),
+        (41.23, 40.2, 42.3, "41.2 [40.2, 42.3]"),
+        (1234.5, 1231.9, 1237.1, "1,234 [1,232, 1,237]"),
+        (1234.5, 1208.0, 1260.0, "1,230 [1,210, 1,260]"),
+        (530.7, 72.7, 3871.4, "530 [73, 3,900]"),
+        (10.0, 10.0, 10.0, "10.0 [10.0, 10.0]"),
+        (0.0512, 0.0505, 0.0519, "0.051 [0.051, 0.052]"),
+    ],
+)
+def test_a_rate_has_the_digits_that_its_interval_supports(value: float, low: float, high: float, shown: str) -> None:
+    assert format_rate(Estimate(value=value, low=low, high=high, n=5, basis="")) == shown
+
+
+def test_where_the_time_went_is_one_line() -> None:
+    spent = {"total": 78.0, "measuring": 40.0, "start-up": 14.2, "phases": 0.1, "other": 3.0}
+    assert describe_spent(spent) == "time: 1:18 = measuring 0:40, start-up 0:14, other 0:03"
+
+
+def test_what_all_rows_share_comes_first() -> None:
+    every = [*rounds("batch=1", [1.0] * 40, [1.0] * 40), *rounds("batch=2", [1.0] * 40, [1.0] * 40)]
+    rows = tuple(pool_rounds(f"batch={n}", ArmLabels(batch=n), every) for n in (1, 2))
+    lines = result_notes(BenchResult(rows=rows, facts=("batch 1: a remark",)))
+    assert lines[:2] == ["all rows: precision fp32, mode eager, procs 1", "all rows: 95 % interval: 2 processes"]
+    assert lines[-1] == "batch 1: a remark"
 
 
 def test_a_rate_that_is_not_known_has_no_interval_printed() -> None:

@@ -57,7 +57,7 @@ class LiveDisplay:
             seconds=now_s() - self._process_began_s,
             phase=progress.phase if progress else START_UP,
         )
-        number = f"process {len(self._rounds) + 1} of {len(self._arms) * self._repeats}"
+        number = f"{len(self._rounds) + 1}/{len(self._arms) * self._repeats}"
         text = progress_line(number, arm.name, progress, self._left_s(running))
         if self._live is not None:
             from rich.text import Text

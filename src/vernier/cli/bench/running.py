@@ -1,5 +1,6 @@
 """Running a benchmark from the command line: its plan, the printed tables and the exit code."""
 
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -76,7 +77,18 @@ def _print_tables(outcome: "Outcome") -> None:
     result = outcome.result
     sys.stdout.write(f"{result.what_ran}\n")
     for table in tables(result.rows):
-        print_rows(table, False)
+        print_rows(_turned_if_too_wide(table), False)
     for line in result_notes(result):
         sys.stdout.write(f"- {line}\n")
     sys.stdout.write(f"run        {outcome.run.path}\n")
+
+
+def _turned_if_too_wide(table: list[dict[str, str]]) -> list[dict[str, str]]:
+    """The table with a column per arm instead of a row where its rows do not fit on the terminal."""
+    if not sys.stdout.isatty():
+        return table
+    columns = list(table[0])
+    width = sum(max(len(name), *(len(row[name]) for row in table)) + 2 for name in columns)
+    if width <= shutil.get_terminal_size().columns:
+        return table
+    return [{"": name, **{f"row {n}": row[name] for n, row in enumerate(table, start=1)}} for name in columns]
