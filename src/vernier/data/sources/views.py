@@ -74,13 +74,17 @@ class _MappedLabels:
         return self._numbers[np.asarray(self._inner[samples], dtype=np.int64)]
 
 
-class _Renumbered(SourceView):
+class RenumberedSource(SourceView):
+    """A source whose labels are those of other classes."""
+
     def __init__(self, inner: Source, classes: tuple[str, ...], numbers: tuple[int, ...]) -> None:
         super().__init__(inner)
         self.classes, self.labels = classes, _MappedLabels(inner.labels, np.array(numbers, np.int64))
 
 
-class _RenumberedBoxes(BoxView):
+class RenumberedBoxSource(BoxView):
+    """The same for images with boxes."""
+
     def __init__(self, inner: BoxSource, classes: tuple[str, ...], numbers: tuple[int, ...]) -> None:
         super().__init__(inner)
         self.classes, self._numbers = classes, np.array(numbers, np.int64)
@@ -98,7 +102,7 @@ def renumber_classes(source: Source, classes: tuple[str, ...], numbers: tuple[in
 
     Categories keep the ids of the annotations; classes that the source does not have get unused ids.
     """
-    view = _RenumberedBoxes if isinstance(source, BoxSource) else _Renumbered
+    view = RenumberedBoxSource if isinstance(source, BoxSource) else RenumberedSource
     return view(source, classes, numbers)  # type: ignore[arg-type]
 
 
@@ -114,7 +118,9 @@ def _convert(images: Image, channels: int) -> Image:
     return to_grey(images) if channels == 1 else np.repeat(images, 3, axis=-1)
 
 
-class _Converted(SourceView):
+class ConvertedSource(SourceView):
+    """A source whose images are converted to grey or to colour."""
+
     def __init__(self, inner: Source, channels: int) -> None:
         super().__init__(inner)
         self.channels = channels
@@ -123,8 +129,8 @@ class _Converted(SourceView):
         return _convert(self._inner.image(index), self.channels)
 
 
-class _ConvertedBoxes(_Converted, BoxView):
-    pass
+class ConvertedBoxSource(ConvertedSource, BoxView):
+    """The same for images with boxes."""
 
 
 def with_channels(source: Source, channels: int) -> Source:
@@ -137,7 +143,7 @@ def with_channels(source: Source, channels: int) -> Source:
     if isinstance(source, ArraySource):
         converted: Source = ArraySource(_convert(source.images, channels), source.labels, source.classes, source.origin)
     else:
-        converted = (_ConvertedBoxes if isinstance(source, BoxSource) else _Converted)(source, channels)
+        converted = (ConvertedBoxSource if isinstance(source, BoxSource) else ConvertedSource)(source, channels)
     change = (
         "the images are in colour, the network takes grey ones: they are converted (ITU-R 601 luma)"
         if channels == 1
