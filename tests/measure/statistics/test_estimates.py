@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.conftest import load_benchmark
 from vernier.measure.statistics.estimates import (
     correlation_steps,
+    in_known_digits,
     mean_estimate,
     quantile_estimate,
     rate_estimate,
@@ -107,3 +108,20 @@ def test_the_interval_of_a_share_is_wilsons() -> None:
     for hits, n in ((0, 10), (5, 10), (977, 1000), (50_000, 50_000)):
         judge = stats.binomtest(hits, n).proportion_ci(method="wilson")
         assert share_interval(hits, n) == pytest.approx((judge.low, judge.high), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("value", "half_width", "text"),
+    [
+        (4.424, 0.88, "4.4"),
+        (189.3, 25.5, "190"),
+        (9787.4, 12.0, "9,787"),
+        (9787.4, 60.0, "9,790"),
+        (530.7, 1900.0, "530"),
+        (0.1234, 0.0004, "0.123"),
+        (12.3456, 0.0, "12.3"),
+        (0.0, 5.0, "0.0"),
+    ],
+)
+def test_a_figure_has_the_digits_that_its_interval_supports(value: float, half_width: float, text: str) -> None:
+    assert in_known_digits(value, half_width) == text

@@ -18,6 +18,7 @@ from vernier.measure.study.analysis import (
     judge_devices,
     limit_above,
     p_above,
+    undisturbed,
     variance_split,
     variations,
 )
@@ -142,3 +143,12 @@ def test_every_device_has_a_normalised_value() -> None:
 def test_an_analysis_survives_its_json() -> None:
     analysis = analyze(table({f"d{i}": [1.0 + i / 100, 1.01 + i / 100] for i in range(6)}))
     assert decode(StudyAnalysis, json.loads(json.dumps(encode(analysis)))) == analysis
+
+
+def test_a_run_far_from_the_others_of_its_device_is_disturbed() -> None:
+    dice = np.random.default_rng(1)
+    groups = [np.exp(0.01 * dice.standard_normal(8)) * (1 + device / 10) for device in range(6)]
+    groups[2][5] *= 1.5
+    calm = undisturbed(groups)
+    assert [(d, i) for d, flags in enumerate(calm) for i, ok in enumerate(flags) if not ok] == [(2, 5)]
+    assert all(flags.all() for flags in undisturbed([np.array([1.0]), np.array([5.0])]))  # one repeat: nobody knows

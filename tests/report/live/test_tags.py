@@ -1,6 +1,7 @@
 """The names under which trackers keep a run's figures."""
 
-from vernier.records.events import EpochEvent, EvalEvent, StepEvent
+from vernier.records.events import EpochEvent, EvalEvent, StartEvent, StepEvent
+from vernier.records.what_ran import WhatRan
 from vernier.report.live import tags
 
 
@@ -29,3 +30,23 @@ def test_settings_become_plain_names() -> None:
     tree = {"recipe": {"optim": {"lr": 0.1, "nesterov": True}, "data": {"mean": [1, 2]}}, "limits": {"max_steps": None}}
     expected = {"recipe.optim.lr": 0.1, "recipe.optim.nesterov": True, "recipe.data.mean": "[1, 2]"}
     assert tags.hyperparameters(tree) == expected
+
+
+def test_what_ran_is_searchable_and_marks_smoke_runs() -> None:
+    ran = WhatRan(
+        kind="train",
+        network="resnet8-small, width 32",
+        parameters=312_000,
+        gmac=0.0169,
+        image_px=64,
+        classes=10,
+        batch_per_device=32,
+        data="shapes",
+        smoke=True,
+    )
+    labels = tags.what_ran(StartEvent(ran=ran))
+    assert labels["ran"] == ran.line()
+    assert labels["ran.network"].startswith("resnet8-small, width 32")
+    assert (labels["ran.image_size"], labels["ran.batch"], labels["ran.data"]) == ("64 px", "batch 32", "shapes")
+    assert labels["ran.smoke"] == "yes"
+    assert tags.what_ran(StartEvent()) == {}

@@ -2,8 +2,11 @@
 
 import io
 import json
+import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,7 +15,8 @@ from PIL import Image
 
 from tests.conftest import Done, only_run
 from tests.tiny_training import events_of
-from vernier.records.events import EvalEvent, StepEvent
+from vernier.records.events import EvalEvent, StartEvent, StepEvent
+from vernier.records.what_ran import WhatRan
 from vernier.report.live import trackers
 from vernier.store import RunDir
 
@@ -44,6 +48,44 @@ def test_tensorboard_reads_the_figures_of_the_run(tiny: list[str], vernier_here:
         assert len(np.unique(np.asarray(sheet))) > 50
     settings = read.SummaryMetadata("_hparams_/session_start_info").plugin_data.content
     assert b"recipe.optim.lr" in settings
+    assert b"train resnet8-small" in settings
+
+
+def test_trackers_mark_a_smoke_run(vernier_here: Vernier, shapes: Path, tmp_path: Path) -> None:
+    out = tmp_path / "runs"
+    assert vernier_here("train", "shapes-quick", "--smoke", "--data", str(shapes), "--out", str(out)).code == 0
+    run = only_run(out)
+    assert "-smoke-" in run.name
+    settings = _read(run).SummaryMetadata("_hparams_/session_start_info").plugin_data.content
+    assert b"SMOKE RUN" in settings
+    assert b"ran.smoke" in settings
+
+
+def test_wandb_and_mlflow_get_a_tag_and_the_line_libraries_faked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: dict[str, dict[str, Any]] = {}
+
+    def call(name: str) -> Callable[..., None]:
+        return lambda *_, **given: calls.setdefault(name, given) and None
+
+    wandb = SimpleNamespace(Image=None, Settings=lambda **given: given, init=call("wandb"))
+    mlflow = SimpleNamespace(set_experiment=call("name"), start_run=call("mlflow"), log_params=call("params"))
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
+    monkeypatch.setitem(sys.modules, "mlflow", mlflow)
+    ran = WhatRan(
+        kind="train", network="x", parameters=1, gmac=1.0, image_px=8, classes=2, batch_per_device=4, smoke=True
+    )
+    for start in (StartEvent(ran=ran), StartEvent(ran=replace(ran, smoke=False)), StartEvent()):
+        calls.clear()
+        trackers.WandB(RunDir(tmp_path), start, {})
+        trackers.MLflow(RunDir(tmp_path), start, {})
+        marked = bool(start.ran and start.ran.smoke)
+        assert calls["wandb"]["tags"] == (["smoke"] if marked else None)
+        assert calls["wandb"]["notes"] == (start.ran.line() if start.ran else None)
+        assert calls["mlflow"]["tags"].get("vernier.ran.smoke") == (
+            {True: "yes", False: "no"}[marked] if start.ran else None
+        )
 
 
 def test_a_resumed_run_has_every_step_once(tiny: list[str], vernier_here: Vernier, tmp_path: Path) -> None:

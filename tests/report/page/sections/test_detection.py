@@ -17,3 +17,5 @@ def test_a_detector_shows_twelve_figures_classes_and_boxes(tmp_path: Path, page_
     assert html.count("<tr>") == 13  # a heading and twelve
     assert 'x="10.00" y="20.00" width="50.00" height="50.00"' in html
     assert "star 0.90" in html
+    assert '<span class="key"><i class="swatch b0"></i><span>star</span></span>' in html  # what its colour means
+    assert html.index('class="under"') < html.index('class="truth"')  # dark below white: seen on any image
