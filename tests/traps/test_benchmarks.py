@@ -129,7 +129,9 @@ def test_the_page_of_an_inference_benchmark_shows_no_global_batch(
     assert "1, 2" in page.read_text()
 
 
-def test_bench_data_prepares_images_as_the_recipe_does(vernier_here: Vernier, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bench_data_prepares_images_as_the_recipe_does(
+    vernier_here: Vernier, monkeypatch: pytest.MonkeyPatch, shapes: Path
+) -> None:
     """`bench data` used one thread, and RandomResizedCrop to 224 px whatever the recipe."""
     measured: list[Any] = []
 
@@ -138,7 +140,7 @@ def test_bench_data_prepares_images_as_the_recipe_does(vernier_here: Vernier, mo
         raise KeyboardInterrupt
 
     monkeypatch.setattr(loading, "measure_loaders", stop)
-    vernier_here("bench", "data", "cifar10", "--data", "photos")
+    vernier_here("bench", "data", "cifar10", "--data", str(shapes))
     assert (measured[0].name, measured[0].workers) == ("vernier x2", 2)
     assert (measured[0].recipe.augment.crop, measured[0].recipe.data.image_px) == ("pad", 32)
 

@@ -11,6 +11,7 @@ from vernier.cli.flags import JsonFlag, OptionalInt, optional
 from vernier.cli.output import print_json, print_rows
 from vernier.config import Config, Recipe
 from vernier.errors import EXIT_DONE, ConfigError
+from vernier.models import is_detector
 from vernier.records.codec import encode
 
 
@@ -49,6 +50,7 @@ def data(
             raise ConfigError(f"{flag} {value} is out of range: it must be 1 or more.")
     start = recipes.load(recipe) if recipe is not None else Config(recipe=Recipe(name="plain"))
     config = recipes.change(start, {"data.image_px": image_px, "machine.workers": workers}, ()).config
+    from vernier.data.sources.opening import check_source
     from vernier.measure.bench.combinations import at_final_size
 
     config, notes = at_final_size(config)
@@ -56,6 +58,7 @@ def data(
     from vernier.engine.measured.peer_loaders import loaders_of_folder
 
     specs, pairs = loaders_of_folder(Path(data), config.machine.workers, against, config.recipe)
+    check_source(data, detector=is_detector(config.recipe.model.name))
     result = encode(summarize_loaders(measure_loaders(specs, rounds=rounds, images=images), pairs))
     if json:
         print_json(result)

@@ -20,6 +20,7 @@ from vernier.config import Config, config_from_tree, override, to_dict
 from vernier.config.settings import Mode, Precision
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
+from vernier.models import is_detector
 from vernier.records.bench import BenchRequest, Layout
 
 NumberList = Annotated[str | None, optional("N,N,...")]
@@ -98,6 +99,7 @@ def build_request(
     `strong`: the batch is that of all devices.
     """
     from vernier import recipes
+    from vernier.data.sources.opening import check_source
     from vernier.measure.bench.combinations import at_final_size, default_batch
 
     request = BenchRequest(
@@ -122,6 +124,7 @@ def build_request(
     }
     changed = recipes.change(start, flags, target.settings)
     config, notes = changed.config, list(changed.notes)
+    check_source(config.recipe.data.source, detector=is_detector(config.recipe.model.name))
     batch_setting = "recipe.global_batch" if what == "train" else "machine.eval_batch"
     if not request.batches and batch_setting not in changed.named:
         devices = max((each.procs for each in request.layouts), default=1) if strong else 1

@@ -23,6 +23,7 @@ from vernier.cli.launching import load_torch, silence_profiler
 from vernier.cli.output import print_json, print_rows, progress_bar, say
 from vernier.config import override, setting_name
 from vernier.errors import EXIT_DONE, ConfigError
+from vernier.models import is_detector
 from vernier.records.codec import encode
 from vernier.records.what_ran import line_of
 
@@ -70,6 +71,7 @@ def profile(
         vernier profile --infer --batch 32
     """
     from vernier import recipes as book
+    from vernier.data.sources.opening import check_source
     from vernier.measure.bench.combinations import at_final_size, default_batch
     from vernier.measure.profile.summary import StepRange, describe_profile
 
@@ -93,6 +95,7 @@ def profile(
     if setting_name(batch_setting) not in changed.named:
         batch, note = default_batch(config, "infer" if infer else "train", device_kind(config.machine.device))
         config, notes = override(config, batch_setting, batch), [*notes, note]
+    check_source(config.recipe.data.source, detector=is_detector(config.recipe.model.name))
     load_torch()
     from vernier.engine.measured.profile_run import STEPS_AFTER, profile_load
 
