@@ -223,7 +223,8 @@ def test_torchvision_gets_only_what_it_has(
     refused = vernier_here("export", str(trained), "--format", "torchvision", "--out", str(tmp_path / "x.pth"))
     assert refused.code == 2
     assert "stem is for small images" in refused.err
-    big = ["--model", "resnet18", "--set", "model.stem=default", "--out", str(tmp_path / "big")]
+    big = ["--model", "resnet18", "--set", "model.stem=default", "--set", "model.width=64"]
+    big += ["--out", str(tmp_path / "big")]
     done = vernier_here("train", *tiny, *big, "--max-steps", "1")
     assert done.code == 0, done.err
     out = tmp_path / "resnet18.pth"
@@ -231,7 +232,7 @@ def test_torchvision_gets_only_what_it_has(
         vernier_here("export", str(only_run(tmp_path / "big")), "--format", "torchvision", "--out", str(out)).code == 0
     )
     state = torch.load(out, weights_only=True)
-    assert set(state) == set(build("resnet18", num_classes=10, width=8).state_dict())
+    assert set(state) == set(build("resnet18", num_classes=10).state_dict())
 
 
 @pytest.fixture
@@ -350,7 +351,8 @@ def test_a_finished_run_says_whether_it_agrees(
     shown = vernier_here("recipes", "show", "shapes-quick").out
     mine = tmp_path / "mine.toml"
     mine.write_text(shown + '\n[[published]]\nmean = 50.0\nsd = 0.5\nn = 5\nsamples = 50\nsource = "us"\n')
-    done = vernier_here("train", str(mine), *tiny, "--epochs", "1")
+    own_network = [argument for argument in tiny if argument not in ("--model", "resnet8-small")]
+    done = vernier_here("train", str(mine), *own_network, "--epochs", "1")
     assert done.code == 0, done.err
     assert "published  top1 50 +- 0.5 % over 5 run(s) (us): " in done.out
     assert "prediction interval 48.48 to 51.52" in done.out

@@ -8,6 +8,8 @@ import torch
 
 from tests.cli.bench.conftest import bench_requests  # noqa: F401
 from tests.conftest import TINY, Done, only_run
+from tests.integration.test_detect import boxes  # noqa: F401
+from tests.integration.test_detect import train as train_detector
 from vernier.cli import main
 from vernier.config import config_from_tree, override
 from vernier.engine.measured.workloads import InferenceLoad
@@ -67,6 +69,24 @@ def test_an_exported_file_is_evaluated_and_predicts_with_nothing_more(
     assert _figures(vernier_here, str(moved), *data) == _figures(vernier_here, str(run), *data)
     images = shapes / "val" / "disc"
     assert _classes(vernier_here, moved, images) == _classes(vernier_here, run, images)
+
+
+def test_an_exported_detector_is_evaluated_with_nothing_more(
+    boxes: Path,  # noqa: F811
+    vernier_here: Vernier,
+    tmp_path: Path,
+) -> None:
+    """The same of a detector, whose file has to say its default boxes too."""
+    assert train_detector(vernier_here, boxes, tmp_path / "runs", "--max-steps", "2", "--train-only").code == 0
+    run = only_run(tmp_path / "runs")
+    expected = vernier_here("eval", str(run), "--json").json()
+    for form in ("safetensors", "torch-export"):
+        file = tmp_path / FORMS[form]
+        assert vernier_here("export", str(run), "--format", form, "--out", str(file)).code == 0
+        done = vernier_here("eval", str(file), "--data", str(boxes), "--json")
+        assert done.code == 0, done.err
+        assert done.json()["AP"] == pytest.approx(expected["AP"], abs=1e-6)
+        assert done.json()["detections"] == expected["detections"]
 
 
 def test_a_torchvision_file_describes_itself_and_torchvision_still_loads_it(

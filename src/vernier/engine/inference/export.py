@@ -44,6 +44,7 @@ from .model_file import (
     require_onnx,
     to_metadata,
 )
+from .preparation import NO_AUGMENTATION
 from .trained import Trained
 
 Format = Literal["safetensors", "torchvision", "onnx", "torch-export"]
@@ -126,6 +127,7 @@ def describe_model(trained: Trained) -> ModelFile:
             about=recipe.about,
             model=replace(recipe.model, weights="", backbone_weights="", freeze=(), reset_head=False),
             data=replace(data, source=trained.own_data),
+            augment=NO_AUGMENTATION,
             detect=recipe.detect,
             eval=Eval(flip_tta=recipe.eval.flip_tta),
         )

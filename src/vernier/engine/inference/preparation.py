@@ -11,11 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from vernier.config import Config, Data, Model, Recipe
+from vernier.config import Augment, Config, Data, Model, Recipe
 from vernier.frozen import frozen
 from vernier.models import info, names
 from vernier.store import DamagedFile, read_json
 
+NO_AUGMENTATION = Augment(crop="none")
+"""Of a model that is not trained any more; the default crop is not for detectors."""
 IMAGENET_MEAN, IMAGENET_STD = Data().mean, Data().std
 DEFAULT = "Vernier's default; the file does not say how it was evaluated. --set data.eval_px=... changes it"
 
@@ -188,4 +190,5 @@ def foreign_config(model: str, published: Published | None = None) -> Config:
     data = Data(image_px=px, eval_px=px, eval_short_side_px=short_side)
     if published is not None:
         data = published.of(data)
-    return Config(recipe=Recipe(name=f"{model}-weights", model=Model(name=model), data=data))
+    recipe = Recipe(name=f"{model}-weights", model=Model(name=model), data=data, augment=NO_AUGMENTATION)
+    return Config(recipe=recipe)
