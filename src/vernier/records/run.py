@@ -237,6 +237,7 @@ class ModelFile:
     vernier: str = ""
     ran: str = ""
     input: str = ""
+    data_fingerprint: str = ""
     settings: Any = None
     classes: tuple[str, ...]
     channels: int = 3

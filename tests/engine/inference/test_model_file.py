@@ -95,6 +95,12 @@ def test_metadata_of_an_onnx_file_needs_no_package(tmp_path: Path) -> None:
         read_metadata(tmp_path / "cut.onnx")
 
 
+def test_a_damaged_safetensors_file_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "x.safetensors").write_bytes((2**40).to_bytes(8, "little") + b"{")
+    with pytest.raises(ConfigError, match="is damaged"):
+        read_metadata(tmp_path / "x.safetensors")
+
+
 def test_a_network_that_no_runtime_takes_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "x.pt2").write_bytes(b"PK\x03\x04 and nothing else")
     with pytest.raises(RunFailed, match="cannot be run"):

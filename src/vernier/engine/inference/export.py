@@ -138,6 +138,7 @@ def describe_model(trained: Trained) -> ModelFile:
         recipe=recipe.name,
         vernier=__version__,
         ran=trained.ran or _ran_line(trained.checkpoint),
+        data_fingerprint=trained.own_fingerprint,
         settings={"schema": SCHEMAS["config"], **to_dict(settings)},
         classes=trained.classes,
         channels=trained.channels,

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
 import torch
+from safetensors import SafetensorError
 from torch import nn
 
 from vernier.data.sources.containers.example import read_fields
@@ -54,9 +55,11 @@ def read_metadata(path: Path) -> dict[str, str]:
             with zipfile.ZipFile(path) as archive:
                 name = next((name for name in archive.namelist() if name.endswith(f"/extra/{ABOUT}")), None)
                 return json.loads(archive.read(name)) if name else {}
-    except (OSError, ValueError, IndexError, zipfile.BadZipFile) as error:
+        if kind == "safetensors":
+            return weights.read_metadata(path)
+    except (OSError, ValueError, IndexError, zipfile.BadZipFile, SafetensorError) as error:
         raise ConfigError(f"{path} is damaged: {error}. Export it again.") from None
-    return weights.read_metadata(path) if kind == "safetensors" else weights.read_file(path).metadata
+    return weights.read_file(path).metadata
 
 
 def read_description(path: Path) -> ModelFile | None:

@@ -156,8 +156,8 @@ def _changed_but_for_the_model(own: Config, changed: Change | None) -> Config:
 
 def _preparation(own: Recipe, recipe: Recipe, origin: str) -> str:
     """How images are prepared, with its origin: the model's own preparation, or one that the user set."""
-    as_own = replace(recipe.data, source=own.data.source) == own.data
-    return f"{task_of(recipe).describe_preparation()} ({origin if as_own else CHANGED})"
+    now, before = (task_of(each).describe_preparation() for each in (recipe, own))
+    return f"{now} ({origin if now == before else CHANGED})"
 
 
 # --------------------------------------------------------------------------------------------------------------- files
@@ -222,6 +222,7 @@ def _described(about: ModelFile, path: Path, own: Config, config: Config, model:
         channels=about.channels,
         prepared=_preparation(own.recipe, config.recipe, AS_DESCRIBED),
         own_data=own.recipe.data.source,
+        own_fingerprint=about.data_fingerprint,
         result=about.result,
         result_step=about.result_step,
         ran=about.ran,
