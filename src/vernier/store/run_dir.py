@@ -249,10 +249,10 @@ def _runs_inside(path: Path) -> str:
         return f" {path} does not exist."
     inside = find_runs(path)
     results = [run for run in inside if not run.is_smoke]
-    if not results:
-        return f" It holds {len(inside)} smoke run(s) only." if inside else ""
-    smoke = f" and {len(inside) - len(results)} smoke run(s)" if len(inside) > len(results) else ""
-    return f" It holds {len(results)} run(s){smoke}, the newest is {results[-1].path}."
+    counts = {"run": len(results), "smoke run": len(inside) - len(results)}
+    words = " and ".join(f"{n} {what}{'' if n == 1 else 's'}" for what, n in counts.items() if n)
+    newest = f", the newest is {results[-1].path}" if results else ""
+    return f" It holds {words}{newest}." if inside else ""
 
 
 def run_of_checkpoint(path: Path) -> RunDir | None:

@@ -23,6 +23,7 @@ def test_the_page_is_written_to_the_path_that_is_printed(vernier_here: Vernier, 
     document = done.json()
     assert Path(document["page"]).stat().st_size == document["bytes"]
     assert document["runs"][0]["status"] == "finished"
+    assert document["runs"][0]["smoke"] is False
     plain = vernier_here("report", str(run))
     assert plain.code == 0
     assert (run / "report.html").is_file()

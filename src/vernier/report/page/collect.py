@@ -36,6 +36,7 @@ from vernier.records.profile import KernelTime, MemoryPoint, ProfileSummary
 from vernier.records.run import EvalResult, RunSummary
 from vernier.records.telemetry import TelemetryRecord, decode_telemetry
 from vernier.records.what_ran import WhatRan
+from vernier.report.live.console import plural
 from vernier.report.logs.model import RunLog, Tree
 from vernier.report.logs.reading import (
     is_bench_result,
@@ -151,9 +152,12 @@ def collect(paths: Sequence[Path], page_folder: Path | None = None) -> list[Subj
     """
     opened = [subject for path in paths for subject in _open(path)]
     if not opened:
-        smoke = smoke_runs(paths)
-        hint = f" The {len(smoke)} smoke runs there mean nothing; name one to see it: {smoke[-1]}." if smoke else ""
-        raise ConfigError(f"Nothing to report on. Give run directories, studies or logs.{hint}")
+        if smoke := smoke_runs(paths):
+            raise ConfigError(
+                f"Nothing to report on: only {plural(len(smoke), 'smoke run')}, whose figures mean nothing. "
+                f"Name one to see it: {smoke[-1]}"
+            )
+        raise ConfigError("Nothing to report on. Give run directories, studies or logs.")
     names = unique_names([s.name for s in opened], [s.settings for s in opened])
     subjects = [replace(s, name=name) for s, name in zip(opened, names, strict=True)]
     return [_link_traces(s, page_folder) for s in subjects] if page_folder else subjects

@@ -1,5 +1,6 @@
 """The first section: results, speed, warnings."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 from tests.report.page.conftest import text_of
 from tests.report.run_dirs import step_times, write_run
 from vernier.records.run import BadImageNote, RunSummary, TrainingSpeed
+from vernier.records.what_ran import line_of
 from vernier.report.page.build import Page
 from vernier.report.page.collect import collect
 from vernier.report.page.sections.glance import messages
@@ -17,7 +19,7 @@ PageOf = Callable[..., Page]
 def test_a_result_has_its_interval_and_number_of_images(trained: Path, page_of: PageOf) -> None:
     (subject,) = collect([trained])
     text = text_of(page_of(trained).sections[0].html)
-    assert f"{subject.figure('top1'):.2f} %" in text
+    assert f"top-1 {subject.figure('top1'):.0f} %" in text  # one image is 2 %
     assert "50 images" in text
     assert "img/s" in text
 
@@ -39,3 +41,21 @@ def test_warnings_name_the_loader_bad_images_noise_and_a_crash(tmp_path: Path) -
     text = " | ".join(messages(troubled))
     for words in ("this run crashed", "loader-bound: 40 %", "noisy: throttled: heat", "1 bad image", "first warning"):
         assert words in text
+
+
+def test_a_card_begins_with_what_ran_and_has_times_with_their_zone(trained: Path, page_of: PageOf) -> None:
+    (subject,) = collect([trained])
+    assert subject.recorded
+    text = text_of(page_of(trained).sections[0].html)
+    assert text_of(line_of(subject.ran)) in text
+    assert re.search(r"started 20\d\d-\d\d-\d\d \d\d:\d\d UTC ended 20\d\d-", text)
+
+
+def test_runs_side_by_side_show_results_first_and_the_work_that_differs(tmp_path: Path, page_of: PageOf) -> None:
+    a = write_run(tmp_path, "wide", step_times(1, n=100), recipe__model__width=32)
+    b = write_run(tmp_path, "narrow", step_times(2, n=100), recipe__model__width=16)
+    html = str(page_of(a, b).sections[0].html)
+    columns = re.findall(r'<th [^>]*data-v="([^"]+)"', html[html.index('id="side-by-side"') :])
+    assert columns[:3] == ["run", "top-1 %", "img/s"]
+    assert columns[-1] == "network"
+    assert "image size" not in columns

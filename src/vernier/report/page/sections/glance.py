@@ -1,5 +1,6 @@
 """The first section: a card per subject with what ran where, its result and speed, agreement and warnings."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -87,8 +88,7 @@ def what_ran(s: Subject) -> str:
         return f"{line}; {NOT_IN_LOG}: {', '.join(missing)}" if missing else line
     if s.recorded:
         return line_of(s.ran)
-    line = f"; from its settings: {line_of(s.ran)}" if s.ran else ""
-    return f"What ran was not recorded by the version of Vernier that wrote this{line}"
+    return f"What ran was not recorded; from the settings: {line_of(s.ran)}" if s.ran else "What ran was not recorded."
 
 
 def _facts(s: Subject) -> list[tuple[str, Any]]:
@@ -182,7 +182,8 @@ def _share_tile(name: str, value: float, n: int, part: str = "") -> Markup:
     if not n or not 0 <= value <= 100:
         return tile(name, f"{value:.2f}", "%")
     low, high = share_interval(round(value * n / 100), n)
-    return tile(name, f"{value:.2f}", "%", f"95 %: {100 * low:.1f} to {100 * high:.1f}, {n:,} images{part}")
+    digits = min(2, max(0, math.ceil(math.log10(n / 100))))  # what one image more or less changes
+    return tile(name, f"{value:.{digits}f}", "%", f"95 %: {100 * low:.1f} to {100 * high:.1f}, {n:,} images{part}")
 
 
 def _speed_tiles(s: Subject) -> list[Markup]:
