@@ -6,9 +6,16 @@ from pathlib import Path
 import pytest
 
 from tests.tiny_training import run_training, tiny_config
-from vernier.config import Config, Limits
-from vernier.engine.inference.trained import checkpoint_steps, find_checkpoint, load_trained
+from vernier.config import Config, Limits, override
+from vernier.engine.inference.trained import (
+    ModelChoice,
+    checkpoint_steps,
+    find_checkpoint,
+    load_model,
+    load_trained,
+)
 from vernier.errors import ConfigError
+from vernier.models import build, weights
 from vernier.store import RunDir, checkpoints
 
 
@@ -53,3 +60,27 @@ def test_settings_can_be_changed_but_not_the_models(run: RunDir) -> None:
     assert load_trained(run.path, changed=larger_batch).config.machine.eval_batch == 7
     with pytest.raises(ConfigError, match=r"--set model\.\*"):
         load_trained(run.path, changed=other_model)
+
+
+def test_a_file_of_an_earlier_version_says_how_images_are_prepared(tmp_path: Path) -> None:
+    """Exports of 0.2 have no settings: the network is the one of the catalogue, or what the user sets."""
+    about = {"model": "resnet8-small", "classes": '["a", "b"]', "eval_px": "40", "eval_short_side_px": "48"}
+    for width in (16, 8):
+        state = build("resnet8-small", num_classes=2, width=width).state_dict()
+        weights.save_safetensors(state, tmp_path / f"{width}.safetensors", {"mean": "[0.5, 0.5, 0.5]", **about})
+    trained = load_model(ModelChoice(path=tmp_path / "16.safetensors"))
+    data = trained.config.recipe.data
+    assert (trained.classes, data.eval_px, data.eval_short_side_px) == (("a", "b"), 40, 48)
+    assert data.mean == (0.5, 0.5, 0.5)
+    with pytest.raises(ConfigError, match=r"give --set model\.width=8"):
+        load_model(ModelChoice(path=tmp_path / "8.safetensors"))
+    narrow = ModelChoice(path=tmp_path / "8.safetensors", changed=lambda config: override(config, "model.width", 8))
+    assert load_model(narrow).model.state_dict()["conv1.weight"].shape[0] == 8
+
+
+def test_only_a_changed_preparation_is_called_changed(run: RunDir) -> None:
+    def prepared(setting: str, value: object) -> str:
+        return load_trained(run.path, changed=lambda config: override(config, setting, value)).prepared
+
+    assert prepared("data.val_share", 0.2).endswith("(as in training)")
+    assert prepared("data.eval_short_side_px", 36).endswith("(changed by --set)")
