@@ -33,4 +33,6 @@ def test_a_package_that_is_not_installed_has_no_version() -> None:
 
 def test_the_commit_is_unknown_outside_of_a_clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "REPOSITORY", tmp_path)
+    source_commit.cache_clear()
     assert source_commit() is None
+    source_commit.cache_clear()

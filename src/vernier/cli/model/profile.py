@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import arg
 
@@ -23,9 +23,14 @@ from vernier.cli.launching import load_torch, silence_profiler
 from vernier.cli.output import print_json, print_rows, progress_bar, say
 from vernier.config import override, setting_name
 from vernier.errors import EXIT_DONE, ConfigError
+from vernier.measure.profile.summary import StepRange, describe_profile
 from vernier.models import is_detector
 from vernier.records.codec import encode
+from vernier.records.profile import ProfileSummary
 from vernier.records.what_ran import line_of
+
+if TYPE_CHECKING:
+    from vernier.store import RunDir
 
 
 def profile(
@@ -73,7 +78,6 @@ def profile(
     from vernier import recipes as book
     from vernier.data.sources.opening import check_source
     from vernier.measure.bench.combinations import at_final_size, default_batch
-    from vernier.measure.profile.summary import StepRange, describe_profile
 
     silence_profiler()
     step_range = StepRange.parse(steps, "--steps")
@@ -104,7 +108,13 @@ def profile(
         run, summary = profile_load(config, step_range, infer=infer, out=Path(out), on_step=progress)
     if json:
         print_json({"run": run.path, **encode(summary), "notes": notes})
-        return EXIT_DONE
+    else:
+        _print_profile(run, summary, notes)
+    return EXIT_DONE
+
+
+def _print_profile(run: "RunDir", summary: ProfileSummary, notes: list[str]) -> None:
+    """What ran, the longest kernels, where the time goes, and where the files are."""
     rows = [
         {
             "name": kernel.name,
@@ -120,4 +130,3 @@ def profile(
     print_rows(rows, False)
     lines = [*describe_profile(summary), *notes, f"run        {run.path}  (traces/: {', '.join(summary.files)})"]
     sys.stdout.write("\n".join(lines) + "\n")
-    return EXIT_DONE
