@@ -4,6 +4,7 @@ import inspect
 import os
 import pty
 import re
+import shlex
 import subprocess
 from collections.abc import Callable
 from importlib import import_module
@@ -11,7 +12,9 @@ from importlib import import_module
 import pytest
 
 from tests.conftest import Done, command
-from vernier.cli import COMMANDS, GROUPS
+from tests.documented import parsed
+from vernier.cli import COMMANDS, GROUPS, actions_of
+from vernier.cli.usage.help_texts import examples_of
 
 Vernier = Callable[..., Done]
 COLOUR = re.compile(rb"\x1b\[[0-9;]*(3[0-9]|4[0-7]|9[0-7])[0-9;]*m")
@@ -40,6 +43,29 @@ def test_every_command_for_people_has_json_but_the_one_that_prints_a_script() ->
         functions |= {f"{group} {name}": f for name, f in import_module(f"vernier.cli.{group}").COMMANDS.items()}
     without = [name for name, function in functions.items() if "json" not in inspect.signature(function).parameters]
     assert sorted(without) == ["bench arm", "completion"]  # the first is what a benchmark starts, and speaks JSON only
+
+
+def _commands() -> dict[str, Callable[..., int]]:
+    groups = {f"{group} {name}": function for group in GROUPS for name, function in actions_of(group).items()}
+    return {name: function for name, function in {**COMMANDS, **groups}.items() if name != "bench arm"}
+
+
+@pytest.mark.parametrize("name", _commands())
+def test_every_help_ends_with_examples_that_parse_and_hides_what_is_empty(name: str, vernier_here: Vernier) -> None:
+    examples = examples_of(_commands()[name])
+    assert 2 <= len(examples) <= 4
+    for example in examples:
+        words = shlex.split(example, comments=True)
+        assert words[0] == "vernier"
+        assert example.startswith(f"vernier {name}")
+        parsed(tuple(words[1 : words.index(">") if ">" in words else None]))
+    done = vernier_here(*name.split(), "--help")
+    assert done.code == 0
+    assert done.out.startswith(f"usage: vernier {name} ")
+    assert done.out.endswith("\n".join(f"  {line}" for line in examples) + "\n")
+    assert not any(
+        noise in done.out for noise in ("(default: )", "(default: False)", "(default: None)", "Default: None")
+    )
 
 
 def _on_a_terminal(*arguments: str, **environment: str) -> bytes:

@@ -1,6 +1,7 @@
 """What people typed, and what they wanted to be told: one voice, the flag that was typed, and a way out."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -30,7 +31,6 @@ Runner = Callable[..., Done]
         ("train --weights /no/such.pth", "--weights /no/such.pth does not exist."),
         ("train nvidia-resnet50-90e --data imagenet", "vernier data prepare imagenet ILSVRC2012_img_train.tar"),
         ("train cifar10", "vernier data get cifar10, which needs a network connection"),
-        ("train --data none", "The data path none does not exist."),
         ("bench train --global-batch 4", "Use --batch, the batch per device. vernier bench train --help"),
         ("bench infer --precision-target", "--precision-target needs a value"),
         ("bench infer --zzz 3", "vernier bench infer --help lists the flags."),
@@ -77,8 +77,7 @@ def test_every_name_of_the_batch_is_understood(flag: str, vernier_here: Runner) 
     for typed in ("train", "bench train", "bench infer", "profile", "plan", "study run", "bench scaling --procs 1"):
         done = vernier_here(*typed.split(), flag, "many")
         assert done.code == 2
-        assert "--batch" in done.err or "--global-batch" in done.err
-        assert "Unknown flag" not in done.err
+        assert re.match(r"vernier: --(global-)?batch takes .*'many'", done.err)
 
 
 @pytest.mark.parametrize("flag", ["--learning-rate", "--gpus", "--nproc", "--precisions", "--modes"])
@@ -86,14 +85,16 @@ def test_flags_of_other_tools_are_understood(flag: str, vernier_here: Runner) ->
     """`--learning-rate 0.1` and `--gpus 2` were unrecognized options without a hint."""
     done = vernier_here("train", flag, "wrong")
     assert done.code == 2
-    assert "Unknown flag" not in done.err
-    assert "wrong" in done.err
+    assert re.match("vernier: --(lr|procs|precision|mode) (takes a|'wrong' is not known)", done.err)
 
 
 def test_none_is_a_name_where_a_name_is_expected(vernier_here: Runner, tmp_path: Path) -> None:
     """`--set name=none` cleared the name, and the error was "must be text, not None"."""
     done = vernier_here("train", "--set", "recipe.name=none", "--explain", "--data", "shapes")
     assert done.code == 0, done.err
+    done = vernier_here("train", "--data", "None", "--smoke", "--out", str(tmp_path))
+    assert done.code == 2
+    assert "The data path None does not exist." in done.err
 
 
 def test_optional_arguments_stand_in_brackets_and_switches_alone(vernier_here: Runner) -> None:
@@ -134,7 +135,6 @@ sys.stdout.write(f"{code} {'torch' in sys.modules}")
         "train --freeze lyaer1",
         "train --data /no/such",
         "train --precision tf32 --device cpu",
-        "eval",
         "eval /no/such",
         "predict /no/such",
         "export /no/such",

@@ -15,18 +15,14 @@ def _commands() -> list[list[str]]:
 
 def test_no_command_reads_what_no_earlier_one_has_made() -> None:
     """`vernier predict runs/RUN photos/val` came before any line had made photos/."""
+    lines = [shlex.join(words) for words in _commands()]
+    assert lines.index("source .venv/bin/activate") < next(i for i, line in enumerate(lines) if line[:8] == "vernier ")
     present = {"runs"}
     for words in _commands():
         outputs = {words[i + 1] for i, word in enumerate(words[:-1]) if word in ("--out", "-o", ">")}
         read = {word.partition("/")[0] for word in words[1:] if re.fullmatch(r"(photos|runs|mine)\b.*", word)} - outputs
         assert read <= present, shlex.join(words)
         present |= outputs
-
-
-def test_the_command_is_on_the_path_before_it_is_used() -> None:
-    """After `make install` the shell knew no `vernier`."""
-    lines = [shlex.join(words) for words in _commands()]
-    assert lines.index("source .venv/bin/activate") < next(i for i, line in enumerate(lines) if line[:8] == "vernier ")
 
 
 def test_the_main_commands_show_what_they_print() -> None:

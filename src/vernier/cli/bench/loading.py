@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
-from tyro.conf import Positional, arg
+from tyro.conf import Positional
 
 from vernier import recipes
 from vernier.cli.flags import JsonFlag, OptionalInt, optional
@@ -20,7 +20,7 @@ def data(
     /,
     *,
     data: Annotated[str, optional("PATH")],
-    against: Annotated[tuple[Literal["pillow", "dali"], ...], arg(metavar="pillow|dali ...")] = (),
+    against: Annotated[tuple[Literal["pillow", "dali"], ...], optional("pillow|dali ...")] = (),
     workers: OptionalInt = None,
     rounds: int = 10,
     images: int = 500,

@@ -96,6 +96,7 @@ def baseline(
 
     Examples:
         vernier study baseline runs/fleet -o baseline.json
+        vernier study baseline fleet.csv --columns step_time=time_ms,device=serial -o baseline.json
     """
     from vernier.measure.study.baseline import learn, write_baseline
 
@@ -129,6 +130,7 @@ def check(
 
     Examples:
         vernier study check runs/new-node --baseline baseline.json
+        vernier study check runs/new-node --baseline baseline.json --json
     """
     from vernier.measure.study.baseline import check as check_table
     from vernier.measure.study.baseline import read_baseline
@@ -154,6 +156,7 @@ def merge(
 
     Examples:
         vernier study merge runs/node1 runs/node2 -o runs/fleet
+        vernier study merge studies/* -o runs/fleet
     """
     from vernier.measure.study.files import merge as merge_studies
 
