@@ -47,7 +47,8 @@ def infer(
 
     Args:
         data: A data set, a folder, synthetic (random pixels) or static (the same batch in every step). Default: the
-            recipe's own set, or synthetic where it names none; the first line of the result says which.
+            recipe's own set, or synthetic where it names none, with 2 loader threads (--set machine.workers=N). The
+            first line of the result says what it was.
         run: Use the weights and settings of this run, or of a file that `vernier export` wrote. An ONNX file is run by
             onnxruntime, a .pt2 file by torch.export; images are random pixels unless --data is given.
         batches: Batch sizes; server: the most images that run together. Default: 32 on a CPU, 256 on an accelerator.

@@ -40,7 +40,8 @@ def train(
 
     Args:
         data: A data set, a folder, synthetic (random pixels) or static (the same batch in every step). Default: the
-            recipe's own set, or synthetic where it names none; the first line of the result says which.
+            recipe's own set, or synthetic where it names none, with 2 loader threads (--set machine.workers=N). The
+            first line of the result says what it was.
         batches: Batch sizes per device. Default: the recipe's global batch, at most 32 on a CPU, 256 on an accelerator.
         precisions: Arithmetic: fp32, tf32, bf16, fp16. Default: fp32.
         modes: How the network is executed: eager, compile, trace. Default: eager.
@@ -76,7 +77,8 @@ def scaling(
     Args:
         procs: Numbers of processes, one per device; 2x4: two with four threads each. The smallest is the base.
         data: A data set, a folder, synthetic (random pixels) or static (the same batch in every step). Default: the
-            recipe's own set, or synthetic where it names none; the first line of the result says which.
+            recipe's own set, or synthetic where it names none, with 2 loader threads (--set machine.workers=N). The
+            first line of the result says what it was.
         batch: Batch size per device; with --strong: in total. Default: the recipe's global batch, at most 32 per CPU
             process, 256 per accelerator.
         strong: Keep the total batch the same, instead of the batch per device.

@@ -181,7 +181,7 @@ def notes(rows: Sequence[BenchRow]) -> list[str]:
 
 def _base_note(row: StepRow) -> str:
     same = "per process" if row.scaling == "weak" else "in total"
-    rate = f"{row.images_per_s_total.value:,.1f} img/s"
+    rate = f"{_as_known(row.images_per_s_total.value, row.images_per_s_total)} img/s"
     return f"base case: {row.arm}, {rate}; {row.scaling} scaling: the same batch {same}"
 
 
