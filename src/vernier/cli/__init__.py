@@ -44,7 +44,7 @@ from .output import say
 from .report.compare import compare
 from .report.convert import convert
 from .report.page import report
-from .usage.aliases import with_own_names
+from .usage.aliases import in_typed_words, with_own_names
 from .usage.help_texts import examples_of, examples_text, first_line, listing
 from .usage.refusals import refuse
 from .usage.tyro_private import call, flags_of, use_colours
@@ -141,7 +141,10 @@ def run(function: Callable[..., int], arguments: list[str], prog: str) -> int:
     own = list(flags_of(function))
     names = {name for flag in own for name in flag.names}
     words = with_own_names(arguments, names, {name for flag in own if flag.switch for name in flag.names})
-    return call(function, words, prog, lambda refusal: refuse(refusal, function, words, prog))
+    try:
+        return call(function, words, prog, lambda refusal: refuse(refusal, function, words, prog))
+    except ConfigError as error:
+        raise ConfigError(in_typed_words(str(error), arguments, names)) from error
 
 
 def _dispatch(arguments: list[str]) -> int:

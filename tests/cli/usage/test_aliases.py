@@ -2,7 +2,7 @@
 
 import pytest
 
-from vernier.cli.usage.aliases import with_own_names
+from vernier.cli.usage.aliases import in_typed_words, with_own_names
 from vernier.errors import ConfigError
 
 TRAIN = {"--global-batch", "--lr", "--procs", "--device", "--mode", "--set", "--smoke", "--ema", "--no-ema"}
@@ -34,6 +34,20 @@ def test_an_alias_becomes_the_flag_of_the_command(typed: str, flags: set[str], w
 def test_spaces_around_an_equals_sign_are_explained(typed: str) -> None:
     with pytest.raises(ConfigError, match=r"--set optim\.lr=0\.1\."):
         with_own_names(typed.split(), TRAIN, ())
+
+
+@pytest.mark.parametrize(
+    ("typed", "message", "words"),
+    [
+        ("--batch-size x", "--batch takes N.", "--batch-size takes N."),
+        ("--batch x", "--batch takes N.", "--batch takes N."),
+        ("--batch-size x", "--batch-norm is another.", "--batch-norm is another."),
+        ("--gpus=3", "Change --procs or --procs.", "Change --gpus or --procs."),
+        ("--gpus=3", "--gpus is known.", "--gpus is known."),
+    ],
+)
+def test_a_message_names_the_flag_that_was_typed(typed: str, message: str, words: str) -> None:
+    assert in_typed_words(message, typed.split(), BENCH) == words
 
 
 def test_the_number_of_a_device_is_explained() -> None:

@@ -36,7 +36,7 @@ def _command(
         ("x y", "'y' is one argument too many. tool --help shows what it takes."),
         ("x --lr fast", "--lr takes a number, not 'fast'."),
         ("x --batch=1.5", "--batch takes a whole number, not '1.5'."),
-        ("x --batch-size many", "--batch takes a whole number, not 'many'."),
+        ("x --batch-size many", "--batch-size takes a whole number, not 'many'."),
         ("x --lr", "--lr needs a value: --lr X."),
         ("x --expect 1 b", "--expect takes 2 whole numbers, not '1 b'."),
         ("x --device cdua", "--device 'cdua' is not known. Did you mean cuda? Choose from auto, cpu, cuda"),

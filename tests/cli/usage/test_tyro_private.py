@@ -66,7 +66,7 @@ def test_flags_of_lists_every_spelling_and_the_switches() -> None:
     ("typed", "kind", "names"),
     [
         ("--nmae x", "unknown", ("--nmae", "x")),
-        ("", "missing", ("--count INT",)),
+        ("", "missing", ("--count N",)),
         ("--count", "no value", ("--count",)),
         ("--count two", "wrong type", ("--count",)),
         ("--count 2 --size XL", "not a choice", ("--size",)),

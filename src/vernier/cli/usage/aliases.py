@@ -3,6 +3,7 @@
 A name counts as an alias only for a command that has no flag of that name: `--batch` stays `--batch` where it exists.
 """
 
+import re
 from collections.abc import Collection
 
 from vernier.errors import ConfigError
@@ -45,6 +46,15 @@ def with_own_names(arguments: list[str], flags: Collection[str], switches: Colle
         if not off:  # a switch is off unless given; --no-ema is a flag of its own
             words.append(f"{flag}={_value(flag, value)}" if equals else flag)
     return words
+
+
+def in_typed_words(message: str, arguments: list[str], flags: Collection[str]) -> str:
+    """A message about a flag that was given by an alias, in terms of the alias."""
+    for word in arguments:
+        typed = word.partition("=")[0]
+        if (own := _own_name(typed.replace("_", "-"), flags)) != typed and typed not in message:
+            message = re.sub(rf"{re.escape(own)}(?![\w-])", typed, message, count=1)
+    return message
 
 
 def _own_name(flag: str, flags: Collection[str]) -> str:

@@ -59,6 +59,24 @@ def _value_or_left_out(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any]
     )
 
 
+_METAVARS: dict[Any, str] = {int: "N", float: "X", str: "TEXT"}
+
+
+@_WITHOUT_NONE.primitive_rule
+def _plain_metavars(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+    """Numbers and texts without tyro's INT, FLOAT and STR in help, and defaults as people write them: 20, not 20.0."""
+    kind = info.type
+    if kind not in _METAVARS:
+        return None
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar=_METAVARS[kind],
+        instance_from_str=lambda words: kind(words[0]),
+        is_instance=lambda value: isinstance(value, kind) or (kind is float and isinstance(value, int)),
+        str_from_instance=lambda value: [f"{value:g}" if kind is float else str(value)],
+    )
+
+
 def use_colours(on: bool) -> None:
     """Switch the colours of help on or off. tyro has no public setting for it."""
     tyro._experimental_options["ansi_codes"] = on
