@@ -53,7 +53,7 @@ def test_a_log_says_what_it_has_and_what_it_has_not() -> None:
         (
             ["20261116-101010-a"] * 2,
             [{"recipe": {"seed": n, "name": n, "model": {"width": n}, "optim": {"lr": n}}} for n in (1, 2)],
-            ["a, width 1, lr 1", "a, width 2, lr 2"],
+            ["a, width 1, lr 1, seed 1", "a, width 2, lr 2, seed 2"],
         ),
         (["20261116-101010-a", "20261116-101011-a"], [{}, {}], ["20261116-101010-a", "20261116-101011-a"]),
         (["raport", "raport"], [{}, {}], ["raport", "raport (2)"]),

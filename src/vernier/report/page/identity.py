@@ -13,7 +13,7 @@ from vernier.report.logs.work import NOT_IN_LOG, work_of
 
 HEADING = ("network", "image size", "batch", "data")
 PARTS = (*HEADING[:2], "classes", "batch", "devices", "data", "precision", "mode", "device", "torch", "Vernier", "date")
-MOST_DIFFERENCES, LONGEST_DIFFERENCE = 2, 24
+MOST_DIFFERENCES, LONGEST_DIFFERENCE = 3, 24
 _NOT_A_NAME = ("name", "about", "source", "published", "schema", "out", "every_epochs", "log_every_steps")
 """Settings by which people do not tell runs apart, by the last part of their name."""
 _FIRST_NAMED = ("model", "data", "global_batch", "optim", "schedule", "augment", "loss")

@@ -69,7 +69,7 @@ function drawLines(holder, figure, options) {
   const weight = chart.smooth ? options.smooth : 0;
   const series = all.filter((s) => !state.hidden.has(s.key) && s.points.length)
     .map((s) => ({ ...s, drawn: weight ? smoothed(s.points, weight) : s.points }));
-  const { root, box } = frame(area, 270, { left: 54, right: 16, top: chart.y_title === "" ? 12 : 26, bottom: 38 }, figure.title);
+  const { root, box } = frame(area, 270, { left: 54, right: 16, top: chart.y_title === "" ? 12 : 30, bottom: 38 }, figure.title);
   const xs = extent(series.flatMap((s) => s.points.map((p) => p.x)));
   if (!xs) { empty(area); return; }
   const domain = state.zoom || chart.x_range || xs;
@@ -77,7 +77,7 @@ function drawLines(holder, figure, options) {
   const low = getter(figure, chart.low), high = getter(figure, chart.high);
   const ys = extent(series.flatMap((s) => [...s.points.filter(inside).flatMap((p) => [p.y, low(p.row), high(p.row)])])) || [0, 1];
   const log = state.log && ys[0] > 0;
-  const whole = series.every((s) => s.points.every((p) => Number.isInteger(p.x)));
+  const whole = !chart.x_range && series.every((s) => s.points.every((p) => Number.isInteger(p.x)));
   const x = (chart.log_x ? logarithmic : linear)(domain, [box.left, box.right], whole);
   const y = log ? logarithmic([ys[0] * 0.95, ys[1] * 1.05], [box.bottom, box.top]) : linear(padded(ys, 0.06, chart.zero), [box.bottom, box.top]);
   yAxis(root, box, y, chart.y_title ?? chart.y);

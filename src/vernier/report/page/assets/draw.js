@@ -148,7 +148,7 @@ function yAxis(root, box, scale, title) {
     svg("line", { x1: box.left, x2: box.right, y1: y, y2: y, class: "grid" }, axis);
     svg("text", { x: box.left - 7, y: y + 3.5, "text-anchor": "end" }, axis, tick.text);
   }
-  if (title) svg("text", { x: box.left - 40 < 2 ? 2 : box.left - 40, y: box.top - 9, class: "axis-title" }, axis, title);
+  if (title) svg("text", { x: box.left - 40 < 2 ? 2 : box.left - 40, y: box.top - 14, class: "axis-title" }, axis, title);
   return axis;
 }
 

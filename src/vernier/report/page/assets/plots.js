@@ -49,7 +49,7 @@ function drawScatter(holder, figure) {
   const fd = getter(figure, chart.disturbed), calm = remembered(figure.id).calm;
   const rows = figure.rows.filter((r) => typeof fx(r) === "number" && typeof fy(r) === "number" && !(calm && fd(r)));
   const area = element("div", { class: "area" }, holder);
-  const { root, box } = frame(area, 280, { left: 56, right: 14, top: 26, bottom: 38 }, figure.title);
+  const { root, box } = frame(area, 280, { left: 56, right: 14, top: 30, bottom: 38 }, figure.title);
   const xs = extent(rows.map(fx)), ys = extent(rows.flatMap((r) => [fy(r), fl(r), fh(r)]));
   if (!xs) { empty(area); return; }
   const x = linear(padded(xs, 0.04), [box.left, box.right]), y = linear(padded(ys, 0.06, chart.zero), [box.bottom, box.top]), spots = [];

@@ -10,11 +10,10 @@ from vernier.records.codec import encode
 from vernier.report.logs.work import NOT_IN_LOG
 from vernier.report.page.collect import Subject
 from vernier.report.page.figures import Section
-from vernier.report.page.html import NONE, chip, joined, number, section, size_of, tag
-from vernier.report.page.identity import PARTS
+from vernier.report.page.html import NONE, chip, joined, section, size_of, tag
 
 WHAT_RAN = "What ran"
-_EXPECTED_TO_DIFFER = ("cpu.load_average", "command", "git_commit", "telemetry", "sensors", "processes", "date")
+_EXPECTED_TO_DIFFER = ("cpu.load_average", "command", "git_commit", "telemetry", "sensors", "processes")
 """Rows that differ from run to run without a meaning, and are not marked."""
 _LONGEST_TEXT = 400
 
@@ -68,11 +67,12 @@ def _text(value: object) -> str:
             entries = ([f"{k} {_text(v)}" for k, v in entry.items() if v is not None] for entry in value)
             return "; ".join(map(", ".join, entries))
         return ", ".join(map(_text, value))
-    return number(value) if isinstance(value, float) and abs(value) >= 1e-3 else json.dumps(value, default=str)
+    return f"{value:.7g}" if isinstance(value, float) else json.dumps(value, default=str)
 
 
 def _table(title: str, subjects: list[Subject], trees: list[dict[str, str]]) -> Markup:
-    differing = {name for tree in trees for name in tree if _differs(name, subjects, trees)}
+    differs = _parts_differ if title == WHAT_RAN else _settings_differ
+    differing = {name for tree in trees for name in tree if differs(name, subjects, trees)}
     rows = [
         tag(
             "tr",
@@ -103,13 +103,17 @@ def _table(title: str, subjects: list[Subject], trees: list[dict[str, str]]) -> 
     return tag("div", tools, scroll, cls="card", style="margin-bottom:18px")
 
 
-def _differs(name: str, subjects: list[Subject], trees: list[dict[str, str]]) -> bool:
+def _parts_differ(name: str, subjects: list[Subject], trees: list[dict[str, str]]) -> bool:
+    """Whether subjects differ in a part of what ran, as far as they say it; of all formats."""
+    known = {tree[name] for tree in trees if tree.get(name) not in (None, "", NOT_IN_LOG)}
+    return len(known) > 1 and name != "date"
+
+
+def _settings_differ(name: str, subjects: list[Subject], trees: list[dict[str, str]]) -> bool:
     """Whether subjects of a format that has this row differ in it. Studies are not compared."""
     if any(name == prefix or name.startswith(f"{prefix}.") for prefix in _EXPECTED_TO_DIFFER):
         return False
-    pairs = [(s, tree) for s, tree in zip(subjects, trees, strict=True) if tree.get(name) != NOT_IN_LOG]
-    if name in PARTS:
-        return len({tree[name] for _, tree in pairs if tree.get(name)}) > 1
+    pairs = list(zip(subjects, trees, strict=True))
     formats = {s.format for s, tree in pairs if name in tree}
     return len({tree.get(name) for s, tree in pairs if tree and s.format in formats and s.kind != "study"}) > 1
 
