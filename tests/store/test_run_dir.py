@@ -68,3 +68,12 @@ def test_a_smoke_run_is_known_and_no_suggestion(tmp_path: Path) -> None:
         RunDir.open(tmp_path)
     (smoke.path / "config.json").write_text("{")
     assert not smoke.is_smoke  # nobody can tell
+
+
+def test_a_folder_to_write_to_is_checked_without_leaving_anything(tmp_path: Path) -> None:
+    RunDir.check_out(tmp_path / "a" / "b")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").touch()
+    for wrong, message in ((tmp_path / "file", "is a file"), (Path("/proc/nope"), "Choose another --out")):
+        with pytest.raises(ConfigError, match=message):
+            RunDir.check_out(wrong)

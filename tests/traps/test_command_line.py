@@ -60,6 +60,7 @@ def test_a_wrong_command_line_is_answered_with_what_works(
         ("help train", "usage: vernier train"),
         ("help bench infer", "usage: vernier bench infer"),
         ("version", "vernier 0."),
+        ("bench help", "usage: vernier bench [-h]"),
         ("recipes shapes-quick", 'name = "shapes-quick"'),
         ("models resnet50", "25,557,032"),
     ],

@@ -160,7 +160,7 @@ def _dispatch(arguments: list[str]) -> int:
     shown = [action for action in actions if action not in INTERNAL]
     if not rest:
         raise ConfigError(f"Which action? vernier {name} {', '.join(shown)}; vernier {name} --help explains.")
-    if rest[0] in HELP:
+    if rest[0] in (*HELP, "help"):
         sys.stdout.write(help_text(name))
         return EXIT_DONE
     if rest[0] not in actions:

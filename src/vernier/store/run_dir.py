@@ -53,6 +53,8 @@ class RunDir:
     @staticmethod
     def check_out(out: Path) -> None:
         """Refuse a folder in which no run directory can be made; nothing is left behind. Raises ConfigError."""
+        if out.exists() and not out.is_dir():
+            raise ConfigError(f"--out {out} is a file. Give a folder.")
         missing = [folder for folder in (out, *out.parents) if not folder.exists()]
         try:
             out.mkdir(parents=True, exist_ok=True)

@@ -44,6 +44,7 @@ def _command(
         ("x --batchsize 3", "Unknown flag --batchsize. Did you mean --batch?"),
         ("x --global-batch 3", "Unknown flag --global-batch. Use --batch, the batch per device."),
         ("x --momentum 0.9", "It is a setting: --set optim.momentum=VALUE."),
+        ("x --smoke=1", "--smoke takes no value: leave out =1."),
         ("x --zzz", "Unknown flag --zzz. tool --help lists the flags."),
         ("--zzz", "Unknown flag --zzz."),
     ],

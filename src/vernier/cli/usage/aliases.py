@@ -30,7 +30,10 @@ VALUES = {("--device", "gpu"): "cuda", ("--mode", "graph"): "compile"}
 
 
 def with_own_names(arguments: list[str], flags: Collection[str], switches: Collection[str]) -> list[str]:
-    """The arguments with every alias replaced by this command's own flag. Raises ConfigError for `--set a = b`."""
+    """The arguments with every alias replaced by this command's own flag.
+
+    Raises ConfigError for `--set a = b`, for `--switch=value` and for the number of a device.
+    """
     words: list[str] = []
     for index, word in enumerate(arguments):
         if word == "--":
@@ -42,6 +45,8 @@ def with_own_names(arguments: list[str], flags: Collection[str], switches: Colle
         flag = _own_name(flag, flags)
         if flag == "--set":
             _check_assignment(value if equals else "", arguments[index + 1 :])
+        if equals and flag in switches:
+            raise ConfigError(f"{flag} takes no value: leave out ={value}.")
         off = flag not in flags and flag.startswith("--no-") and f"--{flag.removeprefix('--no-')}" in switches
         if not off:  # a switch is off unless given; --no-ema is a flag of its own
             words.append(f"{flag}={_value(flag, value)}" if equals else flag)

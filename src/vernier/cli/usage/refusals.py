@@ -34,7 +34,8 @@ def refuse(refusal: Refusal, function: Callable[..., int], arguments: list[str],
         case "not a choice":
             near = difflib.get_close_matches(refusal.value, refusal.choices, n=1, cutoff=0.6)
             hint = f"Did you mean {near[0]}? " if near else ""
-            message = f"{name} {refusal.value!r} is not known. {hint}Choose from {', '.join(refusal.choices)}."
+            what = f"{name} {refusal.value!r}" if name.startswith("-") else repr(refusal.value)
+            message = f"{what} is not known. {hint}Choose from {', '.join(refusal.choices)}."
         case "wrong type":
             message = f"{name} takes {refusal.expected}, not {_typed_value(name, arguments)!r}."
         case "other":
