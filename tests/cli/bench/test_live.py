@@ -19,6 +19,8 @@ ARM = Arm(name="batch=16", labels=ArmLabels(batch=16), request=ArmRequest(what="
 def test_the_first_line_counts_start_up_and_warm_up() -> None:
     line = opening_line(REQUEST, 2)
     assert line.startswith("4 processes (2 arms x 2 repeats): measuring at most 1:20, about 2:0")
+    compiled = BenchRequest(what="train", config={}, plan=PLAN, modes=("eager", "compile"))
+    assert opening_line(compiled, 2).endswith("; compiling comes on top")
     assert "3 steps each" in opening_line(BenchRequest(what="train", config={}, plan=Plan(steps=3)), 1)
 
 

@@ -49,6 +49,15 @@ def test_a_process_accounts_for_its_time_from_its_start_on(clock: Clock) -> None
     assert watch.extra_s() == pytest.approx(5)  # compiling does not count
 
 
+def test_compiling_is_no_warm_up(clock: Clock) -> None:
+    watch = PhaseWatch(compiles=True)
+    watch.enter(WARM_UP)
+    clock.now += 33
+    watch.one_off_s = 30.0
+    watch.enter(MEASURING)
+    assert watch.spent_s == {START_UP: 0.0, WARM_UP: 3.0, progress.COMPILING: 30.0}
+
+
 def test_the_file_says_phase_step_and_rate_at_most_once_per_second(clock: Clock, tmp_path: Path) -> None:
     path = tmp_path / "progress"
     assert read_progress(path) is None

@@ -93,9 +93,10 @@ def opening_line(request: BenchRequest, arms: int) -> str:
     if plan.steps is not None:
         return f"{processes}, {plan.steps} steps each, after start-up and warm-up"
     total_s = count * expected_process_s(plan)
+    compiling = "; compiling comes on top" if any(mode != "eager" for mode in request.modes) else ""
     return (
         f"{processes}: measuring at most {duration(count * plan.max_seconds)}, "
-        f"about {duration(total_s)} with start-up and warm-up"
+        f"about {duration(total_s)} with start-up and warm-up{compiling}"
     )
 
 

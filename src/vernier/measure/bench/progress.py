@@ -15,9 +15,10 @@ from vernier.measure.statistics.estimates import rate_estimate
 from vernier.records.bench import ArmFailure, ArmProgress, Plan, Round, ServingResult, StepResult
 from vernier.records.codec import DamagedRecord, decode, encode
 
-START_UP, WARM_UP, PROBE, MEASURING, PHASES, END = (
+START_UP, WARM_UP, COMPILING, PROBE, MEASURING, PHASES, END = (
     "start-up",
     "warm-up",
+    "compiling",
     "matrix products",
     "measuring",
     "phases of a step",
@@ -43,7 +44,10 @@ class PhaseWatch:
     def enter(self, phase: str) -> None:
         """The last phase is over, and this one begins."""
         at_s = now_s()
-        self.spent_s[self._phase] = self.spent_s.get(self._phase, 0.0) + at_s - self._entered_s
+        compiling_s = self.one_off_s if self._phase == WARM_UP else 0.0
+        self.spent_s[self._phase] = self.spent_s.get(self._phase, 0.0) + at_s - self._entered_s - compiling_s
+        if compiling_s:
+            self.spent_s[COMPILING] = compiling_s
         self._phase, self._entered_s = phase, at_s
         self._write(ArmProgress(phase=phase))
 
