@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from tests.conftest import Done, only_run
 from tests.report.bench_results import RATE, step_row
 from tests.report.page.conftest import text_of
-from tests.report.run_dirs import write_run
+from tests.report.run_dirs import step_times, write_run
 from vernier.errors import ConfigError
 from vernier.records.bench import BenchRequest, BenchResult
 from vernier.records.codec import encode
@@ -62,6 +63,19 @@ def test_a_smoke_run_that_is_named_is_shown_and_marked(tmp_path: Path) -> None:
     page = page_of(smoke_run(tmp_path, "try"))
     assert "SMOKE RUN" in text_of(str(page.top))
     assert "its figures mean nothing" in text_of(section(page, "glance"))
+
+
+def test_smoke_runs_are_not_compared_as_results_of_their_folder(vernier_here: Vernier, tmp_path: Path) -> None:
+    """`compare runs/ baseline` counted a smoke run among the runs of its side."""
+    runs = tmp_path / "runs"
+    real, other = (write_run(out, "real", step_times(i, n=200)) for i, out in enumerate((runs, tmp_path / "other")))
+    smoke = smoke_run(runs, "try")
+    done = vernier_here("compare", str(runs), str(other), "--json")
+    assert done.json()["a"]["runs"] == [str(real)]
+    shutil.rmtree(real)
+    refused = vernier_here("compare", str(runs), str(other))
+    assert refused.code == 2
+    assert f"Name one to use it all the same: {smoke}" in refused.err
 
 
 def test_only_smoke_runs_in_a_folder_are_nothing_to_report_on(tmp_path: Path) -> None:

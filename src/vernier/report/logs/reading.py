@@ -46,8 +46,7 @@ def open_logs(path: Path, arm: str | None = None) -> list[RunLog]:
     if not path.exists():
         raise ConfigError(f"{path} does not exist.")
     if path.is_dir():
-        folders = [run.path for run in find_runs(path)] or [path]
-        return [run for folder in folders for run in _open_folder(folder, arm)]
+        return _open_runs(find_runs(path), arm) or _open_folder(path, arm)
     text = read_text(path)
     if text.lstrip().startswith("{"):
         try:
@@ -64,6 +63,21 @@ def open_logs(path: Path, arm: str | None = None) -> list[RunLog]:
     if dllogger.PREFIX in text:
         return [dllogger.read_dllogger(path, text)]
     raise ConfigError(f"{path} is not the log of a run. Give {_KINDS}.")
+
+
+def _open_runs(runs: Sequence[RunDir], arm: str | None) -> list[RunLog]:
+    """The runs of a folder without its smoke runs, whose figures mean nothing; those are counted in a note."""
+    results = [run for run in runs if not run.is_smoke]
+    if runs and not results:
+        raise ConfigError(
+            f"{runs[-1].path.parent} holds smoke runs only, whose figures mean nothing. "
+            f"Name one to use it all the same: {runs[-1].path}"
+        )
+    logs = [log for run in results for log in _open_folder(run.path, arm)]
+    if logs and len(results) < len(runs):
+        note = f"smoke runs left out: {len(runs) - len(results)}"
+        logs[0] = replace(logs[0], notes=(*logs[0].notes, note))
+    return logs
 
 
 def read_text(path: Path) -> str:
