@@ -35,6 +35,7 @@ def _command(
         ("", "tool needs FOLDER, for example: tool here --lr 1"),
         ("x y", "'y' is one argument too many. tool --help shows what it takes."),
         ("x --lr fast", "--lr takes a number, not 'fast'."),
+        ("--lr fast x", "--lr takes a number, not 'fast'."),
         ("x --batch=1.5", "--batch takes a whole number, not '1.5'."),
         ("x --batch-size many", "--batch-size takes a whole number, not 'many'."),
         ("x --lr", "--lr needs a value: --lr X."),

@@ -45,15 +45,6 @@ def test_wrong_names_and_paths_suggest_what_works(tmp_path: Path) -> None:
         open_split(str(file), "train")
 
 
-def test_a_set_can_be_checked_without_listing_it(tmp_path: Path) -> None:
-    write_image(tmp_path / "train/a/1.jpg")
-    for source in ("shapes", "synthetic", "https://example.org/set", str(tmp_path)):
-        opening.check_source(source, detector=False)
-    for source, boxes in (("cifar10", False), ("coco", True), ("imagenette", False), ("", False), ("/no", True)):
-        with pytest.raises(ConfigError):
-            opening.check_source(source, detector=boxes)
-
-
 @pytest.mark.parametrize(
     ("source", "split", "message"),
     [

@@ -37,7 +37,9 @@ def refuse(refusal: Refusal, function: Callable[..., int], arguments: list[str],
             what = f"{name} {refusal.value!r}" if name.startswith("-") else repr(refusal.value)
             message = f"{what} is not known. {hint}Choose from {', '.join(refusal.choices)}."
         case "wrong type":
-            message = f"{name} takes {refusal.expected}, not {_typed_value(name, arguments)!r}."
+            values = _typed_values(name, arguments)
+            value = " ".join(values if refusal.expected.endswith("s") else values[:1])
+            message = f"{name} takes {refusal.expected}, not {value!r}."
         case "other":
             message = f"These arguments do not go together. {prog} --help explains them."
     raise ConfigError(message)
@@ -49,14 +51,14 @@ def _typed_name(names: Iterable[str], arguments: list[str]) -> str:
     return next((name for name in spellings if name in typed), spellings[0] if spellings else "")
 
 
-def _typed_value(name: str, arguments: list[str]) -> str:
-    """What was given to a flag the last time; for an argument without a flag all of them."""
+def _typed_values(name: str, arguments: list[str]) -> list[str]:
+    """The words after a flag where it was given last; for an argument without a flag all of them."""
     for index in range(len(arguments) - 1, -1, -1):
         flag, equals, value = arguments[index].partition("=")
         if flag == name:
             following = itertools.takewhile(lambda word: not word.startswith("--"), arguments[index + 1 :])
-            return value if equals else " ".join(following)
-    return " ".join(word for word in arguments if not word.startswith("-"))
+            return [value] if equals else list(following)
+    return [word for word in arguments if not word.startswith("-")]
 
 
 def _unknown_flag(arguments: list[str], flags: list[str]) -> str:
