@@ -100,8 +100,13 @@ def _recipe(s: Subject, part: str) -> dict[str, Any]:
 def _why_above_validation(runs: list[Subject]) -> str:
     """Why training loss lies above validation loss where it does: what only training has, from the settings."""
     above = [s for s in runs if _ends_above(s)]
-    reasons = dict.fromkeys(reason for s in above for reason in _reasons(s))
-    return f"Training loss can lie above validation loss: {', '.join(reasons)}." if reasons else ""
+    reasons = list(dict.fromkeys(reason for s in above for reason in _reasons(s)))
+    return f"Training loss can lie above validation loss: {_in_a_row(reasons)}." if reasons else ""
+
+
+def _in_a_row(texts: list[str]) -> str:
+    """a, b, and c."""
+    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])}, and {texts[-1]}"
 
 
 def _ends_above(s: Subject) -> bool:
