@@ -107,5 +107,8 @@ def progress_line(process: str, arm: str, progress: ArmProgress | None, left_s: 
         return f"{left}  {process}  {arm}  {START_UP}"
     steps = f", step {progress.steps + 1}" if progress.phase in (WARM_UP, MEASURING) else ""
     rate = progress.rate
-    speed = "" if rate is None else f"  {format_rate(rate) if rate.low is not None else f'{rate.value:,.1f}'} img/s"
+    speed = ""
+    if rate is not None:
+        known = rate.low is not None and rate.high is not None
+        speed = f"  {format_rate(rate) if known else f'{rate.value:,.1f}'} img/s"
     return f"{left}  {process}  {arm}  {progress.phase}{steps}{speed}"
