@@ -39,6 +39,7 @@ def live_bar(console: Console) -> Progress:
         _Parts(console),
         console=console,
         transient=True,
+        redirect_stdout=False,  # results are written as they are, not wrapped to the width
         refresh_per_second=4,
     )
 

@@ -81,11 +81,12 @@ class ConsoleObserver:
         self._begin(phase, f" {done}/{total}")
         if self._bar is not None:
             if self._eval_task is None:
-                self._eval_task = self._bar.add_task(phase, total=total)
                 self._end_of_start_up()
+                self._eval_task = self._bar.add_task(phase, total=total)
             self._bar.update(self._eval_task, completed=done, parts=(f"{done}/{total}",))
             if done == total:
                 self._bar.remove_task(self._eval_task)
+                self._bar.refresh()  # so that what is printed next starts on a line of its own
                 self._eval_task = None
 
     # ------------------------------------------------------------------------------------------------------ by event
