@@ -34,7 +34,7 @@ def training(subjects: list[Subject]) -> Section | None:
     names = tuple(s.name for s in subjects)
     charts = (*_losses(runs), *_metrics(runs), _lr(runs), _throughput(runs), _wait(runs), _processes(runs), _time(runs))
     epochs = [0.0, *(p.epoch for s in runs for p in s.points), *(e.epoch for s in runs for e in s.evals)]
-    figures = [_share_axis(_colour_by_run(f, names), max(epochs)) for f in with_data(*charts)]
+    figures = [_fit_to_page(f, names, max(epochs)) for f in with_data(*charts)]
     control = div(
         "controls",
         tag(
@@ -50,18 +50,11 @@ def training(subjects: list[Subject]) -> Section | None:
     return make_section("training", "Training", lead, control, grid(figures), figures=figures)
 
 
-def _colour_by_run(figure: Figure, names: tuple[str, ...]) -> Figure:
-    """A run has one colour on the whole page."""
-    if isinstance(figure.chart, Lines) and figure.chart.by == "run":
-        return replace(figure, chart=replace(figure.chart, colours=names))
-    return figure
-
-
-def _share_axis(figure: Figure, epochs: float) -> Figure:
-    """All charts over epochs begin at 0 and end together, so that what is above one another happened together."""
-    if isinstance(figure.chart, Lines) and figure.chart.x == "epoch" and epochs > 0:
-        return replace(figure, chart=replace(figure.chart, x_range=(0.0, epochs)))
-    return figure
+def _fit_to_page(figure: Figure, names: tuple[str, ...], epochs: float) -> Figure:
+    """A run has one colour on the whole page, and all charts over epochs have the same axis."""
+    if not isinstance(figure.chart, Lines):
+        return figure
+    return replace(figure, chart=replace(figure.chart, colours=names, x_range=(0.0, epochs)))
 
 
 def _losses(runs: list[Subject]) -> list[Figure]:
@@ -100,13 +93,8 @@ def _recipe(s: Subject, part: str) -> dict[str, Any]:
 def _why_above_validation(runs: list[Subject]) -> str:
     """Why training loss lies above validation loss where it does: what only training has, from the settings."""
     above = [s for s in runs if _ends_above(s)]
-    reasons = list(dict.fromkeys(reason for s in above for reason in _reasons(s)))
-    return f"Training loss can lie above validation loss: {_in_a_row(reasons)}." if reasons else ""
-
-
-def _in_a_row(texts: list[str]) -> str:
-    """a, b, and c."""
-    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])}, and {texts[-1]}"
+    reasons = dict.fromkeys(reason for s in above for reason in _reasons(s))
+    return f"Training loss can lie above validation loss: {'; '.join(reasons)}." if reasons else ""
 
 
 def _ends_above(s: Subject) -> bool:
