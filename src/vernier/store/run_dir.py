@@ -55,17 +55,12 @@ class RunDir:
         """Refuse a folder in which no run directory can be made; nothing is left behind. Raises ConfigError."""
         if out.exists() and not out.is_dir():
             raise ConfigError(f"--out {out} is a file. Give a folder.")
-        missing = [folder for folder in (out, *out.parents) if not folder.exists()]
+        existing = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
         try:
-            out.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=out):
+            with tempfile.TemporaryDirectory(dir=existing):
                 pass
         except OSError as error:
             raise _cannot_make(out, error) from None
-        finally:
-            for folder in missing:
-                with contextlib.suppress(OSError):  # another command may write there by now
-                    folder.rmdir()
 
     @classmethod
     def open(cls, path: Path) -> "RunDir":
