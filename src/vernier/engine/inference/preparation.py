@@ -185,9 +185,7 @@ def foreign_config(model: str, published: Published | None = None) -> Config:
 
     The default is the model's own resolution, and ImageNet's mean and standard deviation, as for nearly all weights.
     """
-    px = info(model).input_px
-    short_side = 256 * px // 224 if px >= 128 else px  # small images are not cropped
-    data = Data(image_px=px, eval_px=px, eval_short_side_px=short_side)
+    data = Data(image_px=info(model).input_px)
     if published is not None:
         data = published.of(data)
     recipe = Recipe(name=f"{model}-weights", model=Model(name=model), data=data, augment=NO_AUGMENTATION)
