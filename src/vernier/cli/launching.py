@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vernier.config import Config, derive, override
+from vernier.config import Config, Model, derive, override
 from vernier.engine.processes.launch import process_count, quiet_torch, run_local, topology
 from vernier.errors import ConfigError, did_you_mean
 from vernier.models import layer_groups
@@ -66,7 +66,9 @@ def with_procs(config: Config) -> tuple[Config, int]:
 def check_before_start(config: Config, out: Path, resume: str | None, *, detector: bool) -> None:
     """Refuse what needs neither PyTorch nor the list of images to be seen, before processes start. Raises ConfigError.
 
-    Batch and processes, weights files, data, device and precision, limits, and the folder to write to.
+    Batch and processes, limits and layers to freeze; then what this host has: device, weights files, data, and the
+    folder to write to. One of several processes leaves the latter to the set-up, where a refusal ends all of them: the
+    others would wait for a process that never joins.
     """
     from vernier.data.loading.bad_images import parse_limit
     from vernier.data.sources.opening import check_source
@@ -74,21 +76,27 @@ def check_before_start(config: Config, out: Path, resume: str | None, *, detecto
 
     recipe, machine = config.recipe, config.machine
     derive(config, train_samples=sys.maxsize)
-    refuse_early(machine.device, machine.precision, machine.mode, allow_slow=machine.allow_slow)
     parse_limit(recipe.data.max_bad_images, 1)
+    _check_freeze(recipe.model)
+    if topology().world > 1:
+        return
+    refuse_early(machine.device, machine.precision, machine.mode, allow_slow=machine.allow_slow)
     for flag, file in (("--weights", recipe.model.weights), ("--backbone-weights", recipe.model.backbone_weights)):
         if file and not Path(file).expanduser().is_file() and _is_new_run(config, out, resume):
             problem = "is a folder" if Path(file).expanduser().is_dir() else "does not exist"
             raise ConfigError(f"{flag} {file} {problem}. Give a .safetensors, .pth, .pt or .th file.")
-    layers = layer_groups(recipe.model.name)
-    for prefix in recipe.model.freeze:
+    check_source(recipe.data.source, detector=detector)
+    RunDir.check_out(out)
+
+
+def _check_freeze(model: Model) -> None:
+    """Refuse layers that the network does not have."""
+    layers = layer_groups(model.name)
+    for prefix in model.freeze:
         group = prefix.partition(".")[0]
         if group != "backbone" and not any(layer.startswith(group) for layer in layers):
             near = did_you_mean(prefix, ["backbone", *layers])
-            raise ConfigError(f"--freeze {prefix!r} matches no layer of {recipe.model.name}. {near}")
-    check_source(recipe.data.source, detector=detector)
-    if topology().first:
-        RunDir.check_out(out)
+            raise ConfigError(f"--freeze {prefix!r} matches no layer of {model.name}. {near}")
 
 
 def _is_new_run(config: Config, out: Path, resume: str | None) -> bool:

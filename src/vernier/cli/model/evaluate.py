@@ -24,6 +24,7 @@ from vernier.cli.flags import (
 from vernier.cli.launching import console_of, joined, start_processes, with_procs
 from vernier.cli.output import print_json
 from vernier.config import Config
+from vernier.engine.processes.launch import topology
 from vernier.errors import EXIT_DONE, ConfigError
 
 from .choosing import ClassesFlag, ModelFlag, ModelPath, WeightsFlag, check_model_path, choose_model
@@ -131,9 +132,11 @@ def _check_target(path: str | None, weights: str | None, data: str | None, setti
         raise ConfigError(
             "Give a run, a checkpoint or an exported file to evaluate, or --model NAME --weights FILE --data PATH."
         )
-    check_model_path(path, weights)
     if weights is not None and data is None and not any(s.startswith("data.source=") for s in settings):
         raise ConfigError("On which images? Weights of others have no data of their own: give --data PATH.")
+    if topology().world > 1:
+        return  # the others would wait for a process that never joins: the set-up refuses for all of them
+    check_model_path(path, weights)
     if data is not None:
         from vernier.data.sources.opening import check_source
 
