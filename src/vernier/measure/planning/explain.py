@@ -185,7 +185,9 @@ def describe_explanation(explained: Explanation) -> list[str]:
         sizes = ", ".join(f"{px} from epoch {epoch}" for epoch, px in explained.image_sizes)
         lines.append(f"  image px   {sizes}")
     gib = _two_digits(explained.memory_bytes / 2**30)
-    lines.append(f"  memory     about {gib} GiB per process: weights, optimiser, activations; PyTorch itself needs 0.5 more")
+    lines.append(
+        f"  memory     about {gib} GiB per process: weights, optimiser, activations; PyTorch itself needs 0.5 more"
+    )
     lines.append(f"  time       {_time_line(explained.expected)}")
     lines += [f"  note       {note}" for note in explained.notes]
     return lines + [f"  warning    {warning}" for warning in explained.warnings]
