@@ -16,7 +16,6 @@ def ran(config: Config, *, whole_run: bool = False, px: int | None = None) -> Wh
         "train",
         image_px=px or config.recipe.data.image_px,
         classes=1000,
-        outputs=1000,
         channels=3,
         batch_per_device=8,
         devices=1,

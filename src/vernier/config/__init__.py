@@ -6,7 +6,7 @@ changed between versions of files. May import `errors` and `frozen` and nothing 
 directory and no device. Built-in recipes are in `vernier.recipes`.
 """
 
-from .changes import Changed, apply_changes, check_batch_rule, describe_eval_size
+from .changes import Changed, apply_changes, check_batch_rule
 from .checks import check_config, check_recipe
 from .derived import Derived, derive, describe_lr, train_px
 from .parsing import (
@@ -71,7 +71,6 @@ __all__ = [
     "config_from_tree",
     "config_warnings",
     "derive",
-    "describe_eval_size",
     "describe_lr",
     "differences",
     "digest",

@@ -13,7 +13,7 @@ from vernier.errors import ConfigError
 from vernier.frozen import frozen
 
 from .parsing import override, override_from_text, setting_name
-from .settings import Config, Data, Recipe, short_side_of
+from .settings import Config, Recipe, short_side_of
 
 LARGE_BATCH_OPTIMISERS = ("lars", "lamb")
 _SIZE_STEP_PX = 8
@@ -143,7 +143,7 @@ def _with_eval_size(config: Config, start: Config, named: set[str]) -> tuple[Con
         return config, []
     moved = eval_px != data.eval_px
     data = replace(data, eval_px=eval_px, eval_short_side_px=short_side)
-    note = f"evaluation follows data.image_px = {data.image_px}: {describe_eval_size(data)}"
+    note = f"evaluation follows data.image_px = {data.image_px}: {eval_px} px from a short side of {short_side}"
     return replace(config, recipe=replace(config.recipe, data=data)), [note] if moved else []
 
 
@@ -152,8 +152,3 @@ def _scaled_px(eval_px: int, image_px: int, own_image_px: int) -> int:
     if eval_px == own_image_px:
         return image_px
     return max(_SIZE_STEP_PX, round(eval_px * image_px / own_image_px / _SIZE_STEP_PX) * _SIZE_STEP_PX)
-
-
-def describe_eval_size(data: Data) -> str:
-    """How evaluation images get their size, in words."""
-    return f"{data.eval_px} px from a short side of {data.eval_short_side_px}"

@@ -16,7 +16,7 @@ from .hpu import Hpu
 from .mps import Mps
 from .xpu import Xpu
 
-__all__ = ["KINDS", "Device", "matrix", "resolve", "usable"]
+__all__ = ["KINDS", "Device", "likely_kind", "matrix", "refuse_early", "resolve", "usable"]
 
 KINDS: dict[str, type[Device]] = {"cuda": Cuda, "hpu": Hpu, "xpu": Xpu, "mps": Mps, "cpu": Cpu}
 """By name, in the order in which `auto` tries them."""
@@ -34,12 +34,21 @@ def resolve(name: str) -> Device:
 
 def refuse_early(name: str, precision: str, mode: str, *, allow_slow: bool) -> None:
     """Refuse what this machine surely cannot do, without loading PyTorch: that takes seconds. Raises ConfigError."""
-    if sys.platform != "linux" or any(node for pattern in _DEVICE_NODES for node in Path("/dev").glob(pattern)):
+    if _may_have_accelerator():
         return
     if name not in ("auto", "cpu"):
         raise ConfigError(f"--device {name} cannot be used on this machine. Usable: cpu.")
     if why_not := Cpu().refuse(precision, mode, allow_slow=allow_slow):
         raise ConfigError(why_not)
+
+
+def likely_kind(name: str) -> str:
+    """The kind of device that is most likely meant, without loading PyTorch; `auto` where it may be an accelerator."""
+    return "cpu" if name == "auto" and not _may_have_accelerator() else name
+
+
+def _may_have_accelerator() -> bool:
+    return sys.platform != "linux" or any(node for pattern in _DEVICE_NODES for node in Path("/dev").glob(pattern))
 
 
 _DEVICE_NODES = ("nvidia*", "dxg", "kfd", "accel*", "hl*", "dri/renderD*")

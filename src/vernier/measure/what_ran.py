@@ -4,11 +4,12 @@ from dataclasses import replace
 
 from vernier.clock import utc_stamp
 from vernier.config import Config, train_px
-from vernier.models import is_detector, shown_name
+from vernier.models import shown_name
 from vernier.models.cost import cost_of
 from vernier.records.environment import DeviceInfo, Environment
 from vernier.records.events import Loading, StartEvent
 from vernier.records.what_ran import Kind, WhatRan
+from vernier.wording import plural
 
 from .machine.environment import installed_version, vernier_version
 
@@ -19,7 +20,6 @@ def describe_run(
     *,
     image_px: int,
     classes: int,
-    outputs: int,
     channels: int,
     batch_per_device: int,
     devices: int,
@@ -29,12 +29,12 @@ def describe_run(
     threads: int,
     whole_run: bool = False,
 ) -> WhatRan:
-    """What runs with this configuration, on images of `image_px`. `outputs` are the network's, `classes` the data's.
+    """What runs with this configuration, on images of `image_px`; `classes` are the data's, 0 where nobody knows.
 
     `whole_run`: a training with all its image sizes and evaluations, not a measurement of some of its steps.
     """
     recipe, machine = config.recipe, config.machine
-    cost = cost_of(recipe.model, px=image_px, outputs=outputs, channels=channels)
+    cost = cost_of(recipe.model, px=image_px, classes=classes, channels=channels)
     return WhatRan(
         kind=kind,
         recipe=recipe.name,
@@ -84,7 +84,6 @@ def describe_old_run(
         kind,
         image_px=recipe.data.image_px if whole_run else first_px,
         classes=classes,
-        outputs=classes + is_detector(recipe.model.name) + recipe.model.unused_outputs if classes else 0,
         channels=len(recipe.data.mean),
         batch_per_device=batch_per_device or max(1, recipe.global_batch // machine.procs),
         devices=devices or event.world,
@@ -110,7 +109,7 @@ def run_name(config: Config) -> str:
 
 def describe_feeding(source: str, loading: Loading | None, workers: int) -> str:
     """How images reach the network, in words."""
-    threads = f"{workers} loader thread{'' if workers == 1 else 's'}"
+    threads = plural(workers, "loader thread")
     if source in ("synthetic", "static"):
         pixels = "random pixels" if source == "synthetic" else "the same random pixels in every batch"
         return f"{pixels} copied from memory" + (f" by {threads}" if workers else "")

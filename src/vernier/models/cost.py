@@ -51,9 +51,10 @@ def cost(name: str, options: Options, px: int) -> Cost:
     return Cost(params=counter.params, macs=counter.macs, activations=counter.activations)
 
 
-def cost_of(spec: Model, *, px: int, outputs: int | None = None, channels: int = 3) -> Cost:
-    """Count the cost of a recipe's network; `outputs` are its classes, or those of the catalogue where none are set."""
+def cost_of(spec: Model, *, px: int, classes: int = 0, channels: int = 3) -> Cost:
+    """Count the cost of a recipe's network for data of so many classes, or with the catalogue's outputs where 0."""
     entry = info(spec.name)
+    outputs = classes + (entry.ssd is not None) + spec.unused_outputs if classes else 0
     options = Options(
         num_classes=outputs or spec.num_classes or entry.classes,
         in_channels=channels,

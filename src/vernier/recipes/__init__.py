@@ -21,6 +21,7 @@ from vernier.records.codec import omitted
 from .networks import named_after_changes, plain_recipe, with_network
 
 DEFAULT = "shapes-quick"
+FILE_SUFFIXES = (".toml", ".json")
 
 SOURCES: dict[str, tuple[Callable[[], Recipe], ...]] = {
     "Small sets": small_sets.RECIPES,
@@ -61,7 +62,7 @@ def notes(name: str) -> str:
 
 def load(name_or_file: str) -> Config:
     """Load a built-in recipe by name, plain settings for a network by its name, or a .toml or .json file."""
-    if name_or_file.endswith((".toml", ".json")):
+    if name_or_file.endswith(FILE_SUFFIXES):
         return load_file(Path(name_or_file))
     return Config(recipe=get_or_plain(name_or_file))
 

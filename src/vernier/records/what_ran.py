@@ -12,8 +12,6 @@ from .codec import omitted
 
 NOT_RECORDED = "what ran: not recorded by this version of Vernier"
 Kind = Literal["train", "infer", "eval"]
-WORK = ("kind", "network", "image size", "classes", "batch")
-"""The parts that make up the work; results of different work cannot be compared."""
 
 
 @frozen

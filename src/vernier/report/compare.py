@@ -14,6 +14,7 @@ from vernier.measure.statistics.comparison import DEFAULT_TOLERANCE, compare
 from vernier.records.codec import encode
 from vernier.records.statistics import Comparison
 from vernier.records.what_ran import WhatRan, line_of
+from vernier.wording import plural
 
 from .logs.model import RunLog
 from .logs.work import Work, different_work, other_differences, unknown_work, work_of
@@ -268,14 +269,10 @@ def _side_lines(name: str, side: Side, rate: float, steps: int) -> list[str]:
     count = "/".join(map(str, side.devices))
     devices = f"on {count} device{'' if count == '1' else 's'}" if side.devices else "(devices: not in the log)"
     return [
-        f"{name}  {rate:,.1f} img/s total {devices}, data included; {_count(steps, 'step')} of "
-        f"{_count(len(side.runs), 'run')}: {paths[0]}{more}",
+        f"{name}  {rate:,.1f} img/s total {devices}, data included; {plural(steps, 'step')} of "
+        f"{plural(len(side.runs), 'run')}: {paths[0]}{more}",
         *([f"   {line_of([side.ran])}"] if side.ran else []),
     ]
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _percent(ratio: float) -> str:

@@ -10,7 +10,7 @@ from rich.console import Console
 from vernier.records.events import EvalEvent, StartEvent, StepEvent, WarningEvent
 from vernier.records.run import Best, EvalResult, RunSummary, TrainingSpeed
 from vernier.report.live import console
-from vernier.report.live.console import ConsoleObserver, closing_lines, format_figures, plural
+from vernier.report.live.console import ConsoleObserver, closing_lines, format_figures
 
 START = StartEvent(
     recipe="r",
@@ -199,10 +199,5 @@ def test_the_total_rate_names_its_devices() -> None:
     assert "19 steps, without the first" in line
 
 
-def test_numbers_become_words() -> None:
-    assert [plural(1, "process"), plural(2, "process"), plural(1000, "step")] == [
-        "1 process",
-        "2 processes",
-        "1,000 steps",
-    ]
+def test_figures_become_words() -> None:
     assert format_figures({"AP": None}) == "no figures: the data has nothing to measure"

@@ -7,24 +7,12 @@ from typing import Any
 
 import pytest
 
-from vernier.records.what_ran import WhatRan
+from tests.examples import RAN as RAN_ON_TWO
 from vernier.report.logs.model import RunLog
 from vernier.report.logs.reading import open_logs
 from vernier.report.logs.work import different_work, other_differences, unknown_work, work_of
 
-RAN = WhatRan(
-    kind="train",
-    network="resnet50",
-    parameters=25_557_032,
-    gmac=4.089,
-    image_px=224,
-    classes=1000,
-    batch_per_device=32,
-    data="synthetic",
-    feeding="random pixels from a pool in memory",
-    device="cpu (A CPU)",
-    threads=2,
-)
+RAN = replace(RAN_ON_TWO, devices=1)
 
 
 def _log(**changes: Any) -> RunLog:

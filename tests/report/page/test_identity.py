@@ -5,22 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from vernier.records.what_ran import WhatRan
+from tests.examples import RAN as TRAINED
 from vernier.report.logs.model import RunLog
 from vernier.report.page.identity import heading, parts_of_log, parts_of_record, unique_names
 
-RAN = WhatRan(
-    kind="infer",
-    network="resnet50",
-    parameters=25_557_032,
-    gmac=4.09,
-    image_px=224,
-    classes=1000,
-    batch_per_device=1,
-    data="synthetic",
-    feeding="random pixels copied from memory by 2 loader threads",
-    device="cpu",
-)
+RAN = replace(TRAINED, kind="infer", batch_per_device=1)
 
 
 def test_the_heading_has_network_size_batch_and_data() -> None:

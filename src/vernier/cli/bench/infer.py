@@ -8,6 +8,7 @@ from tyro.conf import arg
 
 from vernier.cli.flags import DataFlag, JsonFlag, OptionalFloat, optional
 from vernier.errors import ConfigError
+from vernier.recipes import FILE_SUFFIXES
 
 from .options import (
     BatchList,
@@ -22,7 +23,6 @@ from .options import (
 )
 from .running import measure_and_print
 
-RECIPE_SUFFIXES = (".toml", ".json")
 SCENARIOS = ("offline", "single-stream", "server")
 
 
@@ -80,4 +80,4 @@ def infer(
 
 
 def _is_model_file(path: Path) -> bool:
-    return path.is_file() and path.suffix.lower() not in RECIPE_SUFFIXES
+    return path.is_file() and path.suffix.lower() not in FILE_SUFFIXES

@@ -10,7 +10,7 @@ from vernier.clock import duration, now_s
 from vernier.measure.bench.progress import MEASURING, START_UP, WARM_UP, Running, expected_process_s, remaining_s
 from vernier.measure.bench.table import format_rate
 from vernier.records.bench import ArmFailure, ArmProgress, BenchRequest, Plan, Round
-from vernier.report.live.console import plural
+from vernier.wording import plural
 
 if TYPE_CHECKING:
     from vernier.measure.bench.arms import Arm

@@ -155,14 +155,10 @@ def _config_of(path: Path) -> Config:
 
 def device_kind(name: str) -> str:
     """The kind of device that will be used; torch is asked only where `auto` may be an accelerator."""
-    from vernier.measure.planning.explain import likely_device
+    from vernier.devices import likely_kind, resolve
 
-    kind = likely_device(name)
-    if kind != "auto":
-        return kind
-    from vernier.devices import resolve
-
-    return resolve(kind).name
+    kind = likely_kind(name)
+    return kind if kind != "auto" else resolve(kind).name
 
 
 def parse_list(flag: str, text: str | None, parse: Callable[[str], T]) -> tuple[T, ...]:

@@ -59,10 +59,10 @@ def _target(paths: list[Path], out: str | None) -> Path:
 
 def _write(paths: list[Path], target: Path, json: bool) -> int:
     from vernier.records.codec import encode
-    from vernier.report.live.console import plural
     from vernier.report.page.build import build
     from vernier.report.page.collect import collect, smoke_runs
     from vernier.store import write_atomically
+    from vernier.wording import plural
 
     subjects = collect(paths, target.resolve().parent)
     left_out = smoke_runs(paths)

@@ -13,6 +13,7 @@ from vernier.cli.launching import COMMAND_LINE, sigterm_as_interrupt, silence_pr
 from vernier.cli.output import print_result, progress_bar, rough_duration, say
 from vernier.config.settings import DeviceName
 from vernier.errors import EXIT_DONE, ConfigError
+from vernier.wording import plural
 
 if TYPE_CHECKING:
     from vernier.measure.study.files import StudyDir
@@ -101,7 +102,7 @@ def run(
     count = len(study.repeats())
     result = {"study": study.path, "devices": len(targets), "repeats": count, "simulated": virtual > 0}
     lines = [
-        f"{_count(len(targets), 'device')}{' (SIMULATED)' * (virtual > 0)}, {_count(count, 'repeat')} in {study.path}",
+        f"{plural(len(targets), 'device')}{' (SIMULATED)' * (virtual > 0)}, {plural(count, 'repeat')} in {study.path}",
         f"Next: vernier study analyze {study.path}",
     ]
     print_result(result, json, lambda _: lines)
@@ -117,9 +118,9 @@ class _Progress:
     def begin(self, study: "StudyDir", done: int, total: int) -> None:
         settings = self._settings
         batch = f" of batch {settings.batch}" if settings.config is not None else ""
-        repeats = _count(settings.repeats, "repeat")
+        repeats = plural(settings.repeats, "repeat")
         say(
-            f"{_count(self._devices, 'device')} x {repeats} x {settings.iterations} iterations{batch}"
+            f"{plural(self._devices, 'device')} x {repeats} x {settings.iterations} iterations{batch}"
             + (f"; {done} of {total} repeats are in {study.path} already" if done else "")
         )
         if self._devices == 1:
@@ -133,7 +134,7 @@ class _Progress:
         total_s = left * each_s + (left - 1) * settings.pause_s
         say(
             f"about {seconds_per_iteration:.3g} s per iteration: {rough_duration(each_s)} per repeat, "
-            f"{rough_duration(total_s)} for {_count(left, 'repeat')}, with pauses of {settings.pause_s:g} s, "
+            f"{rough_duration(total_s)} for {plural(left, 'repeat')}, with pauses of {settings.pause_s:g} s, "
             "without the start-up of processes"
         )
         if total_s > LONG_S:
@@ -152,11 +153,7 @@ class _Progress:
         finished = len(StudyDir(path).repeats()) if StudyDir.is_study(path) else 0
         again = [*COMMAND_LINE, *(() if "--out" in COMMAND_LINE else ("--out", str(path)))]
         where = f" and saved in {path}" if finished else ""
-        return f"{_count(finished, 'repeat')} finished{where}; to resume: vernier {shlex.join(again)}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+        return f"{plural(finished, 'repeat')} finished{where}; to resume: vernier {shlex.join(again)}"
 
 
 def _training_config(workload: str, batch: int, device: str) -> "ConfigTree | None":

@@ -168,7 +168,6 @@ def _what_ran(trained: Trained, config: Config, task: Task, world: World) -> Wha
         "eval",
         image_px=data.eval_px,
         classes=len(trained.classes),
-        outputs=task.outputs(len(trained.classes)),
         channels=trained.channels,
         batch_per_device=machine.eval_batch,
         devices=world.size,

@@ -69,8 +69,8 @@ class TrainingLoad:
 
     def flops_per_image(self) -> int:
         recipe, source = self.job.config.recipe, self.job.train_source
-        outputs, px = self.job.task.outputs(len(source.classes)), train_px(recipe.data, recipe.augment, 0)
-        macs = cost_of(recipe.model, px=px, outputs=outputs, channels=source.channels).macs
+        px = train_px(recipe.data, recipe.augment, 0)
+        macs = cost_of(recipe.model, px=px, classes=len(source.classes), channels=source.channels).macs
         return 2 * FORWARDS_PER_TRAINING_STEP * macs
 
     def what_ran(self, *, in_memory: bool = False) -> WhatRan:
@@ -145,8 +145,8 @@ class InferenceLoad:
         self._forward = self.network.evaluation_network(self.images)
 
     def flops_per_image(self) -> int:
-        recipe, outputs = self._config.recipe, self._task.outputs(self._classes)
-        return 2 * cost_of(recipe.model, px=recipe.data.eval_px, outputs=outputs, channels=self._source.channels).macs
+        model, px = self._config.recipe.model, self._config.recipe.data.eval_px
+        return 2 * cost_of(model, px=px, classes=self._classes, channels=self._source.channels).macs
 
     def what_ran(self, *, in_memory: bool = False) -> WhatRan:
         """What the steps do; `in_memory`: with one batch again and again, as single-stream and server have it."""
@@ -158,7 +158,6 @@ class InferenceLoad:
             "infer",
             image_px=config.recipe.data.eval_px,
             classes=classes,
-            outputs=self._task.outputs(classes),
             channels=self._source.channels,
             batch_per_device=self.images,
             devices=1,

@@ -86,7 +86,6 @@ class Job:
             "train",
             image_px=image_px or recipe.data.image_px,
             classes=len(self.train_source.classes),
-            outputs=self.task.outputs(len(self.train_source.classes)),
             channels=self.train_source.channels,
             batch_per_device=self.derived.process_batch * self.derived.accumulation,
             devices=self.derived.world,

@@ -3,8 +3,6 @@
 The learning rate is computed by the function that training uses; memory and time are estimates and say so.
 """
 
-import math
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -13,15 +11,16 @@ import numpy as np
 from vernier.clock import now_s
 from vernier.config import Config, Derived, derive, describe_lr, train_px
 from vernier.cores import allowed_cores
+from vernier.devices import likely_kind
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.measure.what_ran import describe_feeding, describe_run
-from vernier.models import is_detector
 from vernier.models.cost import Cost, cost_of
 from vernier.optim.schedules import learning_rate
 from vernier.records.codec import omitted
 from vernier.records.what_ran import WhatRan
-from vernier.store import RunDir, find_runs
+from vernier.store import find_runs
+from vernier.wording import plural, two_digits
 
 BYTES = 4
 STATE_COPIES = {"sgd": 3, "lars": 3, "lamb": 4}
@@ -29,7 +28,6 @@ STATE_COPIES = {"sgd": 3, "lars": 3, "lamb": 4}
 TRAINING_FORWARDS = 3
 USUAL_SHARE_OF_MATMUL = (0.3, 0.7)
 """Training of a residual network on a CPU reaches this share of the rate of matrix products (docs/benchmarks.md)."""
-ACCELERATOR_FILES = ("/dev/nvidiactl", "/dev/accel", "/dev/hl0", "/dev/dri/renderD128", "/dev/kfd")
 _SPARKS = "▁▂▃▄▅▆▇█"
 _PROBE_S = 0.15
 _MATMUL_SIDE = 768
@@ -134,12 +132,12 @@ def _expected(ran: WhatRan, config: Config, derived: Derived, runs: Path) -> Exp
 def _measured_rate(ran: WhatRan, runs: Path) -> tuple[str, float] | None:
     for run in reversed(find_runs(runs)[-_NEWEST_RUNS:]):
         try:
-            summary = RunDir(run.path).status().summary
+            summary = run.status().summary
         except ConfigError:
             continue
         if summary is None or summary.ran is None or summary.training is None or summary.ran.smoke:
             continue
-        if all(a == b for a, b in zip(_same(summary.ran), _same(ran), strict=True)):
+        if _same(summary.ran) == _same(ran):
             return run.path.name, summary.training.images_per_s_total
     return None
 
@@ -174,8 +172,8 @@ def describe_explanation(explained: Explanation) -> list[str]:
         explained.ran.line(),
         f"  data       {explained.train_images:,} training images ({explained.train_images_from})",
         f"  batch      {d.world * d.process_batch * d.accumulation:,} = "
-        f"{_count(d.world, 'process', 'es')} x {_count(d.process_batch, 'image')} x "
-        f"{_count(d.accumulation, 'accumulation step')}",
+        f"{plural(d.world, 'process')} x {plural(d.process_batch, 'image')} x "
+        f"{plural(d.accumulation, 'accumulation step')}",
         f"  steps      {d.steps_per_epoch:,} per epoch, {d.total_steps:,} in total"
         + (f", stopping at {d.stop_step:,}" if d.stop_step < d.total_steps else ""),
         f"  rate       {explained.lr_rule} at its peak; first {rates[0]:.3g}, last {rates[-1]:.3g}",
@@ -184,17 +182,13 @@ def describe_explanation(explained: Explanation) -> list[str]:
     if len(explained.image_sizes) > 1:
         sizes = ", ".join(f"{px} from epoch {epoch}" for epoch, px in explained.image_sizes)
         lines.append(f"  image px   {sizes}")
-    gib = _two_digits(explained.memory_bytes / 2**30)
+    gib = two_digits(explained.memory_bytes / 2**30)
     lines.append(
         f"  memory     about {gib} GiB per process: weights, optimiser, activations; PyTorch itself needs 0.5 more"
     )
     lines.append(f"  time       {_time_line(explained.expected)}")
     lines += [f"  note       {note}" for note in explained.notes]
     return lines + [f"  warning    {warning}" for warning in explained.warnings]
-
-
-def _count(number: int, word: str, ending: str = "s") -> str:
-    return f"{number:,} {word}{'' if number == 1 else ending}"
 
 
 def _time_line(expected: ExpectedTime | None) -> str:
@@ -208,29 +202,19 @@ def _time_line(expected: ExpectedTime | None) -> str:
 def _duration(seconds: float) -> str:
     for unit, length in (("days", 86_400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= 2 * length:
-            return f"{_two_digits(seconds / length)} {unit}"
-    return f"{_two_digits(seconds)} s"
-
-
-def _two_digits(value: float) -> str:
-    """A rough number: 0.021, 1.6, 43, 270, 1,200."""
-    if value <= 0:
-        return "0"
-    digits = 1 - math.floor(math.log10(value))
-    return f"{round(value, digits):,.{max(0, digits)}f}"
+            return f"{two_digits(seconds / length)} {unit}"
+    return f"{two_digits(seconds)} s"
 
 
 def what_would_run(config: Config, classes: int) -> WhatRan:
     """What a training with this configuration runs, as far as that is known before its data and device are opened."""
     recipe, machine = config.recipe, config.machine
-    kind = likely_device(machine.device)
-    background = is_detector(recipe.model.name)
+    kind = likely_kind(machine.device)
     return describe_run(
         config,
         "train",
         image_px=recipe.data.image_px,
         classes=classes,
-        outputs=classes + background + recipe.model.unused_outputs,
         channels=len(recipe.data.mean),
         batch_per_device=max(1, recipe.global_batch // machine.procs),
         devices=machine.procs,
@@ -240,10 +224,3 @@ def what_would_run(config: Config, classes: int) -> WhatRan:
         threads=machine.threads or max(1, len(allowed_cores()) // machine.procs),
         whole_run=True,
     )
-
-
-def likely_device(name: str) -> str:
-    """The kind of device `auto` most likely means, told from the system's device files; asking torch takes seconds."""
-    if name != "auto":
-        return name
-    return "auto" if any(Path(path).exists() for path in ACCELERATOR_FILES) or sys.platform == "darwin" else "cpu"

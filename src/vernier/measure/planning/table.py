@@ -11,6 +11,7 @@ from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.records.bench import Cell
 from vernier.records.codec import omitted
+from vernier.wording import two_digits
 
 from .plan import Network, Workload, predict
 from .published import PUBLISHED, published_span
@@ -97,15 +98,10 @@ def _four_digits(value: float) -> float:
 def round_to_range(values: Sequence[float], low: float, high: float) -> list[str]:
     """Write values with as many digits as an uncertainty from `low` to `high` supports."""
     if high > _WIDE * low:
-        return [_two_digits(value) for value in values]
+        return [two_digits(value) for value in values]
     half = (high - low) / 2
     exponent = math.floor(math.log10(half / 2)) if half > 0 else math.floor(math.log10(abs(values[0]))) - 2
     return [f"{round(v, -exponent):,.{max(0, -exponent)}f}" for v in values]
-
-
-def _two_digits(value: float) -> str:
-    decimals = 1 - math.floor(math.log10(value))
-    return f"{round(value, decimals):,.{max(0, decimals)}f}"
 
 
 def with_range(value: float, between: tuple[float, float]) -> str:

@@ -16,6 +16,7 @@ from vernier.measure.statistics.throughput import Window
 from vernier.records.events import EvalEvent, Event, StartEvent, StepEvent, WarningEvent
 from vernier.records.run import EvalResult, RunSummary, TrainingSpeed
 from vernier.records.what_ran import line_of
+from vernier.wording import plural
 
 from .bar import live_bar
 
@@ -157,12 +158,6 @@ class ConsoleObserver:
             if now_s() - self._last_line_s >= QUIET_LIMIT_S:
                 seconds = now_s() - self._activity_since_s
                 self.say(f"... {self._activity}{self._detail} still running after {seconds:.0f} s")
-
-
-def plural(count: int, word: str) -> str:
-    """1 process, 2 processes, 1,000 steps."""
-    ending = "" if count == 1 else "es" if word.endswith("s") else "s"
-    return f"{count:,} {word}{ending}"
 
 
 def opening_lines(start: StartEvent) -> list[str]:

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 import vernier
 from vernier.clock import utc_stamp
-from vernier.report.live.console import plural
+from vernier.wording import plural
 
 from .collect import Subject
 from .figures import Figure, Section

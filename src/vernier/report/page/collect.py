@@ -36,7 +36,6 @@ from vernier.records.profile import KernelTime, MemoryPoint, ProfileSummary
 from vernier.records.run import EvalResult, RunSummary
 from vernier.records.telemetry import TelemetryRecord, decode_telemetry
 from vernier.records.what_ran import WhatRan
-from vernier.report.live.console import plural
 from vernier.report.logs.model import RunLog, Tree
 from vernier.report.logs.reading import (
     is_bench_result,
@@ -47,6 +46,7 @@ from vernier.report.logs.reading import (
 )
 from vernier.report.logs.work import NOT_IN_LOG
 from vernier.store import DamagedFile, RunDir, find_runs, read_bench, read_json, read_record
+from vernier.wording import plural
 
 from .identity import heading, parts_of_log, parts_of_record, unique_names
 from .studies import Study, open_study, open_study_result

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from vernier.frozen import frozen
 from vernier.records.codec import encode, omitted
-from vernier.report.live.console import plural
+from vernier.wording import plural
 
 from .html import div, section, tag
 

@@ -11,7 +11,6 @@ from markupsafe import Markup
 from vernier.measure.bench.table import ARM_COLUMNS, UNKNOWN_RATE_FACTOR, is_unknown, shared_labels, varying_labels
 from vernier.records.bench import BenchResult, BenchRow, FailedRow, Samples, ServingResult, StepResult, StepRow
 from vernier.records.statistics import Estimate
-from vernier.report.live.console import plural
 from vernier.report.page.collect import Subject
 from vernier.report.page.figures import (
     PHASE_COLOURS,
@@ -25,6 +24,7 @@ from vernier.report.page.figures import (
     with_data,
 )
 from vernier.report.page.html import Cell, Column, Shown, div, measured, table, tag
+from vernier.wording import plural
 
 CURVE_POINTS = 200
 UNKNOWN = f"no whisker: the interval reaches {UNKNOWN_RATE_FACTOR} times the rate, which is not known"

@@ -10,12 +10,12 @@ from markupsafe import Markup
 from vernier.measure.study.analysis import SENSORS, undisturbed
 from vernier.records.study import StudyAnalysis
 from vernier.records.telemetry import Sample, TelemetryHeader
-from vernier.report.live.console import plural
 from vernier.report.page.collect import MOST_POINTS, Subject
 from vernier.report.page.figures import Boxes, Figure, Heat, Lines, Row, Scatter, Section, grid, make_section, with_data
 from vernier.report.page.html import Column, div, table, tag
 from vernier.report.page.studies import Study
 from vernier.report.study.text import removal_sentence, verdict_in_words
+from vernier.wording import plural
 
 MOST_GROUPS, MOST_NAMED = 72, 12
 UNITS = {"freq": "clock, MHz", "power": "power, W", "temp": "temperature, °C"}

@@ -18,7 +18,6 @@ from vernier.records.environment import Environment
 from vernier.records.events import StartEvent
 from vernier.records.study import StudyAnalysis
 from vernier.records.what_ran import line_of
-from vernier.report.live.console import plural
 from vernier.report.logs.work import NOT_IN_LOG
 from vernier.report.page.collect import FOREIGN, Subject
 from vernier.report.page.figures import Section, make_section
@@ -38,6 +37,7 @@ from vernier.report.page.html import (
     tile,
     when,
 )
+from vernier.wording import plural
 
 SHOWN_WARNINGS, SHOWN_NOTES = 8, 3
 TOP5_CLASSES = 50
