@@ -3,7 +3,7 @@
 import pytest
 
 from tests.devices.fake_vendors import RecordedCallFake
-from vernier.devices import KINDS, matrix, resolve, usable
+from vernier.devices import kinds, matrix, resolve, usable
 from vernier.errors import ConfigError
 
 
@@ -18,6 +18,6 @@ def test_auto_takes_an_accelerator_before_the_cpu_against_a_fake(fake_mps: Recor
 
 
 def test_a_device_that_is_not_here_is_named_with_those_that_are() -> None:
-    absent = next(name for name, kind in KINDS.items() if not kind.available())
+    absent = next(name for name, kind in kinds().items() if not kind.available())
     with pytest.raises(ConfigError, match=r"Usable: .*cpu"):
         resolve(absent)

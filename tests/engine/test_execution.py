@@ -72,7 +72,7 @@ def eager() -> tuple[list[float], Execution]:
 
 def _scores(execution: Execution, count: int) -> torch.Tensor:
     forward = execution.evaluation_network(8)
-    with evaluating(execution.model):
+    with evaluating(execution.model, Cpu()):
         images = torch.randn(count, 3, 16, 16, generator=torch.Generator().manual_seed(9))
         scores: torch.Tensor = forward(images)
     return scores

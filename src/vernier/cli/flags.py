@@ -10,7 +10,7 @@ from tyro.conf import FlagCreatePairsOff, Positional, UseAppendAction, arg
 
 from vernier import recipes
 from vernier.config import Config
-from vernier.config.settings import DeviceName, Mode, Precision
+from vernier.config.settings import Mode, Precision
 from vernier.errors import ConfigError
 
 
@@ -35,7 +35,9 @@ IntFlag = Annotated[int, arg(metavar="N")]
 RecipeName = Annotated[Positional[str | None], optional("[RECIPE]", help_behavior_hint="(default: shapes-quick)")]
 RunPath = Annotated[Positional[str], arg(metavar="RUN|CHECKPOINT")]
 WhichFlag = Annotated[str, arg(metavar="latest|best|STEP")]
-DeviceFlag = Annotated[DeviceName | None, optional("auto|cpu|cuda|hpu|mps|xpu")]
+DEVICE_NAMES = "auto|cpu|cuda|hpu|mps|xpu|..."
+"""For the help; packages can add devices, so any name is read, and `devices.resolve` refuses those it does not know."""
+DeviceFlag = Annotated[str | None, optional(DEVICE_NAMES)]
 PrecisionFlag = Annotated[Precision | None, optional("fp32|tf32|bf16|fp16")]
 ModeFlag = Annotated[Mode | None, optional("eager|compile|trace")]
 DataFlag = Annotated[str | None, optional("NAME|PATH")]

@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 from vernier.frozen import frozen
 
-DeviceName = Literal["auto", "cpu", "cuda", "hpu", "mps", "xpu"]
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
 Mode = Literal["eager", "compile", "trace"]
 
@@ -268,7 +267,7 @@ class Recipe:
 class Machine:
     """Where to run. Says nothing about learning."""
 
-    device: DeviceName = option("auto", "auto: the best one of this machine")
+    device: str = option("auto", "auto: the best one of this machine; or cpu, cuda, hpu, mps, xpu, or a plug-in's")
     procs: int = option(1, "number of processes, one per device", low=1)
     precision: Precision = option("fp32", "arithmetic of the network")
     allow_slow: bool = option(False, "allow a precision that this device has no hardware for")

@@ -1,53 +1,111 @@
 """Devices: one small file per kind, and one contract (`base`). The only package that calls torch.cuda and the like.
 
-May import `errors` and `records`. Sensors (power, clocks, temperature) are in `measure.telemetry`, processes and their
-devices in `engine.processes`, execution modes in `engine.execution`.
+A kind of device is found through the entry-point group `vernier.devices`: the built-in ones, and those of any other
+installed package (docs/add-a-device.md). May import `errors` and `records`. Sensors (power, clocks, temperature) are
+in `measure.telemetry`, processes and their devices in `engine.processes`, execution modes in `engine.execution`.
 """
 
+import functools
 import sys
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
-from vernier.errors import ConfigError
+from vernier.errors import ConfigError, did_you_mean
 
 from .base import MODES, PRECISIONS, Ability, Device
 from .cpu import Cpu
-from .cuda import Cuda
-from .hpu import Hpu
-from .mps import Mps
-from .xpu import Xpu
 
-__all__ = ["KINDS", "Device", "likely_kind", "matrix", "refuse_early", "resolve", "usable"]
+__all__ = ["Device", "kinds", "likely_kind", "matrix", "refuse_early", "resolve", "unusable_plugins", "usable"]
 
-KINDS: dict[str, type[Device]] = {"cuda": Cuda, "hpu": Hpu, "xpu": Xpu, "mps": Mps, "cpu": Cpu}
-"""By name, in the order in which `auto` tries them."""
+GROUP = "vernier.devices"
+BUILT_IN = ("cuda", "hpu", "xpu", "mps", "cpu")
+"""In the order in which `auto` tries them; devices of other packages come before the CPU."""
+
+
+def kinds() -> dict[str, type[Device]]:
+    """Every kind of device by name, in the order in which `auto` tries them."""
+    return _discover()[0]
+
+
+def unusable_plugins() -> dict[str, str]:
+    """Why each plug-in that could not be loaded is left out, by its name."""
+    return _discover()[1]
+
+
+@functools.cache
+def _discover() -> tuple[dict[str, type[Device]], dict[str, str]]:
+    """The kinds of device, and why others could not be loaded; a plug-in cannot take a built-in one's name."""
+    classes, failed = dict[str, type[Device]](), dict[str, str]()
+    for entry in sorted(entry_points(group=GROUP), key=_rank):
+        if entry.name in classes:
+            failed[entry.name] = f"the name {entry.name} is taken; {_origin(entry)} is left out"
+            continue
+        try:
+            classes[entry.name] = _load(entry)
+        except Exception as error:  # whatever a foreign package raises, other devices stay usable
+            failed[entry.name] = f"{_origin(entry)} cannot be used: {str(error) or type(error).__name__}"
+    if "cpu" not in classes:
+        raise ConfigError("Vernier is not installed properly: it cannot find its own devices. Install it again.")
+    return {**classes, "cpu": classes.pop("cpu")}, failed
+
+
+def _rank(entry: EntryPoint) -> tuple[int, bool, str]:
+    own = entry.value.startswith("vernier.devices.")
+    return BUILT_IN.index(entry.name) if entry.name in BUILT_IN else len(BUILT_IN), not own, entry.name
+
+
+def _load(entry: EntryPoint) -> type[Device]:
+    kind = entry.load()
+    if not (isinstance(kind, type) and issubclass(kind, Device)):
+        raise TypeError("it is not a class derived from vernier.devices.base.Device")
+    if getattr(kind, "name", None) != entry.name:
+        raise TypeError(f"its `name` is {getattr(kind, 'name', None)!r}, not {entry.name!r}")
+    return kind
+
+
+def _origin(entry: EntryPoint) -> str:
+    package = f" of {entry.dist.name}" if entry.dist is not None else ""
+    return f"{entry.value}{package}"
 
 
 def resolve(name: str) -> Device:
     """Give the device of that name; `auto` takes the best one of this machine. Raises ConfigError."""
     if name == "auto":
         return usable()[0]
-    if name not in KINDS or not KINDS[name].available():
-        here = ", ".join(device.name for device in usable())
+    here = ", ".join(device.name for device in usable())
+    if name in kinds():
+        if kinds()[name].available():
+            return kinds()[name]()
         raise ConfigError(f"--device {name} cannot be used on this machine. Usable: {here}.")
-    return KINDS[name]()
+    if name in unusable_plugins():
+        raise ConfigError(f"--device {name}: {unusable_plugins()[name]}. Usable: {here}.")
+    raise ConfigError(f"--device {name!r} is not known. {did_you_mean(name, ('auto', *kinds()))} Usable: {here}.")
 
 
 def refuse_early(name: str, precision: str, mode: str, *, allow_slow: bool) -> None:
     """Refuse what this machine surely cannot do, without loading PyTorch: that takes seconds. Raises ConfigError."""
-    if _may_have_accelerator():
+    plugins = _plugin_names()
+    if name not in ("auto", *BUILT_IN, *plugins):
+        raise ConfigError(f"--device {name!r} is not known. {did_you_mean(name, ('auto', *BUILT_IN, *plugins))}")
+    if _has_device_node():
         return
-    if name not in ("auto", "cpu"):
-        raise ConfigError(f"--device {name} cannot be used on this machine. Usable: cpu.")
-    if why_not := Cpu().refuse(precision, mode, allow_slow=allow_slow):
+    if name not in ("auto", "cpu", *plugins):
+        raise ConfigError(f"--device {name} cannot be used on this machine. Usable: {', '.join((*plugins, 'cpu'))}.")
+    if likely_kind(name) == "cpu" and (why_not := Cpu().refuse(precision, mode, allow_slow=allow_slow)):
         raise ConfigError(why_not)
 
 
 def likely_kind(name: str) -> str:
     """The kind of device that is most likely meant, without loading PyTorch; `auto` where it may be an accelerator."""
-    return "cpu" if name == "auto" and not _may_have_accelerator() else name
+    return "cpu" if name == "auto" and not _has_device_node() and not _plugin_names() else name
 
 
-def _may_have_accelerator() -> bool:
+def _plugin_names() -> list[str]:
+    return sorted({entry.name for entry in entry_points(group=GROUP)} - set(BUILT_IN))
+
+
+def _has_device_node() -> bool:
+    """Whether there may be an accelerator."""
     return sys.platform != "linux" or any(node for pattern in _DEVICE_NODES for node in Path("/dev").glob(pattern))
 
 
@@ -57,14 +115,14 @@ _DEVICE_NODES = ("nvidia*", "dxg", "kfd", "accel*", "hl*", "dri/renderD*")
 
 def usable() -> list[Device]:
     """List the devices of this machine, the CPU last."""
-    return [kind() for kind in KINDS.values() if kind.available()]
+    return [kind() for kind in kinds().values() if kind.available()]
 
 
-def matrix(names: tuple[str, ...] = tuple(KINDS)) -> list[Ability]:
+def matrix(names: tuple[str, ...] = ()) -> list[Ability]:
     """List what each device answers for every precision and mode; a device that is not here answers in general."""
     return [
-        Ability(device=name, precision=precision, mode=mode, **vars(KINDS[name]().answer(precision, mode)))
-        for name in names
+        Ability(device=name, precision=precision, mode=mode, **vars(kinds()[name]().answer(precision, mode)))
+        for name in names or kinds()
         for precision in PRECISIONS
         for mode in MODES
     ]

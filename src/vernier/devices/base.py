@@ -2,12 +2,14 @@
 
 A device file answers questions and calls its vendor's library; it knows no model, no data and no process group. An
 `Answer` says what a device can do: yes, slow (only with --allow-slow), or refused, with the reason and an alternative.
+docs/add-a-device.md shows a complete device of another package.
 """
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from vernier.clock import now_s
 from vernier.frozen import frozen
 from vernier.records.environment import DeviceInfo
 
@@ -52,19 +54,32 @@ class Memory:
     peak_bytes: int
 
 
+StepTimes = Literal["host clock", "device events", "windows"]
+"""How the time of a single step is known: `host clock` where operations are done when they return, `device events`
+where the device records moments in its queue, `windows` where only several steps up to a synchronisation are known."""
+
+
 class Device:
     """A kind of device that PyTorch runs on. The defaults suit a device that computes before it returns."""
 
     name: ClassVar[str]
+    """Its type in PyTorch, and its name for --device."""
     backend: ClassVar[str | None]
-    """Backend of torch.distributed; None: one process only."""
+    """Backend of torch.distributed; None: it has no collectives, and gradients are averaged in host memory."""
+    shared: ClassVar[bool] = False
+    """Several processes may use one device."""
+    step_times: ClassVar[StepTimes] = "host clock"
+    inference_mode: ClassVar[bool] = True
+    """torch.inference_mode works here; otherwise torch.no_grad is used."""
+    fused_optimizer: ClassVar[bool] = False
+    """torch.optim's fused kernels run here."""
     pins_memory: ClassVar[bool] = False
     """Copies from page-locked memory overlap with computation."""
     static_shapes: ClassVar[bool] = False
     """A new batch size costs a compilation, so short batches are padded and masked."""
     compile_backend: ClassVar[str] = "inductor"
-    visibility_variable: ClassVar[str] = ""
-    """Environment variable that limits a process to some devices of this kind; empty: there is none."""
+    compile_dynamic: ClassVar[bool | None] = None
+    """`dynamic` of torch.compile; None: PyTorch decides."""
     native_sync_bn: ClassVar[bool] = False
     """PyTorch's own SyncBatchNorm runs here."""
 
@@ -85,6 +100,10 @@ class Device:
     def identity(self) -> list[DeviceInfo]:
         """All devices of this kind."""
         raise NotImplementedError
+
+    def environment_for(self, device: DeviceInfo) -> dict[str, str]:
+        """Environment variables that limit a process to this one device, among those visible here; empty: no way."""
+        return {}
 
     def answer(self, precision: str, mode: str) -> Answer:
         """Whether this precision and mode run here together."""
@@ -109,6 +128,15 @@ class Device:
         if deterministic:
             torch.use_deterministic_algorithms(True)
 
+    def prepare_collectives(self) -> None:
+        """Register the backend with torch.distributed; called before the process group is created."""
+
+    def without_gradients(self) -> AbstractContextManager[Any]:
+        """The context of inference."""
+        import torch
+
+        return torch.inference_mode() if self.inference_mode else torch.no_grad()
+
     def autocast(self, precision: str) -> AbstractContextManager[Any]:
         """The context in which the network computes in this precision. Weights, batch norm and loss stay fp32."""
         import torch
@@ -124,8 +152,23 @@ class Device:
     def uploads_done(self) -> None:
         """Wait until copies have left the host's memory."""
 
+    def fuses_optimizer(self, precision: str) -> bool:
+        """Whether to update in one kernel; not with loss scaling, where it would go on in steps that are skipped."""
+        return self.fused_optimizer and precision != "fp16"
+
     def synchronize(self) -> None:
         """Wait until all queued work is done, so that a clock can be read."""
+
+    def record_event(self) -> Any:
+        """Record this moment of the device's queue without waiting for it; see `elapsed_s`.
+
+        Where `step_times` is `windows` it is the moment on the host's clock.
+        """
+        return now_s()
+
+    def elapsed_s(self, start: Any, end: Any) -> float:
+        """Seconds on the device between two recorded events; call it after `synchronize`."""
+        return float(end - start)
 
     def mark_step(self) -> None:
         """Run the collected operations, on devices that collect them."""
@@ -146,6 +189,7 @@ class Accelerator(Device):
     """A device whose library has the functions of torch.cuda, by the same names."""
 
     native_sync_bn = True
+    step_times = "device events"
 
     @classmethod
     def library(cls) -> Any:
@@ -167,6 +211,14 @@ class Accelerator(Device):
 
     def synchronize(self) -> None:
         self.library().synchronize()
+
+    def record_event(self) -> Any:
+        event = self.library().Event(enable_timing=True)
+        event.record()
+        return event
+
+    def elapsed_s(self, start: Any, end: Any) -> float:
+        return float(start.elapsed_time(end)) / 1000
 
     def memory(self) -> Memory | None:
         return Memory(

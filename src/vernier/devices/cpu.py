@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 class Cpu(Device):
     name = "cpu"
     backend = "gloo"
+    shared = True
+    fused_optimizer = True
 
     @classmethod
     def available(cls) -> bool:

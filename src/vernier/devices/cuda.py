@@ -15,9 +15,9 @@ _BF16_CAPABILITY = (8, 0)
 
 class Cuda(Accelerator):
     name = "cuda"
-    visibility_variable = "CUDA_VISIBLE_DEVICES"
     backend = "nccl"
     pins_memory = True
+    fused_optimizer = True
 
     def __init__(self) -> None:
         self._copies: Any = None
@@ -36,6 +36,10 @@ class Cuda(Accelerator):
             memory_bytes=properties.total_memory,
             capability=properties.gcnArchName if is_rocm() else f"{properties.major}.{properties.minor}",
         )
+
+    def environment_for(self, device: DeviceInfo) -> dict[str, str]:
+        """By UUID: indices are those of the visible devices, not of the machine's."""
+        return {"CUDA_VISIBLE_DEVICES": device.uuid or str(device.index)}
 
     def answer(self, precision: str, mode: str) -> Answer:
         if precision == "tf32" and is_rocm():

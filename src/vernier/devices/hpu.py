@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 class Hpu(Accelerator):
     name = "hpu"
-    visibility_variable = "HABANA_VISIBLE_MODULES"
     backend = "hccl"
     static_shapes = True
     compile_backend = "hpu_backend"
@@ -41,6 +40,9 @@ class Hpu(Accelerator):
             DeviceInfo(index=i, name=self.library().get_device_name(i), uuid=uuids[i] if i < len(uuids) else None)
             for i in range(self.count())
         ]
+
+    def environment_for(self, device: DeviceInfo) -> dict[str, str]:
+        return {"HABANA_VISIBLE_MODULES": str(device.index)}
 
     def answer(self, precision: str, mode: str) -> Answer:
         if precision in ("tf32", "fp16"):

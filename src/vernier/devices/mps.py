@@ -1,7 +1,7 @@
 """Apple's GPUs through Metal. Untested: see docs/devices.md."""
 
 import platform
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vernier.records.environment import DeviceInfo
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 class Mps(Device):
     name = "mps"
     backend = None
+    step_times = "device events"
+    fused_optimizer = True
 
     @classmethod
     def available(cls) -> bool:
@@ -46,6 +48,16 @@ class Mps(Device):
         import torch
 
         torch.mps.synchronize()
+
+    def record_event(self) -> Any:
+        from torch.mps.event import Event
+
+        event = Event(enable_timing=True)
+        event.record()
+        return event
+
+    def elapsed_s(self, start: Any, end: Any) -> float:
+        return float(start.elapsed_time(end)) / 1000
 
     def memory(self) -> Memory | None:
         """Metal records no peak: the memory the driver holds now stands in for it."""

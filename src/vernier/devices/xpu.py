@@ -7,8 +7,8 @@ from .base import YES, Accelerator, Answer
 
 class Xpu(Accelerator):
     name = "xpu"
-    visibility_variable = "ZE_AFFINITY_MASK"
     backend = "xccl"
+    fused_optimizer = True
 
     def identity(self) -> list[DeviceInfo]:
         return [self._one(index) for index in range(self.count())]
@@ -24,6 +24,9 @@ class Xpu(Accelerator):
             uuid=None if uuid is None else str(uuid),
             memory_bytes=properties.total_memory,
         )
+
+    def environment_for(self, device: DeviceInfo) -> dict[str, str]:
+        return {"ZE_AFFINITY_MASK": str(device.index)}
 
     def answer(self, precision: str, mode: str) -> Answer:
         if precision == "tf32":

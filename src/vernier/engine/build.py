@@ -28,7 +28,7 @@ def prepare_device(config: Config) -> tuple[Device, int]:
         raise ConfigError(why_not)
     if machine.deterministic and (answer := device.deterministic()).verdict != "yes":
         raise ConfigError(f"--deterministic: {answer.why}: use {answer.instead}.")
-    if device.name != "cpu" and where.local_world > device.count():
+    if not device.shared and where.local_world > device.count():
         raise ConfigError(
             f"{where.local_world} processes on {where.host}, but it has {device.count()} {device.name} device(s). "
             "Use one process per device."

@@ -42,7 +42,9 @@ class Execution:
             freezes = frozen and device.compile_backend == "inductor"
             if freezes:
                 torch.compiler.reset()  # constants of another network would count towards the recompilation limit
-            compiled: nn.Module = torch.compile(model, backend=device.compile_backend)  # type: ignore[assignment]
+            compiled: nn.Module = torch.compile(  # type: ignore[assignment]
+                model, backend=device.compile_backend, dynamic=device.compile_dynamic
+            )
             self._compiled = CompiledNetwork(compiled, weights_as_constants if freezes else nullcontext)
 
     @property

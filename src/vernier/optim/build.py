@@ -11,11 +11,11 @@ from .lamb import Lamb
 from .lars import Lars
 
 
-def build_optimizer(model: nn.Module, optim: Optim, lr: float, *, scaled: bool = False) -> torch.optim.Optimizer:
-    """Create SGD (PyTorch's form, fused), LARS or LAMB, with the recipe's weight decay and layer-wise rates.
+def build_optimizer(model: nn.Module, optim: Optim, lr: float, *, fused: bool = False) -> torch.optim.Optimizer:
+    """Create SGD (PyTorch's form), LARS or LAMB, with the recipe's weight decay and layer-wise rates.
 
-    `lr` holds until the first `set_lr`; a training step calls that before it updates. With loss scaling SGD is not
-    fused: the fused kernel advances the momentum even in steps that the scaler skips.
+    `lr` holds until the first `set_lr`; a training step calls that before it updates. `fused`: SGD in one kernel, where
+    the device has it; not with loss scaling, where it advances the momentum even in steps that the scaler skips.
     """
     groups = [dict(vars(group)) for group in parameter_groups(model, optim)]
     if not groups:
@@ -26,7 +26,7 @@ def build_optimizer(model: nn.Module, optim: Optim, lr: float, *, scaled: bool =
         case "lamb":
             return Lamb(groups, lr=lr, beta1=optim.momentum, beta2=optim.beta2, eps=optim.eps)
         case _:
-            return torch.optim.SGD(groups, lr=lr, momentum=optim.momentum, nesterov=optim.nesterov, fused=not scaled)
+            return torch.optim.SGD(groups, lr=lr, momentum=optim.momentum, nesterov=optim.nesterov, fused=fused)
 
 
 def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:

@@ -6,7 +6,7 @@ import pytest
 from tyro.conf import arg
 
 from vernier.cli import run
-from vernier.cli.flags import DeviceFlag, OptionalFloat, OptionalInt, SetFlag, Switch
+from vernier.cli.flags import ModeFlag, OptionalFloat, OptionalInt, SetFlag, Switch
 from vernier.errors import ConfigError
 
 
@@ -16,7 +16,7 @@ def _command(
     *,
     lr: OptionalFloat = None,
     batch: OptionalInt = None,
-    device: DeviceFlag = None,
+    mode: ModeFlag = None,
     expect: tuple[int, int] = (1, 2),
     smoke: Switch = False,
     settings: SetFlag = (),
@@ -40,7 +40,7 @@ def _command(
         ("x --batch-size many", "--batch-size takes a whole number, not 'many'."),
         ("x --lr", "--lr needs a value: --lr X."),
         ("x --expect 1 b", "--expect takes 2 whole numbers, not '1 b'."),
-        ("x --device cdua", "--device 'cdua' is not known. Did you mean cuda? Choose from auto, cpu, cuda"),
+        ("x --mode egaer", "--mode 'egaer' is not known. Did you mean eager? Choose from eager, compile, trace"),
         ("x --smok", "Unknown flag --smok. Did you mean --smoke? tool --help lists the flags."),
         ("x --batchsize 3", "Unknown flag --batchsize. Did you mean --batch?"),
         ("x --global-batch 3", "Unknown flag --global-batch. Use --batch, the batch per device."),

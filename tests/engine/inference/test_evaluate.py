@@ -10,6 +10,7 @@ import pytest
 from tests.tiny_training import run_training, tiny_config
 from vernier.config import Ema, Limits, Schedule, override
 from vernier.data.shapes import ShapesSpec, make_shapes
+from vernier.devices.cpu import Cpu
 from vernier.engine.inference.evaluate import evaluate_trained, evaluating
 from vernier.engine.inference.trained import load_trained
 from vernier.errors import RunFailed
@@ -53,7 +54,7 @@ def test_frozen_modules_stay_frozen_after_an_evaluation() -> None:
     model = build("resnet8-small", num_classes=10, width=8)
     model.train()
     model.bn1.eval()  # type: ignore[union-attr, operator]
-    with evaluating(model):
+    with evaluating(model, Cpu()):
         assert not any(module.training for module in model.modules())
     assert model.training
     assert not model.bn1.training  # type: ignore[union-attr]

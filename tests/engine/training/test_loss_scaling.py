@@ -46,7 +46,7 @@ def _parts(machine: Machine) -> tuple[torch.nn.Module, TrainStep, Batch, Derived
     config = Config(recipe=recipe, machine=machine)
     derived = derive(config, train_samples=8)
     model = build("resnet8-small", num_classes=10, width=8)
-    optimizer = build_optimizer(model, recipe.optim, derived.lr, scaled=machine.precision == "fp16")
+    optimizer = build_optimizer(model, recipe.optim, derived.lr, fused=machine.precision != "fp16")
     step = TrainStep(
         config=config,
         derived=derived,

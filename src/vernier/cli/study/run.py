@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import arg
 
-from vernier.cli.flags import IntFlag, JsonFlag, OptionalDir, apply_flags, optional
+from vernier.cli.flags import DEVICE_NAMES, IntFlag, JsonFlag, OptionalDir, apply_flags, optional
 from vernier.cli.launching import COMMAND_LINE, sigterm_as_interrupt, silence_profiler
 from vernier.cli.output import print_result, progress_bar, rough_duration, say
-from vernier.config.settings import DeviceName
 from vernier.errors import EXIT_DONE, ConfigError
 from vernier.wording import plural
 
@@ -30,7 +29,7 @@ def run(
     iterations: IntFlag = 500,
     repeats: IntFlag = 5,
     batch: IntFlag = 64,
-    device: Annotated[DeviceName, optional("auto|cpu|cuda|hpu|mps|xpu")] = "auto",
+    device: Annotated[str, optional(DEVICE_NAMES)] = "auto",
     per: Literal["core", "socket"] = "core",
     virtual: IntFlag = 0,
     slow: Annotated[str | None, optional("INDEX=FACTOR,...")] = None,

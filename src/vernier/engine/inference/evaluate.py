@@ -38,9 +38,9 @@ from .trained import Trained
 
 
 @contextlib.contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
+def evaluating(model: nn.Module, device: Device) -> Iterator[None]:
     """Evaluation mode without gradients; afterwards each module gets its own mode back: frozen ones stay frozen."""
-    with modes_restored(model), torch.inference_mode():
+    with modes_restored(model), device.without_gradients():
         model.eval()
         yield
 
@@ -85,7 +85,7 @@ class Evaluator:
         rounds = -(-self._order.batches // self._world.size)
         forward = network.evaluation_network(self._order.batch)
         batches = self._loader.batches((0, indices) for indices in mine)
-        with borrowed(network.model, weights), evaluating(network.model), contextlib.closing(batches):
+        with borrowed(network.model, weights), evaluating(network.model, self._device), contextlib.closing(batches):
             for done in range(1, rounds + 1):
                 if done <= len(mine):
                     self._add(score, next(batches), forward)

@@ -24,6 +24,7 @@ from vernier import __version__
 from vernier.config import Config, Eval, Recipe, to_dict
 from vernier.config.migrations import SCHEMAS
 from vernier.data.augment.normalize import Normalizer
+from vernier.devices.cpu import Cpu
 from vernier.errors import ConfigError, RunFailed
 from vernier.frozen import frozen
 from vernier.models import info, is_detector, shown_name, weights
@@ -270,7 +271,7 @@ def _write_network(
 ) -> ExportCheck:
     """Write the network under a temporary name, compare it with PyTorch's, and only then rename it."""
     inputs = network.prepare_input(images)
-    with evaluating(network):
+    with evaluating(network, Cpu()):
         expected = as_tuple(network(inputs))
     try:
         with replaced_atomically(target) as temporary, _quiet():

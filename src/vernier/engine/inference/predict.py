@@ -34,7 +34,7 @@ def predict(trained: Trained, images: list[Path]) -> Iterator[tuple[ImagePredict
     done = 0
     try:
         order = EvalOrder(samples=len(source), batch=BATCH).own_batches()
-        with evaluating(trained.model):
+        with evaluating(trained.model, trained.device):
             for batch in loader.batches((0, indices) for indices in order):
                 pixels = batch.images.to(torch_device)
                 predicted = task.predict(forward, pixels if normalize is None else normalize(pixels))

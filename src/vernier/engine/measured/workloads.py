@@ -140,7 +140,7 @@ class InferenceLoad:
         indices = (np.arange(start, start + self.images) % len(self._source) for start in offsets)
         self._batches = self._loader.batches((0, batch) for batch in indices)
         self.phase: Phase = untimed
-        self._evaluating: AbstractContextManager[None] = evaluating(self._model)
+        self._evaluating: AbstractContextManager[None] = evaluating(self._model, self.device)
         self._evaluating.__enter__()
         self._forward = self.network.evaluation_network(self.images)
 

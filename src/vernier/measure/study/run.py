@@ -80,11 +80,11 @@ def find_targets(settings: StudySettings, device: Device) -> list[Target]:
 
 
 def _accelerators(device: Device, identity: Sequence[DeviceInfo]) -> list[Target]:
-    host, variable = platform.node(), device.visibility_variable
+    host = platform.node()
     return [
         Target(
             device=StudyDevice(id=d.uuid or f"{host}-{device.name}{d.index}", index=d.index, name=d.name, host=host),
-            variables={variable: str(d.index)} if variable else {},
+            variables=device.environment_for(d),
         )
         for d in identity
     ]
