@@ -58,4 +58,4 @@ def test_the_message_names_what_was_typed_and_what_works(typed: str, message: st
 
 
 def test_what_fits_is_run() -> None:
-    assert run(_command, ["none", "--learning-rate", "1", "--device", "cpu", "--smoke"], "tool") == 7
+    assert run(_command, ["none", "--learning-rate", "1", "--mode", "eager", "--smoke"], "tool") == 7
