@@ -35,6 +35,19 @@ def test_resize_each_antialiased_resizes_and_flips_every_image_on_its_own(mode: 
         assert (row.int() - (expected.flip(3) if flip else expected)[0].int()).abs().max() <= 1
 
 
+def test_overflows_and_the_scale_are_those_of_the_step_without_reading_them() -> None:
+    weight = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+    for gradient, expected in ((1.0, 0.0), (float("inf"), 1.0)):
+        scaler.scale(weight.sum())
+        weight.grad = torch.full((2,), gradient)
+        scaler.step(optimizer)
+        assert torch_private.overflows(scaler, optimizer).item() == expected
+        scaler.update()
+    assert torch_private.scale_on_device(scaler).item() == scaler.get_scale() == 4.0
+
+
 def test_foreach_operations_are_those_of_single_tensors() -> None:
     tensors, others = [torch.arange(3.0), torch.ones(2, 2)], [torch.full((3,), 2.0), torch.eye(2)]
     for fast, slow in [

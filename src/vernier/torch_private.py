@@ -74,6 +74,21 @@ def resize_each(images: List[Tensor], flipped: List[bool], bicubic: bool, out: T
     )
 
 
+def overflows(scaler: torch.amp.GradScaler, optimizer: torch.optim.Optimizer) -> torch.Tensor:
+    """1 on the device where a gradient of this step overflowed, otherwise 0; between `step` and `update`.
+
+    The public way compares the scale before and after, and each reading of it waits for the device.
+    """
+    (overflowed,) = scaler._found_inf_per_device(optimizer).values()
+    return torch.as_tensor(overflowed)
+
+
+def scale_on_device(scaler: torch.amp.GradScaler) -> torch.Tensor:
+    """The scale of the loss as a tensor on the device, after the first `scale`; `get_scale` waits for the device."""
+    assert scaler._scale is not None
+    return scaler._scale
+
+
 @dataclass(frozen=True)
 class CompilerCounters:
     """What torch.compile has done in this process: graphs, and seconds in forward and backward compilation."""

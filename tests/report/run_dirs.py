@@ -8,6 +8,7 @@ import numpy as np
 
 from vernier.config import Config, Recipe, override, to_dict
 from vernier.records.events import EvalEvent, StartEvent, StepEvent
+from vernier.records.run import StepTiming
 from vernier.store import RunDir
 
 
@@ -29,6 +30,7 @@ def write_run(
     host: str = "here",
     steps_per_epoch: int = 100,
     window: int = 10,
+    timing: StepTiming = "host clock",
     **changes: Any,
 ) -> Path:
     """A run of `batch` images per step on one device; evaluated after each epoch."""
@@ -69,6 +71,7 @@ def write_run(
                 samples=batch * len(part),
                 step_s=part,
                 wait_s=tuple(s / 20 for s in part),
+                step_times=timing,
             )
         )
         if done % steps_per_epoch == 0:

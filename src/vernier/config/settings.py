@@ -298,6 +298,9 @@ class Machine:
     rank_timeout_s: float = option(
         60.0, "several processes: a rank that is silent for this many seconds ends the run", low=1
     )
+    step_times: Literal["auto", "each"] = option(
+        "auto", "each: wait for the device after every step, where it could not tell the time of a single one"
+    )
     telemetry_hz: float = option(10.0, "sensor samples per second; 0: none", low=0, high=1000)
 
 

@@ -28,11 +28,6 @@ def prepare_device(config: Config) -> tuple[Device, int]:
         raise ConfigError(why_not)
     if machine.deterministic and (answer := device.deterministic()).verdict != "yes":
         raise ConfigError(f"--deterministic: {answer.why}: use {answer.instead}.")
-    if not device.shared and where.local_world > device.count():
-        raise ConfigError(
-            f"{where.local_world} processes on {where.host}, but it has {device.count()} {device.name} device(s). "
-            "Use one process per device."
-        )
     cores = bind_cores(where, machine.max_cpus) if where.local_world > 1 or machine.max_cpus else allowed_cores()
     threads = machine.threads or len(cores)
     torch.set_num_threads(threads)

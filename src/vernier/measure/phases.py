@@ -21,7 +21,6 @@ class PhaseClock:
     def __init__(self, synchronize: Callable[[], None], inner: Phase = nullcontext) -> None:
         self._synchronize, self._inner = synchronize, inner
         self.steps: list[dict[str, float]] = [{}]
-        self.ended_s: dict[str, float] = {}
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
@@ -32,8 +31,7 @@ class PhaseClock:
                 yield
         finally:
             self._synchronize()
-            self.ended_s[name] = now_s()
-            self.add(name, self.ended_s[name] - began_s)
+            self.add(name, now_s() - began_s)
 
     def add(self, name: str, seconds: float) -> None:
         """Add to a phase of the current step; negative seconds move time to another phase."""

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, get_args
 from vernier.frozen import frozen
 
 from .codec import DamagedRecord, decode, encode, omitted
-from .run import EvalResult, RunSummary
+from .run import EvalResult, RunSummary, StepTiming
 from .what_ran import WhatRan
 
 
@@ -81,6 +81,7 @@ class StepEvent:
     """A window of steps that ends at `step`: their mean loss, and the wall time and data wait of each one in seconds.
 
     `samples` are summed over the window and all processes; `t_s` is the monotonic clock at its end, as in telemetry.
+    `step_times` says how `step_s` is known; for `windows` its values are the mean, and only their sum was measured.
     """
 
     kind: ClassVar[str] = "step"
@@ -91,6 +92,7 @@ class StepEvent:
     samples: int
     step_s: tuple[float, ...]
     wait_s: tuple[float, ...]
+    step_times: StepTiming = "host clock"
     t_s: float | None = omitted()
     loss_scale: float | None = omitted()
     skipped_steps: int | None = omitted()

@@ -11,6 +11,10 @@ from .statistics import SampleSummary
 from .what_ran import WhatRan
 
 AgreementVerdict = Literal["inside", "above", "below", "no-spread", "not-comparable"]
+StepTiming = Literal["host clock", "device events", "synchronised", "windows"]
+"""How the times of steps are known. host clock: the device is done when an operation returns. device events: moments
+that the device recorded in its queue. synchronised: the host's clock, after waiting for the device at every step.
+windows: only the sum of several steps is known, and each of them has their mean."""
 Status = Literal["running", "finished", "stopped", "crashed", "failed", "unknown"]
 
 
@@ -120,6 +124,8 @@ class TrainingSpeed:
     images_per_s_total_95: tuple[float | None, float | None] = (None, None)
     compute_only_images_per_s_total: float | None = None
     data_wait_share: float | None = None
+    step_times: StepTiming | None = omitted()
+    """How single steps were timed; None in older files: host clock. For `windows` the two fields below are None."""
     step_s_median: float | None = None
     step_s: SampleSummary | None = None
     steps_measured: int | None = None

@@ -213,7 +213,7 @@ def _side(runs: Sequence[RunLog]) -> Side:
         runs=tuple(str(r.path) for r in runs),
         format=tuple(sorted({r.format for r in runs})),
         devices=tuple(sorted({r.devices for r in runs if r.devices is not None})),
-        warmup_steps_excluded=sum(not s.steady for r in runs for s in r.steps),
+        warmup_steps_excluded=sum(s.steps for r in runs for s in r.steps if not s.steady),
         ran=runs[0].ran,
     )
 

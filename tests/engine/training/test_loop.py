@@ -131,6 +131,7 @@ class FakeClock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
     fake = FakeClock()
     monkeypatch.setattr("vernier.engine.training.loop.now_s", fake)
+    monkeypatch.setattr("vernier.engine.training.window.now_s", fake)
     return fake
 
 
@@ -167,7 +168,7 @@ def test_averaging_and_reading_the_loss_is_in_the_time_of_a_step(
     shapes: Path, tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Elsewhere the clock stopped before the loss was reduced, read and logged, so that this was in no figure."""
-    clock.slow_down(monkeypatch, StepWindow, "mean_losses", 2.0)
+    clock.slow_down(monkeypatch, StepWindow, "read", 2.0)
     assert step_times(few_steps(shapes, tmp_path, every=3)) == pytest.approx([0, 0, 2, 0, 0, 2])
 
 

@@ -15,6 +15,7 @@ from vernier.config import Config, Derived, Limits, Machine, Optim, Recipe, Sche
 from vernier.data.augment.normalize import Normalizer
 from vernier.data.loading.loader import Batch
 from vernier.devices.cpu import Cpu
+from vernier.engine.processes.gradients import Exchange
 from vernier.engine.processes.launch import Topology
 from vernier.engine.processes.world import World
 from vernier.engine.training.loss_scaling import LossScaler
@@ -52,7 +53,7 @@ def _parts(machine: Machine) -> tuple[torch.nn.Module, TrainStep, Batch, Derived
         derived=derived,
         task=task_of(recipe),
         model=model,
-        network=model,
+        exchange=Exchange(model),
         optimizer=optimizer,
         average=None,
         device=Cpu(),

@@ -1,9 +1,12 @@
 """The speed of a run, from its events."""
 
+from dataclasses import replace
+
 import pytest
 
 from vernier.measure.statistics.run_summary import steady_steps, summarize_training
 from vernier.records.events import Event, StartEvent, StepEvent
+from vernier.records.run import StepTiming
 from vernier.records.telemetry import Sample
 
 
@@ -25,7 +28,55 @@ def test_a_resumed_run_has_a_warmup_in_each_session() -> None:
     assert speed.data_wait_share == pytest.approx(0.1)
     assert (speed.steps_measured, speed.warmup_steps_excluded) == (18, 2)
     steady = steady_steps(events)
-    assert (len(steady.step_s), len(steady.wait_s), steady.skipped) == (18, 18, 2)
+    assert (len(steady.parts), steady.skipped, steady.timing) == (18, 2, "host clock")
+
+
+def window(steps: int, seconds: float, timing: StepTiming = "windows") -> StepEvent:
+    """Several steps of which only the sum is known."""
+    return replace(step(*[seconds / steps] * steps), step_times=timing)
+
+
+def test_where_only_windows_are_known_no_figure_is_of_single_steps() -> None:
+    """The mean of a window looks like steps without any spread: percentiles of it would be too good to be true."""
+    windows = [window(4, 9.0), *[window(4, 4.0 + 0.1 * (i % 3)) for i in range(12)], window(2, 2.0)]
+    speed = summarize_training([StartEvent(), *windows], global_batch=8, devices=1)
+    assert speed is not None
+    assert (speed.step_times, speed.step_s, speed.step_s_median) == ("windows", None, None)
+    assert (speed.steps_measured, speed.warmup_steps_excluded) == (50, 4)
+    assert speed.images_per_s_total == pytest.approx(8 * 50 / (12 * 4.1 + 2.0))
+    low, high = speed.images_per_s_total_95
+    assert low is not None
+    assert high is not None
+    assert low < speed.images_per_s_total < high
+
+
+def test_the_interval_of_windows_is_that_of_as_many_samples_not_of_their_steps() -> None:
+    """Ten windows of a hundred steps are ten samples: taken for a thousand, the interval would be far too narrow."""
+    seconds = [95.0 + i for i in (3, 9, 0, 7, 5, 1, 8, 4, 6, 2)]
+    windows, single = ([StartEvent(), *[window(n, s * n / 100) for s in seconds]] for n in (100, 1))
+    of_windows = summarize_training(windows, global_batch=8, devices=1)
+    of_steps = summarize_training(single, global_batch=8, devices=1)
+    assert of_windows is not None
+    assert of_steps is not None
+    assert of_windows.images_per_s_total_95 == pytest.approx(of_steps.images_per_s_total_95)
+
+
+def test_one_session_in_windows_makes_the_run_one_of_windows() -> None:
+    events = [StartEvent(), window(4, 4.0), StartEvent(), *[window(1, 1.0, "synchronised")] * 9]
+    speed = summarize_training(events, global_batch=8, devices=1)
+    assert speed is not None
+    assert speed.step_times == "windows"
+    alone = summarize_training(events[2:], global_batch=8, devices=1)
+    assert alone is not None
+    assert (alone.step_times, alone.step_s_median) == ("synchronised", 1.0)
+
+
+def test_waits_of_the_host_are_at_most_the_time_of_the_device() -> None:
+    """A queue hides waits of the host, so they may add up to more than the steps that are counted."""
+    event = replace(step(*[0.5] * 8), wait_s=(0.9,) * 8, step_times="device events")
+    speed = summarize_training([StartEvent(), event], global_batch=8, devices=1)
+    assert speed is not None
+    assert speed.data_wait_share == 1.0
 
 
 def test_a_run_without_steps_has_no_speed() -> None:

@@ -15,3 +15,10 @@ TIMES = [5.0, *step_times(3, n=299)]
 def run(tmp_path: Path) -> RunLog:
     (log,) = open_logs(write_run(tmp_path / "runs", "example", TIMES))
     return log
+
+
+@pytest.fixture
+def windows(tmp_path: Path) -> RunLog:
+    """The same run on a device that tells only how long ten steps took."""
+    (log,) = open_logs(write_run(tmp_path / "runs", "windows", TIMES, timing="windows"))
+    return log

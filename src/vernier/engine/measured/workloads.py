@@ -48,6 +48,7 @@ class TrainingLoad:
         self.images, self.devices = config.recipe.global_batch, self.job.derived.world
         self._batches = self.job.loader.batches(self.job.requests(0, 2**62))
         self._step = 0
+        self._exposed_s = 0.0
         self.threads = self.job.threads
         self.loss = torch.zeros(())
 
@@ -79,20 +80,20 @@ class TrainingLoad:
         return self.job.what_ran(image_px=train_px(recipe.data, recipe.augment, 0))
 
     def step(self) -> float:
-        self.loss, wait_s, _ = self.job.step(self._step % self.job.derived.total_steps, self._batches)
+        self.loss, wait_s = self.job.step(self._step % self.job.derived.total_steps, self._batches)
         self._step += 1
         self.device.synchronize()
+        self._exposed_s = sum(times.exposed_s for times in self.job.step.exchange.pop_times())
         if self.job.step.apart:
             self.job.world.any_process(False)
         return wait_s
 
     def split(self, steps: int) -> dict[str, list[float]]:
-        """The part of backward after this process sent its last gradient bucket is exposed communication."""
-        world = self.job.world
+        """Communication during backward is a phase of its own, as far as no computation hides it."""
 
         def move_exposed_communication(clock: PhaseClock) -> None:
-            if world.size > 1 and world.last_bucket_sent_s is not None:
-                exposed_s = min(clock.ended_s["backward"] - world.last_bucket_sent_s, clock.steps[-1]["backward"])
+            if "communication" not in clock.steps[-1] and self.job.world.size > 1:
+                exposed_s = min(self._exposed_s, clock.steps[-1]["backward"])
                 clock.add("backward", -exposed_s)
                 clock.add("communication", exposed_s)
 

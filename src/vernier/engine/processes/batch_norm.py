@@ -137,10 +137,11 @@ class _Joint(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float, group: Any) -> Any:
         var, mean = torch.var_mean(x.float(), _OVER, correction=0)
-        both = torch.stack([mean.double(), var.double() + mean.double().square()])
+        own = torch.stack([mean, var]).cpu().double()  # not every device has double or collectives
+        both = torch.stack([own[0], own[1] + own[0].square()])
         dist.all_reduce(both, group=group)
         both /= dist.get_world_size(group)
-        mean, var = both[0].float(), (both[1] - both[0].square()).clamp_(min=0).float()
+        mean, var = torch.stack([both[0], (both[1] - both[0].square()).clamp_(min=0)]).float().to(x.device)
         y = F.batch_norm(x, mean, var, weight, bias, False, 0.0, eps)
         ctx.save_for_backward(x, weight, mean, (var + eps).rsqrt())
         ctx.group = group
@@ -152,9 +153,9 @@ class _Joint(torch.autograd.Function):
         x, weight, mean, inverse = ctx.saved_tensors
         grad, normal = grad.float(), (x.float() - _per_channel(mean)) * _per_channel(inverse)
         bias_grad, weight_grad = grad.sum(_OVER), (grad * normal).sum(_OVER)
-        sums = torch.stack([bias_grad, weight_grad]).double()
+        sums = torch.stack([bias_grad, weight_grad]).cpu().double()
         dist.all_reduce(sums, group=ctx.group)
         sums /= grad.numel() // grad.shape[1] * dist.get_world_size(ctx.group)
-        mean_grad, mean_product = sums[0].float(), sums[1].float()
+        mean_grad, mean_product = sums.float().to(grad.device)
         x_grad = (grad - _per_channel(mean_grad) - normal * _per_channel(mean_product)) * _per_channel(weight * inverse)
         return x_grad.to(x.dtype), weight_grad, bias_grad, None, None

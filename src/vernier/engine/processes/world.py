@@ -1,7 +1,7 @@
-"""The process group of a run: rendezvous, agreement, gathering results, averaging gradients, and ending together.
+"""The process group of a run: rendezvous, agreement, gathering results, and ending together.
 
 A run of one process has a World too, whose collectives do nothing, so the engine reads the same in both cases. `launch`
-finds out which processes there are; `heartbeat` watches whether they are alive.
+finds out which processes there are; `heartbeat` watches whether they are alive; `gradients` averages gradients.
 """
 
 import contextlib
@@ -17,7 +17,6 @@ import psutil
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
 from vernier.clock import now_s
 from vernier.config import Machine
@@ -25,6 +24,7 @@ from vernier.cores import allowed_cores
 from vernier.devices import Device
 from vernier.errors import ConfigError, RunFailed
 from vernier.records.events import ProcessInfo
+from vernier.wording import plural
 
 from .heartbeat import Heartbeat, open_store
 from .launch import Topology, record_failure
@@ -61,24 +61,11 @@ class World:
         self.topology, self.rank, self.size = topology, topology.rank, topology.world
         self.heart, self._control = heart, control
         self._pending: tuple[torch.Tensor, Any] | None = None
-        self.last_bucket_sent_s: float | None = None
-        """When this process sent its last gradient bucket of the step; it then waits for the others."""
-        self._exposed_s = 0.0
 
     @property
     def first(self) -> bool:
         """Whether this is rank 0."""
         return self.topology.first
-
-    def note_exposed_communication(self) -> None:
-        """Add the time since the last bucket was sent: communication that no computation hid."""
-        if self.last_bucket_sent_s is not None:
-            self._exposed_s += max(0.0, now_s() - self.last_bucket_sent_s)
-
-    def pop_exposed_s(self) -> float:
-        """Seconds of exposed communication since the last call; on an accelerator, as the host sees it."""
-        exposed_s, self._exposed_s = self._exposed_s, 0.0
-        return exposed_s
 
     def count_collective(self) -> None:
         """Count one more collective entered; the heartbeat names the rank that entered fewest."""
@@ -145,7 +132,7 @@ class World:
         if self.size == 1 or not tensors:
             return
         self.count_collective()
-        flat = torch.cat([t.detach().reshape(-1).double().cpu() for t in tensors])
+        flat = torch.cat([t.detach().reshape(-1) for t in tensors]).cpu().double()  # one copy; some devices lack double
         dist.all_reduce(flat, group=self._control)
         flat /= self.size
         for tensor, part in zip(tensors, torch.split(flat, [t.numel() for t in tensors]), strict=True):
@@ -168,20 +155,6 @@ class World:
         if policy == "first":
             for tensor in tensors:
                 tensor.mul_(self.size)
-
-    def data_parallel(self, network: nn.Module, machine: Machine, device: torch.device) -> nn.Module:
-        """The network in DistributedDataParallel, its gradients averaged during backward; unchanged for one process."""
-        if self.size == 1 or not any(p.requires_grad for p in network.parameters()):
-            return network
-        wrapped = DistributedDataParallel(
-            network,
-            device_ids=None if device.index is None else [device.index],
-            forward_sync_buffers=False,  # done by `sync_batch_norm_statistics`
-            bucket_cap_mb=machine.bucket_mb,
-            gradient_as_bucket_view=True,
-        )
-        wrapped.register_comm_hook(self, _all_reduce_bucket)
-        return wrapped
 
     def subgroup(self, processes: int) -> Any:
         """This process's group of so many neighbouring ranks. Collective: every process must call it."""
@@ -245,18 +218,6 @@ class LostPeer(RunFailed):
     """Another process of the run is gone. The run can be resumed from its last checkpoint with the same command."""
 
 
-def _all_reduce_bucket(
-    world: World,
-    bucket: dist.GradBucket,  # type: ignore[name-defined]
-) -> torch.futures.Future[torch.Tensor]:
-    """PyTorch's own averaging of a gradient bucket, with a note of when it was sent."""
-    world.last_bucket_sent_s = now_s()
-    world.count_collective()
-    tensor = bucket.buffer().div_(world.size)
-    future: torch.futures.Future[torch.Tensor] = dist.all_reduce(tensor, async_op=True).get_future()
-    return future.then(lambda finished: finished.value()[0])
-
-
 def process_info(world: World, device: Device, threads: int) -> ProcessInfo:
     """Where this process runs, for the run's record."""
     topology = world.topology
@@ -285,8 +246,7 @@ def join_processes(topology: Topology, device: Device, machine: Machine) -> Iter
     if topology.world == 1:
         yield World(topology)
         return
-    if device.backend is None:
-        raise ConfigError(f"--procs {topology.world}: {device.name} has one process only. Use --procs 1.")
+    _refuse_more_processes_than_devices(topology, device)
     world = _rendezvous(topology, device, machine)
     assert world.heart is not None
     try:
@@ -309,6 +269,16 @@ def join_processes(topology: Topology, device: Device, machine: Machine) -> Iter
     dist.destroy_process_group()
 
 
+def _refuse_more_processes_than_devices(topology: Topology, device: Device) -> None:
+    """Where a process sees one device, a launcher may have given each process its own; not where it cannot have."""
+    count, local = device.count(), topology.local_world
+    if not device.shared and local > count and (count > 1 or device.backend is None):
+        raise ConfigError(
+            f"--procs {topology.world}: {plural(local, 'process')} on this host, which has "
+            f"{plural(count, f'{device.name} device')}, and each needs its own. Use --procs {count}, or --device cpu."
+        )
+
+
 def _rendezvous(topology: Topology, device: Device, machine: Machine) -> World:
     if topology.local_world < topology.world:
         _choose_interface(topology)
@@ -317,8 +287,9 @@ def _rendezvous(topology: Topology, device: Device, machine: Machine) -> World:
     timeout = timedelta(seconds=stall_s + 2 * machine.rank_timeout_s)
     try:
         store = open_store(topology, machine.rank_timeout_s, serve=True)
+        device.prepare_collectives()
         dist.init_process_group(
-            device.backend, store=store, rank=topology.rank, world_size=topology.world, timeout=timeout
+            device.backend or "gloo", store=store, rank=topology.rank, world_size=topology.world, timeout=timeout
         )
         control = dist.new_group(backend="gloo", timeout=timeout)
         heart = Heartbeat(topology, machine.rank_timeout_s, stall_s)

@@ -31,9 +31,9 @@ class Training:
     def __init__(self, job: Job, run: RunDir, observers: Observers, stop: StopFlag, progress: Progress) -> None:
         self.job, self.run, self.observers, self.stop, self.progress = job, run, observers, stop, progress
         self.watch = Stopwatch(progress.spent_s)
-        self.window = StepWindow(job.config.limits.log_every_steps)
+        each = job.config.machine.step_times == "each"
+        self.window = StepWindow(job.device, job.config.limits.log_every_steps, each=each)
         self.saved = self._state()  # what the newest checkpoint holds
-        self._step_began_s = now_s()
         self._stragglers = Stragglers()
         self.profiler: StepProfiler | None = None
 
@@ -48,7 +48,7 @@ class Training:
         derived, progress = self.job.derived, self.progress
         batches = self.job.loader.batches(self.job.requests(progress.step, derived.stop_step))
         self._at_boundary()
-        self._step_began_s = now_s()
+        self.window.restart()
         while progress.step < derived.stop_step and not progress.reached_target:
             stop = self._one_step(batches)
             self._at_boundary()
@@ -57,18 +57,14 @@ class Training:
         self.save()
 
     def _one_step(self, batches: Iterator[Batch]) -> bool:
-        """Train one step; whether to stop after it.
-
-        A step lasts until the next begins: reporting is part of it, evaluations and checkpoints are not.
-        """
+        """Train one step; whether to stop after it."""
         if self.profiler is not None:
             self.profiler.begin(self.progress.step + 1)
-        loss, wait_s, own_s = self.job.step(self.progress.step, batches)
+        loss, wait_s = self.job.step(self.progress.step, batches)
         self.progress.step += 1
         if self.profiler is not None:
             self.profiler.end(self.progress.step)
-        began_s, self._step_began_s = self._step_began_s, now_s()
-        self.window.add(loss, self._step_began_s - began_s, wait_s, own_s)
+        self.window.add(loss, wait_s)
         decision = self.job.world.agree_on_stop_and_report(
             self.progress.step, stop=self.stop.requested, report=self.window.overdue
         )
@@ -83,66 +79,68 @@ class Training:
         if self._eval_due():
             self._flush_window()
             self._evaluate()
-            self._step_began_s = now_s()
+            self.window.restart()
         if self._checkpoint_due():
             self.save()
-            self._step_began_s = now_s()
+            self.window.restart()
 
     # ------------------------------------------------------------------------------------------------------ reporting
 
     def _flush_window(self) -> None:
-        """Report the steps since the last report; a loss that is not a number ends the run here."""
+        """Report the steps since the last report; a loss that is not a number ends the run here.
+
+        The device is synchronised once; then the clock, the losses and what events recorded can be read.
+        """
         window, progress, derived = self.window, self.progress, self.job.derived
-        if not window.step_s:
+        if not len(window):
             return
         self.job.device.synchronize()
-        losses = window.mean_losses(self.job.world)
-        window.step_s[-1] += now_s() - self._step_began_s
-        self._step_began_s = now_s()
+        synchronised_s, scaler = now_s(), self.job.step.scaler
+        losses, scaling = window.read(self.job.world, scaler.figures())
+        wait_s, timing, step_s = tuple(window.wait_s), window.timing, tuple(window.close(synchronised_s))
         for step, loss in enumerate(losses, start=progress.step - len(losses) + 1):
             if not math.isfinite(loss):
                 raise self._divergence(step, "The loss", str(loss))
-        self._account()
-        self.observers.emit(self._step_event(sum(losses) / len(losses)))
-        window.clear()
+        exchanges = self.job.step.exchange.pop_times()
+        self._account(sum(step_s), sum(wait_s), sum(times.exposed_s for times in exchanges))
+        loss_scale, skipped_steps = scaler.read_figures(scaling) or (None, None)
+        self.observers.emit(
+            StepEvent(
+                step=progress.step,
+                epoch=progress.step / derived.steps_per_epoch,
+                loss=sum(losses) / len(losses),
+                lr=learning_rate(progress.step - 1, self.job.config.recipe.schedule, derived),
+                samples=len(step_s) * self.job.config.recipe.global_batch,
+                step_s=step_s,
+                wait_s=wait_s,
+                step_times=timing,
+                t_s=window.began_s,
+                loss_scale=loss_scale,
+                skipped_steps=skipped_steps,
+                own_s_by_rank=self._own_s_by_rank([times.own_s for times in exchanges]),
+            )
+        )
         self._report_bad_images()
         if progress.step % derived.steps_per_epoch == 0:
             self.observers.emit(EpochEvent(step=progress.step, epoch=progress.step // derived.steps_per_epoch))
 
-    def _step_event(self, loss: float) -> StepEvent:
-        window, step, scaler = self.window, self.progress.step, self.job.step.scaler
-        return StepEvent(
-            step=step,
-            epoch=step / self.job.derived.steps_per_epoch,
-            loss=loss,
-            lr=learning_rate(step - 1, self.job.config.recipe.schedule, self.job.derived),
-            samples=len(window.step_s) * self.job.config.recipe.global_batch,
-            step_s=tuple(window.step_s),
-            wait_s=tuple(window.wait_s),
-            t_s=self._step_began_s,
-            loss_scale=scaler.scale if scaler.enabled else None,
-            skipped_steps=scaler.skipped_steps if scaler.enabled else None,
-            own_s_by_rank=self._own_s_by_rank(),
-        )
-
-    def _account(self) -> None:
+    def _account(self, total_s: float, wait_s: float, exposed_s: float) -> None:
         """Add the time of the window's steps to the stopwatch, by purpose."""
-        wait_s = sum(self.window.wait_s)
-        busy_s = max(0.0, sum(self.window.step_s) - wait_s)
-        communication_s = min(self.job.world.pop_exposed_s(), busy_s)
+        busy_s = max(0.0, total_s - wait_s)
+        communication_s = min(exposed_s, busy_s)
         self.watch.add("data_wait", wait_s)
         self.watch.add("compute", busy_s - communication_s)
         if self.job.world.size > 1:
             self.watch.add("communication", communication_s)
 
-    def _own_s_by_rank(self) -> tuple[float, ...] | None:
+    def _own_s_by_rank(self, own_s: list[float]) -> tuple[float, ...] | None:
         """Mean seconds per step of each process without waiting for the others; warns about a straggler."""
-        if self.job.world.size == 1:
+        if not own_s:
             return None
-        own_s = self.job.world.gather(sum(self.window.own_s) / len(self.window.own_s))
-        if warning := self._stragglers.check(own_s):
+        by_rank = self.job.world.gather(sum(own_s) / len(own_s))
+        if warning := self._stragglers.check(by_rank):
             self.observers.emit(WarningEvent(step=self.progress.step, message=warning))
-        return tuple(own_s)
+        return tuple(by_rank)
 
     def _report_bad_images(self) -> None:
         """Warn about each new bad image; the first process reports those of all, which count against one limit."""

@@ -2,11 +2,15 @@
 
 PyTorch's GradScaler does the work. `dynamic` lets the scale grow and shrink. `static` resets it after every step, as
 the systems that published with a fixed 128 did, but still skips a step that overflowed instead of ruining the weights.
+
+The scale and the number of skipped steps stay on the device until a window of steps is reported. GradScaler itself
+waits for the device once per step, to learn whether to skip it, unless the optimiser's fused kernel decides that.
 """
 
 import torch
 
 from vernier.config import Machine
+from vernier.torch_private import overflows, scale_on_device
 
 
 class LossScaler:
@@ -21,12 +25,29 @@ class LossScaler:
             growth_interval=machine.loss_scale_growth_steps,
             enabled=self.enabled,
         )
-        self.skipped_steps = 0
+        self._device = device
+        self._skipped_before = 0  # in earlier sessions of the run
+        self._skipped = torch.zeros((), device=device) if self.enabled else None
 
     @property
     def scale(self) -> float:
-        """The factor on the loss."""
+        """The factor on the loss; reading it waits for the device."""
         return float(self._scaler.get_scale())
+
+    @property
+    def skipped_steps(self) -> int:
+        """Steps skipped so far; reading it waits for the device."""
+        return self._skipped_before + (0 if self._skipped is None else int(self._skipped.item()))
+
+    def figures(self) -> torch.Tensor:
+        """The scale and the steps skipped in this session, on the device; empty when off. See `read_figures`."""
+        if self._skipped is None:
+            return torch.zeros(0, device=self._device)
+        return torch.stack([scale_on_device(self._scaler), self._skipped])
+
+    def read_figures(self, values: list[float]) -> tuple[float, int] | None:
+        """The scale and all skipped steps, from the values of `figures`; None when off."""
+        return (values[0], self._skipped_before + int(values[1])) if values else None
 
     def backward(self, loss: torch.Tensor) -> None:
         self._scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
@@ -40,10 +61,10 @@ class LossScaler:
         if not self.enabled:
             optimizer.step()
             return
-        before = self.scale
+        assert self._skipped is not None
         self._scaler.step(optimizer)
+        self._skipped += overflows(self._scaler, optimizer)
         self._scaler.update()
-        self.skipped_steps += self.scale < before
         if self._static is not None:
             self._scaler.update(self._static)
 
@@ -54,5 +75,5 @@ class LossScaler:
     def load(self, state: dict[str, int | float] | None) -> None:
         """Continue from a checkpoint's state."""
         if self.enabled and state is not None:
-            self.skipped_steps = int(state["skipped_steps"])
+            self._skipped_before = int(state["skipped_steps"])
             self._scaler.load_state_dict({k: v for k, v in state.items() if k != "skipped_steps"})

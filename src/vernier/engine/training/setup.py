@@ -24,6 +24,7 @@ from vernier.engine.build import build_model_for_data, prepare_device, threads_n
 from vernier.engine.execution import Execution
 from vernier.engine.inference.evaluate import Evaluator
 from vernier.engine.processes.batch_norm import convert_batch_norms
+from vernier.engine.processes.gradients import build_exchange
 from vernier.engine.processes.launch import Topology
 from vernier.engine.processes.world import World
 from vernier.engine.starting_weights import apply_starting_weights, from_scratch_warnings
@@ -141,7 +142,7 @@ def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -
             derived=derived,
             task=task,
             model=model,
-            network=world.data_parallel(trained_network, machine, torch_device),
+            exchange=build_exchange(trained_network, world, machine, device),
             optimizer=optimizer,
             average=average,
             device=device,

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from vernier.clock import now_s
 from vernier.config import Config, Derived
 from vernier.data.augment.normalize import Normalizer
 from vernier.data.loading.loader import Batch
 from vernier.devices import Device
+from vernier.engine.processes.gradients import Exchange
 from vernier.engine.processes.world import World
 from vernier.optim.build import set_lr
 from vernier.optim.ema import WeightAverage
@@ -40,17 +40,15 @@ def untimed(_: str) -> AbstractContextManager[Any]:
 class TrainStep:
     """One step, called with its number and a stream of batches.
 
-    Returns the mean loss (on the device), the seconds waited for data, and the seconds until this process had sent its
-    last gradients.
-
-    `network` is the model as it is executed: compiled or traced, and with gradients averaged over processes.
+    Returns the mean loss (on the device) and the seconds waited for data. On a device that queues, the step is not done
+    then. `exchange` has the model as it is executed, compiled or traced, and averages gradients over processes.
     """
 
     config: Config
     derived: Derived
     task: Task
     model: nn.Module
-    network: nn.Module
+    exchange: Exchange
     optimizer: torch.optim.Optimizer
     average: WeightAverage | None
     device: Device
@@ -64,8 +62,9 @@ class TrainStep:
         self.scaler = LossScaler(self.config.machine, self._torch_device)
         self._normalize = Normalizer(self.config.recipe.data, self._torch_device)
 
-    def __call__(self, step: int, batches: Iterator[Batch]) -> tuple[torch.Tensor, float, float]:
-        total_loss, wait_s, began_s = torch.zeros((), device=self._torch_device), 0.0, now_s()
+    def __call__(self, step: int, batches: Iterator[Batch]) -> tuple[torch.Tensor, float]:
+        total_loss, wait_s = torch.zeros((), device=self._torch_device), 0.0
+        self.exchange.begin_step()
         for micro in range(self.derived.accumulation):
             self.device.uploads_done()
             with self.phase("data"):
@@ -77,20 +76,20 @@ class TrainStep:
                 loss = self._loss(step, micro, batch) / self.derived.accumulation
                 with self.phase("backward"):
                     self.scaler.backward(loss)
+                    self.exchange.backward_done()
             self.device.mark_step()
             total_loss += loss.detach()
-        own_s = (self.world.last_bucket_sent_s or now_s()) - began_s
-        self.world.note_exposed_communication()
+        if self.exchange.after_backward and not self.apart:
+            with self.phase("communication"):
+                self.exchange.average()
         with self.phase("optimizer"):
             self._update(step)
-        return total_loss, wait_s, own_s
+        return total_loss, wait_s
 
     def _gradient_sync(self, micro: int) -> AbstractContextManager[Any]:
-        """Gradients are exchanged once per step: during the backward pass of the last micro-batch."""
-        if self.world.size == 1 or (micro == self.derived.accumulation - 1 and not self.apart):
-            return nullcontext()
-        no_sync: AbstractContextManager[Any] = self.network.no_sync()  # type: ignore[operator]
-        return no_sync
+        """Gradients are exchanged once per step: those of the last micro-batch and all before it."""
+        exchanged = micro == self.derived.accumulation - 1 and not self.apart
+        return nullcontext() if exchanged else self.exchange.without_exchange()
 
     def _update(self, step: int) -> None:
         if self.config.recipe.optim.clip_norm > 0:
@@ -105,7 +104,7 @@ class TrainStep:
 
     def _forward(self, images: torch.Tensor) -> Any:
         with self.device.autocast(self.config.machine.precision):
-            return self.network(images)
+            return self.exchange.network(images)
 
     def _loss(self, step: int, micro: int, batch: Batch) -> torch.Tensor:
         with self.phase("copy"):

@@ -1,44 +1,89 @@
-"""The steps between two reports: their losses and times, collected by `loop` until it emits a step event."""
+"""The steps between two reports: their losses and times, collected by `loop` until it emits a step event.
+
+How long a step took is known in one of four ways (`records.run.StepTiming`). A step lasts until the next one begins, so
+the report of a window is part of its last step; evaluations and checkpoints are part of none (`restart`).
+"""
+
+from itertools import pairwise
+from typing import Any
 
 import torch
 
+from vernier.clock import now_s
+from vernier.devices import Device
 from vernier.engine.processes.world import World
+from vernier.records.run import StepTiming
 
 LOG_EVERY_S = 0.5
 
 
 class StepWindow:
-    """Collects steps until they are reported. Losses stay on the device until then."""
+    """Collects steps until they are reported. Losses and, on a device that queues, times stay there until then.
 
-    def __init__(self, every_steps: int) -> None:
-        self._every_steps = every_steps
+    `each`: synchronise after every step, where single steps could not be timed otherwise.
+    """
+
+    def __init__(self, device: Device, every_steps: int, *, each: bool = False) -> None:
+        self._device, self._every_steps = device, every_steps
+        self._timing: StepTiming = "synchronised" if each and device.step_times == "windows" else device.step_times
         self.losses: list[torch.Tensor] = []
-        self.step_s: list[float] = []
         self.wait_s: list[float] = []
-        self.own_s: list[float] = []
+        self.began_s = 0.0
+        """When the next step began, on the clock of telemetry."""
+        self._moments: list[Any] = []
+        self.restart()
 
-    def add(self, loss: torch.Tensor, step_s: float, wait_s: float, own_s: float) -> None:
+    def restart(self, began_s: float | None = None) -> None:
+        """The next step begins now. Only between two windows."""
+        self.began_s = now_s() if began_s is None else began_s
+        self._moments = [self._device.record_event() if self._timing == "device events" else self.began_s]
+
+    def add(self, loss: torch.Tensor, wait_s: float) -> None:
+        """A step has been queued; on a device without a queue it is done."""
         self.losses.append(loss)
-        self.step_s.append(step_s)
         self.wait_s.append(wait_s)
-        self.own_s.append(own_s)
+        if self._timing == "synchronised":
+            self._device.synchronize()
+        self._moments.append(self._device.record_event() if self._timing == "device events" else now_s())
+
+    def __len__(self) -> int:
+        return len(self.losses)
 
     @property
     def is_full(self) -> bool:
         """Whether it has the set number of steps; true at the same step in every process."""
-        return 0 < self._every_steps <= len(self.step_s)
+        return 0 < self._every_steps <= len(self)
 
     @property
     def overdue(self) -> bool:
         """Whether LOG_EVERY_S have passed by this process's clock; only where no number of steps is set."""
-        return not self._every_steps and sum(self.step_s) >= LOG_EVERY_S
+        return not self._every_steps and now_s() - self.began_s >= LOG_EVERY_S
 
-    def mean_losses(self, world: World) -> list[float]:
-        """The loss of each step, averaged over processes."""
-        losses = torch.stack(self.losses)
+    @property
+    def timing(self) -> StepTiming:
+        """How the times of its steps are known; one step and its report are synchronised."""
+        return "synchronised" if self._timing == "windows" and len(self) == 1 else self._timing
+
+    def read(self, world: World, more: torch.Tensor) -> tuple[list[float], list[float]]:
+        """The loss of each step, averaged over processes, and more values of this one, in one copy from the device."""
+        values = torch.cat([torch.stack(self.losses), more]).cpu()
+        losses = values[: len(self)].clone()
         world.average_([losses])
-        values: list[float] = losses.tolist()
-        return values
+        return losses.tolist(), values[len(self) :].tolist()
 
-    def clear(self) -> None:
-        self.losses, self.step_s, self.wait_s, self.own_s = [], [], [], []
+    def close(self, synchronised_s: float) -> list[float]:
+        """The seconds of each step, the last one until now; empties the window, and the next step begins now.
+
+        `synchronised_s` is when the device had finished them all.
+        """
+        ended_s, count = now_s(), len(self)
+        if self._timing == "windows":
+            step_s = [(ended_s - self.began_s) / count] * count
+        elif self._timing == "device events":
+            step_s = [self._device.elapsed_s(start, end) for start, end in pairwise(self._moments)]
+            step_s[-1] += ended_s - synchronised_s
+        else:
+            step_s = [end - start for start, end in pairwise([*self._moments[:-1], ended_s])]
+        self.losses, self.wait_s = [], []
+        self.restart(ended_s)
+        return step_s

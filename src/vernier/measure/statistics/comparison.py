@@ -27,11 +27,15 @@ DEFAULT_RUNS, DEFAULT_STEPS = 5, 500
 
 @frozen
 class Trace:
-    """The steady steps of one run: seconds per step, and samples per step over all devices. `round` pairs runs."""
+    """The steady steps of one run: seconds per step, and samples per step over all devices. `round` pairs runs.
+
+    `steps` is their number where several were timed as one (`throughput.step_samples`); 0: one per value of `step_s`.
+    """
 
     step_s: tuple[float, ...]
     samples_per_step: float = 1.0
     round: int | None = None
+    steps: int = 0
 
     def __post_init__(self) -> None:
         if not self.step_s or not all(math.isfinite(s) and s > 0 for s in self.step_s) or self.samples_per_step <= 0:
@@ -125,7 +129,7 @@ def compare(
         a_samples_per_s=Window.total(t.window for t in a).samples_per_s,
         b_samples_per_s=Window.total(t.window for t in b).samples_per_s,
         runs=(len(a), len(b)),
-        steps=(sum(len(t.step_s) for t in a), sum(len(t.step_s) for t in b)),
+        steps=(sum(t.steps or len(t.step_s) for t in a), sum(t.steps or len(t.step_s) for t in b)),
         basis=basis,
         method=METHOD,
     )

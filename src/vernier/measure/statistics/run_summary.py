@@ -9,36 +9,50 @@ from collections.abc import Sequence
 from vernier.frozen import frozen
 from vernier.measure.telemetry.energy import energy_per_image
 from vernier.records.events import Event, StepEvent, sessions
-from vernier.records.run import EnergyPerImage, TrainingSpeed
+from vernier.records.run import EnergyPerImage, StepTiming, TrainingSpeed
 from vernier.records.telemetry import TelemetryRecord
 
 from .estimates import METHOD, rate_estimate
 from .summary_checks import summarize
-from .throughput import Window, warmup_steps
+from .throughput import Window, step_samples, warmup_steps
+
+
+@frozen
+class TimedPart:
+    """What was timed as one: a step, or a window of several where the device tells no more."""
+
+    steps: int
+    seconds: float
+    wait_s: float
 
 
 @frozen
 class SteadySteps:
-    """Step times and data waits, in order, without the warm-up of each session; `skipped` counts the warm-up steps."""
+    """What was timed, in order, without the warm-up of each session; `skipped` counts the warm-up steps."""
 
-    step_s: tuple[float, ...]
-    wait_s: tuple[float, ...]
+    parts: tuple[TimedPart, ...]
     skipped: int
+    timing: StepTiming
 
 
 def steady_steps(events: Sequence[Event]) -> SteadySteps:
-    """The steps of all sessions of a run that are past their session's warm-up."""
-    step_s: list[float] = []
-    wait_s: list[float] = []
+    """The steps of all sessions of a run that are past their session's warm-up; a window is skipped as a whole."""
+    parts: list[TimedPart] = []
     skipped = 0
     for session in sessions(events):
-        times = [t for event in session for t in event.step_s]
-        waits = [t for event in session for t in event.wait_s]
-        first = warmup_steps(times)
-        skipped += first
-        step_s += times[first:]
-        wait_s += waits[first:]
-    return SteadySteps(step_s=tuple(step_s), wait_s=tuple(wait_s), skipped=skipped)
+        timed = [part for event in session for part in _timed_parts(event)]
+        first = warmup_steps([part.seconds / part.steps for part in timed])
+        skipped += sum(part.steps for part in timed[:first])
+        parts += timed[first:]
+    timings = [event.step_times for event in events if isinstance(event, StepEvent)]
+    timing = "windows" if "windows" in timings else timings[-1] if timings else "host clock"
+    return SteadySteps(parts=tuple(parts), skipped=skipped, timing=timing)
+
+
+def _timed_parts(event: StepEvent) -> list[TimedPart]:
+    if event.step_times == "windows":
+        return [TimedPart(steps=len(event.step_s), seconds=sum(event.step_s), wait_s=sum(event.wait_s))]
+    return [TimedPart(steps=1, seconds=s, wait_s=w) for s, w in zip(event.step_s, event.wait_s, strict=True)]
 
 
 def summarize_training(
@@ -46,13 +60,14 @@ def summarize_training(
 ) -> TrainingSpeed | None:
     """Throughput and energy over the steady steps of all sessions of a run; None when no step was recorded."""
     steady = steady_steps(events)
-    step_s = steady.step_s
-    if not step_s:
+    if not steady.parts:
         return None
-    window = Window(
-        samples=global_batch * len(step_s), wall_s=sum(step_s), data_wait_s=sum(steady.wait_s), devices=devices
-    )
-    rate = rate_estimate(step_s, global_batch)
+    seconds, steps = [part.seconds for part in steady.parts], [part.steps for part in steady.parts]
+    wall_s = sum(seconds)
+    wait_s = min(wall_s, sum(part.wait_s for part in steady.parts))  # by the host's clock, the steps by the device's
+    window = Window(samples=global_batch * sum(steps), wall_s=wall_s, data_wait_s=wait_s, devices=devices)
+    rate = rate_estimate(step_samples(seconds, steps), global_batch)
+    single = steady.timing != "windows"
     return TrainingSpeed(
         images_per_s_total=window.samples_per_s,
         images_per_s_total_95=(rate.low, rate.high),
@@ -60,9 +75,10 @@ def summarize_training(
         compute_only_images_per_s_total=window.compute_samples_per_s,
         data_wait_share=window.data_wait_share,
         devices=devices,
-        step_s_median=statistics.median(step_s),
-        step_s=summarize(step_s, unit="s", of="training step, all devices"),
-        steps_measured=len(step_s),
+        step_times=steady.timing,
+        step_s_median=statistics.median(seconds) if single else None,
+        step_s=summarize(seconds, unit="s", of="training step, all devices") if single else None,
+        steps_measured=sum(steps),
         warmup_steps_excluded=steady.skipped,
         method=METHOD,
         energy=_energy(sessions(events), telemetry),

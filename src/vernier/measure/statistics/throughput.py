@@ -60,6 +60,18 @@ class Window:
         return self.data_wait_s / self.wall_s if self.wall_s > 0 else 0.0
 
 
+def step_samples(seconds: Sequence[float], steps: Sequence[int]) -> list[float]:
+    """One sample per measured part for an interval of the mean step time; a part is a step, or a window of `steps`.
+
+    The samples' mean is the total time per step. Windows count with their steps: each deviates from that mean by the
+    time it took beyond as many average steps, over the mean number of steps (the linearised ratio of two sums).
+    """
+    if all(count == 1 for count in steps):
+        return list(seconds)
+    mean_s, mean_steps = sum(seconds) / sum(steps), sum(steps) / len(steps)
+    return [mean_s + (s - mean_s * count) / mean_steps for s, count in zip(seconds, steps, strict=True)]
+
+
 def warmup_steps(step_s: Sequence[float]) -> int:
     """Number of first steps that are not steady yet: until the median of three is near that of the later half."""
     if len(step_s) < 6:

@@ -219,4 +219,5 @@ def _speed_line(speed: TrainingSpeed) -> str:
         f"speed      {speed.images_per_s_total:,.0f} img/s total on {plural(speed.devices, 'device')}, data included"
         f"{interval}; data wait {100 * (speed.data_wait_share or 0.0):.1f} %; "
         f"{plural(speed.steps_measured or 0, 'step')}, without the first{f' {excluded}' if excluded != 1 else ''}"
+        f"{', timed in windows of several' if speed.step_times == 'windows' else ''}"
     )

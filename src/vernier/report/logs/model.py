@@ -14,7 +14,7 @@ from typing import Any
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.measure.statistics.comparison import Trace
-from vernier.measure.statistics.throughput import Window, warmup_steps
+from vernier.measure.statistics.throughput import Window, step_samples, warmup_steps
 from vernier.records.environment import Environment
 from vernier.records.what_ran import WhatRan
 
@@ -38,6 +38,7 @@ class StepRecord:
     """A step, or a window of steps of which a log keeps the mean. `seconds` is wall time, data loading included.
 
     `loss` and `lr` are None where the log has none; `steady` is False for warm-up steps, which no figure includes.
+    `steps` is above 1 where several were timed as one: then seconds, waits and samples are their sums.
     """
 
     epoch: int
@@ -48,6 +49,7 @@ class StepRecord:
     loss: float | None = None
     lr: float | None = None
     steady: bool = True
+    steps: int = 1
 
     @property
     def window(self) -> Window:
@@ -94,6 +96,11 @@ class RunLog:
         return hashlib.sha256(repr((self.started, steps)).encode()).hexdigest()
 
     @property
+    def has_single_steps(self) -> bool:
+        """Whether each step was timed; on some devices only windows of several steps can be."""
+        return all(s.steps == 1 for s in self.steps)
+
+    @property
     def steady_steps(self) -> tuple[StepRecord, ...]:
         return tuple(s for s in self.steps if s.steady)
 
@@ -102,16 +109,18 @@ class RunLog:
         steps = self.steady_steps
         if not steps:
             raise ConfigError(f"{self.path} ({self.format}) records no steps to measure.")
-        per_step = sum(s.samples for s in steps) / len(steps)
+        counts = [s.steps for s in steps]
+        per_step = sum(s.samples for s in steps) / sum(counts)
         if per_step <= 0:
             raise ConfigError(f"{self.path} ({self.format}) does not record the number of samples per step.")
         try:
-            return Trace(step_s=tuple(s.seconds for s in steps), samples_per_step=per_step, round=self.round)
+            step_s = tuple(step_samples([s.seconds for s in steps], counts))
+            return Trace(step_s=step_s, samples_per_step=per_step, round=self.round, steps=sum(counts))
         except ValueError as error:
             raise ConfigError(f"{self.path}: {error}.") from None
 
 
 def mark_warmup(steps: Sequence[StepRecord]) -> tuple[StepRecord, ...]:
     """The steps, with those before the steady state marked."""
-    first = warmup_steps([s.seconds for s in steps])
+    first = warmup_steps([s.seconds / s.steps for s in steps])
     return tuple(replace(s, steady=i >= first) for i, s in enumerate(steps))

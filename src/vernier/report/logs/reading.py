@@ -148,13 +148,25 @@ def what_an_old_run_ran(
 
 
 def _steps(events: Sequence[Event], steps_per_epoch: int) -> Iterator[StepRecord]:
-    """One record per step; the mean loss of a window is that of its last step."""
+    """One record per step, or per window where only those were timed; a window's mean loss is that of its last step."""
     for session in sessions(events):
         yield from mark_warmup([s for e in session for s in _steps_of_window(e, max(1, steps_per_epoch))])
 
 
 def _steps_of_window(event: StepEvent, steps_per_epoch: int) -> Iterator[StepRecord]:
     count = len(event.step_s)
+    if event.step_times == "windows":
+        yield StepRecord(
+            epoch=(event.step - 1) // steps_per_epoch,
+            step=event.step - 1,
+            seconds=sum(event.step_s),
+            wait_s=sum(event.wait_s),
+            samples=event.samples,
+            loss=finite(event.loss),
+            lr=event.lr,
+            steps=count,
+        )
+        return
     for number, (seconds, wait_s) in enumerate(zip(event.step_s, event.wait_s, strict=True), event.step - count):
         last = number == event.step - 1
         yield StepRecord(

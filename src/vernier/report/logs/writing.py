@@ -21,6 +21,11 @@ def convert(run: RunLog, form: str, out: Path) -> list[Path]:
     """Write `run` as `form` to a file or, for study and tensorboard, a directory. Returns the paths written."""
     if not run.steps:
         raise ConfigError(f"{run.path} records no steps: there is nothing to convert.")
+    if form in STEP_BY_STEP and not run.has_single_steps:
+        raise ConfigError(
+            f"{run.path} has no times of single steps, which {form} lists: its device tells only how long several "
+            "took. Convert to mllog or tensorboard, or train with --set machine.step_times=each."
+        )
     if out.exists() and (out.is_file() or any(out.iterdir())):
         raise ConfigError(f"{out} exists already. Choose another --out.")
     try:
@@ -45,7 +50,7 @@ def _mllog(run: RunLog) -> str:
     optim = recipe.get("optim") or {}
     hyperparameters = {
         "seed": recipe.get("seed"),
-        "global_batch_size": recipe.get("global_batch") or round(run.steps[0].samples),
+        "global_batch_size": recipe.get("global_batch") or round(run.steps[0].samples / run.steps[0].steps),
         "train_samples": run.train_samples,
         "eval_samples": run.eval_samples,
         "opt_name": optim.get("name"),
@@ -97,10 +102,16 @@ def _tensorboard(run: RunLog, out: Path) -> list[Path]:
     start, elapsed = _start(run).timestamp(), 0.0
     evals = {e.epoch: e for e in run.evals}
     last = {s.epoch: s for s in run.steps}
-    for number, step in enumerate(run.steps, start=1):
+    number = 0
+    for step in run.steps:
         elapsed += step.seconds
+        number += step.steps
         values = tags.training(
-            loss=step.loss, lr=step.lr, step_s=step.seconds, wait_s=step.wait_s, samples=step.samples
+            loss=step.loss,
+            lr=step.lr,
+            step_s=step.seconds / step.steps,
+            wait_s=step.wait_s / step.steps,
+            samples=step.samples / step.steps,
         )
         if step is last[step.epoch] and step.epoch in evals:
             values |= tags.evaluation(evals[step.epoch].values)
@@ -114,4 +125,6 @@ FILES: dict[str, Callable[[RunLog], str]] = {
     "dllogger": lambda run: write_dllogger(run, _start(run)),
     "mllog": _mllog,
 }
+STEP_BY_STEP = ("raport", "dllogger", "study")
+"""Formats that have a time for every step."""
 DIRECTORIES: dict[str, Callable[[RunLog, Path], list[Path]]] = {"study": _study, "tensorboard": _tensorboard}

@@ -187,6 +187,9 @@ def _runs(runs: Sequence[RunLog]) -> _Part:
     for number, run in enumerate(runs):
         times = [s.seconds for s in run.steady_steps]
         part.notes += run.notes
+        if not run.has_single_steps:
+            part.notes.append(f"{run.path} is left out: it has no times of single steps (machine.step_times=each)")
+            continue
         if not times:
             part.notes.append(f"{run.path} records no steps")
             continue

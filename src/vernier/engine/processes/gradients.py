@@ -1,0 +1,168 @@
+"""How the gradients of several processes become their mean, once per step, and how long that is exposed.
+
+Where the device has collectives, PyTorch's DistributedDataParallel sends buckets while backward still runs; where it
+has none, gradients are averaged in host memory after backward. `world` is the process group that both use.
+"""
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from vernier.clock import now_s
+from vernier.config import Machine
+from vernier.devices import Device
+from vernier.frozen import frozen
+
+from .world import World
+
+
+@frozen
+class ExchangeTimes:
+    """One step of this process: seconds until its last gradients were sent, and then until all were averaged."""
+
+    own_s: float
+    exposed_s: float
+
+
+class Exchange:
+    """The exchange of a single process: none. `network` is what a step calls."""
+
+    after_backward = False
+    """`average` must be called after the last backward pass of a step."""
+
+    def __init__(self, network: nn.Module) -> None:
+        self.network = network
+
+    def begin_step(self) -> None:
+        """A step begins; its gradients are those of several micro-batches."""
+
+    def without_exchange(self) -> AbstractContextManager[Any]:
+        """The context of a micro-batch whose gradients are not exchanged: not the last one."""
+        return nullcontext()
+
+    def backward_done(self) -> None:
+        """A backward pass has been queued, whether or not it exchanged gradients."""
+
+    def average(self) -> None:
+        """Replace the gradients by their mean over the processes, where that was not done during backward."""
+
+    def pop_times(self) -> list[ExchangeTimes]:
+        """Times of the steps since the last call; the device must be synchronised. Empty where they are not known."""
+        return []
+
+
+def build_exchange(network: nn.Module, world: World, machine: Machine, device: Device) -> Exchange:
+    """The exchange that suits the device. Collective: starting weights become those of the first process."""
+    if world.size == 1 or not any(p.requires_grad for p in network.parameters()):
+        return Exchange(network)
+    if device.backend is None:
+        return HostExchange(network, world)
+    return BucketExchange(network, world, machine, device)
+
+
+class BucketExchange(Exchange):
+    """DistributedDataParallel: buckets of gradients are sent while backward computes the next ones."""
+
+    def __init__(self, network: nn.Module, world: World, machine: Machine, device: Device) -> None:
+        torch_device = device.torch_device(world.topology.local_rank)
+        wrapped = DistributedDataParallel(
+            network,
+            device_ids=None if torch_device.index is None else [torch_device.index],
+            forward_sync_buffers=False,  # done by `World.sync_batch_norm_statistics`
+            bucket_cap_mb=machine.bucket_mb,
+            gradient_as_bucket_view=True,
+        )
+        super().__init__(wrapped)
+        self.world, self._device = world, device
+        self._began: Any = None
+        self._last_sent: Any = None
+        self._moments: list[tuple[Any, Any, Any]] = []
+        wrapped.register_comm_hook(self, _all_reduce_bucket)
+
+    def begin_step(self) -> None:
+        self._began, self._last_sent = self._device.record_event(), None
+
+    def without_exchange(self) -> AbstractContextManager[Any]:
+        context: AbstractContextManager[Any] = self.network.no_sync()  # type: ignore[operator]
+        return context
+
+    def note_last_bucket(self) -> None:
+        """Called during backward, where the last bucket is handed over."""
+        self._last_sent = self._device.record_event()
+
+    def backward_done(self) -> None:
+        """On the compute stream: it waits for the averaged buckets, so the time since the last one is exposed."""
+        if self._last_sent is not None and self._device.step_times != "windows":
+            self._moments.append((self._began, self._last_sent, self._device.record_event()))
+
+    def pop_times(self) -> list[ExchangeTimes]:
+        moments, self._moments = self._moments, []
+        elapsed_s = self._device.elapsed_s
+        return [ExchangeTimes(own_s=elapsed_s(a, b), exposed_s=elapsed_s(b, c)) for a, b, c in moments]
+
+
+def _all_reduce_bucket(
+    exchange: BucketExchange,
+    bucket: dist.GradBucket,  # type: ignore[name-defined]
+) -> torch.futures.Future[torch.Tensor]:
+    """PyTorch's own averaging of a gradient bucket, with a note of when the last one was sent."""
+    if bucket.is_last():
+        exchange.note_last_bucket()
+    exchange.world.count_collective()
+    tensor = bucket.buffer().div_(exchange.world.size)
+    future: torch.futures.Future[torch.Tensor] = dist.all_reduce(tensor, async_op=True).get_future()
+    return future.then(lambda finished: finished.value()[0])
+
+
+class HostExchange(Exchange):
+    """Gradients are averaged in host memory: one copy down, one all-reduce, one copy up. Nothing of it is hidden."""
+
+    after_backward = True
+
+    def __init__(self, network: nn.Module, world: World) -> None:
+        super().__init__(network)
+        self._world = world
+        self._parameters = [p for p in network.parameters() if p.requires_grad]
+        self._began_s = now_s()
+        self._times: list[ExchangeTimes] = []
+        self._copy_weights_of_first()
+
+    def _copy_weights_of_first(self) -> None:
+        """DistributedDataParallel does the same when it is created."""
+        with torch.no_grad():
+            for tensor in (*self.network.parameters(), *self.network.buffers()):
+                host = tensor.detach().cpu().contiguous()
+                dist.broadcast(host, 0)
+                tensor.copy_(host)
+
+    def begin_step(self) -> None:
+        self._began_s = now_s()
+
+    def average(self) -> None:
+        """The mean over all processes; a parameter that has no gradient in any of them stays without.
+
+        The copy to the host waits for the device, so the clock is read when the gradients are computed.
+        """
+        gradients = [p.grad for p in self._parameters]
+        parts = [torch.zeros_like(p) if g is None else g for p, g in zip(self._parameters, gradients, strict=True)]
+        host = torch.cat([part.reshape(-1) for part in parts]).cpu()
+        present = torch.tensor([g is not None for g in gradients], dtype=host.dtype)
+        sent_s = now_s()
+        self._world.count_collective()
+        flat = torch.cat([host.div_(self._world.size), present])
+        dist.all_reduce(flat)
+        means = torch.split(flat[: host.numel()].to(parts[0].device), [part.numel() for part in parts])
+        for parameter, mean, count in zip(self._parameters, means, flat[host.numel() :].tolist(), strict=True):
+            if count and parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+            if parameter.grad is not None:
+                parameter.grad.copy_(mean.view(parameter.shape))
+        self._times.append(ExchangeTimes(own_s=sent_s - self._began_s, exposed_s=now_s() - sent_s))
+
+    def pop_times(self) -> list[ExchangeTimes]:
+        times, self._times = self._times, []
+        return times
