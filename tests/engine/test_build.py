@@ -52,6 +52,15 @@ def test_the_memory_layout_is_the_machines(shapes: Path) -> None:
         assert weight.is_contiguous(memory_format=torch.channels_last) is channels_last
 
 
+def test_a_device_without_the_channels_last_layout_gets_contiguous_weights(
+    shapes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Cpu, "channels_last", False)
+    weight = build_model(tiny_config(shapes), 10, 3, CPU).state_dict()["conv1.weight"]
+    assert weight.is_contiguous()
+    assert not weight.is_contiguous(memory_format=torch.channels_last)
+
+
 def test_the_device_gets_the_threads_of_the_machine() -> None:
     before = torch.get_num_threads()
     try:
@@ -64,7 +73,7 @@ def test_the_device_gets_the_threads_of_the_machine() -> None:
 
 def test_more_processes_than_devices_are_refused_with_an_accelerator_faked(monkeypatch: pytest.MonkeyPatch) -> None:
     class OneDevice(Cpu):
-        name = "cuda"
+        name, shared = "cuda", False
 
         def count(self) -> int:
             return 1

@@ -23,6 +23,7 @@ class Rgpu(Device):
     inference_mode = False  # its `.item()` needs torch.no_grad
     compile_backend = "rgpu"
     compile_dynamic = False
+    channels_last = False  # it takes the output of a convolution for contiguous, whatever the server has
 
     @classmethod
     def available(cls) -> bool:
@@ -47,6 +48,9 @@ class Rgpu(Device):
     def prepare(self, precision: str = "fp32", *, deterministic: bool = False, local_rank: int = 0) -> None:
         library()
         super().prepare(precision, deterministic=deterministic)
+
+    def upload(self, tensor: "torch.Tensor", target: "torch.device") -> "torch.Tensor":
+        return tensor.contiguous().to(target)
 
     def synchronize(self) -> None:
         library().synchronize()

@@ -80,6 +80,8 @@ class Device:
     compile_backend: ClassVar[str] = "inductor"
     compile_dynamic: ClassVar[bool | None] = None
     """`dynamic` of torch.compile; None: PyTorch decides."""
+    channels_last: ClassVar[bool] = True
+    """Networks run in the channels-last memory layout; otherwise machine.channels_last has no effect here."""
     native_sync_bn: ClassVar[bool] = False
     """PyTorch's own SyncBatchNorm runs here."""
 

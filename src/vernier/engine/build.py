@@ -11,7 +11,7 @@ from torch import nn
 from vernier.config import Config
 from vernier.cores import allowed_cores
 from vernier.data.sources import Source
-from vernier.devices import Device, resolve
+from vernier.devices import Device, kinds, resolve
 from vernier.errors import ConfigError
 from vernier.models import build, is_detector
 from vernier.tasks.base import Task
@@ -71,7 +71,7 @@ def build_model_for_data(config: Config, task: Task, source: Source, torch_devic
 
 
 def build_model(config: Config, outputs: int, channels: int, torch_device: torch.device) -> nn.Module:
-    """The recipe's network from the recipe's seed, in the machine's memory layout."""
+    """The recipe's network from the recipe's seed, in the machine's memory layout where the device runs in it."""
     spec = config.recipe.model
     torch.manual_seed(config.recipe.seed)
     model = build(
@@ -87,5 +87,6 @@ def build_model(config: Config, outputs: int, channels: int, torch_device: torch
         box_sizes=spec.box_sizes,
         image_px=config.recipe.data.image_px if is_detector(spec.name) else None,
     )
-    layout = torch.channels_last if config.machine.channels_last else torch.contiguous_format
+    channels_last = config.machine.channels_last and kinds()[torch_device.type].channels_last
+    layout = torch.channels_last if channels_last else torch.contiguous_format
     return model.to(device=torch_device, memory_format=layout)  # type: ignore[call-overload, no-any-return]

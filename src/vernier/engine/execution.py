@@ -31,7 +31,8 @@ class Execution:
     def __init__(self, model: nn.Module, machine: Machine, device: Device, *, frozen: bool = False) -> None:
         self.model, self._mode, self._device = model, machine.mode, device
         self._autocast: Context = lambda: device.autocast(machine.precision)
-        self._layout = torch.channels_last if machine.channels_last else torch.contiguous_format
+        channels_last = machine.channels_last and device.channels_last
+        self._layout = torch.channels_last if channels_last else torch.contiguous_format
         self._traced: dict[bool, nn.Module] = {}
         self._tracing_s = 0.0
         self._pads = machine.mode == "compile" or device.static_shapes

@@ -36,8 +36,9 @@ def predict(trained: Trained, images: list[Path]) -> Iterator[tuple[ImagePredict
         order = EvalOrder(samples=len(source), batch=BATCH).own_batches()
         with evaluating(trained.model, trained.device):
             for batch in loader.batches((0, indices) for indices in order):
-                pixels = batch.images.to(torch_device)
+                pixels = trained.device.upload(batch.images, torch_device)
                 predicted = task.predict(forward, pixels if normalize is None else normalize(pixels))
+                trained.device.uploads_done()
                 errors = {bad.index: bad.reason for bad in reader.bad.samples()}
                 for scored in task.name_predictions(predicted, batch.targets, trained.classes):
                     image, error = str(paths[done]), errors.get(done)
