@@ -226,8 +226,8 @@ def _rank(groups: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
     One sort is enough: the bits of a non-negative float sort like the number.
     """
     bits = scores.contiguous().view(torch.int32).long()
-    groups, order = ((groups << 31) + (0x7FFFFFFF - bits)).sort(stable=True)
-    return order, _rank_in_group(groups >> 31)
+    groups, order = (groups.bitwise_left_shift(31) + (0x7FFFFFFF - bits)).sort(stable=True)
+    return order, _rank_in_group(groups.bitwise_right_shift(31))
 
 
 def _rank_in_group(groups: Tensor) -> Tensor:
