@@ -46,7 +46,8 @@ def _discover() -> tuple[dict[str, type[Device]], dict[str, str]]:
             failed[entry.name] = f"{_origin(entry)} cannot be used: {str(error) or type(error).__name__}"
     if "cpu" not in classes:
         raise ConfigError("Vernier is not installed properly: it cannot find its own devices. Install it again.")
-    return {**classes, "cpu": classes.pop("cpu")}, failed
+    cpu = classes.pop("cpu")
+    return {**classes, "cpu": cpu}, failed
 
 
 def _rank(entry: EntryPoint) -> tuple[int, bool, str]:
