@@ -136,7 +136,8 @@ class _Probe:
         device = self._load.device
         peaks = (self.peak_memory_bytes, _peak_memory(self._load, self._world))
         self.peak_memory_bytes = max((peak for peak in peaks if peak is not None), default=None)
-        self._speeds.append(measure_matmul(self._load.torch_device, device.synchronize, self._precision))
+        size = self._speeds[0].size if self._speeds else 0
+        self._speeds.append(measure_matmul(self._load.torch_device, device.synchronize, self._precision, size=size))
         device.reset_peak_memory()
 
     def relate(self, images_per_s: float) -> Arithmetic:

@@ -6,12 +6,16 @@ may leave the work out.
 
 import statistics
 from collections.abc import Callable
+from itertools import pairwise
 
 import torch
 
 from vernier.clock import now_s
 from vernier.records.bench import MatmulSpeed
 
+SIZES = (1024, 2048, 4096, 8192)
+"""Rows and columns of the matrices that show a device's speed."""
+_FEWEST = 5
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -66,14 +70,28 @@ class CopyLoad(_KernelLoad):
 
 
 def measure_matmul(
-    device: torch.device, synchronize: Callable[[], None], precision: str, seconds: float = 0.5
+    device: torch.device, synchronize: Callable[[], None], precision: str, *, seconds: float = 0.5, size: int = 0
 ) -> MatmulSpeed:
-    """The rate of large matrix products, measured now: the median of as many as fit into the time, at least five."""
-    load = MatrixLoad(device, synchronize, size=1024 if device.type == "cpu" else 8192, precision=precision)
-    samples_s = time_steps(load.step, 5, seconds)
+    """The rate of large matrix products, measured now: the median of as many as fit into the time, at least five.
+
+    `size` 0: 1024 on a CPU; elsewhere the largest of SIZES of which five fit into the time.
+    """
+    if not size:
+        size = SIZES[0] if device.type == "cpu" else _largest_size(device, synchronize, precision, seconds)
+    load = MatrixLoad(device, synchronize, size=size, precision=precision)
+    samples_s = time_steps(load.step, _FEWEST, seconds)
     load.checksum()
     gflop_per_s = load.flops / statistics.median_high(samples_s) / 1e9
     return MatmulSpeed(gflop_per_s=gflop_per_s, size=load.size, precision=precision, n=len(samples_s))
+
+
+def _largest_size(device: torch.device, synchronize: Callable[[], None], precision: str, seconds: float) -> int:
+    """A fast device needs large products to be busy; a slow one would take minutes for them."""
+    for size, larger in pairwise(SIZES):
+        product_s = min(time_steps(MatrixLoad(device, synchronize, size=size, precision=precision).step, 2, 0.0))
+        if product_s * (larger / size) ** 3 * _FEWEST > seconds:
+            return size
+    return SIZES[-1]
 
 
 def time_steps(step: Callable[[], object], fewest: int, seconds: float) -> list[float]:
