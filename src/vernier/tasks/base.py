@@ -33,12 +33,16 @@ class MicroStep:
 
 
 class Score(Protocol):
-    """Accumulates the predictions of an evaluation, in any order."""
+    """Accumulates the predictions of an evaluation, in any order: add every batch, collect once, then merge."""
 
     @property
     def samples(self) -> int: ...
 
-    def add(self, predicted: Any, targets: Any) -> None: ...
+    def add(self, predicted: Any, targets: Any) -> None:
+        """Take the predictions of a batch, on whatever device they are, and its targets, on the host."""
+
+    def collect(self) -> None:
+        """Bring what was added from the device to the host, in one transfer."""
 
     def merge(self, others: Iterable[Self]) -> None:
         """Add the scores of other processes. The result does not depend on which process evaluated which sample."""

@@ -30,6 +30,8 @@ def test_scores_count_exactly_and_the_order_of_batches_cannot_matter() -> None:
         forwards.add(*part)
     for part in reversed(parts):
         backwards.add(*part)
+    for score in (whole, forwards, backwards):
+        score.collect()
     assert forwards.result() == backwards.result()
     assert forwards.misses == backwards.misses
     top1 = (logits.argmax(1) == labels).sum().item()
@@ -43,6 +45,7 @@ def test_few_classes_and_no_samples_are_safe() -> None:
     assert score.result().figures["top1"] == 0
     assert score.documents() == {}
     score.add(torch.tensor([[0.0, 1.0]]), targets(torch.tensor([1])))
+    score.collect()
     assert score.result().figures["top5"] == 100
     assert math.isfinite(score.result().figures["loss"])
 
@@ -52,9 +55,11 @@ def test_the_document_counts_classes_and_shows_the_most_confident_mistakes(shape
     torch.manual_seed(1)
     logits, labels = 4 * torch.randn(50, 10), torch.from_numpy(source.labels)
     whole, halves = ClassificationScore(source), [ClassificationScore(source), ClassificationScore(source)]
-    whole.add(logits, targets(labels))
-    for number, half in enumerate(halves):
-        half.add(logits[25 * number : 25 * number + 25], targets(labels[25 * number : 25 * number + 25], 25 * number))
+    for half, part in zip(halves, (slice(0, 25), slice(25, 50)), strict=True):  # the same batches, by other processes
+        for score in (whole, half):
+            score.add(logits[part], targets(labels[part], part.start))
+    for score in (whole, *halves):
+        score.collect()
     halves[0].merge([pickle.loads(pickle.dumps(halves[1]))])
     document = whole.documents()["mistakes"]
     assert halves[0].documents()["mistakes"] == document
@@ -77,4 +82,5 @@ def test_the_document_counts_classes_and_shows_the_most_confident_mistakes(shape
 def test_scores_that_are_not_numbers_leave_no_mistake_to_show() -> None:
     score = ClassificationScore()
     score.add(torch.tensor([[math.nan, 1.0], [2.0, 1.0]]), targets(torch.tensor([1, 1])))
+    score.collect()
     assert [m.sample for m in score.misses] == [1]

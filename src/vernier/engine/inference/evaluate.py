@@ -91,6 +91,7 @@ class Evaluator:
                     self._add(score, next(batches), forward)
                 observers.progress("evaluate", done, rounds)
                 check_stop()
+            score.collect()
         score.merge(self._world.gather(score)[1:])
         return score
 
@@ -104,7 +105,7 @@ class Evaluator:
         if self._normalize is not None:
             images = self._normalize(images)
         self._device.uploads_done()
-        score.add(self._task.predict(forward, images), batch.targets.to(self._torch_device))
+        score.add(self._task.predict(forward, images), batch.targets)
         self._device.mark_step()
 
     def close(self) -> None:

@@ -1,10 +1,15 @@
-"""Score of a classifier: exact top-1, top-5 and loss, which classes it confuses, and its most confident mistakes."""
+"""Score of a classifier: exact top-1, top-5 and loss, which classes it confuses, and its most confident mistakes.
+
+Every batch leaves six float32 numbers per sample on the device, not its logits. They are read once, at the end; sums
+are in float64, on the host.
+"""
 
 import contextlib
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from torch.nn import functional as F
@@ -31,6 +36,34 @@ class _Miss:
     truth_score: float
 
 
+class _Summary(NamedTuple):
+    """What the score needs to know about the samples of a batch: [N] float32 each."""
+
+    taken_for: torch.Tensor
+    """The class with the highest logit; a float32 holds every integer up to 2^24."""
+    in_top5: torch.Tensor
+    loss: torch.Tensor
+    taken_logit: torch.Tensor
+    truth_logit: torch.Tensor
+    other_logits: torch.Tensor
+    """logsumexp of all logits but the highest: the doubt is precise where the score rounds to 1."""
+
+
+def _summarise(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """The `_Summary` of a batch as one tensor, computed where the logits are."""
+    best = logits.topk(min(5, logits.shape[1]), dim=1)
+    taken_for = best.indices[:, :1]
+    summary = _Summary(
+        taken_for=taken_for[:, 0],
+        in_top5=(best.indices == labels[:, None]).sum(1),
+        loss=F.cross_entropy(logits, labels, reduction="none"),
+        taken_logit=best.values[:, 0],
+        truth_logit=logits.gather(1, labels[:, None])[:, 0],
+        other_logits=logits.scatter(1, taken_for, -math.inf).logsumexp(1),
+    )
+    return torch.stack([column.float() for column in summary])
+
+
 @dataclass
 class ClassificationScore:
     """Counts over evaluated samples. Batch losses are summed exactly, so the order of batches does not matter."""
@@ -43,29 +76,39 @@ class ClassificationScore:
     confusion: Counter[tuple[int, int]] = field(default_factory=Counter)
     """Samples by (true class, predicted class)."""
     misses: list[_Miss] = field(default_factory=list)
+    _uncollected: list[tuple[torch.Tensor, ClassTargets]] = field(default_factory=list)
+    """The batches that are still on the device: a summary [6, samples] and the targets, on the host."""
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "source": None}  # the data set is not sent to other processes
 
     def add(self, logits: torch.Tensor, targets: ClassTargets) -> None:
-        logits, labels = logits.float(), targets.labels
-        top = logits.topk(min(5, logits.shape[1]), dim=1).indices
-        hits = top == labels[:, None]
+        labels = targets.labels.to(logits.device, non_blocking=True)
+        self._uncollected.append((_summarise(logits.float(), labels), targets))
         self.samples += len(labels)
-        self.correct1 += int(hits[:, 0].sum())
-        self.correct5 += int(hits.sum())
-        self.batch_losses.append(float(F.cross_entropy(logits, labels, reduction="none").double().sum()))
-        self.confusion.update(zip(labels.tolist(), top[:, 0].tolist(), strict=True))
-        self._add_misses(logits, top[:, 0], targets)
 
-    def _add_misses(self, logits: torch.Tensor, taken_for: torch.Tensor, targets: ClassTargets) -> None:
-        wrong = (taken_for != targets.labels).nonzero()[:, 0]
-        scores = logits[wrong].double().softmax(1)
-        taken, truth = taken_for[wrong], targets.labels[wrong]
-        of_taken, of_truth = (scores.gather(1, kind[:, None])[:, 0].tolist() for kind in (taken, truth))
-        samples = targets.samples[wrong.cpu()].tolist()
-        rows = zip(of_taken, samples, truth.tolist(), taken.tolist(), of_truth, strict=True)
-        self._keep_worst(_Miss(1 - score, *rest) for score, *rest in rows if math.isfinite(score))
+    def collect(self) -> None:
+        """Read every batch so far from the device, in one transfer, and count it."""
+        if not self._uncollected:
+            return
+        summaries, batches = zip(*self._uncollected, strict=True)
+        self._uncollected = []
+        parts = torch.cat(summaries, dim=1).cpu().split([len(targets) for targets in batches], dim=1)
+        for part, targets in zip(parts, batches, strict=True):
+            self._count(_Summary(*part), targets)
+
+    def _count(self, batch: "_Summary", targets: ClassTargets) -> None:
+        labels, taken_for = targets.labels, batch.taken_for.long()
+        self.correct1 += int((taken_for == labels).sum())
+        self.correct5 += int(batch.in_top5.sum())
+        self.batch_losses.append(float(batch.loss.double().sum()))
+        self.confusion.update(zip(labels.tolist(), taken_for.tolist(), strict=True))
+        wrong = (taken_for != labels) & batch.taken_logit.isfinite()
+        taken, truth, others = (t[wrong].double() for t in (batch.taken_logit, batch.truth_logit, batch.other_logits))
+        doubts = (others - taken).sigmoid()
+        truth_scores = (truth - torch.logaddexp(taken, others)).exp()
+        columns = (doubts, targets.samples[wrong], labels[wrong], taken_for[wrong], truth_scores)
+        self._keep_worst(_Miss(*row) for row in zip(*(column.tolist() for column in columns), strict=True))
 
     def _keep_worst(self, misses: Iterable[_Miss]) -> None:
         self.misses = sorted([*self.misses, *misses])[:MISTAKES]
@@ -81,6 +124,7 @@ class ClassificationScore:
 
     def result(self) -> EvalResult:
         """top1 and top5 in percent, and the mean loss."""
+        assert not self._uncollected, "collect() comes first"
         n = max(self.samples, 1)
         figures: dict[str, float | None] = {
             "top1": 100 * self.correct1 / n,

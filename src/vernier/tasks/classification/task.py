@@ -65,9 +65,10 @@ class Classify:
     ) -> list[list[ScoredClass]]:
         """Give the five most likely classes; unused outputs are left out."""
         best = predicted[:, : len(classes)].softmax(1).topk(min(5, len(classes)), dim=1)
+        scores, kinds = torch.stack([best.values, best.indices.float()]).tolist()  # one transfer from the device
         return [
-            [ScoredClass(class_name=classes[c], score=s) for s, c in zip(scores, kinds, strict=True)]
-            for scores, kinds in zip(best.values.tolist(), best.indices.tolist(), strict=True)
+            [ScoredClass(class_name=classes[int(c)], score=s) for s, c in zip(*image, strict=True)]
+            for image in zip(scores, kinds, strict=True)
         ]
 
     def score(self, source: Source) -> ClassificationScore:

@@ -1,7 +1,8 @@
 """Arithmetic of boxes: overlap, the offsets SSD predicts, matching of default boxes to objects, non-maximum
 suppression.
 
-Pure torch on whole batches, on any device; no loop over images, classes or boxes. Boxes are `ltrb` (left, top, right,
+Pure torch on whole batches; no loop over images, classes or boxes. Detections are chosen on the host: suppression has
+shapes that depend on data, and on a device each of them would be a synchronisation, or a compilation. Boxes are `ltrb` (left, top, right,
 bottom); default boxes (`anchors`) are centre x, centre y, width, height. All are shares of the image, 0 to 1.
 """
 
@@ -99,7 +100,7 @@ def match(
 
 @dataclass(frozen=True)
 class Detections:
-    """The detections of a batch, best first, padded with zeros to D, the most an image may have."""
+    """The detections of a batch, on the host: best first, padded with zeros to D, the most an image may have."""
 
     ltrb: Tensor
     """[N, D, 4] float32, shares of the image; may reach outside it."""
@@ -112,23 +113,19 @@ class Detections:
 
 
 def detect(offsets: Tensor, logits: Tensor, anchors: Tensor, settings: Detect) -> Detections:
-    """Choose the detections from offsets [N, A, 4] and logits [N, A, K].
+    """Choose the detections from offsets [N, A, 4] and logits [N, A, K] on any device; `anchors` are on the host.
 
     Per class except 0: scores above `min_score`; of those the `max_per_class` best; of those the ones that non-maximum
     suppression by `nms_iou` leaves. Then the `max_detections` best per image. Of equal scores the lower class comes
     first, and within a class the lower default box.
     """
-    scores = logits.float().transpose(1, 2).contiguous().softmax(dim=1)
-    above = scores > settings.min_score
-    above[:, 0] = False
-    index = above.flatten().nonzero().flatten()  # into [N, K, A]: by image, class and default box
-    images, classes = scores.shape[:2]
-    candidates = _Candidates(index=index, image=index // scores[0].numel(), scores=scores.flatten()[index])
+    images, _, classes = logits.shape
+    candidates = _candidates(offsets, logits, settings.min_score)
     # Lower scores never suppress higher ones, so the best are tried first, and all only if too few remain.
     best, has_more = _best(candidates, images, settings.max_detections * _FIRST_TRY)
-    remaining = _suppress(best, offsets, anchors, settings, classes)
+    remaining = _suppress(best, anchors, settings, classes)
     if bool((has_more & (remaining.image.bincount(minlength=images) < settings.max_detections)).any()):
-        remaining = _suppress(candidates, offsets, anchors, settings, classes)
+        remaining = _suppress(candidates, anchors, settings, classes)
     return _pad(remaining, images, settings.max_detections)
 
 
@@ -139,6 +136,25 @@ class _Candidates:
     index: Tensor
     image: Tensor
     scores: Tensor
+    offsets: Tensor
+
+    def __getitem__(self, chosen: Tensor) -> _Candidates:
+        return _Candidates(**{name: tensor[chosen] for name, tensor in vars(self).items()})
+
+
+def _candidates(offsets: Tensor, logits: Tensor, min_score: float) -> _Candidates:
+    """The candidates of a batch, on the host: their number is read from the device, then all of them at once."""
+    scores = logits.float().transpose(1, 2).contiguous().softmax(dim=1)
+    above = scores > min_score
+    above[:, 0] = False
+    index = above.flatten().nonzero().flatten()
+    image, within = index // scores[0].numel(), index % scores[0].numel()
+    values = torch.cat([scores.flatten()[index, None], offsets.float()[image, within % scores.shape[2]]], dim=1)
+    if values.device.type != "cpu":  # in one transfer: the bits of the floats next to the integers
+        packed = torch.cat([image[:, None].int(), within[:, None].int(), values.view(torch.int32)], dim=1).cpu()
+        image, within = packed[:, 0].long(), packed[:, 1].long()
+        index, values = image * scores[0].numel() + within, packed[:, 2:].contiguous().view(torch.float32)
+    return _Candidates(index=index, image=image, scores=values[:, 0].contiguous(), offsets=values[:, 1:])
 
 
 @frozen
@@ -159,19 +175,17 @@ def _best(candidates: _Candidates, images: int, count: int) -> tuple[_Candidates
     at_least = counts.flip(1).cumsum(1).flip(1)  # scores in this bin and above
     lowest = ((at_least >= count).sum(1) - 1).clamp(min=0)
     taken = at_least.gather(1, lowest[:, None]).flatten()
-    chosen = (bins >= lowest[image]).nonzero().flatten()
-    best = _Candidates(index=candidates.index[chosen], image=image[chosen], scores=scores[chosen])
-    return best, taken < at_least[:, 0]
+    return candidates[(bins >= lowest[image]).nonzero().flatten()], taken < at_least[:, 0]
 
 
-def _suppress(candidates: _Candidates, offsets: Tensor, anchors: Tensor, settings: Detect, classes: int) -> _Remaining:
+def _suppress(candidates: _Candidates, anchors: Tensor, settings: Detect, classes: int) -> _Remaining:
     """Apply the rules per class to the candidates."""
     group, anchor = candidates.index // len(anchors), candidates.index % len(anchors)
     order, rank = _rank(group, candidates.scores)
     first = order[rank < settings.max_per_class]
     scores, group, anchor = candidates.scores[first], group[first], anchor[first]
     image, kind = group // classes, group % classes
-    ltrb = decode(offsets[image, anchor].float(), anchors[anchor])
+    ltrb = decode(candidates.offsets[first], anchors[anchor])
     chosen = nms(ltrb, scores, group, settings.nms_iou)
     return _Remaining(image=image[chosen], kind=kind[chosen], scores=scores[chosen], ltrb=ltrb[chosen])
 

@@ -40,6 +40,9 @@ class DetectionScore:
     def add(self, predicted: Detections, targets: BoxTargets) -> None:
         self._detections.update(zip(targets.samples.tolist(), in_pixels(predicted, targets.sizes), strict=True))
 
+    def collect(self) -> None:
+        """Nothing to do: detections are chosen on the host."""
+
     def merge(self, others: Iterable["DetectionScore"]) -> None:
         for other in others:
             self._detections.update(other._detections)
@@ -102,11 +105,10 @@ class DetectionScore:
 
 def in_pixels(predicted: Detections, sizes: torch.Tensor) -> list[Floats]:
     """List per image [detections, 6]: left, top, right, bottom in its own pixels, score, class from 0."""
-    scale = sizes.flip(1).repeat(1, 2).double().cpu()  # width, height, width, height
-    ltrb = predicted.ltrb.double().cpu().clamp(0, 1) * scale[:, None]
-    parts = (ltrb, predicted.scores.double().cpu()[..., None], predicted.classes.double().cpu()[..., None] - 1)
-    joined = torch.cat(parts, dim=2).numpy()
-    return [joined[i, :n] for i, n in enumerate(predicted.count.tolist())]
+    scale = sizes.flip(1).repeat(1, 2).double()  # width, height, width, height
+    ltrb = predicted.ltrb.double().clamp(0, 1) * scale[:, None]
+    joined = torch.cat([ltrb, predicted.scores.double()[..., None], predicted.classes.double()[..., None] - 1], dim=2)
+    return [rows[:count] for rows, count in zip(joined.numpy(), predicted.count.tolist(), strict=True)]
 
 
 def name_rows(rows: Floats, classes: tuple[str, ...]) -> list[ScoredClass]:

@@ -32,6 +32,7 @@ class Detect:
         self._anchors = make_anchors(
             levels(info(recipe.model.name).arch, spec, recipe.data.image_px, recipe.model.stem)
         )
+        self._anchors_on_device = self._anchors
 
     def open(self, split: str, *, whole: bool = False) -> BoxSource:
         data = self._recipe.data
@@ -60,12 +61,12 @@ class Detect:
 
     def predict(self, forward: Forward, images: torch.Tensor) -> Detections:
         offsets, logits = forward(images)
-        return detect(offsets.float(), logits.float(), self._anchors_on(images.device), self._recipe.detect)
+        return detect(offsets, logits, self._anchors, self._recipe.detect)
 
     def _anchors_on(self, device: torch.device) -> torch.Tensor:
-        if self._anchors.device != device:
-            self._anchors = self._anchors.to(device)
-        return self._anchors
+        if self._anchors_on_device.device != device:
+            self._anchors_on_device = self._anchors.to(device)
+        return self._anchors_on_device
 
     def name_predictions(
         self, predicted: Detections, targets: BoxTargets, classes: tuple[str, ...]
