@@ -5,14 +5,16 @@ It is present where the folder `.venv/rgpu` exists, or the one that VERNIER_TEST
 tests run `python -m vernier ...` or small scripts with the environment of the fixture `rgpu_environment`.
 """
 
+import json
 import os
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -94,3 +96,16 @@ def rgpu_server() -> Iterator[RgpuServer]:
 def rgpu_environment(rgpu_server: RgpuServer) -> dict[str, str]:
     """The environment for processes that use rgpu: `subprocess.run(..., env=rgpu_environment)`."""
     return rgpu_server.environment
+
+
+@pytest.fixture
+def on_rgpu(rgpu_environment: dict[str, str]) -> Callable[..., Any]:
+    """`on_rgpu(script, *arguments)`: the JSON that a Python script prints last, run in a process that uses rgpu."""
+
+    def run(script: str, *arguments: object, timeout: float = 300) -> Any:
+        command = [sys.executable, "-c", script, *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=REPO, timeout=timeout, env=rgpu_environment)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.splitlines()[-1])
+
+    return run

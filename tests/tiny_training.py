@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import Any, TypeVar
 
-from vernier.config import Augment, Config, Data, Machine, Model, Optim, Recipe, Schedule
+from vernier.config import Augment, Config, Data, Machine, Model, Optim, Recipe, Schedule, override
 from vernier.engine.training.session import Outcome, train
+from vernier.recipes import load
 from vernier.records.events import Event
 from vernier.store import RunDir
 
@@ -23,6 +24,25 @@ def tiny_config(shapes: Path, **recipe: Any) -> Config:
         "schedule": Schedule(epochs=2.0),
     }
     return Config(recipe=Recipe(**{**defaults, **recipe}), machine=Machine(threads=1, eval_batch=16))
+
+
+def tiny_detector_config(boxes: Path) -> Config:
+    """A detector of 96 pixels, 8 images per step."""
+    settings = {
+        "data.source": str(boxes),
+        "data.image_px": 96,
+        "data.eval_px": 96,
+        "data.eval_short_side_px": 96,
+        "model.width": 16,
+        "global_batch": 8,
+        "machine.eval_batch": 8,
+        "machine.workers": 1,
+        "machine.threads": 1,
+    }
+    config = load("ssd-shapes-quick")
+    for name, value in settings.items():
+        config = override(config, name, value)
+    return config
 
 
 def run_training(config: Config, out: Path) -> Outcome:

@@ -2,8 +2,10 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -83,3 +85,53 @@ def test_an_image_that_cannot_be_read_is_not_left_out_of_the_result(shapes: Path
     assert [Path(bad.path).name for bad in summary.bad_images] == [damaged.name]
     with pytest.raises(RunFailed, match="limit is 0"):
         run_training(override(config, "data.max_bad_images", "0"), tmp_path / "strict")
+
+
+_COUNT_ROUND_TRIPS = """
+import json, sys
+from pathlib import Path
+import rgpu
+from tests.tiny_training import tiny_config, tiny_detector_config
+from vernier.config import override
+from vernier.engine.observe import Observers
+from vernier.engine.training.setup import prepare
+
+make_config = tiny_config if sys.argv[1] == "classify" else tiny_detector_config
+config = make_config(Path(sys.argv[2]))
+results = []
+for device, batch in (("cpu", 10), ("rgpu", 10), ("rgpu", 5)):
+    settings = {"machine.device": device, "machine.eval_batch": batch, "machine.channels_last": False}
+    for name, value in settings.items():
+        config = override(config, name, value)
+    job = prepare(config)
+    before = rgpu.session.get().stats["waits"]
+    score = job.evaluator.score(job.network, None, Observers(), lambda: None)
+    round_trips = rgpu.session.get().stats["waits"] - before
+    result = job.evaluator.result(score, averaged=False)
+    figures = {name: figure for name, figure in result.figures.items() if figure is not None}
+    results.append([round_trips, figures, [result.samples, result.detections]])
+    job.close()
+print(json.dumps(results))
+"""
+
+
+@pytest.mark.slow
+def test_an_evaluation_of_a_classifier_reads_the_device_once(shapes: Path, on_rgpu: Callable[..., Any]) -> None:
+    (_, on_cpu, counts), *by_batch = on_rgpu(_COUNT_ROUND_TRIPS, "classify", shapes)
+    assert counts[0] == 50
+    for round_trips, figures, device_counts in by_batch:
+        assert round_trips == 1
+        assert figures == pytest.approx(on_cpu, rel=1e-6)
+        assert device_counts == counts
+
+
+@pytest.mark.slow
+def test_a_detector_is_read_twice_per_batch(tmp_path: Path, on_rgpu: Callable[..., Any]) -> None:
+    """The number of candidates, which is not known before, and the candidates."""
+    boxes = make_shapes(tmp_path / "boxes", ShapesSpec(kind="detect", train=8, val=20, size_px=96, seed=5))
+    (_, on_cpu, counts), *by_batch = on_rgpu(_COUNT_ROUND_TRIPS, "detect", boxes)
+    assert counts == [20, 20 * 200]
+    for batches, (round_trips, figures, device_counts) in zip((2, 4), by_batch, strict=True):
+        assert round_trips == 2 * batches
+        assert figures == pytest.approx(on_cpu, abs=1e-3)
+        assert device_counts == counts

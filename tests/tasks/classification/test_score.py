@@ -84,3 +84,26 @@ def test_scores_that_are_not_numbers_leave_no_mistake_to_show() -> None:
     score.add(torch.tensor([[math.nan, 1.0], [2.0, 1.0]]), targets(torch.tensor([1, 1])))
     score.collect()
     assert [m.sample for m in score.misses] == [1]
+
+
+def test_figures_are_sums_of_float64_to_the_last_bit() -> None:
+    """Every sample leaves six numbers behind, not its logits."""
+    torch.manual_seed(2)
+    score, losses = ClassificationScore(), []
+    for first in range(0, 200, 50):
+        logits, labels = 3 * torch.randn(50, 100), torch.randint(0, 100, (50,))
+        losses.append(float(F.cross_entropy(logits, labels, reduction="none").double().sum()))
+        score.add(logits, targets(labels, first))
+    assert len(pickle.dumps(score)) < 200 * 6 * 4 + 200 * 2 * 8 + 10_000
+    score.collect()
+    assert score.result().figures["loss"] == math.fsum(losses) / 200
+
+
+def test_of_two_certain_mistakes_the_more_certain_comes_first() -> None:
+    """Both scores round to 1 in float32."""
+    score = ClassificationScore()
+    score.add(torch.tensor([[0.0, 20.0], [0.0, 22.0], [0.0, 21.0]]), targets(torch.tensor([0, 0, 0])))
+    score.collect()
+    assert [miss.sample for miss in score.misses] == [1, 2, 0]
+    assert score.misses[0].doubt == pytest.approx(math.exp(-22.0), rel=1e-5)
+    assert score.misses[0].truth_score == pytest.approx(math.exp(-22.0), rel=1e-5)

@@ -2,8 +2,9 @@
 suppression.
 
 Pure torch on whole batches; no loop over images, classes or boxes. Detections are chosen on the host: suppression has
-shapes that depend on data, and on a device each of them would be a synchronisation, or a compilation. Boxes are `ltrb` (left, top, right,
-bottom); default boxes (`anchors`) are centre x, centre y, width, height. All are shares of the image, 0 to 1.
+shapes that depend on data, and on a device each of them would be a synchronisation, or a compilation. Boxes are `ltrb`
+(left, top, right, bottom); default boxes (`anchors`) are centre x, centre y, width, height. All are shares of the
+image, 0 to 1.
 """
 
 from __future__ import annotations
