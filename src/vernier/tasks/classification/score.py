@@ -93,7 +93,7 @@ class ClassificationScore:
             return
         summaries, batches = zip(*self._uncollected, strict=True)
         self._uncollected = []
-        parts = torch.cat(summaries, dim=1).cpu().split([len(targets) for targets in batches], dim=1)
+        parts = torch.split(torch.cat(summaries, dim=1).cpu(), [len(targets) for targets in batches], dim=1)
         for part, targets in zip(parts, batches, strict=True):
             self._count(_Summary(*part), targets)
 
