@@ -1,7 +1,14 @@
 """One test per private name of PyTorch: what a new release must still do."""
 
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
+from torch import distributed, nn
 from torch.nn import functional as F
 
 from vernier import torch_private
@@ -97,3 +104,96 @@ def test_a_failure_of_the_compilers_backend_is_recognised() -> None:
         torch.compile(lambda x: x + 1, backend=broken)(torch.ones(3))  # type: ignore[arg-type]
     assert torch_private.is_compiler_failure(failure.value)
     assert not torch_private.is_compiler_failure(ValueError("another"))
+
+
+@pytest.fixture
+def group_of_one(tmp_path: Path) -> Iterator[None]:
+    distributed.init_process_group(
+        "gloo", store=distributed.FileStore(str(tmp_path / "store"), 1), rank=0, world_size=1
+    )
+    yield
+    distributed.destroy_process_group()
+
+
+class OldDataParallel(nn.parallel.DistributedDataParallel):
+    """The signature of PyTorch 2.9."""
+
+    def __init__(self, module: nn.Module, broadcast_buffers: bool = True, bucket_cap_mb: float | None = None) -> None:
+        super().__init__(module, broadcast_buffers=broadcast_buffers, bucket_cap_mb=bucket_cap_mb)
+
+
+@pytest.mark.filterwarnings("ignore:.*broadcast_buffers")
+@pytest.mark.parametrize("release", ["installed", "2.9"])
+@pytest.mark.usefixtures("group_of_one")
+def test_data_parallel_copies_buffers_once_and_never_during_forward(
+    monkeypatch: pytest.MonkeyPatch, release: str
+) -> None:
+    copied: list[torch.Tensor] = []
+    if release == "2.9":
+        monkeypatch.setattr(nn.parallel, "DistributedDataParallel", OldDataParallel)
+        monkeypatch.setattr(distributed, "broadcast", lambda tensor, source: copied.append(tensor))
+    network = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    wrapped = torch_private.data_parallel(network, bucket_cap_mb=1)
+    assert not wrapped.will_sync_module_buffers()
+    assert [b.shape for b in copied] == ([b.shape for b in network.buffers()] if release == "2.9" else [])
+    wrapped(torch.randn(3, 2)).sum().backward()
+    assert network[0].weight.grad is not None
+
+
+@dataclass
+class OldLaunchConfig:
+    """The fields of PyTorch 2.9 that matter here."""
+
+    nproc_per_node: int
+
+
+@pytest.mark.parametrize("release", ["installed", "2.9"])
+def test_the_launcher_leaves_signals_alone_and_waits(monkeypatch: pytest.MonkeyPatch, release: str) -> None:
+    from torch.distributed.elastic.multiprocessing import api
+    from torch.distributed.launcher import api as launcher
+
+    if release == "2.9":
+        monkeypatch.setattr(launcher, "LaunchConfig", OldLaunchConfig)
+    old = not hasattr(launcher.LaunchConfig, "signals_to_handle")
+    terminate, close = api._terminate_process_handler, api.PContext.close
+    forwarded: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: forwarded.append(number))
+    waits: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(
+        api.PContext, "close", lambda self, death_sig=None, timeout=30: waits.append((death_sig, timeout))
+    )
+    try:
+        settings: dict[str, Any] = {} if release == "2.9" else {"min_nodes": 1, "max_nodes": 1}
+        with torch_private.launch_config({signal.SIGTERM, signal.SIGUSR1}, 120, nproc_per_node=2, **settings) as config:
+            assert config.nproc_per_node == 2
+            if old:
+                api._terminate_process_handler(signal.SIGTERM, None)
+                assert forwarded == [signal.SIGTERM]
+                with pytest.raises(api.SignalException):
+                    api._terminate_process_handler(signal.SIGHUP, None)
+                api.PContext.close(object(), signal.SIGTERM)  # type: ignore[arg-type]
+                assert waits == [(signal.SIGTERM, 120)]
+            else:
+                assert config.signals_to_handle == "SIGINT,SIGHUP,SIGQUIT"
+                assert config.shutdown_timeout == 120
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        monkeypatch.undo()
+    assert api._terminate_process_handler is terminate
+    assert api.PContext.close is close
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_tf32_is_switched_for_products_convolutions_and_recurrent_layers_together(allowed: bool) -> None:
+    backends: Any = torch.backends
+    before = backends.cuda.matmul.allow_tf32, backends.cudnn.allow_tf32
+    try:
+        torch_private.allow_tf32(allowed)
+        # Each of these raises where old and new state disagree.
+        assert backends.cuda.matmul.allow_tf32 is backends.cudnn.allow_tf32 is allowed
+        assert torch.get_float32_matmul_precision() == ("high" if allowed else "highest")
+        if hasattr(backends.cudnn, "conv"):
+            parts = (backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn)
+            assert [p.fp32_precision == "tf32" for p in parts] == [allowed] * 3
+    finally:
+        backends.cuda.matmul.allow_tf32, backends.cudnn.allow_tf32 = before

@@ -1,16 +1,21 @@
-"""Every private or deprecated name of PyTorch that Vernier uses, each behind a function that says why.
+"""Every name of PyTorch that is private, deprecated or missing in some release that Vernier works with.
 
-Nothing else in Vernier touches `torch._C`, `torch._foreach_*`, `torch._dynamo`, `torch._inductor` or TorchScript. When
-a release of PyTorch moves one of these names, this file and its tests are the only ones to change.
+Each is behind a function that says why. Nothing else in Vernier touches `torch._C`, `torch._foreach_*`,
+`torch._dynamo`, `torch._inductor` or TorchScript, or asks which release it runs on. When a release of PyTorch moves one
+of these names, this file and its tests are the only ones to change. `make test-torch TORCH=VERSION` tries a release.
 """
 
+import inspect
+import signal
 import threading
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, fields
+from functools import cache, partialmethod
 from typing import Any
 
 import torch
+from torch import distributed, nn
 
 # Operations on a list of tensors at once: one kernel launch instead of one per tensor. torch.optim uses the same ones.
 foreach_add, foreach_add_, foreach_lerp_ = torch._foreach_add, torch._foreach_add_, torch._foreach_lerp_
@@ -117,3 +122,55 @@ def patch_inductor(**settings: Any) -> AbstractContextManager[Any]:
 def is_compiler_failure(error: Exception) -> bool:
     """Whether torch.compile's backend failed; the exception has no public name."""
     return isinstance(error, torch._dynamo.exc.BackendCompilerFailed)
+
+
+def data_parallel(network: nn.Module, **settings: Any) -> nn.parallel.DistributedDataParallel:
+    """DistributedDataParallel that copies the buffers of rank 0 when it is made, and never during forward.
+
+    PyTorch 2.8 and 2.9 lack `forward_sync_buffers`; `broadcast_buffers`, since deprecated, switches off both.
+    """
+    wrapper = nn.parallel.DistributedDataParallel
+    if "forward_sync_buffers" in inspect.signature(wrapper).parameters:
+        return wrapper(network, forward_sync_buffers=False, **settings)
+    wrapped = wrapper(network, broadcast_buffers=False, **settings)
+    for buffer in network.buffers():
+        distributed.broadcast(buffer, 0)
+    return wrapped
+
+
+@contextmanager
+def launch_config(left_alone: set[signal.Signals], stop_wait_s: int, **settings: Any) -> Iterator[Any]:
+    """The configuration of PyTorch's launcher, which leaves these signals to the handlers installed before.
+
+    `stop_wait_s` is how long processes may take to end after one has failed. Older releases (2.8, 2.9) have a setting
+    for neither: while this is entered, their handler and the default of their `close` are replaced.
+    """
+    from torch.distributed.elastic.multiprocessing import api
+    from torch.distributed.launcher.api import LaunchConfig
+
+    if "signals_to_handle" in {f.name for f in fields(LaunchConfig)}:
+        handled = ",".join(s.name for s in _LAUNCHER_SIGNALS if s not in left_alone)
+        yield LaunchConfig(signals_to_handle=handled, shutdown_timeout=stop_wait_s, **settings)
+        return
+    launcher: Any = api
+    terminate, close = launcher._terminate_process_handler, launcher.PContext.close
+    handlers: dict[int, Any] = {number: signal.getsignal(number) for number in left_alone}
+    launcher._terminate_process_handler = lambda number, frame: handlers.get(number, terminate)(number, frame)
+    launcher.PContext.close = partialmethod(close, timeout=stop_wait_s)
+    try:
+        yield LaunchConfig(**settings)
+    finally:
+        launcher._terminate_process_handler, launcher.PContext.close = terminate, close
+
+
+_LAUNCHER_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+
+
+def allow_tf32(allowed: bool) -> None:
+    """Whether CUDA multiplies fp32 as TF32, in matrix products, convolutions and recurrent layers alike.
+
+    `fp32_precision`, since PyTorch 2.9 the name to use, leaves the older state behind `allow_tf32` as it was. Reading
+    that then raises, and torch.export and torch.compile read it. The older setters keep both in step.
+    """
+    torch.backends.cuda.matmul.allow_tf32 = allowed
+    torch.backends.cudnn.allow_tf32 = allowed

@@ -44,9 +44,9 @@ def fake_hpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[RecordedCallFake]:
 
 @pytest.fixture(autouse=True)
 def _torch_settings_put_back() -> Iterator[None]:
-    precision, conv = torch.backends.cuda.matmul.fp32_precision, torch.backends.cudnn.conv.fp32_precision
+    products, convolutions = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
     benchmark = torch.backends.cudnn.benchmark
     yield
     torch.use_deterministic_algorithms(False)
-    torch.backends.cuda.matmul.fp32_precision, torch.backends.cudnn.conv.fp32_precision = precision, conv
+    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = products, convolutions
     torch.backends.cudnn.benchmark = benchmark

@@ -19,12 +19,13 @@ def test_cuda_keeps_the_contract_against_a_fake(fake_cuda: RecordedCallFake) -> 
 
 def test_cuda_computes_in_tf32_only_when_asked_against_a_fake(fake_cuda: RecordedCallFake) -> None:
     Cuda().prepare("tf32", local_rank=1)
-    assert torch.backends.cuda.matmul.fp32_precision == "tf32"
-    assert torch.backends.cudnn.conv.fp32_precision == "tf32"
+    assert torch.backends.cuda.matmul.allow_tf32
+    assert torch.backends.cudnn.allow_tf32
     assert torch.backends.cudnn.benchmark
     assert ("set_device", (1,)) in fake_cuda.calls
     Cuda().prepare("fp32")
-    assert torch.backends.cuda.matmul.fp32_precision == "ieee"
+    assert not torch.backends.cuda.matmul.allow_tf32
+    assert not torch.backends.cudnn.allow_tf32
 
 
 def test_cuda_deterministic_gives_up_autotuning_against_a_fake(

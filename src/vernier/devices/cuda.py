@@ -64,9 +64,9 @@ class Cuda(Accelerator):
         """TF32 only if requested; cuDNN autotunes its algorithms unless the run is deterministic."""
         import torch
 
-        arithmetic = "tf32" if precision == "tf32" else "ieee"
-        torch.backends.cuda.matmul.fp32_precision = arithmetic
-        torch.backends.cudnn.conv.fp32_precision = arithmetic  # type: ignore[attr-defined]
+        from vernier.torch_private import allow_tf32
+
+        allow_tf32(precision == "tf32")
         torch.backends.cudnn.benchmark = not deterministic
         if deterministic:
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
 from vernier.clock import now_s
 from vernier.config import Machine
 from vernier.devices import Device
 from vernier.frozen import frozen
+from vernier.torch_private import data_parallel
 
 from .world import World
 
@@ -69,10 +69,9 @@ class BucketExchange(Exchange):
 
     def __init__(self, network: nn.Module, world: World, machine: Machine, device: Device) -> None:
         torch_device = device.torch_device(world.topology.local_rank)
-        wrapped = DistributedDataParallel(
+        wrapped = data_parallel(  # buffers during training: `World.sync_batch_norm_statistics`
             network,
             device_ids=None if torch_device.index is None else [torch_device.index],
-            forward_sync_buffers=False,  # done by `World.sync_batch_norm_statistics`
             bucket_cap_mb=machine.bucket_mb,
             gradient_as_bucket_view=True,
         )

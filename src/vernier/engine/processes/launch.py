@@ -231,27 +231,27 @@ def run_local(procs: int, arguments: list[str]) -> int:
     """
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+    from torch.distributed.launcher.api import elastic_launch
+
+    from vernier.torch_private import launch_config
 
     for name in [n for n in logging.root.manager.loggerDict if n.startswith("torch.distributed.elastic")]:
         logging.getLogger(name).setLevel(logging.CRITICAL)  # `_explain` says it in plain words
     quiet_torch()
     logs = tempfile.TemporaryDirectory(prefix="vernier-logs-")
     redirects = {rank: Std.ALL if rank else Std.NONE for rank in range(procs)}
-    launch = LaunchConfig(
-        min_nodes=1,
-        max_nodes=1,
-        nproc_per_node=procs,
-        run_id=f"vernier-{os.getpid()}",
-        rdzv_backend="c10d",
-        rdzv_endpoint="localhost:0",
-        max_restarts=0,
-        monitor_interval=0.1,
-        signals_to_handle="SIGHUP,SIGQUIT",
-        shutdown_timeout=STOP_WAIT_S,
-        logs_specs=DefaultLogsSpecs(log_dir=logs.name, redirects=redirects),
-    )
-    with logs, _forwarded_signals():
+    settings = {
+        "min_nodes": 1,
+        "max_nodes": 1,
+        "nproc_per_node": procs,
+        "run_id": f"vernier-{os.getpid()}",
+        "rdzv_backend": "c10d",
+        "rdzv_endpoint": "localhost:0",
+        "max_restarts": 0,
+        "monitor_interval": 0.1,
+        "logs_specs": DefaultLogsSpecs(log_dir=logs.name, redirects=redirects),
+    }
+    with logs, _forwarded_signals(), launch_config(_FORWARDED, STOP_WAIT_S, **settings) as launch:
         try:
             elastic_launch(launch, sys.executable)(*_module_flags(), *arguments)
         except ChildFailedError as error:
@@ -265,6 +265,9 @@ def _module_flags() -> list[str]:
     return ["-m", "vernier"] if inside else ["-P", "-m", "vernier"]
 
 
+_FORWARDED = {signal.SIGTERM, signal.SIGINT, signal.SIGUSR1}
+
+
 @contextmanager
 def _forwarded_signals() -> Iterator[None]:
     """While entered, forwards SIGTERM, SIGINT and SIGUSR1 to the processes, which save and end; the launcher waits."""
@@ -274,7 +277,7 @@ def _forwarded_signals() -> Iterator[None]:
         for child in psutil.Process().children():
             child.send_signal(number)
 
-    handlers = {n: signal.signal(n, forward) for n in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)}
+    handlers = {n: signal.signal(n, forward) for n in _FORWARDED}
     try:
         yield
     finally:
