@@ -5,6 +5,7 @@ A device file answers questions and calls its vendor's library; it knows no mode
 docs/add-a-device.md shows a complete device of another package.
 """
 
+import os
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -103,6 +104,11 @@ class Device:
         """All devices of this kind."""
         raise NotImplementedError
 
+    def own_device(self, local_rank: int) -> DeviceInfo:
+        """The device that a process computes on; without a UUID where the process cannot know which one it is."""
+        index, devices = self.torch_device(local_rank).index or 0, self.identity()
+        return devices[index] if index < len(devices) else DeviceInfo(index=index, name=self.name)
+
     def environment_for(self, device: DeviceInfo) -> dict[str, str]:
         """Environment variables that limit a process to this one device, among those visible here; empty: no way."""
         return {}
@@ -185,6 +191,18 @@ class Device:
     def for_inference(self, model: "torch.nn.Module") -> "torch.nn.Module":
         """Wrap the model for fast inference, where the device has a way; otherwise return it unchanged."""
         return model
+
+
+def visible_entry(variable: str, index: int, *, sort: bool = False) -> str:
+    """The entry of this process's own list of visible devices that stands for a device it sees under this index.
+
+    A child process reads indices as those of the machine, not of its parent. `sort`: devices are numbered in the
+    machine's order, whatever the order of the list.
+    """
+    entries = [entry.strip() for entry in os.environ.get(variable, "").split(",") if entry.strip()]
+    if sort:
+        entries.sort(key=lambda entry: [int(part) if part.isdigit() else 0 for part in entry.split(".")])
+    return entries[index] if index < len(entries) else str(index)
 
 
 class Accelerator(Device):

@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 from vernier.records.environment import DeviceInfo
 
-from .base import YES, Accelerator, Answer
+from .base import YES, Accelerator, Answer, visible_entry
 
 if TYPE_CHECKING:
     import torch
 
 _BF16_CAPABILITY = (8, 0)
+_HIP_VARIABLES = ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
+"""HIP reads the first of them that is set, after ROCR_VISIBLE_DEVICES, which a child inherits as it is."""
 
 
 class Cuda(Accelerator):
@@ -32,14 +34,17 @@ class Cuda(Accelerator):
         return DeviceInfo(
             index=index,
             name=properties.name,
-            uuid=f"GPU-{properties.uuid}" if not is_rocm() else str(properties.uuid),
+            uuid=str(properties.uuid) if is_rocm() else f"{_uuid_prefix(properties.name)}-{properties.uuid}",
             memory_bytes=properties.total_memory,
             capability=properties.gcnArchName if is_rocm() else f"{properties.major}.{properties.minor}",
         )
 
     def environment_for(self, device: DeviceInfo) -> dict[str, str]:
-        """By UUID: indices are those of the visible devices, not of the machine's."""
-        return {"CUDA_VISIBLE_DEVICES": device.uuid or str(device.index)}
+        """By UUID: indices are those of the visible devices, not of the machine's. HIP knows indices only."""
+        if not is_rocm():
+            return {"CUDA_VISIBLE_DEVICES": device.uuid or visible_entry("CUDA_VISIBLE_DEVICES", device.index)}
+        variable = next((name for name in _HIP_VARIABLES if os.environ.get(name)), _HIP_VARIABLES[0])
+        return {variable: visible_entry(variable, device.index)}
 
     def answer(self, precision: str, mode: str) -> Answer:
         if precision == "tf32" and is_rocm():
@@ -87,6 +92,11 @@ class Cuda(Accelerator):
     def uploads_done(self) -> None:
         if self._copies is not None:
             self._copies.synchronize()
+
+
+def _uuid_prefix(name: str) -> str:
+    """As NVIDIA's driver writes UUIDs: CUDA adds the profile to the name of a MIG instance, "A100 MIG 1g.10gb"."""
+    return "MIG" if " MIG " in name else "GPU"
 
 
 def is_rocm() -> bool:

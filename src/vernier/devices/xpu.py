@@ -2,7 +2,7 @@
 
 from vernier.records.environment import DeviceInfo
 
-from .base import YES, Accelerator, Answer
+from .base import YES, Accelerator, Answer, visible_entry
 
 
 class Xpu(Accelerator):
@@ -26,7 +26,7 @@ class Xpu(Accelerator):
         )
 
     def environment_for(self, device: DeviceInfo) -> dict[str, str]:
-        return {"ZE_AFFINITY_MASK": str(device.index)}
+        return {"ZE_AFFINITY_MASK": visible_entry("ZE_AFFINITY_MASK", device.index, sort=True)}
 
     def answer(self, precision: str, mode: str) -> Answer:
         if precision == "tf32":

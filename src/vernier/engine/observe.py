@@ -4,7 +4,7 @@ The console and the trackers are in `report.live`; the event file and the sensor
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -81,16 +81,19 @@ class Recorder:
 class Telemetry:
     """The sensors of a run, sampled into its telemetry file while the context lasts. Create it before the start event.
 
-    Of several processes on a host the first one samples, for all devices of the host.
+    Of several processes on a host the first one samples, for the devices of all of them: `uuids`. Devices that the run
+    does not compute on are left out.
     """
 
-    def __init__(self, run: RunDir, device_kind: str, hz: float, where: Topology | None = None) -> None:
+    def __init__(
+        self, run: RunDir, device_kind: str, uuids: Sequence[str | None], hz: float, where: Topology | None = None
+    ) -> None:
         where = where or Topology()
         hz = hz if where.local_rank == 0 else 0.0
         self._log = run.telemetry(where.rank) if hz > 0 else None
         session = sum(isinstance(event, StartEvent) for event in run.history())
         root_pid = os.getppid() if where.local_world > 1 else None
-        self._sampler = Sampler(device_kind, self, hz=hz, session=session, root_pid=root_pid)
+        self._sampler = Sampler(device_kind, uuids, self, hz=hz, session=session, root_pid=root_pid)
 
     @property
     def setup(self) -> SensorSetup:

@@ -68,7 +68,7 @@ class ArmRequest:
 
 @frozen
 class StudyRequest:
-    """One repeat of a device study, for one process pinned to `cores`.
+    """One repeat of a device study, for one process pinned to `cores`, or to the accelerator with this `uuid`.
 
     `slowdown` is the factor of a simulated device. `pace` is a file for the first estimate of seconds per iteration.
     """
@@ -79,6 +79,7 @@ class StudyRequest:
     device: str
     config: ConfigTree | None = None
     cores: tuple[int, ...] = ()
+    uuid: str | None = omitted()
     slowdown: float = 1.0
     kernel_iterations: int = 0
     pace: Path | None = omitted()
@@ -247,6 +248,7 @@ class _Answer:
     method: str = ""
     images_per_step: int
     energy: EnergyPerImage | None = None
+    energy_missing: str | None = omitted()
     noise: Noise | None = None
     execution: str = "eager"
     compilation: Compilation = field(default_factory=Compilation)
@@ -360,6 +362,7 @@ class StepRow(_StepFigures, _MeasuredRow):
     steady: bool = True
     flops: Arithmetic | None = None
     joules_per_image: float | None = None
+    energy_missing: str | None = omitted()
     compile_s: float | None = None
     speedup: float | None = omitted()
     efficiency: float | None = omitted()

@@ -12,7 +12,7 @@ from .what_ran import WhatRan
 
 @frozen
 class ProcessInfo:
-    """One process of a run: where it runs and with what."""
+    """One process of a run: where it runs and with what. `uuid` is that of its device, where it is known."""
 
     rank: int
     host: str
@@ -21,6 +21,7 @@ class ProcessInfo:
     threads: int = 1
     pid: int = 0
     launcher: str = "single"
+    uuid: str | None = omitted()
 
 
 @frozen

@@ -103,7 +103,7 @@ class Agreement:
 
 @frozen
 class EnergyPerImage:
-    """Energy over all devices of one kind. `method` says which counter or integral it comes from."""
+    """Energy over all devices of one kind that computed. `method` says which counter or integral it comes from."""
 
     joules_per_image: float
     joules: float
@@ -131,6 +131,7 @@ class TrainingSpeed:
     steps_measured: int | None = None
     warmup_steps_excluded: int | None = None
     energy: EnergyPerImage | None = None
+    energy_missing: str | None = omitted()
 
 
 @frozen

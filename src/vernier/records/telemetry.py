@@ -9,10 +9,13 @@ from vernier.frozen import frozen
 
 from .codec import DamagedRecord, decode, encode, omitted
 
+ALL_SENSORS = "all"
+"""Stands for every sensor of a device, or of a kind of device, where none can be read."""
+
 
 @frozen
 class SensorDevice:
-    """A device whose sensors are read. `kind` is cpu, cuda or hpu."""
+    """A device whose sensors are read. `kind` is cpu, cuda or hpu; `index` counts the devices in use on this host."""
 
     kind: str
     index: int
@@ -32,9 +35,13 @@ class MissingSensor:
 
 @frozen
 class SensorSetup:
-    """Which sensors a run reads and how often, and which are missing."""
+    """Which sensors a run reads and how often, and which are missing. Only devices that it computes on are listed.
+
+    `device_kind` is the kind that computes; None in files of earlier versions, which list all devices of the host.
+    """
 
     hz: float = 0.0
+    device_kind: str | None = omitted()
     devices: tuple[SensorDevice, ...] = ()
     missing: tuple[MissingSensor, ...] = ()
 
@@ -81,6 +88,19 @@ class Sample(Reading):
 
 
 @frozen
+class LostSensor:
+    """A sensor that could be read at first and fails from this moment on, as when a device vanishes."""
+
+    record: ClassVar[str] = "lost"
+    device_kind: str
+    device: int | None
+    sensor: str
+    why: str
+    t_s: float
+    session: int = 0
+
+
+@frozen
 class TelemetryEnd:
     """The last record of a session: what sampling cost, and what ended it early."""
 
@@ -94,8 +114,10 @@ class TelemetryEnd:
     cpu_share_of_a_core: float = 0.0
 
 
-TelemetryRecord = TelemetryHeader | Sample | TelemetryEnd
-_KINDS: dict[str, type[TelemetryRecord]] = {cls.record: cls for cls in (TelemetryHeader, Sample, TelemetryEnd)}
+TelemetryRecord = TelemetryHeader | Sample | LostSensor | TelemetryEnd
+_KINDS: dict[str, type[TelemetryRecord]] = {
+    cls.record: cls for cls in (TelemetryHeader, Sample, LostSensor, TelemetryEnd)
+}
 
 
 def encode_telemetry(record: TelemetryRecord) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.measure.conftest import put
+from tests.measure.telemetry.nvidia_host import NvmlLibrary, SimulatedCuda, install_nvml, uuid_of
 from vernier.devices.cpu import Cpu
 from vernier.devices.cuda import Cuda
 from vernier.errors import ConfigError, RunFailed
@@ -52,7 +53,23 @@ def test_a_socket_is_what_the_system_says(tmp_path: Path) -> None:
 def test_accelerators_are_known_by_their_uuid_and_seen_alone() -> None:
     targets = find_targets(StudySettings(), GPUS)
     assert [t.device.id for t in targets] == [f"GPU-{i}" for i in range(4)]
-    assert [t.variables for t in targets] == [{"CUDA_VISIBLE_DEVICES": str(i)} for i in range(4)]
+    assert [t.variables for t in targets] == [{"CUDA_VISIBLE_DEVICES": f"GPU-{i}"} for i in range(4)]
+
+
+def test_a_study_measures_the_gpus_that_slurm_gave_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5")
+    targets = find_targets(StudySettings(), SimulatedCuda())
+    assert [t.device.id for t in targets] == [uuid_of(4), uuid_of(5)]
+    for target in targets:
+        with monkeypatch.context() as child:
+            child.setenv("CUDA_VISIBLE_DEVICES", target.variables["CUDA_VISIBLE_DEVICES"])
+            assert [d.uuid for d in SimulatedCuda().identity()] == [target.uuid] == [target.device.id]
+
+
+def test_simulated_devices_are_bound_to_real_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5")
+    targets = find_targets(StudySettings(virtual=3), SimulatedCuda())
+    assert [t.uuid for t in targets] == [uuid_of(4), uuid_of(5), uuid_of(4)]
 
 
 def test_virtual_devices_are_labelled_and_have_their_factor() -> None:
@@ -81,8 +98,8 @@ def test_the_order_is_random_by_round_and_repeatable() -> None:
 def test_cooling_down_waits_for_the_idle_temperature(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VERNIER_SENSOR_ROOT", str(machine))
     sensor = machine / "sys/class/hwmon/hwmon0/temp1_input"
-    cooler = Cooler("cpu", 999.0)
-    assert cooler.idle_c == 51.5
+    cooler = Cooler("cpu", [None], 999.0)
+    assert cooler.idle_c == {None: 51.5}
     put(sensor, "60000")
     polls = []
 
@@ -104,8 +121,30 @@ def test_without_a_sensor_the_pause_is_fixed(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("VERNIER_SENSOR_ROOT", str(tmp_path))
     polls: list[float] = []
     monkeypatch.setattr(study_run.threading.Event, "wait", lambda _, seconds: polls.append(seconds))
-    assert Cooler("cpu", 7.0).wait() == ""
+    assert Cooler("cpu", [None], 7.0).wait() == ""
     assert polls == [7.0]
+
+
+def test_only_the_device_that_is_next_has_to_cool_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pynvml")
+    hot, library = {4: 30, 5: 30}, NvmlLibrary()
+    monkeypatch.setattr(
+        library,
+        "nvmlDeviceGetTemperature",
+        lambda handle, _, celsius: library._fill(handle, lambda n: setattr(celsius._obj, "value", hot[n])),
+    )
+    install_nvml(library, monkeypatch.setattr)
+    polls: list[float] = []
+    monkeypatch.setattr(study_run.threading.Event, "wait", lambda _, seconds: polls.append(seconds))
+    cooler = Cooler("cuda", [uuid_of(4), uuid_of(5)], 7.0)
+    assert cooler.idle_c == {uuid_of(4): 30, uuid_of(5): 30}
+    hot[5] = 80
+    assert cooler.wait(uuid_of(4)) == ""
+    assert polls == []
+    monkeypatch.setattr(study_run.threading.Event, "wait", lambda *_: hot.update({5: 31}))
+    assert cooler.wait(uuid_of(5)) == ""
+    assert hot[5] == 31
+    cooler.close()
 
 
 class Log:

@@ -49,6 +49,16 @@ def test_a_counter_that_may_not_be_read_is_missing_for_that_reason(machine: Path
     assert next(m.why for m in sensors.missing if m.sensor == "energy_j").endswith("cannot be read by this user")
 
 
+def test_one_core_of_several_has_its_own_clock_and_no_share_of_the_processors_energy(machine: Path) -> None:
+    sensors = CpuSensors(machine, cores=(1,))
+    (reading,) = sensors.read()
+    assert (reading.clock_mhz, reading.energy_j, reading.power_w) == (2000, None, None)
+    put(machine / "sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count", "8")
+    assert sensors.read()[0].throttle == ()
+    assert "whole processors" in next(m.why for m in sensors.missing if m.sensor == "energy_j")
+    assert CpuSensors(machine, cores=(0, 1)).read()[0].energy_j == 1.0
+
+
 def test_the_load_is_read_more_rarely_than_the_sensors(machine: Path, tmp_path: Path) -> None:
     """The kernel counts processor time in steps of 10 ms; ten readings per second would mostly be rounding."""
     sensors = CpuSensors(machine)

@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from vernier.measure.telemetry.energy import energy_per_image, measure_energy, select_devices
-from vernier.records.telemetry import Sample, SensorDevice, TelemetryHeader, TelemetryRecord
+from vernier.measure.telemetry.energy import EnergyOutcome, energy_per_image, measure_energy
+from vernier.records.telemetry import LostSensor, MissingSensor, Sample, TelemetryHeader, TelemetryRecord
 
 
 def sample(t_s: float, *, device_kind: str = "cpu", device: int = 0, session: int = 0, **fields: Any) -> Sample:
@@ -24,32 +24,50 @@ def test_energy_is_unknown_where_samples_do_not_cover_the_time() -> None:
     samples = [sample(t, energy_j=float(t)) for t in range(5)]
     assert measure_energy(samples, [(0.0, 20.0)]) is None
     assert measure_energy([sample(1.0)], [(0.0, 1.0)]) is None
-    assert energy_per_image([sample(t) for t in range(9)], [(0.0, 5.0)], 10) is None
+    assert energy_per_image([sample(t) for t in range(9)], [(0.0, 5.0)], 10).energy is None
 
 
-def test_the_joules_of_accelerators_are_summed_and_those_of_the_host_left_out() -> None:
-    records = [sample(t, energy_j=1000.0 * t) for t in range(5)]
-    records += [sample(t, energy_j=10.0 * t, device_kind="cuda", device=d) for t in range(5) for d in (0, 1)]
-    energy = energy_per_image(records, [(0.0, 4.0)], images=40)
+def of(*records: TelemetryRecord) -> EnergyOutcome:
+    return energy_per_image(records, [(0.0, 4.0)], images=40)
+
+
+def header(kind: str, *missing: tuple[int | None, str, str]) -> TelemetryHeader:
+    absent = tuple(MissingSensor(kind=kind, device=device, sensor=sensor, why=why) for device, sensor, why in missing)
+    return TelemetryHeader(device_kind=kind, missing=absent)
+
+
+HOST = [sample(t, energy_j=1000.0 * t) for t in range(5)]
+CARDS = [sample(t, energy_j=10.0 * t, device_kind="cuda", device=d) for t in range(5) for d in (0, 1)]
+
+
+@pytest.mark.parametrize("first", [(), (header("cuda"),)], ids=["of an earlier version", "with a header"])
+def test_the_joules_of_accelerators_are_summed_and_those_of_the_host_left_out(
+    first: tuple[TelemetryRecord, ...],
+) -> None:
+    energy = of(*first, *HOST, *CARDS).energy
     assert energy is not None
     assert (energy.joules_per_image, energy.devices, energy.mean_power_w) == (2.0, 2, 20.0)
 
 
-def test_only_the_accelerators_in_use_are_counted() -> None:
-    cards = tuple(SensorDevice(kind="cuda", index=i, name="Card", uuid=f"GPU-{i}abc") for i in (0, 1))
-    cpu = SensorDevice(kind="cpu", index=0, name="cpu")
-    header = TelemetryHeader(devices=(*cards, cpu))
-    records: list[TelemetryRecord] = [header, header, sample(0.0)]
-    records += [sample(float(t), device_kind="cuda", device=d, energy_j=10.0 * t) for t in range(5) for d in (0, 1)]
+def test_without_sensors_of_the_device_the_host_does_not_stand_in_for_it() -> None:
+    outcome = of(header("cuda", (None, "all", "nvidia-ml-py: Driver Not Loaded")), *HOST)
+    assert outcome == EnergyOutcome(energy_missing="nvidia-ml-py: Driver Not Loaded")
 
-    def used_devices(*uuids: str | None) -> set[tuple[str, int]]:
-        return {(r.device_kind, r.device) for r in select_devices(records, uuids) if isinstance(r, Sample)}
 
-    assert used_devices("GPU-1abc") == {("cpu", 0), ("cuda", 1)}
-    assert used_devices("1abc") == {("cpu", 0), ("cuda", 1)}
-    everything = {("cpu", 0), ("cuda", 0), ("cuda", 1)}
-    assert used_devices("GPU-0abc", "GPU-1abc") == everything
-    assert used_devices(None) == used_devices("another") == everything
-    energy = energy_per_image(select_devices(records, ["GPU-1abc"]), [(0.0, 4.0)], images=40)
-    assert energy is not None
-    assert (energy.devices, energy.joules_per_image) == (1, 1.0)
+def test_one_device_without_sensors_leaves_no_figure_for_all() -> None:
+    one = [s for s in CARDS if s.device == 1]
+    outcome = of(header("cuda", (0, "all", "GPU-x is not recognised")), *HOST, *one)
+    assert outcome == EnergyOutcome(energy_missing="GPU-x is not recognised")
+
+
+def test_a_device_that_vanished_leaves_no_figure_and_says_so() -> None:
+    kept = [s for s in CARDS if s.device == 1 or s.t_s < 2]
+    lost = LostSensor(device_kind="cuda", device=0, sensor="all", why="GPU is lost", t_s=2.0)
+    assert of(header("cuda"), *kept, lost).energy_missing == "GPU is lost"
+
+
+def test_the_reason_is_the_missing_counter_or_the_missing_samples() -> None:
+    bare = [sample(t) for t in range(5)]
+    assert of(header("cpu", (0, "energy_j", "no RAPL")), *bare).energy_missing == "no RAPL"
+    assert "nine tenths" in str(of(header("cpu"), *HOST[:2]).energy_missing)
+    assert "telemetry_hz=0" in str(of().energy_missing)

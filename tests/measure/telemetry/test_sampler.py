@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Done, only_run
+from tests.measure.telemetry.nvidia_host import NvmlLibrary, install_nvml, uuid_of
 from vernier.clock import now_s
 from vernier.measure.telemetry.sampler import ProcessTree, RecordList, Sampler
-from vernier.records.telemetry import TelemetryEnd, TelemetryHeader
+from vernier.records.telemetry import LostSensor, TelemetryEnd, TelemetryHeader, decode_telemetry, encode_telemetry
 from vernier.store import RunDir
 
 
@@ -25,7 +26,7 @@ def test_the_sampler_says_what_it_reads_what_it_lacks_and_what_it_costs(
 ) -> None:
     monkeypatch.setenv("VERNIER_SENSOR_ROOT", str(machine))
     sink = RecordList()
-    with Sampler("cpu", sink, hz=200) as sampler:
+    with Sampler("cpu", [], sink, hz=200) as sampler:
         wait_until(lambda: len(sink.samples) >= 5)
     header, end = sink.records[0], sink.records[-1]
     assert isinstance(header, TelemetryHeader)
@@ -39,7 +40,7 @@ def test_the_sampler_says_what_it_reads_what_it_lacks_and_what_it_costs(
 
 def test_zero_hz_samples_nothing() -> None:
     sink = RecordList()
-    with Sampler("cpu", sink, hz=0):
+    with Sampler("cpu", [], sink, hz=0):
         pass
     assert sink.records == []
 
@@ -47,13 +48,41 @@ def test_zero_hz_samples_nothing() -> None:
 def test_a_sensor_that_dies_ends_the_sampling_and_not_the_run(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VERNIER_SENSOR_ROOT", str(machine))
     sink = RecordList()
-    with Sampler("cpu", sink, hz=500):
+    with Sampler("cpu", [], sink, hz=500):
         wait_until(lambda: bool(sink.samples))
         (machine / "sys/class/powercap/intel-rapl:0/energy_uj").unlink()
         wait_until(lambda: isinstance(sink.records[-1], TelemetryEnd))
     end = sink.records[-1]
     assert isinstance(end, TelemetryEnd)
     assert "energy_uj" in (end.problem or "")
+
+
+def test_a_gpu_that_vanishes_is_recorded_and_the_sampling_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("pynvml")
+    library, sink = NvmlLibrary(), RecordList()
+    install_nvml(library, monkeypatch.setattr)
+
+    def samples_of(device: int) -> int:
+        return sum((s.device_kind, s.device) == ("cuda", device) for s in sink.samples)
+
+    with Sampler("cuda", [uuid_of(4), uuid_of(5)], sink, hz=500):
+        wait_until(lambda: samples_of(0) > 2)
+        library.lost.add(4)
+        wait_until(lambda: any(isinstance(r, LostSensor) for r in sink.records))
+        before = [samples_of(0), samples_of(1)]
+        wait_until(lambda: samples_of(1) > before[1] + 2)
+    header, end = sink.records[0], sink.records[-1]
+    assert isinstance(header, TelemetryHeader)
+    assert (header.device_kind, [d.uuid for d in header.devices]) == ("cuda", [uuid_of(4), uuid_of(5), None])
+    assert samples_of(0) == before[0]
+    assert isinstance(end, TelemetryEnd)
+    assert end.problem is None
+    assert decode_telemetry(map(encode_telemetry, sink.records)) == sink.records
+    (lost,) = (r for r in sink.records if isinstance(r, LostSensor))
+    assert (lost.device_kind, lost.device, lost.sensor) == ("cuda", 0, "all")
+    assert "GPU is lost" in lost.why
 
 
 def test_a_process_tree_has_a_process_and_its_children() -> None:

@@ -94,8 +94,10 @@ def _measure(request: ArmRequest, world: World) -> StepResult | ServingResult:
         request.started_s, request.progress if world.first else None, compiles=config.machine.mode != "eager"
     )
     root_pid = os.getppid() if world.size > 1 else None
+    uuids = world.gather(load.device.own_device(world.topology.local_rank).uuid)
+    hz = config.machine.telemetry_hz if world.first else 0.0
     try:
-        with Sampler(load.device.name, sensors, hz=config.machine.telemetry_hz, root_pid=root_pid) as sampler:
+        with Sampler(load.device.name, uuids, sensors, hz=hz, root_pid=root_pid) as sampler:
             result: StepResult | ServingResult
             if isinstance(load, InferenceLoad) and request.scenario == "server":
                 result = _measure_serving(load, request, sensors, watch)
@@ -174,7 +176,7 @@ def _measure_steps(
         raw=samples,
         flops=probe.relate(figures.images_per_s_total.value),
         peak_memory_bytes=probe.peak_memory_bytes,
-        energy=energy_per_image(sensors.records, [span], load.images * len(samples.step_s)),
+        **vars(energy_per_image(sensors.records, [span], load.images * len(samples.step_s))),
         noise=measure_noise(sensors.records, span),
     )
 
@@ -216,6 +218,6 @@ def _measure_serving(load: InferenceLoad, request: ArmRequest, sensors: RecordLi
         images_per_step=load.images,
         figures=figures,
         raw=raw,
-        energy=energy_per_image(sensors.records, [span], len(planned)),
+        **vars(energy_per_image(sensors.records, [span], len(planned))),
         noise=measure_noise(sensors.records, span),
     )

@@ -33,7 +33,7 @@ def profile_load(
         run = RunDir.create(out, name)
         with run.locked():
             run.write_config(to_dict(override(config, "name", name)))
-            telemetry = Telemetry(run, load.device.name, config.machine.telemetry_hz)
+            telemetry = Telemetry(run, load.device.name, [load.device.own_device(0).uuid], config.machine.telemetry_hz)
             environment = collect_environment(load.device.identity(), load.device.name, load.threads, telemetry.setup)
             run.write_environment(encode(environment))
             run.write_status("running")

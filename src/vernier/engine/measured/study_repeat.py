@@ -15,6 +15,7 @@ from vernier.clock import now_s, utc_stamp
 from vernier.config import config_from_tree
 from vernier.cores import allowed_cores
 from vernier.devices import Device, resolve
+from vernier.errors import ConfigError
 from vernier.measure.bench.measuring import Load
 from vernier.measure.machine.kernels import CopyLoad, MatrixLoad
 from vernier.measure.profile.steps import StepProfiler
@@ -23,8 +24,10 @@ from vernier.measure.statistics.throughput import warmup_steps
 from vernier.measure.study.files import read_csv
 from vernier.measure.telemetry.noise import describe_noise, measure_noise
 from vernier.measure.telemetry.sampler import RecordList, Sampler
+from vernier.measure.telemetry.sensors import describe_unknown_devices
 from vernier.records.bench import Cell, RepeatResult, StudyRequest
 from vernier.records.codec import encode
+from vernier.records.environment import DeviceInfo
 from vernier.records.telemetry import Sample
 from vernier.store import write_json
 
@@ -42,7 +45,8 @@ def run_repeat(request: StudyRequest) -> RepeatResult:
     load, device = build_load(request)
     started, sensors = utc_stamp(), RecordList()
     try:
-        with Sampler(device.name, sensors):
+        own = check_device(request, device)
+        with Sampler(device.name, [own.uuid], sensors, cores=request.cores) as sampler:
             seconds, span = _time_iterations(load, request.iterations, request.slowdown, request.pace)
         kernels = _profile_kernels(load, device, request.kernel_iterations)
     finally:
@@ -54,10 +58,26 @@ def run_repeat(request: StudyRequest) -> RepeatResult:
         seconds=tuple(seconds),
         train_time_s=sum(seconds),
         warmup=min(max(1, warmup_steps(seconds)), len(seconds) - 1),
-        notes=(*simulated, *describe_noise(measure_noise(sensors.records, span))),
+        notes=(
+            *simulated,
+            *describe_noise(measure_noise(sensors.records, span)),
+            *describe_unknown_devices(sampler.setup.missing),
+        ),
         telemetry=_telemetry_rows(sensors.samples, device.name, span),
         kernels=kernels,
     )
+
+
+def check_device(request: StudyRequest, device: Device) -> DeviceInfo:
+    """The device this process computes on. Raises ConfigError where it is not the one to be measured."""
+    own = device.own_device(0)
+    if request.uuid is not None and own.uuid != request.uuid:
+        raise ConfigError(
+            f"This process was to measure {device.name} device {request.uuid}, but computes on "
+            f"{own.uuid or 'one that it cannot name'}. Nothing was measured: a launcher, a container or a shell "
+            "start-up file may change which devices are visible."
+        )
+    return own
 
 
 def build_load(request: StudyRequest) -> tuple[Load, Device]:

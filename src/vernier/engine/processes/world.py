@@ -229,6 +229,7 @@ def process_info(world: World, device: Device, threads: int) -> ProcessInfo:
         threads=threads,
         pid=os.getpid(),
         launcher=topology.launcher,
+        uuid=device.own_device(topology.local_rank).uuid,
     )
 
 

@@ -19,13 +19,12 @@ from vernier.measure.machine.environment import collect_environment
 from vernier.measure.profile.summary import StepRange
 from vernier.measure.statistics.agreement import agreement
 from vernier.measure.statistics.run_summary import summarize_training
-from vernier.measure.telemetry.energy import select_devices
 from vernier.measure.what_ran import run_name
 from vernier.records.codec import encode
 from vernier.records.events import EndEvent, ProcessInfo, StartEvent, WarningEvent
 from vernier.records.profile import ProfileSummary
 from vernier.records.run import BadImageNote, Best, Progress, RunSummary
-from vernier.records.telemetry import TelemetryRecord, decode_telemetry
+from vernier.records.telemetry import decode_telemetry
 from vernier.store import RunDir
 
 from .checkpoint import read_state, restore
@@ -90,8 +89,9 @@ def _train_locked(
     training: Training | None = None
     try:
         progress = _restore(job, resume) if resume else Progress()
-        sampler = Telemetry(run, job.device.name, job.config.machine.telemetry_hz, job.world.topology)
-        _announce(job, run, observers, resume, sampler)
+        processes = _all_processes(job)
+        sampler = _sensors(job, run, processes)
+        _announce(job, run, observers, resume, sampler, processes)
         with StopFlag(one_of_many=job.world.size > 1) as stop, sampler:
             training = Training(job, run, observers, stop, progress)
             if profile is not None:
@@ -148,9 +148,28 @@ def _explain_changed_data(before: tuple[str, ...], now: tuple[str, ...], run: Ru
     )
 
 
-def _announce(job: Job, run: RunDir, observers: Observers, resume: ResumePoint | None, sampler: Telemetry) -> None:
+def _all_processes(job: Job) -> list[ProcessInfo]:
+    """The processes of the run by rank, in each of them."""
+    by_rank = job.world.gather(process_info(job.world, job.device, job.threads))
+    return job.world.broadcast_from_first(lambda: by_rank)
+
+
+def _sensors(job: Job, run: RunDir, processes: list[ProcessInfo]) -> Telemetry:
+    """The sensors of the devices that the run's processes on this host compute on."""
+    where = job.world.topology
+    uuids = [process.uuid for process in processes if process.host == where.host]
+    return Telemetry(run, job.device.name, uuids, job.config.machine.telemetry_hz, where)
+
+
+def _announce(
+    job: Job,
+    run: RunDir,
+    observers: Observers,
+    resume: ResumePoint | None,
+    sampler: Telemetry,
+    processes: list[ProcessInfo],
+) -> None:
     """Write the run's first files, emit the start event and the warnings of the set-up."""
-    processes = job.world.gather(process_info(job.world, job.device, job.threads))
     if job.world.first:
         job.world.on_lost_peer(lambda reason: run.write_status("crashed", reason=reason))
         run.write_config(to_dict(job.config))
@@ -228,7 +247,8 @@ def _summarize(training: Training, status: Ending, reference: Recipe | None) -> 
             training.run.history(),
             global_batch=job.config.recipe.global_batch,
             devices=job.derived.world,
-            telemetry=_telemetry(job, training.run),
+            telemetry=decode_telemetry(training.run.read_telemetry()),
+            several_hosts=job.world.topology.local_world < job.world.size,
         ),
         ran=job.what_ran(),
         notes=(job.val_source.notes or None) if job.val_source is not None else None,
@@ -240,7 +260,7 @@ def _profile(training: Training) -> ProfileSummary | None:
     job = training.job
     if training.profiler is None:
         return None
-    return training.profiler.close(job.what_ran(), lambda: _telemetry(job, training.run))
+    return training.profiler.close(job.what_ran(), lambda: decode_telemetry(training.run.read_telemetry()))
 
 
 def _bad_images(job: Job) -> tuple[BadImageNote, ...]:
@@ -248,15 +268,6 @@ def _bad_images(job: Job) -> tuple[BadImageNote, ...]:
     mine = [BadImageNote(path=bad.path, reason=bad.reason) for counter in job.bad_images() for bad in counter.samples()]
     by_path = {note.path: note for notes in job.world.gather(mine) for note in notes}
     return tuple(by_path[path] for path in sorted(by_path))
-
-
-def _telemetry(job: Job, run: RunDir) -> list[TelemetryRecord]:
-    """Samples of the devices in use; none where other hosts have devices too, which this one cannot see."""
-    where = job.world.topology
-    if where.local_world < where.world:
-        return []
-    used = [device.uuid for device in job.device.identity()[: where.local_world]]
-    return select_devices(decode_telemetry(run.read_telemetry()), used)
 
 
 # ----------------------------------------------------------------------------------------------------------- failures

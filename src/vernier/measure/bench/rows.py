@@ -66,6 +66,7 @@ def _pool_steps(name: str, labels: ArmLabels, results: list[StepResult]) -> Step
         reached_precision=None if None in precise else all(precise),
         flops=_pool_arithmetic(results, total.value / devices),
         joules_per_image=statistics.fmean(joules) if len(joules) == len(results) else None,
+        energy_missing=next((r.energy_missing for r in results if r.energy is None), None),
         compile_s=statistics.fmean(compile_s) if compile_s else None,
         latency_s=summarize_latency(step_s, of=latency.of) if latency else None,
         crowded=_describe_crowding(first.environment, devices),

@@ -175,7 +175,8 @@ def notes(rows: Sequence[BenchRow]) -> list[str]:
         )
     lines += [_base_note(row) for row in steps if row.base]
     if rates and all(row.joules_per_image is None for row in steps):
-        lines.append("energy: unknown, this machine has no counter for it")
+        why = dict.fromkeys(row.energy_missing or "this machine has no counter for it" for row in steps)
+        lines.append(f"energy: unknown, {'; '.join(why)}")
     return lines
 
 

@@ -7,9 +7,9 @@ import statistics
 from collections.abc import Sequence
 
 from vernier.frozen import frozen
-from vernier.measure.telemetry.energy import energy_per_image
+from vernier.measure.telemetry.energy import EnergyOutcome, energy_per_image
 from vernier.records.events import Event, StepEvent, sessions
-from vernier.records.run import EnergyPerImage, StepTiming, TrainingSpeed
+from vernier.records.run import StepTiming, TrainingSpeed
 from vernier.records.telemetry import TelemetryRecord
 
 from .estimates import METHOD, rate_estimate
@@ -56,9 +56,17 @@ def _timed_parts(event: StepEvent) -> list[TimedPart]:
 
 
 def summarize_training(
-    events: Sequence[Event], *, global_batch: int, devices: int, telemetry: Sequence[TelemetryRecord] = ()
+    events: Sequence[Event],
+    *,
+    global_batch: int,
+    devices: int,
+    telemetry: Sequence[TelemetryRecord] = (),
+    several_hosts: bool = False,
 ) -> TrainingSpeed | None:
-    """Throughput and energy over the steady steps of all sessions of a run; None when no step was recorded."""
+    """Throughput and energy over the steady steps of all sessions of a run; None when no step was recorded.
+
+    `telemetry` is that of this host; so `several_hosts` have no figure for their energy.
+    """
     steady = steady_steps(events)
     if not steady.parts:
         return None
@@ -81,14 +89,20 @@ def summarize_training(
         steps_measured=sum(steps),
         warmup_steps_excluded=steady.skipped,
         method=METHOD,
-        energy=_energy(sessions(events), telemetry),
+        **vars(_energy(sessions(events), telemetry, several_hosts=several_hosts)),
     )
 
 
-def _energy(by_session: list[list[StepEvent]], telemetry: Sequence[TelemetryRecord]) -> EnergyPerImage | None:
+def _energy(
+    by_session: list[list[StepEvent]], telemetry: Sequence[TelemetryRecord], *, several_hosts: bool
+) -> EnergyOutcome:
     """Joules per image over the step windows of the newest session with steps: each session has a clock of its own."""
+    if several_hosts:
+        return EnergyOutcome(energy_missing="the run used several hosts, and each reads the sensors of its own devices")
     number = max(n for n, steps in enumerate(by_session) if steps)
     timed = [(event, event.t_s) for event in by_session[number] if event.t_s is not None]
     samples = [row for row in telemetry if row.session == number]
     windows = [(end_s - sum(event.step_s), end_s) for event, end_s in timed]
-    return energy_per_image(samples, windows, sum(event.samples for event, _ in timed)) if windows else None
+    if not windows:
+        return EnergyOutcome(energy_missing="the step events have no times that samples could be related to")
+    return energy_per_image(samples, windows, sum(event.samples for event, _ in timed))

@@ -32,9 +32,13 @@ COOL_MARGIN_C, COOL_POLL_S, COOL_MAX_S = 1.0, 5.0, 100.0
 
 @frozen
 class Target:
-    """A device to measure, and how its process is bound to it: CPU cores to be pinned to, or environment variables."""
+    """A device to measure, and how its process is bound to it: CPU cores to be pinned to, or environment variables.
+
+    `uuid` is that of the accelerator, by which the process makes sure that it is the right one; None: it has none.
+    """
 
     device: StudyDevice
+    uuid: str | None = None
     cores: tuple[int, ...] = ()
     variables: dict[str, str] = field(default_factory=dict)
 
@@ -84,6 +88,7 @@ def _accelerators(device: Device, identity: Sequence[DeviceInfo]) -> list[Target
     return [
         Target(
             device=StudyDevice(id=d.uuid or f"{host}-{device.name}{d.index}", index=d.index, name=d.name, host=host),
+            uuid=d.uuid,
             variables=device.environment_for(d),
         )
         for d in identity
@@ -169,9 +174,9 @@ def collect(settings: StudySettings, targets: Sequence[Target], kind: str, out: 
         finished = {(r.device, r.repeat) for r in study.repeats()}
         left = [one for one in order if one not in finished]
         listener.begin(study, len(finished), len(order))
-        cooler, failures = Cooler(kind, settings.pause_s), list[str]()
+        cooler, failures = Cooler(kind, [t.uuid for t in targets], settings.pause_s), list[str]()
         for number, (name, repeat) in enumerate(left):
-            note = cooler.wait() if number else ""
+            note = cooler.wait(by_id[name].uuid) if number else ""
             listener.repeat(len(finished) + number, len(order), f"{name}, repeat {repeat}")
             on_pace = None if number else lambda seconds: listener.pace(seconds, len(left))
             target = by_id[name]
@@ -181,6 +186,7 @@ def collect(settings: StudySettings, targets: Sequence[Target], kind: str, out: 
                 config=settings.config,
                 device=kind,
                 cores=target.cores,
+                uuid=target.uuid,
                 slowdown=target.device.slowdown or 1.0,
                 kernel_iterations=settings.kernel_iterations,
             )
@@ -190,6 +196,7 @@ def collect(settings: StudySettings, targets: Sequence[Target], kind: str, out: 
                 study.write_tables()
             else:
                 failures.append(f"{name}, repeat {repeat}: {result.status}: {result.why}")
+        cooler.close()
         listener.repeat(len(order), len(order), "done")
     if failures:
         raise RunFailed(
@@ -213,25 +220,31 @@ def _repeat(device: str, number: int, result: RepeatResult, cooling_note: str) -
 
 
 class Cooler:
-    """Waits between repeats until the device is as cool as at first; without a sensor, for a fixed time."""
+    """Waits before a repeat until its device is as cool as at first; without a sensor, for a fixed time."""
 
-    def __init__(self, kind: str, pause_s: float) -> None:
-        self._sensors = [s for s in open_sensors(kind)[0] if s.kind == kind]
+    def __init__(self, kind: str, uuids: Sequence[str | None], pause_s: float) -> None:
+        self._sensors = [s for s in open_sensors(kind, uuids)[0] if s.kind == kind]
         self._pause_s = pause_s
-        self.idle_c = self._temperature()
+        self.idle_c = self._temperatures()
 
-    def _temperature(self) -> float | None:
-        readings = (reading.temperature_c for sensors in self._sensors for reading in sensors.read())
-        return max((c for c in readings if c is not None), default=None)
+    def _temperatures(self) -> dict[str | None, float]:
+        """By UUID of the device; None is the CPU's."""
+        readings = [pair for s in self._sensors for pair in zip(s.devices, s.read(), strict=True)]
+        return {device.uuid: r.temperature_c for device, r in readings if r.temperature_c is not None}
 
-    def wait(self) -> str:
+    def wait(self, uuid: str | None = None) -> str:
         """Wait; returns a note when the device did not cool down in time, else an empty text."""
-        if self.idle_c is None:
+        idle_c = self.idle_c.get(uuid)
+        if idle_c is None:
             threading.Event().wait(self._pause_s)
             return ""
         began_s = now_s()
-        while (now := self._temperature()) is not None and now > self.idle_c + COOL_MARGIN_C:
+        while (now := self._temperatures().get(uuid)) is not None and now > idle_c + COOL_MARGIN_C:
             if now_s() - began_s >= COOL_MAX_S:
-                return f"began at {now:.1f} C, idle is {self.idle_c:.1f} C: not cooled down in {COOL_MAX_S:.0f} s"
+                return f"began at {now:.1f} C, idle is {idle_c:.1f} C: not cooled down in {COOL_MAX_S:.0f} s"
             threading.Event().wait(COOL_POLL_S)
         return ""
+
+    def close(self) -> None:
+        for sensors in self._sensors:
+            sensors.close()

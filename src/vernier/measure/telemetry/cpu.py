@@ -1,7 +1,7 @@
 """Sensors of the processor: files below /proc and /sys, so any directory with such files can stand in for them."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import psutil
@@ -15,26 +15,41 @@ _TEMPERATURE_LABELS = ("x86_pkg_temp", "cpu", "soc", "tcpu", "coretemp", "k10tem
 
 
 class CpuSensors:
-    """The processor of this machine as one device. `own_processes` are those whose CPU time counts as our own."""
+    """The processor of this machine as one device. `own_processes` are those whose CPU time counts as our own.
+
+    `cores`: clock and throttling are those of these cores; power and energy exist for whole processors only.
+    """
 
     kind = "cpu"
     devices: tuple[SensorDevice, ...] = (SensorDevice(kind="cpu", index=0, name="cpu"),)
 
-    def __init__(self, root: Path = Path("/"), own_processes: Callable[[], list[psutil.Process]] | None = None) -> None:
+    def __init__(
+        self,
+        root: Path = Path("/"),
+        own_processes: Callable[[], list[psutil.Process]] | None = None,
+        cores: Sequence[int] = (),
+    ) -> None:
         this = psutil.Process()
         self._own_processes = own_processes or (lambda: [this])
         self._this = this
         self.missing: list[MissingSensor] = []
         cpus = root / "sys/devices/system/cpu"
-        clocks = sorted(cpus.glob("cpu[0-9]*/cpufreq/scaling_cur_freq"))
+        names = sorted(path.name for path in cpus.glob("cpu[0-9]*"))
+        used = [name for name in names if not cores or int(name.removeprefix("cpu")) in cores]
+        clocks = [path for name in used for path in cpus.glob(f"{name}/cpufreq/scaling_cur_freq")]
         self._clocks = self._readable("clock_mhz", clocks, "no cpufreq: a virtual machine, or no driver")
         self._temperatures = self._readable(
             "temperature_c", _temperature_files(root), "no thermal zone or hwmon of the CPU"
         )
         # whole packages only: their cores and memory controllers are parts of them
         packages = sorted((root / "sys/class/powercap").glob("intel-rapl:[0-9]/energy_uj"))
-        self._energy = [EnergyCounter(p) for p in self._readable("energy_j", packages, "no RAPL (powercap)")]
-        throttles = sorted(cpus.glob("cpu[0-9]*/thermal_throttle/*_throttle_count"))
+        if len(used) < len(names):
+            self._miss("energy_j", "RAPL counts whole processors, and only some of their cores are in use")
+            packages = []
+        else:
+            packages = self._readable("energy_j", packages, "no RAPL (powercap)")
+        self._energy = [EnergyCounter(package) for package in packages]
+        throttles = sorted(path for name in used for path in cpus.glob(f"{name}/thermal_throttle/*_throttle_count"))
         self._throttles = self._readable("throttle", throttles, "no thermal_throttle counters")
         self._throttle_count = sum(map(_number, self._throttles))
         self._miss("memory_clock_mhz", "CPUs do not report it")

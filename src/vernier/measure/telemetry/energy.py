@@ -2,11 +2,11 @@
 
 import bisect
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from vernier.frozen import frozen
 from vernier.records.run import EnergyPerImage
-from vernier.records.telemetry import Sample, TelemetryHeader, TelemetryRecord
+from vernier.records.telemetry import ALL_SENSORS, LostSensor, Sample, TelemetryHeader, TelemetryRecord
 
 Span = tuple[float, float]
 """First and last second of a stretch of time, on the clock of the samples."""
@@ -54,39 +54,55 @@ def _interpolate(points: list[tuple[float, float]], t: float) -> float:
     return v0 + (v1 - v0) * (t - t0) / (t1 - t0) if t1 > t0 else v1
 
 
-def select_devices(records: Sequence[TelemetryRecord], uuids: Sequence[str | None]) -> list[TelemetryRecord]:
-    """Drop samples of accelerators that a run does not use. Keeps all if none of the UUIDs is recognised."""
-    used = tuple(u.removeprefix("GPU-") for u in uuids if u)
-    listed = {
-        (d.kind, d.index): d.uuid
-        for r in records
-        if isinstance(r, TelemetryHeader)
-        for d in r.devices
-        if d.kind != "cpu" and d.uuid
-    }
-    unused = {device for device, uuid in listed.items() if not uuid.endswith(used)}
-    if len(unused) == len(listed):
-        return list(records)
-    return [r for r in records if not isinstance(r, Sample) or (r.device_kind, r.device) not in unused]
+def computing_kind(records: Iterable[TelemetryRecord]) -> str:
+    """The kind of device whose samples describe the computation; the host's are in every file too."""
+    records = list(records)
+    stated = [r.device_kind for r in records if isinstance(r, TelemetryHeader) and r.device_kind]
+    sampled = sorted({r.device_kind for r in records if isinstance(r, Sample)} - {"cpu"})
+    return next(iter([*stated[-1:], *sampled]), "cpu")  # files of earlier versions do not state it
 
 
-def energy_per_image(records: Sequence[TelemetryRecord], spans: Sequence[Span], images: int) -> EnergyPerImage | None:
-    """Joules per image over all accelerators, or of the CPU where there are none; None where it cannot be measured."""
-    by_device: dict[tuple[str, int], list[Sample]] = {}
+@frozen
+class EnergyOutcome:
+    """The energy per image, or in words why it is not known."""
+
+    energy: EnergyPerImage | None = None
+    energy_missing: str | None = None
+
+
+def energy_per_image(records: Sequence[TelemetryRecord], spans: Sequence[Span], images: int) -> EnergyOutcome:
+    """Joules per image over all devices that computed. Unknown where that of a single one of them is."""
+    kind = computing_kind(records)
+    by_device: dict[int, list[Sample]] = {}
     for r in records:
-        if isinstance(r, Sample):
-            by_device.setdefault((r.device_kind, r.device), []).append(r)
-    kind = min((kind for kind, _ in by_device if kind != "cpu"), default="cpu")
-    energies = [measure_energy(samples, spans) for (k, _), samples in sorted(by_device.items()) if k == kind]
+        if isinstance(r, Sample) and r.device_kind == kind:
+            by_device.setdefault(r.device, []).append(r)
+    energies = [measure_energy(samples, spans) for _, samples in sorted(by_device.items())]
     measured = [e for e in energies if e is not None]
-    if not images or not measured or len(measured) < len(energies):
-        return None
+    if why := _why_unknown(records, kind, complete=bool(images and measured) and len(measured) == len(energies)):
+        return EnergyOutcome(energy_missing=why)
     joules = sum(e.joules for e in measured)
-    return EnergyPerImage(
-        joules_per_image=joules / images,
-        joules=joules,
-        devices=len(measured),
-        device_kind=kind,
-        method=measured[0].method,
-        mean_power_w=joules / measured[0].seconds,
+    return EnergyOutcome(
+        energy=EnergyPerImage(
+            joules_per_image=joules / images,
+            joules=joules,
+            devices=len(measured),
+            device_kind=kind,
+            method=measured[0].method,
+            mean_power_w=joules / measured[0].seconds,
+        )
     )
+
+
+def _why_unknown(records: Sequence[TelemetryRecord], kind: str, *, complete: bool) -> str | None:
+    """Why the energy of these devices is not known; None where each was sampled and measured."""
+    if not records:
+        return "sensors were not read (machine.telemetry_hz=0)"
+    headers = [r for r in records if isinstance(r, TelemetryHeader)]
+    missing = {(m.device, m.sensor): m.why for h in headers for m in h.missing if m.kind == kind}
+    unknown = [why for (_, sensor), why in missing.items() if sensor == ALL_SENSORS]
+    if unknown or complete:
+        return unknown[0] if unknown else None
+    lost = [r.why for r in records if isinstance(r, LostSensor) and r.device_kind == kind]
+    without = [why for (_, sensor), why in missing.items() if sensor == "energy_j"]
+    return next(iter([*lost, *without]), "the samples cover less than nine tenths of the time")

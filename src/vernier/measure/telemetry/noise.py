@@ -5,14 +5,20 @@ from collections.abc import Iterable, Sequence
 
 from vernier.records.telemetry import Noise, Sample, TelemetryRecord
 
+from .energy import computing_kind
+
 OTHERS_CORES_LIMIT, STEAL_LIMIT_PCT, DRIFT_LIMIT_PCT = 0.1, 2.0, 2.0
 
 
 def measure_noise(records: Iterable[TelemetryRecord], span: tuple[float, float], cores: int | None = None) -> Noise:
-    """The noise between two moments of the samples' clock. `cores` is the number of cores of the machine."""
+    """The noise between two moments of the samples' clock. `cores` is the number of cores of the machine.
+
+    Throttling, clock and temperature are those of the devices that computed, and unknown where these have no sensors.
+    """
+    records = list(records)
+    kind = computing_kind(records)
     samples = [r for r in records if isinstance(r, Sample) and span[0] <= r.t_s <= span[1]]
     cpu = [s for s in samples if s.device_kind == "cpu"]
-    kind = next((s.device_kind for s in samples if s.device_kind != "cpu"), "cpu")
     used = [s for s in samples if s.device_kind == kind]
     others_pct = _mean([s.others_pct for s in cpu if s.others_pct is not None])
     return Noise(
@@ -20,7 +26,7 @@ def measure_noise(records: Iterable[TelemetryRecord], span: tuple[float, float],
         others_cores=None if others_pct is None else others_pct / 100 * (cores or os.cpu_count() or 1),
         steal_pct=_mean([s.steal_pct for s in cpu if s.steal_pct is not None]),
         throttled=_merge([s.throttle for s in used]),
-        clock_drift_pct=_drift_pct([s.clock_mhz for s in used if s.clock_mhz is not None]),
+        clock_drift_pct=_largest_drift_pct(used),
         temperature_c_max=max((s.temperature_c for s in used if s.temperature_c is not None), default=None),
     )
 
@@ -33,6 +39,16 @@ def _merge(readings: Sequence[tuple[str, ...] | None]) -> tuple[str, ...] | None
     """All reasons of throttling once; None where throttling was never read."""
     reasons = [r for r in readings if r is not None]
     return tuple(sorted(set().union(*reasons))) if reasons else None
+
+
+def _largest_drift_pct(samples: Sequence[Sample]) -> float | None:
+    """The largest drift of a single device's clock."""
+    clocks: dict[int, list[float]] = {}
+    for sample in samples:
+        if sample.clock_mhz is not None:
+            clocks.setdefault(sample.device, []).append(sample.clock_mhz)
+    drifts = [drift for values in clocks.values() if (drift := _drift_pct(values)) is not None]
+    return max(drifts, key=abs, default=None)
 
 
 def _drift_pct(values: Sequence[float]) -> float | None:

@@ -4,6 +4,7 @@ Times are those of the one monotonic clock, `t_s`, so that samples and steps can
 """
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -11,6 +12,7 @@ import psutil
 
 from vernier.clock import now_s, thread_cpu_s
 from vernier.records.telemetry import (
+    LostSensor,
     Reading,
     Sample,
     SensorSetup,
@@ -47,23 +49,33 @@ class RecordList:
 
 
 class Sampler:
-    """Reads all sensors `hz` times per second in its own thread. Use as a context manager; 0 Hz does nothing at all.
+    """Reads the sensors `hz` times per second in its own thread. Use as a context manager; 0 Hz does nothing at all.
 
-    The first record is a header: which sensors there are, their units, and which are missing and why. The last one says
-    what sampling cost. A sensor that fails while running ends the sampling with a record of why, never the run.
-    CPU time of the process `root_pid` and its children counts as our own; by default that of this process alone.
+    `uuids` are those of the accelerators in use on this host: the sensors of others are not read. The first record is
+    a header: which sensors there are, their units, and which are missing and why. The last one says what sampling cost.
+    An accelerator's sensor that fails while running is missing from then on, with a record of why; other sensors end
+    the sampling, never the run. CPU time of the process `root_pid` and its children counts as our own; by default that
+    of this process alone. `cores`: see `open_sensors`.
     """
 
     def __init__(
-        self, device_kind: str, sink: Sink, *, hz: float = DEFAULT_HZ, session: int = 0, root_pid: int | None = None
+        self,
+        device_kind: str,
+        uuids: Sequence[str | None],
+        sink: Sink,
+        *,
+        hz: float = DEFAULT_HZ,
+        session: int = 0,
+        root_pid: int | None = None,
+        cores: Sequence[int] = (),
     ) -> None:
         self._sink, self._hz, self._session = sink, hz, session
         self._done = threading.Event()
         self._thread: threading.Thread | None = None
         own = None if root_pid is None else ProcessTree(root_pid)
-        self._sensors, missing = open_sensors(device_kind, own) if hz > 0 else ([], ())
+        self._sensors, missing = open_sensors(device_kind, uuids, own, cores) if hz > 0 else ([], ())
         devices = tuple(device for sensors in self._sensors for device in sensors.devices)
-        self.setup = SensorSetup(hz=hz, devices=devices, missing=missing)
+        self.setup = SensorSetup(hz=hz, device_kind=device_kind, devices=devices, missing=missing)
 
     def __enter__(self) -> "Sampler":
         if self._hz > 0:
@@ -106,7 +118,20 @@ class Sampler:
 
     def _sample(self) -> None:
         for sensors in self._sensors:
-            for device, reading in zip(sensors.devices, sensors.read(), strict=True):
+            known = len(sensors.missing)
+            readings = sensors.read()
+            for lost in sensors.missing[known:]:
+                self._sink.emit(
+                    LostSensor(
+                        device_kind=lost.kind,
+                        device=lost.device,
+                        sensor=lost.sensor,
+                        why=lost.why,
+                        t_s=round(now_s(), 6),
+                        session=self._session,
+                    )
+                )
+            for device, reading in zip(sensors.devices, readings, strict=True):
                 if reading == Reading():
                     continue
                 sample: dict[str, Any] = {  # rounded to what a sensor can resolve

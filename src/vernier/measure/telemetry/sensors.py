@@ -6,16 +6,17 @@ A reader opens whatever it can, once, and names what it cannot: a missing sensor
 import importlib
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
 import psutil
 
-from vernier.records.telemetry import MissingSensor, Reading, SensorDevice
+from vernier.errors import RunFailed
+from vernier.records.telemetry import ALL_SENSORS, MissingSensor, Reading, SensorDevice
 
 from .cpu import CpuSensors
-from .vendor import HLML, NVML, HlSmiSensors, LibrarySensors
+from .vendor import HL_SMI_FAILURES, HLML, NVML, HlSmiSensors, Library, LibrarySensors
 
 FIELDS = {
     "util_pct": "busy share of the device",
@@ -36,7 +37,7 @@ FIELDS = {
 
 
 class Sensors(Protocol):
-    """All sensors of one kind of device."""
+    """The sensors of one kind of device. `missing` grows when one fails while it is read."""
 
     kind: str
     devices: tuple[SensorDevice, ...]
@@ -50,23 +51,70 @@ class Sensors(Protocol):
 
 
 def open_sensors(
-    device_kind: str, own_processes: Callable[[], list[psutil.Process]] | None = None
+    device_kind: str,
+    uuids: Sequence[str | None] = (),
+    own_processes: Callable[[], list[psutil.Process]] | None = None,
+    cores: Sequence[int] = (),
 ) -> tuple[list[Sensors], tuple[MissingSensor, ...]]:
-    """The sensors of the accelerator in use and of the host, and all that are missing, with the reason."""
-    opened: list[Sensors] = [CpuSensors(Path(os.environ.get("VERNIER_SENSOR_ROOT", "/")), own_processes)]
+    """The sensors of the accelerators in use, known by their UUIDs, and of the host; and all that are missing, and why.
+
+    Accelerators of the host that are not in use are never read. `cores`: only these cores of the CPU are in use.
+    """
+    opened: list[Sensors] = [CpuSensors(Path(os.environ.get("VERNIER_SENSOR_ROOT", "/")), own_processes, cores)]
     problem: str | None = None
-    if device_kind in ("cuda", "hpu"):
-        library = NVML if device_kind == "cuda" else HLML
+    uuids = tuple(dict.fromkeys(uuids))  # several processes may share a device
+    if device_kind in _LIBRARIES:
         try:
-            opened.insert(0, LibrarySensors(library, importlib.import_module(library.module)))
-        except Exception as error:  # not installed, no driver, or the library's own exception
-            if device_kind == "hpu" and shutil.which("hl-smi"):
-                opened.insert(0, HlSmiSensors())
-            else:
-                problem = f"{library.package}: {error or type(error).__name__}"
+            opened.insert(0, _open_accelerators(_LIBRARIES[device_kind], uuids))
+        except _NoSensors as error:
+            problem = str(error)
     elif device_kind != "cpu":
         problem = "no sensor library is known"
     missing = [m for sensors in opened for m in sensors.missing]
     if problem is not None:
-        missing.insert(0, MissingSensor(kind=device_kind, device=None, sensor="all", why=problem))
+        missing.insert(0, MissingSensor(kind=device_kind, device=None, sensor=ALL_SENSORS, why=problem))
     return opened, tuple(missing)
+
+
+_LIBRARIES = {"cuda": NVML, "hpu": HLML}
+
+
+class _NoSensors(Exception):
+    """A kind of device whose sensors cannot be read here at all, and why."""
+
+
+def _open_accelerators(library: Library, uuids: Sequence[str | None]) -> Sensors:
+    """By the vendor's library, or by hl-smi. Raises _NoSensors, or RunFailed for a library without our functions."""
+    if library is NVML and uuids and not any(uuid and uuid.startswith(("GPU-", "MIG-")) for uuid in uuids):
+        raise _NoSensors("sensors are read from NVIDIA's GPUs only, and this is not one, or it has no UUID")
+    try:
+        module = importlib.import_module(library.module)
+    except ImportError as error:
+        return _by_hl_smi(library, uuids, f"{library.package}: {error}")
+    try:
+        return LibrarySensors(library, module, uuids)
+    except library.error_of(module) as error:
+        return _by_hl_smi(library, uuids, f"{library.package}: {error}")
+    except AttributeError as error:  # an old version, or our mistake: neither is a sensor that a device does not have
+        raise RunFailed(
+            f"The sensors cannot be read: {error}. Update the library (pip install --upgrade {library.package}; a "
+            "package called pynvml is an old one), or go without sensors: machine.telemetry_hz=0."
+        ) from error
+
+
+def _by_hl_smi(library: Library, uuids: Sequence[str | None], why_no_library: str) -> Sensors:
+    if library is not HLML or not shutil.which("hl-smi"):
+        raise _NoSensors(why_no_library)
+    try:
+        return HlSmiSensors(uuids)
+    except HL_SMI_FAILURES as error:
+        raise _NoSensors(f"{why_no_library}; hl-smi: {error}") from None
+
+
+def describe_unknown_devices(missing: Sequence[MissingSensor]) -> list[str]:
+    """Sentences about the accelerators in use that have no sensors at all."""
+    return [
+        f"no sensors of {m.kind}{'' if m.device is None else f' device {m.device}'}: {m.why}"
+        for m in missing
+        if m.sensor == ALL_SENSORS
+    ]

@@ -1,26 +1,45 @@
-"""Sensors of accelerators: the vendors' management libraries NVML and HLML, and Habana's command `hl-smi`."""
+"""Sensors of accelerators: the vendors' management libraries NVML and HLML, and Habana's command `hl-smi`.
 
+A management library knows every device of the host, whichever this process may use. So devices are looked up by the
+UUIDs of those in use, and a device that is not recognised has no sensors: never those of its neighbours.
+"""
+
+import contextlib
+import io
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType
 from typing import Any
 
 from vernier.frozen import frozen
-from vernier.records.telemetry import MissingSensor, Reading, SensorDevice
+from vernier.records.telemetry import ALL_SENSORS, MissingSensor, Reading, SensorDevice
 
 _Getters = dict[str, Callable[[Any, Any], Any]]
 """By field of a Reading; each takes the library's module and a device handle."""
 
+NO_UUID = "the device has no UUID by which to recognise its sensors"
+
 
 @frozen
 class Library:
-    """A vendor's management library: NVML, and HLML which is modelled on it."""
+    """A vendor's management library: NVML, and HLML which is modelled on it.
+
+    `lost` are the names of errors after which a device answers no more, `not_of_a_part` the sensors that only a whole
+    device has, not one of the parts it is split into.
+    """
 
     kind: str
     module: str
     prefix: str
     package: str
     getters: _Getters
+    lost: tuple[str, ...]
+    not_of_a_part: tuple[str, ...] = ()
+
+    def error_of(self, module: ModuleType) -> type[Exception]:
+        """The base of the library's own exceptions."""
+        error: type[Exception] = getattr(module, f"{self.prefix.upper()}Error")
+        return error
 
 
 def _bits(value: int, names: dict[int, str]) -> tuple[str, ...]:
@@ -38,6 +57,8 @@ _NVML_REASONS = {
     0x100: "display clocks",
 }
 _HLML_REASONS = {0x1: "power", 0x2: "thermal"}
+_HLML_ON_AIP = 0
+"""The temperature sensor of the processor, not of the board."""
 
 NVML = Library(
     kind="cuda",
@@ -55,6 +76,8 @@ NVML = Library(
         "energy_j": lambda m, h: m.nvmlDeviceGetTotalEnergyConsumption(h) / 1000,
         "throttle": lambda m, h: _bits(m.nvmlDeviceGetCurrentClocksEventReasons(h), _NVML_REASONS),
     },
+    lost=("NVMLError_GpuIsLost", "NVMLError_GpuNotFound", "NVMLError_NotFound", "NVMLError_ResetRequired"),
+    not_of_a_part=("power_w", "power_limit_w", "energy_j"),
 )
 HLML = Library(
     kind="hpu",
@@ -65,63 +88,110 @@ HLML = Library(
         "util_pct": lambda m, h: m.hlmlDeviceGetUtilizationRates(h),
         "mem_used_bytes": lambda m, h: m.hlmlDeviceGetMemoryInfo(h).used,
         "clock_mhz": lambda m, h: m.hlmlDeviceGetClockInfo(h),
-        "temperature_c": lambda m, h: m.hlmlDeviceGetTemperature(h, 0),
+        "temperature_c": lambda m, h: m.hlmlDeviceGetTemperature(h, _HLML_ON_AIP),
         "power_w": lambda m, h: m.hlmlDeviceGetPowerUsage(h) / 1000,
         "power_limit_w": lambda m, h: m.hlmlDeviceGetPowerManagementDefaultLimit(h) / 1000,
         "energy_j": lambda m, h: m.hlmlDeviceGetTotalEnergyConsumption(h) / 1000,
         "throttle": lambda m, h: _bits(m.hlmlDeviceGetCurrentClocksThrottleReasons(h), _HLML_REASONS),
     },
+    lost=("HLMLError_AipIsLost", "HLMLError_NotFound"),
 )
 
 
 class LibrarySensors:
-    """Every device of a management library. What it refuses to read at first is missing from then on.
+    """The devices of a management library that are in use, in the order of their UUIDs.
 
-    Only the library's own exceptions mean a missing sensor: a function that does not exist is an AttributeError.
+    What the library refuses to read is missing from then on: at first, or when a device vanishes. Only the library's
+    own exceptions mean a missing sensor: a function that does not exist is an AttributeError.
     """
 
-    def __init__(self, library: Library, module: ModuleType) -> None:
+    def __init__(self, library: Library, module: ModuleType, uuids: Sequence[str | None]) -> None:
         self.kind = library.kind
         self.missing: list[MissingSensor] = []
         self._library, self._module = library, module
-        self._call("Init")
-        self._handles = [self._call("DeviceGetHandleByIndex", i) for i in range(self._call("DeviceGetCount"))]
-        self.devices = tuple(
-            SensorDevice(
-                kind=self.kind, index=i, name=self._text("DeviceGetName", h), uuid=self._text("DeviceGetUUID", h)
-            )
-            for i, h in enumerate(self._handles)
-        )
-        self._getters = [self._working_getters(index, handle) for index, handle in enumerate(self._handles)]
+        self._error = library.error_of(module)
+        with contextlib.redirect_stdout(io.StringIO()):  # pyhlml prints that it found no library, besides raising
+            self._call("Init")
+        self._getters: dict[int, _Getters] = {}
+        self._handles: dict[int, Any] = {}
+        self.devices: tuple[SensorDevice, ...] = ()
+        for index, uuid in enumerate(uuids):
+            self._open(index, uuid)
 
     def _call(self, name: str, *arguments: Any) -> Any:
         return getattr(self._module, f"{self._library.prefix}{name}")(*arguments)
 
-    def _text(self, name: str, handle: Any) -> str:
-        value = self._call(name, handle)
-        return value.decode() if isinstance(value, bytes) else str(value)
+    def _miss(self, index: int, sensor: str, why: str) -> None:
+        self.missing.append(MissingSensor(kind=self.kind, device=index, sensor=sensor, why=why))
 
-    def _working_getters(self, index: int, handle: Any) -> _Getters:
+    def _explain(self, error: Exception) -> str:
+        name = type(error).__name__.partition("_")[2]
+        return f"{self._library.package}: {error}" + (f" ({name})" if name and self._library is HLML else "")
+
+    def _open(self, index: int, uuid: str | None) -> None:
+        """Look the device up, and try each of its sensors once."""
+        if uuid is None:
+            self._miss(index, ALL_SENSORS, NO_UUID)
+            return
+        try:
+            handle = self._call("DeviceGetHandleByUUID", uuid)
+            # pyhlml gives the same handle object for every device, and changes its content
+            handle = type(handle).from_buffer_copy(handle)
+            name = self._call("DeviceGetName", handle)
+            split = self._library is NVML and not uuid.startswith("MIG-") and self._is_split(handle)
+        except self._error as error:
+            self._miss(index, ALL_SENSORS, f"{uuid} is not recognised: {self._explain(error)}")
+            return
+        if split:
+            self._miss(index, ALL_SENSORS, f"{uuid} is split into MIG instances, whose sensors are not its own")
+            return
+        text = name.decode() if isinstance(name, bytes) else str(name)
+        self.devices += (SensorDevice(kind=self.kind, index=index, name=text, uuid=uuid),)
+        self._handles[index] = handle
+        self._getters[index] = self._working_getters(index, handle, is_part=uuid.startswith("MIG-"))
+
+    def _is_split(self, handle: Any) -> bool:
+        """Whether a GPU is in MIG mode; processes then compute on instances of it only."""
+        try:
+            current, _ = self._module.nvmlDeviceGetMigMode(handle)
+        except self._error:  # a GPU that has no such mode
+            return False
+        return bool(current == self._module.NVML_DEVICE_MIG_ENABLE)
+
+    def _working_getters(self, index: int, handle: Any, *, is_part: bool) -> _Getters:
         working: _Getters = {}
-        refused: type[Exception] = getattr(self._module, f"{self._library.prefix.upper()}Error")
         for name, getter in self._library.getters.items():
+            if is_part and name in self._library.not_of_a_part:
+                self._miss(index, name, "a MIG instance has none of its own: its GPU's is that of all instances")
+                continue
             try:
                 getter(self._module, handle)
-            except refused as error:
-                why = f"{self._library.package}: {error or type(error).__name__}"
-                self.missing.append(MissingSensor(kind=self.kind, device=index, sensor=name, why=why))
+            except self._error as error:
+                self._miss(index, name, self._explain(error))
             else:
                 working[name] = getter
         return working
 
     def read(self) -> list[Reading]:
-        return [
-            Reading(**{name: getter(self._module, handle) for name, getter in getters.items()})
-            for handle, getters in zip(self._handles, self._getters, strict=True)
-        ]
+        return [self._read(index, handle) for index, handle in self._handles.items()]
+
+    def _read(self, index: int, handle: Any) -> Reading:
+        values: dict[str, Any] = {}
+        for name, getter in list(self._getters[index].items()):
+            try:
+                values[name] = getter(self._module, handle)
+            except self._error as error:
+                if type(error).__name__ in self._library.lost:
+                    self._getters[index] = {}
+                    self._miss(index, ALL_SENSORS, self._explain(error))
+                    return Reading()
+                del self._getters[index][name]
+                self._miss(index, name, self._explain(error))
+        return Reading(**values)
 
     def close(self) -> None:
-        self._call("Shutdown")
+        with contextlib.suppress(self._error):  # the driver may be gone
+            self._call("Shutdown")
 
 
 _HL_SMI_FIELDS = {
@@ -132,50 +202,76 @@ _HL_SMI_FIELDS = {
 }
 """Columns of hl-smi: the field of a Reading and the factor to its unit."""
 _HL_SMI_MISSING = ("clock_mhz", "memory_clock_mhz", "energy_j", "throttle", "power_limit_w")
+HL_SMI_TIMEOUT_S = 10.0
+HL_SMI_FAILURES = (OSError, subprocess.SubprocessError, ValueError)
+"""It is not there, it fails or does not answer, or it answers with something else."""
 
 
 class HlSmiSensors:
-    """Gaudi through the command `hl-smi`, where pyhlml is not installed. It reports no clock and no energy."""
+    """Gaudi devices through the command `hl-smi`, where pyhlml is not installed. It reports no clock and no energy.
+
+    Raises one of HL_SMI_FAILURES when the command does not work at first; later the devices are missing.
+    """
 
     kind = "hpu"
 
-    def __init__(self, command: str = "hl-smi") -> None:
+    def __init__(self, uuids: Sequence[str | None], command: str = "hl-smi") -> None:
         self._command = command
-        self._columns = ["index", "uuid", "name", *_HL_SMI_FIELDS]
+        self._columns = ["uuid", "name", *_HL_SMI_FIELDS]
+        self.missing: list[MissingSensor] = []
         rows = self._query()
+        listed = ", ".join(rows) or "none"
+        for index, uuid in enumerate(uuids):
+            if uuid not in rows:
+                why = NO_UUID if uuid is None else f"{uuid} is not recognised: hl-smi lists {listed}"
+                self._miss(index, (ALL_SENSORS,), why)
         self.devices = tuple(
-            SensorDevice(kind="hpu", index=int(r["index"]), name=r["name"], uuid=r["uuid"]) for r in rows
+            SensorDevice(kind="hpu", index=index, name=rows[uuid]["name"], uuid=uuid)
+            for index, uuid in enumerate(uuids)
+            if uuid in rows and uuid is not None
         )
-        self.missing = [
-            MissingSensor(kind="hpu", device=i, sensor=sensor, why="not reported by hl-smi; pip install pyhlml")
-            for i in range(len(rows))
-            for sensor in _HL_SMI_MISSING
-        ]
-        self.missing += [
-            MissingSensor(kind="hpu", device=i, sensor=field, why=f"hl-smi reports {row[column]!r}")
-            for i, row in enumerate(rows)
-            for column, (field, _) in _HL_SMI_FIELDS.items()
-            if _parse_number(row[column]) is None
-        ]
+        for device in self.devices:
+            self._miss(device.index, _HL_SMI_MISSING, "not reported by hl-smi; pip install pyhlml")
+            for column, (field, _) in _HL_SMI_FIELDS.items():
+                cell = rows[str(device.uuid)][column]
+                if _parse_number(cell) is None:
+                    self._miss(device.index, (field,), f"hl-smi reports {cell!r}")
+        self._lost: set[int] = set()
 
-    def _query(self) -> list[dict[str, str]]:
+    def _miss(self, index: int, sensors: Iterable[str], why: str) -> None:
+        self.missing += [MissingSensor(kind="hpu", device=index, sensor=sensor, why=why) for sensor in sensors]
+
+    def _query(self) -> dict[str, dict[str, str]]:
+        """The cells of each device, by its UUID."""
         command = [self._command, "-Q", ",".join(self._columns), "-f", "csv,noheader,nounits"]
-        output = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
-        lines = [line.split(",") for line in output.splitlines() if line.strip()]
-        return [dict(zip(self._columns, (cell.strip() for cell in cells), strict=True)) for cells in lines]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=HL_SMI_TIMEOUT_S, check=True)
+        lines = [line.split(",") for line in done.stdout.splitlines() if line.strip()]
+        rows = [dict(zip(self._columns, (cell.strip() for cell in cells), strict=True)) for cells in lines]
+        return {row["uuid"]: row for row in rows}
 
     def read(self) -> list[Reading]:
-        return [
-            Reading(
-                throttle=None,
-                **{
-                    field: value * factor
-                    for column, (field, factor) in _HL_SMI_FIELDS.items()
-                    if (value := _parse_number(row[column])) is not None
-                },
-            )
-            for row in self._query()
-        ]
+        rows, why = dict[str, dict[str, str]](), "hl-smi does not list it any more"
+        if len(self._lost) < len(self.devices):
+            try:
+                rows = self._query()
+            except HL_SMI_FAILURES as error:
+                why = str(error)
+        return [self._read(device, rows, why) for device in self.devices]
+
+    def _read(self, device: SensorDevice, rows: dict[str, dict[str, str]], why: str) -> Reading:
+        if device.index in self._lost:
+            return Reading()
+        if device.uuid not in rows:
+            self._lost.add(device.index)
+            self._miss(device.index, (ALL_SENSORS,), why)
+            return Reading()
+        row = rows[str(device.uuid)]
+        values = {
+            field: value * factor
+            for column, (field, factor) in _HL_SMI_FIELDS.items()
+            if (value := _parse_number(row[column])) is not None
+        }
+        return Reading(throttle=None, **values)
 
     def close(self) -> None:
         """Each query is a process of its own."""
