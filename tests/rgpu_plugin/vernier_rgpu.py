@@ -21,6 +21,7 @@ class Rgpu(Device):
     shared = True  # every process has a session of its own on the server
     step_times = "windows"  # it records no events
     inference_mode = False  # its `.item()` needs torch.no_grad
+    detections_on_host = True  # every shape that depends on data is a round trip
     compile_backend = "rgpu"
     compile_dynamic = False
     channels_last = False  # it takes the output of a convolution for contiguous, whatever the server has

@@ -83,6 +83,8 @@ class Device:
     """`dynamic` of torch.compile; None: PyTorch decides."""
     channels_last: ClassVar[bool] = True
     """Networks run in the channels-last memory layout; otherwise machine.channels_last has no effect here."""
+    detections_on_host: ClassVar[bool] = False
+    """Detections are chosen on the host: here each shape that depends on data costs a compilation or a round trip."""
     native_sync_bn: ClassVar[bool] = False
     """PyTorch's own SyncBatchNorm runs here."""
 

@@ -28,6 +28,7 @@ class Hpu(Accelerator):
     name = "hpu"
     backend = "hccl"
     static_shapes = True
+    detections_on_host = True
     compile_backend = "hpu_backend"
 
     @classmethod

@@ -15,6 +15,7 @@ class Mps(Device):
     name = "mps"
     backend = None
     step_times = "device events"
+    detections_on_host = True
     fused_optimizer = True
 
     @classmethod

@@ -42,6 +42,7 @@ def perfect(source: BoxSource, samples: list[int]) -> tuple[Detections, BoxTarge
 def test_detections_equal_to_the_annotations_score_one(source: BoxSource) -> None:
     score = DetectionScore(source)
     score.add(*perfect(source, list(range(len(source)))))
+    score.collect()
     result = score.result()
     assert result.figures["AP"] == pytest.approx(1.0)
     assert result.samples == score.samples == len(source)
@@ -52,8 +53,11 @@ def test_the_result_does_not_depend_on_who_evaluated_what(source: BoxSource) -> 
     whole, halves = DetectionScore(source), [DetectionScore(source), DetectionScore(source)]
     samples = list(range(len(source)))
     whole.add(*perfect(source, samples))
+    whole.collect()
     halves[0].add(*perfect(source, samples[1::2]))
+    halves[0].collect()
     halves[1].add(*perfect(source, samples[::2]))
+    halves[1].collect()
     halves[0].merge([pickle.loads(pickle.dumps(halves[1]))])
     assert halves[0].result() == whole.result()
     assert halves[0].documents() == whole.documents()
@@ -62,6 +66,7 @@ def test_the_result_does_not_depend_on_who_evaluated_what(source: BoxSource) -> 
 def test_examples_show_annotated_and_predicted_objects(source: BoxSource) -> None:
     score = DetectionScore(source)
     score.add(*perfect(source, list(range(len(source)))))
+    score.collect()
     documents = score.documents()["examples"]
     assert isinstance(documents, list)
     assert len(documents) == min(EXAMPLES, len(source))

@@ -1,14 +1,13 @@
 """Arithmetic of boxes: overlap, the offsets SSD predicts, matching of default boxes to objects, non-maximum
 suppression.
 
-Pure torch on whole batches; no loop over images, classes or boxes. Detections are chosen on the host: suppression has
-shapes that depend on data, and on a device each of them would be a synchronisation, or a compilation. Boxes are `ltrb`
-(left, top, right, bottom); default boxes (`anchors`) are centre x, centre y, width, height. All are shares of the
-image, 0 to 1.
+Pure torch on whole batches, on any device; no loop over images, classes or boxes. Boxes are `ltrb` (left, top, right,
+bottom); default boxes (`anchors`) are centre x, centre y, width, height. All are shares of the image, 0 to 1.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -101,7 +100,7 @@ def match(
 
 @dataclass(frozen=True)
 class Detections:
-    """The detections of a batch, on the host: best first, padded with zeros to D, the most an image may have."""
+    """The detections of a batch, best first, padded with zeros to D, the most an image may have."""
 
     ltrb: Tensor
     """[N, D, 4] float32, shares of the image; may reach outside it."""
@@ -112,16 +111,21 @@ class Detections:
     count: Tensor
     """[N] int64."""
 
+    @classmethod
+    def joined(cls, batches: Sequence[Detections]) -> Detections:
+        """Those of several batches as one."""
+        return cls(*(torch.cat(parts) for parts in zip(*(vars(batch).values() for batch in batches), strict=True)))
+
 
 def detect(offsets: Tensor, logits: Tensor, anchors: Tensor, settings: Detect) -> Detections:
-    """Choose the detections from offsets [N, A, 4] and logits [N, A, K] on any device; `anchors` are on the host.
+    """Choose the detections from offsets [N, A, 4] and logits [N, A, K], on the device where the `anchors` are.
 
     Per class except 0: scores above `min_score`; of those the `max_per_class` best; of those the ones that non-maximum
     suppression by `nms_iou` leaves. Then the `max_detections` best per image. Of equal scores the lower class comes
     first, and within a class the lower default box.
     """
     images, _, classes = logits.shape
-    candidates = _candidates(offsets, logits, settings.min_score)
+    candidates = _candidates(offsets, logits, settings.min_score, anchors.device)
     # Lower scores never suppress higher ones, so the best are tried first, and all only if too few remain.
     best, has_more = _best(candidates, images, settings.max_detections * _FIRST_TRY)
     remaining = _suppress(best, anchors, settings, classes)
@@ -143,16 +147,16 @@ class _Candidates:
         return _Candidates(**{name: tensor[chosen] for name, tensor in vars(self).items()})
 
 
-def _candidates(offsets: Tensor, logits: Tensor, min_score: float) -> _Candidates:
-    """The candidates of a batch, on the host: their number is read from the device, then all of them at once."""
+def _candidates(offsets: Tensor, logits: Tensor, min_score: float, target: torch.device) -> _Candidates:
+    """The candidates of a batch; to another device they go in one transfer, after one that tells their number."""
     scores = logits.float().transpose(1, 2).contiguous().softmax(dim=1)
     above = scores > min_score
     above[:, 0] = False
     index = above.flatten().nonzero().flatten()
     image, within = index // scores[0].numel(), index % scores[0].numel()
     values = torch.cat([scores.flatten()[index, None], offsets.float()[image, within % scores.shape[2]]], dim=1)
-    if values.device.type != "cpu":  # in one transfer: the bits of the floats next to the integers
-        packed = torch.cat([image[:, None].int(), within[:, None].int(), values.view(torch.int32)], dim=1).cpu()
+    if values.device != target:  # the bits of the floats next to the integers
+        packed = torch.cat([image[:, None].int(), within[:, None].int(), values.view(torch.int32)], dim=1).to(target)
         image, within = packed[:, 0].long(), packed[:, 1].long()
         index, values = image * scores[0].numel() + within, packed[:, 2:].contiguous().view(torch.float32)
     return _Candidates(index=index, image=image, scores=values[:, 0].contiguous(), offsets=values[:, 1:])

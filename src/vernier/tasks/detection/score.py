@@ -29,19 +29,27 @@ class DetectionScore:
     def __init__(self, source: BoxSource) -> None:
         self._source = source
         self._detections: dict[int, Floats] = {}
+        self._uncollected: list[tuple[Detections, BoxTargets]] = []
 
     def __getstate__(self) -> dict[str, object]:
-        return {"_detections": self._detections, "_source": None}  # the data set is not sent to other processes
+        return {**self.__dict__, "_source": None}  # the data set is not sent to other processes
 
     @property
     def samples(self) -> int:
         return len(self._detections)
 
     def add(self, predicted: Detections, targets: BoxTargets) -> None:
-        self._detections.update(zip(targets.samples.tolist(), in_pixels(predicted, targets.sizes), strict=True))
+        self._uncollected.append((predicted, targets))
 
     def collect(self) -> None:
-        """Nothing to do: detections are chosen on the host."""
+        """Read the detections of every batch so far from the device, in one transfer."""
+        if not self._uncollected:
+            return
+        predicted, targets = zip(*self._uncollected, strict=True)
+        self._uncollected = []
+        samples, sizes = (torch.cat(parts) for parts in zip(*((t.samples, t.sizes) for t in targets), strict=True))
+        detections = in_pixels(Detections.joined(predicted), sizes)
+        self._detections.update(zip(samples.tolist(), detections, strict=True))
 
     def merge(self, others: Iterable["DetectionScore"]) -> None:
         for other in others:
@@ -105,10 +113,13 @@ class DetectionScore:
 
 def in_pixels(predicted: Detections, sizes: torch.Tensor) -> list[Floats]:
     """List per image [detections, 6]: left, top, right, bottom in its own pixels, score, class from 0."""
+    parts = (predicted.ltrb, predicted.scores[..., None], predicted.classes[..., None].float())  # exact up to 2^24
+    rows = torch.cat(parts, dim=2).cpu().double()
     scale = sizes.flip(1).repeat(1, 2).double()  # width, height, width, height
-    ltrb = predicted.ltrb.double().clamp(0, 1) * scale[:, None]
-    joined = torch.cat([ltrb, predicted.scores.double()[..., None], predicted.classes.double()[..., None] - 1], dim=2)
-    return [rows[:count] for rows, count in zip(joined.numpy(), predicted.count.tolist(), strict=True)]
+    rows[..., :4] = rows[..., :4].clamp(0, 1) * scale[:, None]
+    rows[..., 5] -= 1
+    counts = (rows[..., 5] >= 0).sum(1).tolist()
+    return [of_image[:count] for of_image, count in zip(rows.numpy(), counts, strict=True)]
 
 
 def name_rows(rows: Floats, classes: tuple[str, ...]) -> list[ScoredClass]:

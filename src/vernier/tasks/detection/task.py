@@ -10,6 +10,7 @@ from vernier.data.loading.targets import BoxTargets
 from vernier.data.sources import Source, open_boxes
 from vernier.data.sources.base import BoxSource
 from vernier.data.sources.views import with_channels
+from vernier.devices import kinds
 from vernier.models import info, ssd_spec
 from vernier.models.architecture import levels
 from vernier.models.ssd import make_anchors
@@ -61,7 +62,9 @@ class Detect:
 
     def predict(self, forward: Forward, images: torch.Tensor) -> Detections:
         offsets, logits = forward(images)
-        return detect(offsets, logits, self._anchors, self._recipe.detect)
+        on_host = kinds()[images.device.type].detections_on_host
+        anchors = self._anchors if on_host else self._anchors_on(images.device)
+        return detect(offsets, logits, anchors, self._recipe.detect)
 
     def _anchors_on(self, device: torch.device) -> torch.Tensor:
         if self._anchors_on_device.device != device:
