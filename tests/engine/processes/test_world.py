@@ -13,8 +13,12 @@ from safetensors.torch import load_file
 
 from tests.engine.processes import workers
 from tests.engine.processes.running import Start, start_by_hand
+from vernier.config import Machine
+from vernier.devices.cpu import Cpu
+from vernier.devices.mps import Mps
 from vernier.engine.processes.launch import Topology
-from vernier.engine.processes.world import Stragglers, World
+from vernier.engine.processes.world import Stragglers, World, join_processes
+from vernier.errors import ConfigError, RunFailed
 from vernier.records.codec import encode
 
 REPO = Path(__file__).resolve().parents[3]
@@ -96,6 +100,16 @@ def test_accumulation_times_processes_gives_the_same_weights(answers: dict[int, 
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("procs", [2, 3])
+def test_averaging_in_host_memory_gives_the_same_weights_as_buckets(
+    answers: dict[int, dict[str, Any]], procs: int
+) -> None:
+    """Two numbers add up to the same in any order, three nearly."""
+    buckets, host = _weights(answers[procs]["plain run"]), _weights(answers[procs]["host run"])
+    assert max(float((buckets[k] - host[k]).abs().max()) for k in buckets) <= (0 if procs == 2 else 1e-6)
+
+
+@pytest.mark.slow
 def test_three_processes_resume_what_two_began(answers: dict[int, dict[str, Any]]) -> None:
     resumed, whole = _weights(answers[3]["resumed"]), _weights(answers[1]["plain run"])
     assert max(float((resumed[k] - whole[k]).abs().max()) for k in whole) < 1e-6
@@ -110,6 +124,38 @@ def test_every_process_writes_its_own_events(answers: dict[int, dict[str, Any]])
     step = next(e for e in events if e["kind"] == "step")
     assert len(step["own_s_by_rank"]) == 3
     assert [p["rank"] for p in next(e for e in events if e["kind"] == "start")["processes"]] == [0, 1, 2]
+
+
+def test_two_processes_on_the_one_device_of_a_host_are_refused() -> None:
+    two = Topology(world=2, local_world=2)
+    with (
+        pytest.raises(ConfigError, match=r"--procs 2: 2 processes on this host, which has 1 mps device.*Use --procs 1"),
+        join_processes(two, Mps(), Machine()),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(("backend", "expected"), [("hccl", "hccl"), (None, "gloo")])
+def test_the_backend_is_registered_before_the_group_that_uses_it(
+    monkeypatch: pytest.MonkeyPatch, backend: str | None, expected: str
+) -> None:
+    """It was registered later, with the first tensor."""
+    calls: list[str] = []
+
+    class Registering(Cpu):
+        def prepare_collectives(self) -> None:
+            calls.append("registered")
+
+    def create_group(name: str, **_: Any) -> None:
+        calls.append(name)
+        raise RuntimeError("far enough")
+
+    Registering.backend = backend
+    monkeypatch.setattr("vernier.engine.processes.world.open_store", lambda *_, **__: None)
+    monkeypatch.setattr("torch.distributed.init_process_group", create_group)
+    with pytest.raises(RunFailed, match="far enough"), join_processes(Topology(world=2), Registering(), Machine()):
+        pass
+    assert calls == ["registered", expected]
 
 
 def test_a_straggler_is_reported_once_and_only_when_it_stays_slow() -> None:

@@ -14,6 +14,7 @@ from torch import nn
 
 from vernier.config import Config, override
 from vernier.devices import resolve
+from vernier.devices.cpu import Cpu
 from vernier.engine import build
 from vernier.engine.inference.evaluate import evaluate_trained
 from vernier.engine.inference.trained import load_trained
@@ -25,6 +26,12 @@ from vernier.engine.training.session import train
 from vernier.records.codec import encode
 from vernier.records.events import StepEvent
 from vernier.store import RunDir
+
+
+class NoCollectives(Cpu):
+    """A device whose gradients are averaged in host memory."""
+
+    backend = None
 
 
 def config_for(shapes: str, **changes: Any) -> Config:
@@ -99,8 +106,11 @@ def everything(plan: dict[str, Any], world: World) -> dict[str, Any]:
             results["resumed"] = str(train(config, Path(plan["out"]), point, world=world).run.path)
         half = scenario(plan, world, "half", **{"machine.accumulation": 6 // world.size, "limits.max_steps": 3})
         results["half"], results["plain run"] = str(half.path), str(plain.path)
+        build.resolve = lambda _: NoCollectives()  # type: ignore[attr-defined]
+        host = scenario(plan, world, "host", **{"machine.accumulation": 6 // world.size, "limits.max_steps": 6})
+        results["host run"] = str(host.path)
     finally:
-        build.build = real_build  # type: ignore[attr-defined]
+        build.build, build.resolve = real_build, resolve  # type: ignore[attr-defined]
     job = setup.prepare(config_for(plan["shapes"], **{"machine.procs": world.size}), world=world)
     orders = world.gather([job.order.indices(0, step, 0).tolist() for step in range(3)])
     results["order"] = [[i for own in orders for i in own[step]] for step in range(3)]

@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
 
 from tests.conftest import only_run
+from tests.queueing_device import QueueingCpu, VirtualClock, WindowsCpu
 from tests.tiny_training import events_of, run_training, tiny_config
 from vernier.config import Checkpoint, Eval, Limits, Optim, Schedule
 from vernier.data.loading.loader import Loader
@@ -187,3 +188,57 @@ def test_the_optimisers_step_is_in_the_time(
     """Elsewhere the timer stopped before the optimiser's step."""
     clock.slow_down(monkeypatch, LossScaler, "step", 5.0)
     assert step_times(few_steps(shapes, tmp_path)) == [pytest.approx(5.0)] * 6
+
+
+def queueing(monkeypatch: pytest.MonkeyPatch, kind: type[QueueingCpu], clock: VirtualClock) -> QueueingCpu:
+    """A device that needs 22 ms for what the host queues in 13 ms, twice per step: backward pass and update."""
+    device = kind(clock, device_s=0.022, host_s=0.0135)
+    for name in ("vernier.engine.training.loop.now_s", "vernier.engine.training.window.now_s"):
+        monkeypatch.setattr(name, clock)
+    monkeypatch.setattr("vernier.engine.build.resolve", lambda _: device)
+    return device
+
+
+@pytest.mark.parametrize(
+    ("kind", "each", "timing", "waits"),
+    [
+        (QueueingCpu, "auto", "device events", 2),
+        (WindowsCpu, "auto", "windows", 2),
+        (WindowsCpu, "each", "synchronised", 2 + 6),
+    ],
+)
+def test_recorded_step_times_are_those_of_the_device(
+    shapes: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: type[QueueingCpu],
+    each: Literal["auto", "each"],
+    timing: str,
+    waits: int,
+) -> None:
+    """The time in which the host queued a step was recorded: 27 ms for steps of 44 ms."""
+    device = queueing(monkeypatch, kind, VirtualClock())
+    config = replace(tiny_config(shapes, eval=Eval(every_epochs=0)), limits=Limits(max_steps=6, log_every_steps=3))
+    config = replace(config, machine=replace(config.machine, step_times=each))
+    run = run_training(config, tmp_path).run
+    assert step_times(run) == pytest.approx([0.044] * 6)
+    assert {event.step_times for event in events_of(run, StepEvent)} == {timing}
+    assert device.waits == waits
+    summary = run.status().summary
+    assert summary is not None
+    assert summary.training is not None
+    assert summary.training.images_per_s_total == pytest.approx(16 / 0.044)
+    assert summary.training.step_times == timing
+    assert (summary.training.step_s is None) == (timing == "windows")
+    assert sum(summary.spent_s[part] for part in ("compute", "data_wait")) == pytest.approx(6 * 0.044, abs=1e-3)
+
+
+def test_telemetry_is_aligned_with_the_windows_of_a_device_that_queues(
+    shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`t_s` is when a window ended, and its steps add up to the time since the one before."""
+    clock = VirtualClock()
+    queueing(monkeypatch, QueueingCpu, clock)
+    config = replace(tiny_config(shapes, eval=Eval(every_epochs=0)), limits=Limits(max_steps=6, log_every_steps=2))
+    events = events_of(run_training(config, tmp_path).run, StepEvent)
+    assert [event.t_s for event in events] == pytest.approx([1000.0 + 0.088 * n for n in (1, 2, 3)])

@@ -1,16 +1,23 @@
-"""One optimiser step: accumulated gradients, and the phases a timer sees."""
+"""One optimiser step: accumulated gradients, the phases a timer sees, and that nothing waits for the device."""
 
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import repeat
+from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
+from tests.conftest import REPO
 from vernier.config import Config, Machine, Optim, Recipe, Schedule, derive
 from vernier.data.loading.loader import Batch
+from vernier.data.shapes import ShapesSpec, make_shapes
 from vernier.devices.cpu import Cpu
 from vernier.engine.processes.gradients import Exchange
 from vernier.engine.processes.launch import Topology
@@ -87,3 +94,23 @@ def test_the_data_wait_of_a_step_is_that_of_its_batches() -> None:
     _, step, _ = step_of(2)
     _, wait_s = step(0, repeat(Batch(IMAGES[:4], LABELS[:4], 0.25)))
     assert wait_s == 0.5
+
+
+@pytest.mark.slow
+def test_steps_do_not_wait_for_a_device_that_queues(
+    shapes: Path, tmp_path: Path, rgpu_environment: dict[str, str]
+) -> None:
+    """A report waits twice, however many steps it covers: once for the steps, once for their losses.
+
+    MixUp, moving average, clipping and accumulation; a detector's loss. With fp16, PyTorch's GradScaler waits once per
+    step to learn whether to skip it; it was three times, to count the skipped ones.
+    """
+    boxes = make_shapes(tmp_path / "boxes", ShapesSpec(kind="detect", train=12, val=2, size_px=96, seed=5))
+    script = [sys.executable, str(REPO / "tests/engine/training/count_waits.py"), str(shapes), str(boxes)]
+    environ = {**rgpu_environment, "PYTHONPATH": f"{rgpu_environment['PYTHONPATH']}:{REPO}"}
+    done = subprocess.run(script, capture_output=True, text=True, timeout=300, env=environ)
+    assert done.returncode == 0, done.stderr[-3000:]
+    reports = json.loads(done.stdout.splitlines()[-1])
+    assert all({1, 4} <= {steps for steps, _ in of_one} for of_one in reports.values())
+    assert [waits for name in ("classifier", "detector") for steps, waits in reports[name] if waits != 2] == []
+    assert [(steps, waits) for steps, waits in reports["fp16"] if waits != 2 + steps] == []
