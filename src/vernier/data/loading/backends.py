@@ -47,7 +47,7 @@ def train_reader(source: Source, cached: Source, recipe: Recipe, machine: Machin
 
 def _accelerator(kind: str, machine: Machine) -> torch.device:
     """The device that this process computes on, which must be of this kind. Raises ConfigError."""
-    device = torch.accelerator.current_accelerator()
+    device = torch.accelerator.current_accelerator(check_available=True)  # a CUDA build names cuda without a GPU too
     if device is None or device.type != kind or machine.device not in ("auto", kind):
         available = "no" if device is None else f"a {device.type}"
         raise ConfigError(
