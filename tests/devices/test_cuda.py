@@ -7,7 +7,9 @@ import torch
 
 from tests.devices.contract import check_contract
 from tests.devices.fake_vendors import RecordedCallFake, fake_gpu_library
+from tests.measure.telemetry.nvidia_host import SimulatedCuda, uuid_of
 from vernier.devices.cuda import Cuda
+from vernier.records.environment import DeviceInfo
 
 
 def test_cuda_keeps_the_contract_against_a_fake(fake_cuda: RecordedCallFake) -> None:
@@ -56,3 +58,32 @@ def test_an_old_gpu_refuses_bf16_and_names_fp16_against_a_fake(monkeypatch: pyte
     why = Cuda().refuse("bf16", "eager", allow_slow=True)
     assert "7.0" in why
     assert "--precision fp16" in why
+
+
+def test_a_child_process_gets_the_same_gpu_by_its_uuid(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5")
+    first = DeviceInfo(index=0, name="GPU", uuid="GPU-of-four")
+    assert Cuda().environment_for(first) == {"CUDA_VISIBLE_DEVICES": "GPU-of-four"}
+    assert Cuda().environment_for(DeviceInfo(index=1, name="GPU")) == {"CUDA_VISIBLE_DEVICES": "5"}
+
+
+@pytest.mark.parametrize("variable", ["HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"])
+def test_on_rocm_a_child_process_gets_the_place_in_the_list_of_its_parent(
+    variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """HIP reads indices only."""
+    monkeypatch.setattr(torch.version, "hip", "6.4")
+    for name in ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"):
+        monkeypatch.delenv(name, raising=False)
+    second = DeviceInfo(index=1, name="MI300X", uuid="73f1c0c5")
+    assert Cuda().environment_for(second) == {"HIP_VISIBLE_DEVICES": "1"}
+    monkeypatch.setenv(variable, "6,7")
+    assert Cuda().environment_for(second) == {variable: "7"}
+
+
+def test_a_mig_instance_has_the_uuid_that_cuda_visible_devices_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = uuid_of(7, instance=1)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", instance)
+    (device,) = SimulatedCuda().identity()
+    assert device.uuid == instance
+    assert Cuda().environment_for(device) == {"CUDA_VISIBLE_DEVICES": instance}
