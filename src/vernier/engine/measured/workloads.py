@@ -48,7 +48,7 @@ class TrainingLoad:
         self.images, self.devices = config.recipe.global_batch, self.job.derived.world
         self._batches = self.job.loader.batches(self.job.requests(0, 2**62))
         self._step = 0
-        self._exposed_s = 0.0
+        self._exposed_s: float | None = None
         self.threads = self.job.threads
         self.loss = torch.zeros(())
 
@@ -83,7 +83,8 @@ class TrainingLoad:
         self.loss, wait_s = self.job.step(self._step % self.job.derived.total_steps, self._batches)
         self._step += 1
         self.device.synchronize()
-        self._exposed_s = sum(times.exposed_s for times in self.job.step.exchange.pop_times())
+        exchanges = self.job.step.exchange.pop_times()
+        self._exposed_s = sum(times.exposed_s for times in exchanges) if exchanges else None
         if self.job.step.apart:
             self.job.world.any_process(False)
         return wait_s
@@ -92,7 +93,7 @@ class TrainingLoad:
         """Communication during backward is a phase of its own, as far as no computation hides it."""
 
         def move_exposed_communication(clock: PhaseClock) -> None:
-            if "communication" not in clock.steps[-1] and self.job.world.size > 1:
+            if self._exposed_s is not None and not self.job.step.exchange.after_backward:
                 exposed_s = min(self._exposed_s, clock.steps[-1]["backward"])
                 clock.add("backward", -exposed_s)
                 clock.add("communication", exposed_s)

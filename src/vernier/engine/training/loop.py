@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from vernier.clock import Stopwatch, now_s
 from vernier.data.loading.loader import Batch
 from vernier.engine.observe import Observers
+from vernier.engine.processes.gradients import ExchangeTimes
 from vernier.engine.processes.world import Stragglers
 from vernier.errors import RunFailed
 from vernier.measure.profile.steps import StepProfiler
@@ -102,7 +103,7 @@ class Training:
             if not math.isfinite(loss):
                 raise self._divergence(step, "The loss", str(loss))
         exchanges = self.job.step.exchange.pop_times()
-        self._account(sum(step_s), sum(wait_s), sum(times.exposed_s for times in exchanges))
+        self._account(sum(step_s), sum(wait_s), exchanges)
         loss_scale, skipped_steps = scaler.read_figures(scaling) or (None, None)
         self.observers.emit(
             StepEvent(
@@ -124,13 +125,13 @@ class Training:
         if progress.step % derived.steps_per_epoch == 0:
             self.observers.emit(EpochEvent(step=progress.step, epoch=progress.step // derived.steps_per_epoch))
 
-    def _account(self, total_s: float, wait_s: float, exposed_s: float) -> None:
+    def _account(self, total_s: float, wait_s: float, exchanges: list[ExchangeTimes]) -> None:
         """Add the time of the window's steps to the stopwatch, by purpose."""
-        busy_s = max(0.0, total_s - wait_s)
-        communication_s = min(exposed_s, busy_s)
+        wait_s = min(wait_s, total_s)  # on a device that queues, the host may have waited while it was busy
+        communication_s = min(sum(times.exposed_s for times in exchanges), total_s - wait_s)
         self.watch.add("data_wait", wait_s)
-        self.watch.add("compute", busy_s - communication_s)
-        if self.job.world.size > 1:
+        self.watch.add("compute", total_s - wait_s - communication_s)
+        if exchanges:
             self.watch.add("communication", communication_s)
 
     def _own_s_by_rank(self, own_s: list[float]) -> tuple[float, ...] | None:
