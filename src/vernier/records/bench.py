@@ -12,7 +12,7 @@ from vernier.errors import ConfigError
 from vernier.frozen import frozen
 
 from .codec import decode, omitted
-from .environment import Environment
+from .environment import DeviceInfo, Environment
 from .profile import PhaseTimes
 from .run import Compilation, EnergyPerImage
 from .statistics import Comparison, Estimate, SampleSummary
@@ -86,7 +86,17 @@ class StudyRequest:
     version: int = REQUEST_VERSION
 
 
-def decode_request(tree: Any) -> ArmRequest | StudyRequest:
+@frozen
+class TrialRequest:
+    """One thing to try on a device (`vernier doctor --devices`): what happens is shown, nothing is measured."""
+
+    what: Literal["trial"] = "trial"
+    trial: Literal["identity", "train", "evaluate", "copies", "events"]
+    config: ConfigTree
+    version: int = REQUEST_VERSION
+
+
+def decode_request(tree: Any) -> ArmRequest | StudyRequest | TrialRequest:
     """A request from its JSON object. Raises DamagedRecord, or ConfigError for a newer format."""
     version = tree.get("version", 1) if isinstance(tree, dict) else 1
     if isinstance(version, int) and version > REQUEST_VERSION:
@@ -96,6 +106,8 @@ def decode_request(tree: Any) -> ArmRequest | StudyRequest:
         )
     if isinstance(tree, dict) and tree.get("what") == "study":
         return decode(StudyRequest, tree)
+    if isinstance(tree, dict) and tree.get("what") == "trial":
+        return decode(TrialRequest, tree)
     return decode(ArmRequest, tree)
 
 
@@ -117,6 +129,15 @@ class ArmFailure:
 
     status: Literal["out-of-memory", "refused"]
     why: str
+
+
+@frozen
+class TrialResult:
+    """What was seen when something was tried; `devices` belong to the trial `identity`."""
+
+    status: Literal["ok"] = "ok"
+    seen: str
+    devices: tuple[DeviceInfo, ...] = ()
 
 
 @frozen

@@ -1,11 +1,18 @@
 """`vernier doctor`: one screen, the probe, and what is missing."""
 
-from collections.abc import Callable
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
-from tests.conftest import Done
+from tests.conftest import Done, command
+from vernier.measure.machine import trials
+from vernier.measure.machine.trials import Trial, TriedDevice
+from vernier.records.environment import DeviceInfo
 
 Vernier = Callable[..., Done]
 
@@ -60,3 +67,67 @@ def test_what_is_missing_is_named_with_its_command_absence_faked(
     shown = vernier_here("doctor", "--no-probe").out
     assert "TensorBoard's event files of every run): pip install 'vernier[tensorboard]'" in shown
     assert "pip install 'vernier[onnx]'" in shown
+
+
+def tried(names: tuple[str, ...], on_trial: Callable[[str], None]) -> Iterator[TriedDevice]:
+    """Two devices of a machine with two kinds, as `try_devices` gives them."""
+    on_trial("cuda 0: train fp32")
+    works = Trial(name="train fp32", outcome="works", seconds=7.2, note="loss 2.303, peak memory 12.5 MiB")
+    crash = Trial(name="compile", outcome="failed", seconds=300.0, note="not done after 300 s, and ended " * 9)
+    info = DeviceInfo(index=0, name="NVIDIA A100-SXM4-80GB", uuid="GPU-1", memory_bytes=80 * 2**30, capability="8.0")
+    if "cuda" in names:
+        yield TriedDevice(device="cuda", info=info, about="collectives nccl", trials=(works, crash))
+    if "cpu" in names:
+        yield TriedDevice(device="cpu", info=None, about="", trials=(works,))
+
+
+def test_the_page_of_devices_has_80_columns_and_every_trial(
+    vernier_here: Vernier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trials, "try_devices", tried)
+    done = vernier_here("doctor", "--devices")
+    assert done.code == 0
+    assert "trying cuda 0: train fp32" in done.err
+    assert max(len(line) for line in done.out.splitlines()) <= 80
+    assert "\x1b[" not in done.out
+    for words in (
+        "0: NVIDIA A100-SXM4-80GB, 80 GiB, capability 8.0, GPU-1; collectives",
+        "train fp32     works        7 s  loss 2.303, peak memory 12.5 MiB",
+        "compile        failed     300 s  not done after 300 s",
+        "could not be asked what it is",
+        "not here   hpu, xpu, mps",
+        "torch ",
+    ):
+        assert words in done.out
+    page = vernier_here("doctor", "--devices", "--device", "cpu", "--json").json()
+    assert [device["device"] for device in page["tried"]] == ["cpu"]
+    assert page["absent"] == []
+
+
+def test_a_device_to_try_that_is_wrong_is_refused(vernier_here: Vernier, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trials, "try_devices", tried)
+    for arguments, words in (
+        (["--devices", "--device", "cdua"], "--device cdua: is not known. Did you mean cuda"),
+        (["--devices", "--device", "mps"], "--device mps is not on this machine"),
+        (["--device", "cpu"], "vernier doctor --devices --device cpu"),
+    ):
+        done = vernier_here("doctor", *arguments)
+        assert done.code == 2
+        assert words in done.err
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_the_trial_and_its_process() -> None:
+    child = subprocess.Popen(
+        command("doctor", "--devices", "--device", "cpu"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert child.stderr is not None
+    assert "identity" in child.stderr.readline()
+    assert "train" in child.stderr.readline()
+    limit_s = time.monotonic() + 60
+    while not (started := psutil.Process(child.pid).children()):
+        assert time.monotonic() < limit_s, "no trial is started"
+        time.sleep(0.01)
+    child.send_signal(signal.SIGINT)
+    assert child.wait(timeout=60) == 130
+    assert not any(trial.is_running() for trial in started)

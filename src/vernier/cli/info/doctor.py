@@ -1,44 +1,131 @@
 """`vernier doctor`: one screen about this machine."""
 
+import textwrap
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from vernier.cli.flags import JsonFlag
-from vernier.cli.launching import load_torch
+from vernier.cli.flags import DeviceFlag, JsonFlag, Switch
+from vernier.cli.launching import load_torch, sigterm_as_interrupt
 from vernier.cli.output import print_result, say
+from vernier.clock import utc_stamp
 from vernier.cores import allowed_cores
-from vernier.errors import EXIT_DONE, ConfigError
+from vernier.devices import kinds, unusable_plugins
+from vernier.errors import EXIT_DONE, ConfigError, did_you_mean
 
 if TYPE_CHECKING:
     from vernier.devices.base import Ability
-    from vernier.measure.machine.doctor import Examination, Probe
+    from vernier.measure.machine.doctor import DevicesPage, Examination, Probe
+    from vernier.measure.machine.trials import TriedDevice
 
 DECODE_S = 1.5
+WIDTH = 80
+"""Columns of the page of --devices."""
 
 
-def doctor(*, probe: bool = True, seconds: float = 10.0, json: JsonFlag = False) -> int:
+def doctor(
+    *,
+    probe: bool = True,
+    seconds: float = 10.0,
+    devices: Switch = False,
+    device: DeviceFlag = None,
+    json: JsonFlag = False,
+) -> int:
     """Show what this machine can do: devices, precisions, modes, speed, and how to install missing packages.
 
-    The speed test trains a ResNet-50 at 224 pixels on random images; it is a probe, not a benchmark.
+    The speed test trains a ResNet-50 at 224 pixels on random images; it is a probe, not a benchmark. --devices tries
+    every device instead, each trial in a process of its own with a time limit, and prints one page to send to us.
 
     Args:
         probe: Run the speed test; --no-probe leaves it out.
         seconds: Length of the speed test, in seconds.
+        devices: Try what works on each device: training in every precision, evaluation, compilation, two processes,
+            copies and events. Takes one to three minutes per kind of device.
+        device: With --devices: try this kind of device only.
 
     Examples:
         vernier doctor
         vernier doctor --no-probe
+        vernier doctor --devices > devices.txt
     """
-    from vernier.measure.machine.doctor import examine
-
     if not 0 < seconds <= 600:
         raise ConfigError(f"--seconds {seconds:g}: use more than 0 and at most 600, or --no-probe.")
+    if devices:
+        return _print_tried_devices(device, json)
+    if device is not None:
+        raise ConfigError(f"--device {device} belongs to --devices: vernier doctor --devices --device {device}.")
+    from vernier.measure.machine.doctor import examine
+
     load_torch()
     examination = examine()
     if probe:
         examination = replace(examination, probe=_measure(seconds))
     print_result(examination, json, _screen)
     return EXIT_DONE
+
+
+def _print_tried_devices(device: str | None, json: bool) -> int:
+    """Try the devices, and print the page. PyTorch is loaded by the trials only: a driver may end its process."""
+    from vernier.measure.machine.doctor import DevicesPage, describe_machine
+    from vernier.measure.machine.environment import read_variables, read_versions
+    from vernier.measure.machine.trials import try_devices
+
+    if device is not None and device not in kinds():
+        why = unusable_plugins().get(device) or f"is not known. {did_you_mean(device, kinds())}"
+        raise ConfigError(f"--device {device}: {why}")
+    names = (device,) if device else tuple(kinds())
+    with sigterm_as_interrupt():
+        tried = tuple(try_devices(names, lambda trial: say(f"trying {trial} ...")))
+    if device is not None and not tried:
+        raise ConfigError(f"--device {device} is not on this machine; without it every device is tried.")
+    page = DevicesPage(
+        date=utc_stamp(),
+        machine=describe_machine(),
+        versions=read_versions(),
+        variables=read_variables(),
+        unusable=unusable_plugins(),
+        tried=tried,
+        absent=tuple(name for name in names if name not in {one.device for one in tried}),
+    )
+    print_result(page, json, _page)
+    return EXIT_DONE
+
+
+def _page(page: "DevicesPage") -> list[str]:
+    """One page of 80 columns, without colour."""
+    machine, versions = page.machine, page.versions
+    packages = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
+    lines = [
+        *_entry("devices", f"of {machine.host}, tried {page.date}"),
+        *_entry("versions", packages),
+        *_entry("system", f"{machine.system}; {machine.cores} cores, {machine.memory_bytes / 2**30:.0f} GiB"),
+        *_entry("processor", ", ".join(machine.instructions) or "instruction sets unknown"),
+        *_entry("driver", f"NVIDIA {machine.nvidia_driver}" if machine.nvidia_driver else "no NVIDIA driver"),
+        *_entry("variables", " ".join(f"{name}={value}" for name, value in page.variables.items()) or "none"),
+        *(line for name, why in page.unusable.items() for line in _entry("unusable", f"{name}: {why}")),
+    ]
+    for device in page.tried:
+        lines += ["", *_entry(device.device, _describe_device(device))]
+        for trial in device.trials:
+            first, *rest = textwrap.wrap(trial.note, WIDTH - 36) or [""]
+            lines.append(f"  {trial.name:<14} {trial.outcome:<8} {trial.seconds:>5.0f} s  {first}".rstrip())
+            lines += [f"{'':36}{line}" for line in rest]
+    if page.absent:
+        lines += ["", *_entry("not here", ", ".join(page.absent))]
+    return [*lines, "", *_entry("seconds", "are those of a trial's whole process, start-up included")]
+
+
+def _describe_device(device: "TriedDevice") -> str:
+    info = device.info
+    if info is None:
+        return "could not be asked what it is"
+    memory = f", {info.memory_bytes / 2**30:.0f} GiB" if info.memory_bytes else ""
+    capability = f", capability {info.capability}" if info.capability else ""
+    return f"{info.index}: {info.name}{memory}{capability}, {info.uuid or 'no UUID'}; {device.about}"
+
+
+def _entry(label: str, text: str) -> list[str]:
+    """A labelled paragraph of the page."""
+    return textwrap.wrap(f"{label:<10} {text}", WIDTH, subsequent_indent=" " * 11, break_on_hyphens=False)
 
 
 def _measure(seconds: float) -> "Probe":
@@ -75,6 +162,7 @@ def _screen(examination: "Examination") -> list[str]:
     for kind in dict.fromkeys(d.device for d in examination.devices):
         names = [d.name for d in examination.devices if d.device == kind]
         lines += _device_lines(kind, names, [a for a in examination.abilities if a.device == kind])
+    lines += [f"unusable   {name}: {why}" for name, why in examination.unusable.items()]
     lines += _speed_lines(examination.probe)
     installed = [part.extra for part in examination.extras if not part.missing]
     missing = [part.extra for part in examination.extras if part.missing]

@@ -39,9 +39,12 @@ from vernier.records.bench import (
     ServingSamples,
     StepResult,
     StudyRequest,
+    TrialRequest,
+    TrialResult,
 )
 
 from .study_repeat import run_repeat
+from .trial import run_trial
 from .workloads import InferenceLoad, SingleStreamLoad, TrainingLoad
 
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "bad_alloc", "cannot allocate memory")
@@ -58,11 +61,15 @@ def guard_memory(limit_bytes: int | None, processes: int = 1) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (limit_bytes // processes, hard))
 
 
-def run_request(request: ArmRequest | StudyRequest, world: World | None = None) -> ArmResult | RepeatResult:
+def run_request(
+    request: ArmRequest | StudyRequest | TrialRequest, world: World | None = None
+) -> ArmResult | RepeatResult | TrialResult:
     """Measure what is requested. A refusal of this machine or too little memory is a failure result."""
     try:
         if isinstance(request, StudyRequest):
             return run_repeat(request)
+        if isinstance(request, TrialRequest):
+            return run_trial(request, world or World(Topology()))
         return _measure(request, world or World(Topology()))
     except ConfigError as error:
         why = str(error)

@@ -5,6 +5,7 @@ import platform
 import re
 import shutil
 from collections.abc import Iterable
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from vernier.records.codec import named
 from vernier.records.environment import DeviceInfo
 
 from .environment import THREAD_VARIABLES, installed_version, read_versions
+from .trials import TriedDevice
 
 if TYPE_CHECKING:
     from vernier.devices.base import Ability
@@ -137,6 +139,24 @@ class Examination:
     extras: tuple[OptionalPart, ...]
     advice: tuple[str, ...]
     probe: Probe | None = None
+    unusable: dict[str, str] = field(default_factory=dict)
+    """Why a device of another package cannot be used, by its name."""
+
+
+@frozen
+class DevicesPage:
+    """Everything `vernier doctor --devices` shows, for a person who sends it back to us."""
+
+    date: str
+    machine: Machine
+    versions: dict[str, str | None]
+    variables: dict[str, str]
+    """Environment variables that change what devices do."""
+    unusable: dict[str, str]
+    """Why a device of another package cannot be used, by its name."""
+    tried: tuple[TriedDevice, ...]
+    absent: tuple[str, ...]
+    """Kinds of device that are not here."""
 
 
 def list_extras() -> tuple[OptionalPart, ...]:
@@ -159,13 +179,12 @@ def list_extras() -> tuple[OptionalPart, ...]:
     return (*parts, jpegtran)
 
 
-def examine() -> Examination:
-    """Examine this machine without measuring."""
-    from vernier.devices import matrix, usable
+def describe_machine() -> Machine:
+    """The host; no device is touched."""
     from vernier.devices.cpu import instruction_sets
 
     memory = psutil.virtual_memory()
-    machine = Machine(
+    return Machine(
         host=platform.node(),
         system=platform.platform(),
         cores=len(allowed_cores()),
@@ -178,7 +197,13 @@ def examine() -> Examination:
         cache=str(cache_home()),
         data=str(data_home()),
     )
-    kinds, extras = usable(), list_extras()
+
+
+def examine() -> Examination:
+    """Examine this machine without measuring."""
+    from vernier.devices import matrix, unusable_plugins, usable
+
+    machine, kinds, extras = describe_machine(), usable(), list_extras()
     devices = tuple(ListedDevice(device=kind.name, **vars(info)) for kind in kinds for info in kind.identity())
     return Examination(
         machine=machine,
@@ -188,6 +213,7 @@ def examine() -> Examination:
         abilities=tuple(matrix(tuple(kind.name for kind in kinds))),
         extras=extras,
         advice=tuple(_advice(machine, devices, extras)),
+        unusable=unusable_plugins(),
     )
 
 

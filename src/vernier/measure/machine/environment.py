@@ -75,11 +75,16 @@ def collect_environment(
         compute_threads=threads,
         sensors=sensors,
         versions=read_versions(),
-        variables={k: v for k, v in os.environ.items() if k in VARIABLES or k.startswith("NCCL_")},
+        variables=read_variables(),
         command=tuple(sys.argv),
         git_commit=source_commit(),
         processes=None if processes is None else tuple(processes),
     )
+
+
+def read_variables() -> dict[str, str]:
+    """Environment variables that change speed or results, those that are set."""
+    return {k: v for k, v in os.environ.items() if k in VARIABLES or k.startswith("NCCL_")}
 
 
 def vernier_version() -> str:
