@@ -4,8 +4,10 @@ rgpu-opserver --device cpu --port 9720 &
 RGPU_OPSERVER=127.0.0.1:9720 vernier train shapes-quick --device rgpu
 """
 
+import functools
 import importlib.util
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 from vernier.devices.base import YES, Answer, Device
@@ -22,7 +24,7 @@ class Rgpu(Device):
     step_times = "windows"  # it records no events
     inference_mode = False  # its `.item()` needs torch.no_grad
     detections_on_host = True  # every shape that depends on data is a round trip
-    compile_backend = "rgpu"
+    compile_backend = "rgpu_graphs"
     compile_dynamic = False
     channels_last = False  # it takes the output of a convolution for contiguous, whatever the server has
 
@@ -53,13 +55,20 @@ class Rgpu(Device):
     def upload(self, tensor: "torch.Tensor", target: "torch.device") -> "torch.Tensor":
         return tensor.contiguous().to(target)
 
+    @classmethod
+    def is_lost(cls, error: BaseException) -> bool:
+        session = sys.modules.get("rgpu.session")
+        return session is not None and isinstance(error, ConnectionError | session.SessionLost)
+
     def synchronize(self) -> None:
         library().synchronize()
 
 
+@functools.cache
 def library() -> Any:
-    """torch.rgpu; importing rgpu registers it with PyTorch."""
-    import rgpu  # noqa: F401
+    """torch.rgpu; importing rgpu registers it with PyTorch. Compiled graphs are run by the server as they are sent."""
     import torch
+    from rgpu.compile import compile_backend
 
+    torch._dynamo.register_backend(name="rgpu_graphs")(compile_backend(compiler="eager"))  # inductor takes minutes
     return torch.rgpu  # type: ignore[attr-defined]

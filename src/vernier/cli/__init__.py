@@ -18,6 +18,7 @@ import tyro
 
 from vernier import __version__
 from vernier.config import RenamedSetting
+from vernier.devices import describe_lost_device
 from vernier.engine.processes.launch import record_failure
 from vernier.errors import (
     EXIT_DONE,
@@ -202,10 +203,11 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return EXIT_FAILED
-    except OSError as error:
-        if not (refused := environment_error(error)):
+    except Exception as error:
+        refused = environment_error(error) if isinstance(error, OSError) else ""
+        if not (message := refused or describe_lost_device(error)):
             raise
-        return _fail(f"{refused}.", EXIT_FAILED)
+        return _fail(f"{message}.", EXIT_FAILED)
 
 
 def _fail(message: str, code: int) -> int:

@@ -15,7 +15,17 @@ from vernier.errors import ConfigError, did_you_mean
 from .base import MODES, PRECISIONS, Ability, Device
 from .cpu import Cpu
 
-__all__ = ["Device", "kinds", "likely_kind", "matrix", "refuse_early", "resolve", "unusable_plugins", "usable"]
+__all__ = [
+    "Device",
+    "describe_lost_device",
+    "kinds",
+    "likely_kind",
+    "matrix",
+    "refuse_early",
+    "resolve",
+    "unusable_plugins",
+    "usable",
+]
 
 GROUP = "vernier.devices"
 BUILT_IN = ("cuda", "hpu", "xpu", "mps", "cpu")
@@ -99,6 +109,13 @@ def refuse_early(name: str, precision: str, mode: str, *, allow_slow: bool) -> N
 def likely_kind(name: str) -> str:
     """The kind of device that is most likely meant, without loading PyTorch; `auto` where it may be an accelerator."""
     return "cpu" if name == "auto" and not _has_device_node() and not _plugin_names() else name
+
+
+def describe_lost_device(error: BaseException) -> str:
+    """Which device does not answer, and its own words; empty for any other error."""
+    name = next((name for name, kind in kinds().items() if kind.is_lost(error)), "")
+    words = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return f"The device {name} does not answer: {words}" if name else ""
 
 
 def _plugin_names() -> list[str]:

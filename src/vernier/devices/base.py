@@ -190,6 +190,11 @@ class Device:
     def reset_peak_memory(self) -> None:
         """Start a new measurement of the peak."""
 
+    @classmethod
+    def is_lost(cls, error: BaseException) -> bool:
+        """Whether this error says that the device does not answer; a message is then enough, without a traceback."""
+        return False
+
     def for_inference(self, model: "torch.nn.Module") -> "torch.nn.Module":
         """Wrap the model for fast inference, where the device has a way; otherwise return it unchanged."""
         return model

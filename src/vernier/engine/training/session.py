@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from vernier.config import Config, Recipe, describe_lr, to_dict
+from vernier.devices import describe_lost_device
 from vernier.engine.observe import Observer, Observers, Recorder, Telemetry
 from vernier.engine.processes.launch import redirect_output
 from vernier.engine.processes.world import LostPeer, World, describe_process, process_info
@@ -101,8 +102,10 @@ def _train_locked(
     except RunFailed as error:
         _record_failure(job, run, observers, training, error)
         raise
-    except RuntimeError as error:
-        failure = _not_deterministic(error) or job.world.explain_lost_peer(error)
+    except (RuntimeError, OSError) as error:
+        failure = _lost_device(error)
+        if failure is None and isinstance(error, RuntimeError):
+            failure = _not_deterministic(error) or job.world.explain_lost_peer(error)
         if failure is None:
             raise
         _record_failure(job, run, observers, training, failure)
@@ -273,6 +276,16 @@ def _bad_images(job: Job) -> tuple[BadImageNote, ...]:
 # ----------------------------------------------------------------------------------------------------------- failures
 
 
+class LostDevice(RunFailed):
+    """The device is gone. The run can be resumed from its last checkpoint with the same command."""
+
+
+def _lost_device(error: Exception) -> RunFailed | None:
+    """The message for people when the device is gone in the middle of a run."""
+    lost = describe_lost_device(error)
+    return LostDevice(f"{lost}. Run the same command to resume from the last checkpoint.") if lost else None
+
+
 def _not_deterministic(error: RuntimeError) -> RunFailed | None:
     """The message for people when PyTorch refuses an operation under --deterministic."""
     if "deterministic implementation" not in str(error):
@@ -283,4 +296,5 @@ def _not_deterministic(error: RuntimeError) -> RunFailed | None:
 def _record_failure(job: Job, run: RunDir, observers: Observers, training: Training | None, error: RunFailed) -> None:
     observers.emit(WarningEvent(step=training.progress.step if training else 0, message=str(error)))
     if job.world.first:
-        run.write_status("crashed" if isinstance(error, LostPeer) else "failed", reason=str(error))
+        lost = isinstance(error, LostPeer | LostDevice)
+        run.write_status("crashed" if lost else "failed", reason=str(error))
