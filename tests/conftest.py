@@ -35,8 +35,9 @@ pytest_plugins = ("tests.rgpu",)
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that drive the command line start processes and train: all of them are slow."""
+    folders = {REPO / "tests" / "integration", REPO / "tests" / "device_suite"}
     for item in items:
-        if REPO / "tests" / "integration" in item.path.parents:
+        if folders & set(item.path.parents):
             item.add_marker(pytest.mark.slow)
 
 

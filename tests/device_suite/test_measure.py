@@ -1,0 +1,42 @@
+"""Measuring on the device: benchmarks, profiles and studies give figures, and say what they are of."""
+
+from pathlib import Path
+
+from .product import TINY, Product, settings
+
+STEPS = ("--steps", "2", "--repeats", "1")
+FEW = (*("--model", "resnet8-small", "--batch", "8", "--json"), *TINY, *settings("machine.threads=1"))
+
+
+def flags(product: Product, out: Path) -> list[str]:
+    return ["--data", str(product.classes), *FEW, "--device", product.device, "--out", str(out)]
+
+
+def test_bench_train(product: Product, tmp_path: Path) -> None:
+    (row,) = product.run("bench", "train", *flags(product, tmp_path), *STEPS).json()["rows"]
+    assert row["status"] == "ok"
+    assert row["images_per_s_total"]["value"] > 0
+    assert {"forward", "backward", "optimizer"} <= set(row["phases"]["seconds"])
+
+
+def test_bench_infer_in_every_scenario(product: Product, tmp_path: Path) -> None:
+    scenarios = ["--scenarios", "offline,single-stream,server", "--rate", "4", "--max-seconds", "2"]
+    rows = product.run("bench", "infer", *flags(product, tmp_path), *STEPS, *scenarios).json()["rows"]
+    assert [(row["scenario"], row["status"]) for row in rows] == [
+        ("offline", "ok"),
+        ("single-stream", "ok"),
+        ("server", "ok"),
+    ]
+
+
+def test_profile(product: Product, tmp_path: Path) -> None:
+    profile = product.run("profile", *flags(product, tmp_path), "--steps", "2:3").json()
+    assert profile["ran"]["device"].startswith(product.device)
+    assert list(tmp_path.glob("*/traces/kernels.rank0.csv"))
+
+
+def test_study(product: Product, tmp_path: Path) -> None:
+    out = tmp_path / "study"
+    few = ["--workload", "bandwidth", "--iterations", "3", "--repeats", "2", "--kernels", "1", "--pause", "0"]
+    product.run("study", "run", *few, "--device", product.device, "--out", str(out))
+    assert product.run("study", "analyze", str(out), "--json").json()["devices"]
