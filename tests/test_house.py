@@ -37,7 +37,7 @@ JSON_READERS = (
             r"\"(events\.jsonl|run\.json|config\.json|environment\.json|bench\.json)\"",
             ("store/", "engine/inference/preparation.py"),
         ),  # timm's
-        (r"\bLOCAL_RANK\b|\bSLURM_PROCID\b", ("engine/processes/launch.py",)),
+        (r"\bLOCAL_RANK\b|\bSLURM_PROCID\b", ("engine/processes/launch.py", "devices/hpu.py")),  # Gaudi sets it
         (r"torch\.(_C|_dynamo|_inductor|_foreach_\w+|jit\.CompilationUnit)\b", ("torch_private.py",)),
         (r"tyro\._", ("cli/usage/tyro_private.py",)),
         (r"XDG_CACHE_HOME|\"VERNIER_HOME\"\)", ("folders.py",)),

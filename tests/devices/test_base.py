@@ -1,8 +1,199 @@
-"""What all devices share, on the CPU."""
+"""What every device must do: each method of the contract is called on each device, against specs of vendors' modules.
 
+And the check of that check: with any one vendor's name misspelt in a device class, the same calls raise.
+"""
+
+import ast
+import inspect
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from types import FunctionType
+from typing import Any
+
+import pytest
 import torch
 
+from tests.devices.vendor_specs import contract_methods, tensor_spec
+from vernier.devices import kinds
+from vernier.devices.base import MODES, PRECISIONS, Device, stated_uuid
 from vernier.devices.cpu import Cpu
+
+BUILT_IN = ("cpu", "cuda", "hpu", "mps", "xpu")
+COUNTS = {"cpu": 1, "cuda": 2, "hpu": 8, "mps": 1, "xpu": 2}
+
+
+@pytest.fixture(params=BUILT_IN)
+def device(request: pytest.FixtureRequest) -> Device:
+    """Each built-in device, against its vendor's interface."""
+    if request.param != "cpu":
+        request.getfixturevalue(request.param)
+    return kinds()[request.param]()
+
+
+def _identity(device: Device) -> None:
+    rows = device.identity()
+    assert [row.index for row in rows] == list(range(COUNTS[device.name]))
+    assert all(row.name for row in rows)
+
+
+def _answers(device: Device) -> None:
+    for answer in [device.answer(precision, mode) for precision in PRECISIONS for mode in MODES]:
+        assert (answer.verdict == "yes") == (not answer.why) == (not answer.instead)
+
+
+def _memory(device: Device) -> None:
+    memory = device.memory()
+    assert memory is not None
+    assert 0 < memory.allocated_bytes <= memory.peak_bytes
+
+
+def _upload(device: Device) -> None:
+    tensor = torch.ones(2) if device.name == "cpu" else tensor_spec()
+    assert device.upload(tensor, device.torch_device(0)) is tensor
+
+
+def _elapsed(device: Device) -> None:
+    start, end = device.record_event(), device.record_event()
+    device.synchronize()
+    seconds = device.elapsed_s(start, end)
+    assert seconds >= 0 if device.name == "cpu" else seconds == 1.5
+
+
+def _pinned(device: Device) -> None:
+    tensor = tensor_spec()
+    assert device.pinned(tensor) is tensor
+    assert tensor.pin_memory.called == device.pins_memory
+
+
+def _inference(device: Device) -> None:
+    model = torch.nn.Linear(2, 2)
+    assert device.for_inference(model)(torch.ones(1, 2)).shape == (1, 2)
+
+
+def _autocast(device: Device) -> None:
+    for precision in PRECISIONS:
+        with device.autocast(precision):
+            pass
+
+
+CALLS: dict[str, Callable[[Device], object]] = {
+    "available": lambda device: type(device).available() or pytest.fail("not available"),
+    "count": lambda device: device.count() == COUNTS[device.name] or pytest.fail(str(device.count())),
+    "torch_device": lambda device: device.torch_device(1).type == device.name or pytest.fail("another type"),
+    "identity": _identity,
+    "own_device": lambda device: device.own_device(1).name or pytest.fail("no name"),
+    "environment_for": lambda device: device.environment_for(device.identity()[0]),
+    "answer": _answers,
+    "deterministic": lambda device: device.deterministic().verdict,
+    "refuse": lambda device: device.refuse("bf16", "eager", allow_slow=True),
+    "prepare_collectives": lambda device: device.prepare_collectives(rank=1, local_rank=1, world=2),
+    "prepare": lambda device: device.prepare("fp32", deterministic=True, local_rank=1),
+    "without_gradients": lambda device: device.without_gradients().__enter__(),
+    "autocast": _autocast,
+    "pinned": _pinned,
+    "upload": _upload,
+    "uploads_done": lambda device: device.uploads_done(),
+    "fuses_optimizer": lambda device: device.fuses_optimizer("fp32"),
+    "synchronize": lambda device: device.synchronize(),
+    "record_event": lambda device: device.record_event(),
+    "elapsed_s": _elapsed,
+    "mark_step": lambda device: device.mark_step(),
+    "memory": _memory,
+    "reset_peak_memory": lambda device: device.reset_peak_memory(),
+    "for_inference": _inference,
+}
+"""One call of every method of the contract, in the order in which the engine would make them."""
+
+
+def test_every_method_of_the_contract_is_called_here() -> None:
+    assert set(CALLS) == contract_methods()
+
+
+@pytest.mark.filterwarnings("ignore:.*autocast")
+def test_every_method_of_every_device_calls_what_its_vendor_has(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PT_HPU_LAZY_MODE", "1")
+    _call_everything(device)
+
+
+VENDOR_OBJECTS = (
+    *("torch.cuda", "torch.xpu", "torch.mps", "torch.backends.mps", "self.library()", "cls.library()", "_core()"),
+    *("hccl", "event", "start", "properties", "self._copies", "torch.cuda.current_stream(target)", "moved", "tensor"),
+)
+"""What vendors' functions are called on, as the device classes write it."""
+
+
+@pytest.mark.parametrize("name", [name for name in BUILT_IN if name != "cpu"])
+@pytest.mark.filterwarnings("ignore:.*autocast")
+def test_no_vendor_name_can_be_misspelt_unnoticed(
+    name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request.getfixturevalue(name)
+    monkeypatch.setenv("PT_HPU_LAZY_MODE", "1")
+    unnoticed, mutants = [], 0
+    for owner, attribute, misspelt, what in _misspelt(kinds()[name]):
+        mutants += 1
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, attribute, misspelt)
+            if not _raises_attribute_error(kinds()[name]):
+                unnoticed.append(what)
+    assert unnoticed == []
+    assert mutants >= 5
+
+
+def _raises_attribute_error(kind: type[Device]) -> bool:
+    for hip in (None, "6.4"):  # ROCm's build of PyTorch is the same device
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(torch.version, "hip", hip)
+            if hip is not None:
+                patch.delenv("PT_HPU_LAZY_MODE")  # Gaudi's package is asked
+            try:
+                _call_everything(kind())
+            except AttributeError:
+                return True
+    return False
+
+
+def _call_everything(device: Device) -> None:
+    for call in CALLS.values():
+        with torch.enable_grad():
+            call(device)
+
+
+def _misspelt(kind: type[Device]) -> Iterator[tuple[Any, str, Any, str]]:
+    """Each function of the device's class and module, with one vendor's name misspelt."""
+    owners: list[Any] = [base for base in kind.__mro__ if base not in (object, Device)] + [sys.modules[kind.__module__]]
+    for owner in owners:
+        for attribute, member in list(vars(owner).items()):
+            function = getattr(member, "__func__", member)
+            own = isinstance(function, FunctionType) and function.__module__.startswith("vernier.devices")
+            if own and not _replaced(kind, owner, attribute):
+                source = ast.parse(textwrap.dedent(inspect.getsource(function)))
+                for at in range(sum(_is_vendor_name(node) for node in ast.walk(source))):
+                    yield owner, attribute, *_rewritten(function, at, owner)
+
+
+def _replaced(kind: type[Device], owner: Any, attribute: str) -> bool:
+    """Whether the device has a method of its own instead, which does not call this one."""
+    used = inspect.getattr_static(kind, attribute, None)
+    return isinstance(owner, type) and used is not vars(owner)[attribute] and "super()" not in inspect.getsource(used)
+
+
+def _is_vendor_name(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and ast.unparse(node.value) in VENDOR_OBJECTS
+
+
+def _rewritten(function: FunctionType, at: int, owner: Any) -> tuple[Any, str]:
+    source = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    node = [node for node in ast.walk(source) if _is_vendor_name(node)][at]
+    assert isinstance(node, ast.Attribute)
+    node.attr += "_misspelt"
+    factory = "def build(__class__):\n" + textwrap.indent(ast.unparse(source), "    ")
+    scope: dict[str, Any] = {}
+    exec(f"{factory}\n    return {function.__name__}", function.__globals__, scope)
+    return scope["build"](owner), f"{function.__qualname__}: {ast.unparse(node)}"
 
 
 def test_autocast_of_the_cpu_computes_in_the_precision_and_keeps_weights() -> None:
@@ -12,3 +203,9 @@ def test_autocast_of_the_cpu_computes_in_the_precision_and_keeps_weights() -> No
     assert layer.weight.dtype == torch.float32
     with Cpu().autocast("fp32"):
         assert layer(torch.ones(1, 4)).dtype == torch.float32
+
+
+@pytest.mark.parametrize("uuid", [None, "None", "", "N/A", "00000000-0000-0000-0000-000000000000"])
+def test_a_device_without_a_uuid_has_none(uuid: object) -> None:
+    assert stated_uuid(uuid) is None
+    assert stated_uuid("GPU-1b5e") == "GPU-1b5e"

@@ -2,13 +2,8 @@
 
 import pytest
 
-from tests.devices.contract import check_contract
 from vernier.devices import cpu as cpu_module
 from vernier.devices.cpu import Cpu
-
-
-def test_cpu_keeps_the_contract() -> None:
-    check_contract(Cpu(), 1)
 
 
 def test_bf16_on_a_cpu_without_hardware_wants_allow_slow(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,63 +1,113 @@
-"""CUDA devices, against fakes."""
+"""CUDA devices, against specs of torch.cuda."""
 
-import contextlib
+import warnings
+from typing import Any
 
 import pytest
 import torch
 
-from tests.devices.contract import check_contract
-from tests.devices.fake_vendors import RecordedCallFake, fake_gpu_library
+from tests.devices.vendor_specs import UUID, called, cuda_spec, tensor_spec
 from tests.measure.telemetry.nvidia_host import SimulatedCuda, uuid_of
 from vernier.devices.cuda import Cuda
 from vernier.records.environment import DeviceInfo
 
 
-def test_cuda_keeps_the_contract_against_a_fake(fake_cuda: RecordedCallFake) -> None:
-    check_contract(Cuda(), 2)
-    assert "synchronize" in fake_cuda.called()
-    assert Cuda().identity()[1].uuid == "GPU-0000-fake"
+def test_a_process_has_the_device_of_its_local_rank(cuda: Any) -> None:
     assert Cuda().torch_device(3) == torch.device("cuda", 1)
+    Cuda().prepare(local_rank=1)
+    cuda.set_device.assert_called_once_with(1)
 
 
-def test_cuda_computes_in_tf32_only_when_asked_against_a_fake(fake_cuda: RecordedCallFake) -> None:
-    Cuda().prepare("tf32", local_rank=1)
-    assert torch.backends.cuda.matmul.allow_tf32
-    assert torch.backends.cudnn.allow_tf32
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16"])
+def test_tf32_is_used_only_when_requested_and_everybody_can_read_the_setting(cuda: Any, precision: str) -> None:
+    Cuda().prepare("tf32" if precision == "fp32" else "fp32")
+    Cuda().prepare(precision)
+    tf32 = precision == "tf32"
     assert torch.backends.cudnn.benchmark
-    assert ("set_device", (1,)) in fake_cuda.calls
-    Cuda().prepare("fp32")
-    assert not torch.backends.cuda.matmul.allow_tf32
-    assert not torch.backends.cudnn.allow_tf32
+    for read in (
+        lambda: torch.backends.cuda.matmul.allow_tf32,  # inductor
+        lambda: torch.backends.cudnn.allow_tf32,  # torch.export
+        lambda: torch.get_float32_matmul_precision() == "high",
+        lambda: torch.backends.cuda.matmul.fp32_precision == "tf32",
+        lambda: torch.backends.cudnn.conv.fp32_precision == "tf32",
+        lambda: torch.backends.cudnn.rnn.fp32_precision == "tf32",
+    ):
+        assert read() is tf32
 
 
-def test_cuda_deterministic_gives_up_autotuning_against_a_fake(
-    fake_cuda: RecordedCallFake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_network_can_be_exported_and_compiled_after_the_settings_of_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "cuda", cuda_spec())
+        Cuda().prepare("fp32")
+    network, images = torch.nn.Linear(2, 2), torch.ones(1, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exported = torch.export.export(network, (images,)).module()
+        compiled = torch.compile(network, backend="aot_eager")
+    assert torch.equal(exported(images), network(images))
+    assert torch.equal(compiled(images), network(images))
+
+
+def test_deterministic_gives_up_autotuning(cuda: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8")
     Cuda().prepare(deterministic=True)
     assert not torch.backends.cudnn.benchmark
     assert torch.are_deterministic_algorithms_enabled()
 
 
-def test_cuda_copies_on_a_stream_of_its_own_against_a_fake(monkeypatch: pytest.MonkeyPatch) -> None:
-    side, main = RecordedCallFake(), RecordedCallFake()
-    library = RecordedCallFake(Stream=side, stream=lambda _: contextlib.nullcontext(), current_stream=main)
-    monkeypatch.setattr(torch, "cuda", library)
-    tensor = RecordedCallFake()
-    tensor._answers["to"] = tensor
-    device, place = Cuda(), torch.device("cuda", 0)
-    assert device.upload(tensor, place) is tensor  # type: ignore[arg-type, comparison-overlap]
+def test_copies_have_a_stream_of_their_own(cuda: Any) -> None:
+    device, target, tensor = Cuda(), torch.device("cuda", 0), tensor_spec()
+    assert device.upload(tensor, target) is tensor
     device.uploads_done()
-    assert tensor.calls == [("to", (place,)), ("record_stream", (main,))]
-    assert main.calls == [("wait_stream", (side,))]
-    assert side.called() == ["synchronize"]
+    main, side = cuda.current_stream.return_value, cuda.Stream.return_value
+    tensor.to.assert_called_once_with(target, non_blocking=True)
+    tensor.record_stream.assert_called_once_with(main)
+    main.wait_stream.assert_called_once_with(side)
+    side.synchronize.assert_called_once_with()
 
 
-def test_an_old_gpu_refuses_bf16_and_names_fp16_against_a_fake(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "cuda", fake_gpu_library(capability=(7, 0)))
+def test_an_old_gpu_refuses_bf16_and_names_fp16(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "cuda", cuda_spec(capability=(7, 0)))
     why = Cuda().refuse("bf16", "eager", allow_slow=True)
     assert "7.0" in why
     assert "--precision fp16" in why
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "uuid"),
+    [
+        ("NVIDIA A100-SXM4-40GB", UUID, f"GPU-{UUID}"),
+        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", UUID, f"MIG-{UUID}"),
+        ("NVIDIA A100-SXM4-40GB", f"GPU-{UUID}", f"GPU-{UUID}"),
+        ("NVIDIA A100-SXM4-40GB", "None", None),
+    ],
+)
+def test_a_gpu_has_the_uuid_that_nvml_gives_it(
+    name: str, given: str, uuid: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "cuda", cuda_spec(name=name, uuid=given))
+    device = Cuda().identity()[1]
+    assert device.uuid == uuid
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5")
+    assert Cuda().environment_for(device) == {"CUDA_VISIBLE_DEVICES": uuid or "5"}
+
+
+def test_rocm_gives_a_process_one_of_the_devices_that_are_visible(cuda: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.version, "hip", "6.4")
+    monkeypatch.setenv("ROCR_VISIBLE_DEVICES", "2,3,4")
+    monkeypatch.setenv("HIP_VISIBLE_DEVICES", "1,2")
+    device = Cuda().identity()[1]
+    assert (device.uuid, device.capability) == (UUID, "gfx90a")
+    assert Cuda().environment_for(device) == {"HIP_VISIBLE_DEVICES": "2"}
+    assert Cuda().answer("tf32", "eager").verdict == "refused"
+
+
+def test_events_of_the_device_measure_steps(cuda: Any) -> None:
+    start = Cuda().record_event()
+    cuda.Event.assert_called_once_with(enable_timing=True)
+    start.record.assert_called_once_with()
+    assert "synchronize" not in called(cuda)
+    assert Cuda().elapsed_s(start, Cuda().record_event()) == 1.5
 
 
 def test_a_child_process_gets_the_same_gpu_by_its_uuid(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,9 @@
 """Choosing a device, and the matrix of what devices can do."""
 
+from typing import Any
+
 import pytest
 
-from tests.devices.fake_vendors import RecordedCallFake
 from vernier.devices import kinds, matrix, resolve, usable
 from vernier.errors import ConfigError
 
@@ -12,7 +13,7 @@ def test_the_matrix_covers_every_combination_once() -> None:
     assert len({(r.device, r.precision, r.mode) for r in rows}) == len(rows) == 5 * 4 * 3
 
 
-def test_auto_takes_an_accelerator_before_the_cpu_against_a_fake(fake_mps: RecordedCallFake) -> None:
+def test_auto_takes_an_accelerator_before_the_cpu(mps: Any) -> None:
     assert resolve("auto").name == "mps"
     assert [d.name for d in usable()] == ["mps", "cpu"]
 

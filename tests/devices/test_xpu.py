@@ -1,24 +1,26 @@
-"""Intel GPUs, against fakes."""
+"""Intel GPUs, against specs of torch.xpu."""
 
-from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import torch
 
-from tests.devices.contract import check_contract
-from tests.devices.fake_vendors import RecordedCallFake
+from tests.devices.vendor_specs import UUID, xpu_spec
 from vernier.devices.xpu import Xpu
 from vernier.records.environment import DeviceInfo
 
 
-def test_xpu_keeps_the_contract_against_a_fake(fake_xpu: RecordedCallFake) -> None:
-    check_contract(Xpu(), 2)
-    assert "synchronize" in fake_xpu.called()
+@pytest.mark.parametrize(("given", "uuid"), [(UUID, UUID), (None, None), ("None", None), ("0" * 8, None)])
+def test_an_intel_gpu_without_a_uuid_has_none(given: object, uuid: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "xpu", xpu_spec(uuid=given))
+    assert [device.uuid for device in Xpu().identity()] == [uuid, uuid]
 
 
-def test_an_intel_gpu_without_a_uuid_has_none_against_a_fake(fake_xpu: RecordedCallFake) -> None:
-    assert Xpu().identity()[0].uuid == "0000-fake"
-    fake_xpu._answers["get_device_properties"] = SimpleNamespace(name="Fake GPU", total_memory=1)
-    assert Xpu().identity()[0].uuid is None
+def test_events_of_the_device_measure_steps(xpu: Any) -> None:
+    """Times of torch.xpu.Event are milliseconds, as those of torch.cuda."""
+    start = Xpu().record_event()
+    xpu.Event.assert_called_once_with(enable_timing=True)
+    assert Xpu().elapsed_s(start, Xpu().record_event()) == 1.5
 
 
 @pytest.mark.parametrize(

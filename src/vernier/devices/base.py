@@ -138,8 +138,11 @@ class Device:
         if deterministic:
             torch.use_deterministic_algorithms(True)
 
-    def prepare_collectives(self) -> None:
-        """Register the backend with torch.distributed; called before the process group is created."""
+    def prepare_collectives(self, *, rank: int, local_rank: int, world: int) -> None:
+        """Register the backend with torch.distributed; called before the process group is created and before `prepare`.
+
+        `local_rank` is the number of this process on its host, `world` the number of processes on all hosts.
+        """
 
     def without_gradients(self) -> AbstractContextManager[Any]:
         """The context of inference."""
@@ -154,6 +157,10 @@ class Device:
         if precision not in DTYPES:
             return nullcontext()
         return torch.autocast(self.name, dtype=getattr(torch, DTYPES[precision]))
+
+    def pinned(self, tensor: "torch.Tensor") -> "torch.Tensor":
+        """The tensor in page-locked memory where `pins_memory`; otherwise the tensor itself."""
+        return tensor.pin_memory() if self.pins_memory else tensor
 
     def upload(self, tensor: "torch.Tensor", target: "torch.device") -> "torch.Tensor":
         """Copy to the device; the host's memory may be overwritten after `uploads_done`."""
@@ -196,7 +203,10 @@ class Device:
         return False
 
     def for_inference(self, model: "torch.nn.Module") -> "torch.nn.Module":
-        """Wrap the model for fast inference, where the device has a way; otherwise return it unchanged."""
+        """The model with a faster forward pass, where the device has a way; the model itself stays as it is.
+
+        Only for a model whose weights will not change or move: a recorded pass reads them where they are now.
+        """
         return model
 
 
@@ -254,3 +264,9 @@ class Accelerator(Device):
 
     def reset_peak_memory(self) -> None:
         self.library().reset_peak_memory_stats()
+
+
+def stated_uuid(uuid: object) -> str | None:
+    """The text of a UUID; None where a driver has none: it then gives None, the text "None", or zeros only."""
+    text = "" if uuid is None else str(uuid).strip()
+    return text if text.lower() not in ("", "none", "n/a") and text.strip("0-") else None

@@ -123,7 +123,18 @@ def compiler() -> str | None:
 
 def cpu_name() -> str:
     """The processor's own name."""
-    return _cpuinfo("model name") or platform.processor() or platform.machine()
+    return _cpuinfo("model name") or _apple_cpu_name() or platform.processor() or platform.machine()
+
+
+def _apple_cpu_name() -> str:
+    """Such as "Apple M2 Pro"; Python's own answer on macOS is just "arm"."""
+    if sys.platform != "darwin":
+        return ""
+    command = ["sysctl", "-n", "machdep.cpu.brand_string"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=10).stdout.strip()
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
 
 
 def machine_id() -> str | None:

@@ -1,11 +1,11 @@
-"""NVIDIA GPUs, and AMD's through ROCm, which PyTorch presents under the same name. Untested: see docs/devices.md."""
+"""NVIDIA GPUs, and AMD's through ROCm, which PyTorch calls by the same name. Not run by us: see docs/devices.md."""
 
 import os
 from typing import TYPE_CHECKING, Any
 
 from vernier.records.environment import DeviceInfo
 
-from .base import YES, Accelerator, Answer, visible_entry
+from .base import YES, Accelerator, Answer, stated_uuid, visible_entry
 
 if TYPE_CHECKING:
     import torch
@@ -34,7 +34,7 @@ class Cuda(Accelerator):
         return DeviceInfo(
             index=index,
             name=properties.name,
-            uuid=str(properties.uuid) if is_rocm() else f"{_uuid_prefix(properties.name)}-{properties.uuid}",
+            uuid=_uuid(properties),
             memory_bytes=properties.total_memory,
             capability=properties.gcnArchName if is_rocm() else f"{properties.major}.{properties.minor}",
         )
@@ -94,9 +94,12 @@ class Cuda(Accelerator):
             self._copies.synchronize()
 
 
-def _uuid_prefix(name: str) -> str:
+def _uuid(properties: Any) -> str | None:
     """As NVIDIA's driver writes UUIDs: CUDA adds the profile to the name of a MIG instance, "A100 MIG 1g.10gb"."""
-    return "MIG" if " MIG " in name else "GPU"
+    uuid = stated_uuid(properties.uuid)
+    if uuid is None or is_rocm() or uuid.startswith(("GPU-", "MIG-")):
+        return uuid
+    return f"MIG-{uuid}" if " MIG " in properties.name else f"GPU-{uuid}"
 
 
 def is_rocm() -> bool:

@@ -1,11 +1,11 @@
-"""Apple's GPUs through Metal. Untested: see docs/devices.md."""
+"""Apple's GPUs through Metal. Not run by us: see docs/devices.md."""
 
-import platform
 from typing import TYPE_CHECKING, Any
 
 from vernier.records.environment import DeviceInfo
 
 from .base import YES, Answer, Device, Memory
+from .cpu import cpu_name
 
 if TYPE_CHECKING:
     import torch
@@ -33,7 +33,7 @@ class Mps(Device):
         import torch
 
         memory_bytes = torch.mps.recommended_max_memory()
-        return [DeviceInfo(index=0, name=f"{platform.processor()} GPU", memory_bytes=memory_bytes)]
+        return [DeviceInfo(index=0, name=f"{cpu_name()} GPU", memory_bytes=memory_bytes)]
 
     def answer(self, precision: str, mode: str) -> Answer:
         if precision == "tf32":
@@ -51,9 +51,9 @@ class Mps(Device):
         torch.mps.synchronize()
 
     def record_event(self) -> Any:
-        from torch.mps.event import Event
+        import torch
 
-        event = Event(enable_timing=True)
+        event = torch.mps.Event(enable_timing=True)
         event.record()
         return event
 

@@ -1,8 +1,8 @@
-"""Intel GPUs. Untested: see docs/devices.md."""
+"""Intel GPUs. Not run by us: see docs/devices.md."""
 
 from vernier.records.environment import DeviceInfo
 
-from .base import YES, Accelerator, Answer, visible_entry
+from .base import YES, Accelerator, Answer, stated_uuid, visible_entry
 
 
 class Xpu(Accelerator):
@@ -17,11 +17,10 @@ class Xpu(Accelerator):
         import torch
 
         properties = torch.xpu.get_device_properties(index)
-        uuid = getattr(properties, "uuid", None)
         return DeviceInfo(
             index=index,
             name=properties.name,
-            uuid=None if uuid is None else str(uuid),
+            uuid=stated_uuid(getattr(properties, "uuid", None)),
             memory_bytes=properties.total_memory,
         )
 

@@ -26,10 +26,16 @@ Context = Callable[[], AbstractContextManager[Any]]
 
 
 class Execution:
-    """A network in the mode of a machine, in training and in evaluation. `frozen`: its weights will not change."""
+    """A network in the mode of a machine, in training and in evaluation.
+
+    `frozen`: its weights will not change, nor will others be lent to it. Only then are they compiled in as constants,
+    or their addresses recorded in a device's graph.
+    """
 
     def __init__(self, model: nn.Module, machine: Machine, device: Device, *, frozen: bool = False) -> None:
         self.model, self._mode, self._device = model, machine.mode, device
+        self._frozen = frozen
+        self._replayed: nn.Module | None = None
         self._autocast: Context = lambda: device.autocast(machine.precision)
         channels_last = machine.channels_last and device.channels_last
         self._layout = torch.channels_last if channels_last else torch.contiguous_format
@@ -63,15 +69,20 @@ class Execution:
 
     def evaluation_network(self, batch: int) -> Callable[[torch.Tensor], Any]:
         """The network to evaluate, for batches of up to `batch` images; call it with the model in evaluation mode."""
-        network = self.model if self._mode == "eager" else self._compiled
-        replayed = None if network is None else self._device.for_inference(network)
+        network = self._inference_network() if self._mode == "eager" else self._compiled
 
         def forward(images: torch.Tensor) -> Any:
-            net = replayed if replayed is not None else self._trace(images, training=False)
+            net = network if network is not None else self._trace(images, training=False)
             with self._autocast():
                 return padded(net, images, batch) if self._pads else net(images)
 
         return forward
+
+    def _inference_network(self) -> nn.Module:
+        """The eager network; a frozen one as the device runs it fastest."""
+        if self._frozen and self._replayed is None:
+            self._replayed = self._device.for_inference(self.model)
+        return self._replayed or self.model
 
     def _trace(self, example: torch.Tensor, *, training: bool) -> nn.Module:
         if training not in self._traced:

@@ -143,8 +143,8 @@ def test_the_backend_is_registered_before_the_group_that_uses_it(
     calls: list[str] = []
 
     class Registering(Cpu):
-        def prepare_collectives(self) -> None:
-            calls.append("registered")
+        def prepare_collectives(self, *, rank: int, local_rank: int, world: int) -> None:
+            calls.append(f"registered {rank}, {local_rank} of {world}")
 
     def create_group(name: str, **_: Any) -> None:
         calls.append(name)
@@ -153,9 +153,10 @@ def test_the_backend_is_registered_before_the_group_that_uses_it(
     Registering.backend = backend
     monkeypatch.setattr("vernier.engine.processes.world.open_store", lambda *_, **__: None)
     monkeypatch.setattr("torch.distributed.init_process_group", create_group)
-    with pytest.raises(RunFailed, match="far enough"), join_processes(Topology(world=2), Registering(), Machine()):
+    own = Topology(rank=5, world=8, local_rank=1, local_world=4)
+    with pytest.raises(RunFailed, match="far enough"), join_processes(own, Registering(), Machine()):
         pass
-    assert calls == ["registered", expected]
+    assert calls == ["registered 5, 1 of 8", expected]
 
 
 def test_a_straggler_is_reported_once_and_only_when_it_stays_slow() -> None:

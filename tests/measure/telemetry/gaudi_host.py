@@ -100,7 +100,7 @@ old=$IFS; IFS=,
 """
 _ROW = """line=; for column in $2; do
   case $column in
-    index) cell={index};; module_id) cell={module};; uuid) cell={uuid};; name) cell=HL-225;;
+    index) cell={index};; module_id) cell={module};; uuid) cell={uuid};; name) cell=HL-225;; memory.total) cell=98304;;
     utilization.aip) cell="{util}";; memory.used) cell="{memory}";;
     temperature.aip) cell="{celsius}";; power.draw) cell="{watts}";;
     *) echo "Invalid query: $column" >&2; exit 1;;

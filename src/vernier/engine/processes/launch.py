@@ -76,8 +76,13 @@ def topology(environ: Mapping[str, str] = os.environ) -> Topology:
 
 
 def quiet_torch() -> None:
-    """Hide PyTorch's own stack traces; works only before torch is imported."""
+    """Hide PyTorch's own stack traces; works only before torch is imported.
+
+    Packages of devices are not loaded with torch but when their device is used: Gaudi's would set RANK and MASTER_ADDR
+    under mpirun, as if torchrun had started this process.
+    """
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
 
 
 def _number(environ: Mapping[str, str], name: str, default: int | None = None) -> int:

@@ -286,9 +286,9 @@ def _rendezvous(topology: Topology, device: Device, machine: Machine) -> World:
     stall_s = STALL_FACTOR * machine.rank_timeout_s
     # longer than the heartbeat's limits: its message names the process, a collective's timeout does not
     timeout = timedelta(seconds=stall_s + 2 * machine.rank_timeout_s)
+    device.prepare_collectives(rank=topology.rank, local_rank=topology.local_rank, world=topology.world)
     try:
         store = open_store(topology, machine.rank_timeout_s, serve=True)
-        device.prepare_collectives()
         dist.init_process_group(
             device.backend or "gloo", store=store, rank=topology.rank, world_size=topology.world, timeout=timeout
         )
