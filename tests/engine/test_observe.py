@@ -80,7 +80,7 @@ def test_the_recorder_writes_events_that_are_read_back_typed(tmp_path: Path) -> 
 def test_telemetry_counts_sessions_by_their_start_events(tmp_path: Path) -> None:
     run = RunDir(tmp_path)
     for number in range(2):
-        with Telemetry(run, "cpu", hz=50.0):
+        with Telemetry(run, "cpu", [], hz=50.0):
             pass
         log = run.events()
         log.emit(StartEvent(resumed_from=number or None))
@@ -91,6 +91,6 @@ def test_telemetry_counts_sessions_by_their_start_events(tmp_path: Path) -> None
 
 
 def test_without_a_sampling_rate_nothing_is_written(tmp_path: Path) -> None:
-    with Telemetry(RunDir(tmp_path), "cpu", hz=0.0):
+    with Telemetry(RunDir(tmp_path), "cpu", [], hz=0.0):
         pass
     assert not list(tmp_path.glob("telemetry*"))

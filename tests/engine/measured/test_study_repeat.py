@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.measure.telemetry.nvidia_host import NvmlLibrary, SimulatedCuda, install_cuda, install_nvml, uuid_of
 from tests.tiny_training import tiny_config
 from vernier.config import to_dict
 from vernier.engine.measured import study_repeat
-from vernier.engine.measured.study_repeat import run_repeat
+from vernier.engine.measured.study_repeat import check_device, run_repeat
+from vernier.errors import ConfigError
 from vernier.records.bench import StudyRequest
 
 
@@ -60,3 +62,22 @@ def test_the_pace_is_written_between_two_iterations(tmp_path: Path) -> None:
     pace = tmp_path / "pace"
     run_repeat(StudyRequest(workload="sgemm", iterations=4, device="cpu", pace=pace))
     assert "seconds_per_iteration" in pace.read_text()
+
+
+def test_a_repeat_makes_sure_that_it_computes_on_the_device_to_be_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    request = StudyRequest(workload="bandwidth", iterations=2, device="cuda", uuid=uuid_of(4))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", uuid_of(4))
+    assert check_device(request, SimulatedCuda()).uuid == uuid_of(4)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")  # what an index of a parent with other devices would mean
+    with pytest.raises(ConfigError, match=f"was to measure cuda device {uuid_of(4)}, but computes on {uuid_of(0)}"):
+        check_device(request, SimulatedCuda())
+
+
+def test_a_device_that_cannot_be_recognised_has_no_sensor_rows_and_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pynvml")
+    install_nvml(NvmlLibrary(refused={"nvmlDeviceGetHandleByUUID": 6}), monkeypatch.setattr)
+    install_cuda(monkeypatch.setattr)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4")
+    result = run_repeat(StudyRequest(workload="bandwidth", iterations=3, device="cuda", uuid=uuid_of(4)))
+    assert result.telemetry == ()
+    assert f"no sensors of cuda device 0: {uuid_of(4)} is not recognised: nvidia-ml-py: Not Found" in result.notes

@@ -10,10 +10,15 @@ import pytest
 import torch
 
 from tests.conftest import only_run
+from tests.measure.telemetry.nvidia_host import NvmlLibrary, install_cuda, install_nvml, uuid_of, watts_of
 from tests.tiny_training import events_of, run_training, tiny_config
 from vernier.config import Ema, Eval, Limits, Loss, Schedule
 from vernier.data.shapes import ShapesSpec, make_shapes
+from vernier.devices import resolve
 from vernier.engine.inference.trained import load_trained
+from vernier.engine.processes.launch import Topology
+from vernier.engine.processes.world import World, process_info
+from vernier.engine.training import session
 from vernier.engine.training.resume import find_resume_point
 from vernier.engine.training.session import train
 from vernier.errors import ConfigError, RunFailed
@@ -123,3 +128,25 @@ def test_a_run_is_not_resumed_on_changed_data(tmp_path: Path) -> None:
     next((data / "train").rglob("*.jpg")).unlink()
     with pytest.raises(ConfigError, match=r"data has changed since .* cannot be resumed exactly"):
         train(config, tmp_path / "runs", find_resume_point(run, config, print))
+
+
+def test_the_sensors_of_a_run_are_those_of_its_processes_on_this_host(
+    shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slurm may give each process one GPU, which all of them see as the first; other hosts have GPUs too."""
+    pytest.importorskip("pynvml")
+    install_nvml(NvmlLibrary(), monkeypatch.setattr)
+    install_cuda(monkeypatch.setattr)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4")
+    mine = process_info(World(Topology()), resolve("cuda"), 1)
+    neighbour = replace(mine, rank=1, uuid=uuid_of(6))
+    elsewhere = replace(mine, rank=2, host="another", uuid=uuid_of(1))
+    monkeypatch.setattr(session, "_all_processes", lambda job: [mine, neighbour, elsewhere])
+    config = replace(tiny_config(shapes), limits=Limits(max_steps=3))
+    config = replace(config, machine=replace(config.machine, device="cuda", telemetry_hz=200))
+    run_training(config, tmp_path)
+    records = RunDir.open(only_run(tmp_path)).read_telemetry()
+    used = [device["uuid"] for device in records[0]["devices"] if device["kind"] == "cuda"]
+    assert used == [uuid_of(4), uuid_of(6)]
+    powers = {r["power_w"] for r in records if r.get("device_kind") == "cuda" and "power_w" in r}
+    assert powers == {watts_of(4), watts_of(6)}

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from vernier.measure.study.analysis import SENSORS, undisturbed
 from vernier.records.study import StudyAnalysis
-from vernier.records.telemetry import Sample, TelemetryHeader
+from vernier.records.telemetry import ALL_SENSORS, LostSensor, Sample, TelemetryHeader, TelemetryRecord
 from vernier.report.page.collect import MOST_POINTS, Subject
 from vernier.report.page.figures import Boxes, Figure, Heat, Lines, Row, Scatter, Section, grid, make_section, with_data
 from vernier.report.page.html import Column, div, table, tag
@@ -41,8 +41,7 @@ def devices(subjects: list[Subject]) -> Section | None:
     curves = _telemetry([s for s in subjects if s.telemetry])
     if curves:
         figures += curves
-        headers = [r for s in subjects for r in s.telemetry if isinstance(r, TelemetryHeader)]
-        missing = dict.fromkeys(f"{m.sensor} ({m.why})" for h in headers for m in h.missing)
+        missing = dict.fromkeys(line for s in subjects for r in s.telemetry for line in _missing_sensors(r))
         note = tag("p", f"Not measured here: {', '.join(missing)}.", cls="note") if missing else None
         parts.append(div("stack", tag("h3", "Telemetry"), note, grid(curves)))
     if not parts:
@@ -248,6 +247,19 @@ def _table(result: StudyAnalysis, number: int) -> Markup:
 
 
 # ------------------------------------------------------------------------------------------------------------ telemetry
+
+
+def _missing_sensors(record: TelemetryRecord) -> list[str]:
+    """Sensors that were not there or failed, each with the reason."""
+    if isinstance(record, LostSensor):
+        return [f"{_sensor_name(record.sensor, record.device_kind, record.device)}, later ({record.why})"]
+    missing = record.missing if isinstance(record, TelemetryHeader) else ()
+    return [f"{_sensor_name(m.sensor, m.kind, m.device)} ({m.why})" for m in missing]
+
+
+def _sensor_name(sensor: str, kind: str, device: int | None) -> str:
+    where = kind if device is None else f"{kind} {device}"
+    return f"all sensors of {where}" if sensor == ALL_SENSORS else sensor
 
 
 def _telemetry(runs: list[Subject]) -> list[Figure]:
