@@ -28,7 +28,7 @@ class Stream(IntEnum):
     CROP_FLIP = 2
     """Crop window and flip of a training image."""
     STEP = 3
-    """PyTorch's generator in a step: stochastic depth."""
+    """Stochastic depth in a step."""
     MIX = 4
     """MixUp and CutMix."""
     PIXELS = 5

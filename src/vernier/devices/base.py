@@ -187,6 +187,10 @@ class Device:
         """Seconds on the device between two recorded events; call it after `synchronize`."""
         return float(end - start)
 
+    def wait_for(self, event: Any) -> None:
+        """Wait until the device has done what was queued before a recorded event; without events, everything."""
+        self.synchronize()
+
     def mark_step(self) -> None:
         """Run the collected operations, on devices that collect them."""
 
@@ -256,6 +260,9 @@ class Accelerator(Device):
 
     def elapsed_s(self, start: Any, end: Any) -> float:
         return float(start.elapsed_time(end)) / 1000
+
+    def wait_for(self, event: Any) -> None:
+        event.synchronize()
 
     def memory(self) -> Memory | None:
         return Memory(

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from .architecture import BLUR_MIN_CHANNELS, Arch, Init, Options, inner_channels, stage_strides
+from .drop_path import DropPath
 
 
 class BlurConv2d(nn.Conv2d):
@@ -60,20 +61,6 @@ class SqueezeExcite(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         hidden = functional.relu(self.fc1(x.mean(dim=(2, 3))), inplace=True)
         return torch.sigmoid(self.fc2(hidden))[:, :, None, None]
-
-
-class DropPath(nn.Module):
-    """Stochastic depth: in training, zeroes a sample's branch with probability `rate`, and scales the others up."""
-
-    def __init__(self, rate: float) -> None:
-        super().__init__()
-        self.rate = rate
-
-    def forward(self, x: Tensor) -> Tensor:
-        if self.rate == 0.0 or not self.training:
-            return x
-        keep = 1.0 - self.rate
-        return x * x.new_empty(x.shape[0], 1, 1, 1).bernoulli_(keep).div_(keep)
 
 
 class _Layers:

@@ -141,7 +141,7 @@ def test_a_fake_dali_on_a_gpu_decodes_there_and_leaves_the_images_there(
     assert np.array_equal(np.concatenate([dali.fed["anchor"], dali.fed["shape"]], axis=1), boxes)
     assert dali.fed["out"] == "dense"
     assert out.unique().tolist() == [7]
-    assert all(buffer.device.type == "meta" for buffer in loader._buffers)
+    assert all(buffer.images.device.type == "meta" for buffer in loader._buffers)
 
 
 def test_a_bad_image_ends_the_run_with_its_name_and_what_works(

@@ -1,6 +1,8 @@
 import shutil
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from vernier.data.loading.readers import EvalReader, TrainReader
 from vernier.data.preparing.raw import pack_raw
 from vernier.data.preparing.shards import pack_shards
 from vernier.data.sources import EncodedSource, open_split
+from vernier.devices.cpu import Cpu
 from vernier.errors import RunFailed
 
 
@@ -190,8 +193,77 @@ def test_memory_is_not_pinned_on_the_cpu(shapes: Path) -> None:
     assert not batch.images.is_pinned()
 
 
-@pytest.mark.skipif(torch.accelerator.is_available(), reason="this machine has an accelerator")
-def test_pinned_memory_is_asked_of_torch_which_needs_a_device(shapes: Path) -> None:
-    source = open_split(str(shapes), "train")
-    with pytest.raises(RuntimeError, match=r"accelerator|no NVIDIA driver"):
-        Loader(TrainReader(source, Data(image_px=24), Augment(), 1), batch=4, workers=1, prefetch=1, pin=True)
+class _Recording(Cpu):
+    """Stands in for a device that copies from page-locked memory while the host goes on."""
+
+    pins_memory = True
+
+    def __init__(self) -> None:
+        self.pinned_buffers, self.events, self.waits = 0, 0, list[int]()
+
+    def pinned(self, tensor: torch.Tensor) -> torch.Tensor:
+        self.pinned_buffers += 1
+        return tensor.clone()
+
+    def record_event(self) -> int:
+        self.events += 1
+        return self.events
+
+    def wait_for(self, event: int) -> None:
+        self.waits.append(event)
+
+
+def test_a_buffer_is_filled_again_only_after_the_device_has_read_it(shapes: Path) -> None:
+    reader, device = TrainReader(open_split(str(shapes), "train"), Data(image_px=24), Augment(), 1), _Recording()
+    loader = Loader(reader, batch=4, workers=1, prefetch=1, device=device)
+    assert device.pinned_buffers == 3
+    recorded, waited = [], []
+    for _ in loader.batches((0, np.arange(4)) for _ in range(6)):
+        recorded.append(device.events)
+        waited.append(list(device.waits))
+    loader.close()
+    assert recorded == [0, 1, 2, 3, 4, 5]
+    assert waited == [[], [], [1], [1, 2], [1, 2, 3], [1, 2, 3]]
+
+
+def test_a_device_that_copies_at_once_is_never_waited_for(shapes: Path) -> None:
+    class AtOnce(_Recording):
+        pins_memory = False
+
+    reader, device = TrainReader(open_split(str(shapes), "train"), Data(image_px=24), Augment(), 1), AtOnce()
+    loader = Loader(reader, batch=4, workers=1, prefetch=1, device=device)
+    assert len(list(loader.batches((0, np.arange(4)) for _ in range(6)))) == 6
+    loader.close()
+    assert (device.pinned_buffers, device.events, device.waits) == (0, 0, [])
+
+
+_BUFFERS_ON_RGPU = """
+import json, sys
+import numpy as np
+from tests.device_reader import DeviceTrainReader
+from vernier.config import Augment, Data
+from vernier.data.loading.loader import Loader
+from vernier.data.loading.readers import TrainReader
+from vernier.data.sources import open_split
+from vernier_rgpu import Rgpu
+
+DeviceTrainReader.torch_device = Rgpu().torch_device(0)
+batches = []
+for kind in (TrainReader, DeviceTrainReader):
+    reader = kind(open_split(sys.argv[1], "train"), Data(image_px=24), Augment(), 1)
+    loader = Loader(reader, batch=8, workers=2, prefetch=1, device=Rgpu())
+    requests = [(0, np.arange(start, start + 8)) for start in range(0, 56, 8)]
+    batches.append([[b.images.device.type, b.images.cpu().sum((1, 2, 3)).tolist(), b.targets.tolist()]
+        for b in loader.batches(requests)])
+    loader.close()
+print(json.dumps(batches))
+"""
+
+
+@pytest.mark.slow
+def test_batches_that_live_on_a_device_without_events_are_those_of_the_host(
+    shapes: Path, on_rgpu: Callable[..., Any]
+) -> None:
+    host, device = on_rgpu(_BUFFERS_ON_RGPU, shapes)
+    assert {kind for kind, *_ in device} == {"rgpu"}
+    assert [content for _, *content in device] == [content for _, *content in host]

@@ -23,6 +23,7 @@ from vernier.engine.training.resume import find_resume_point
 from vernier.engine.training.session import train
 from vernier.engine.training.step import TrainStep
 from vernier.models import build
+from vernier.models.drop_path import PathMasks
 from vernier.optim.build import build_optimizer
 from vernier.records.events import StepEvent
 from vernier.tasks import task_of
@@ -58,6 +59,7 @@ def _parts(machine: Machine) -> tuple[torch.nn.Module, TrainStep, Batch, Derived
         average=None,
         device=Cpu(),
         world=World(Topology()),
+        paths=PathMasks(model, derived.process_batch, torch.device("cpu")),
     )
     images = torch.randint(0, 256, (8, 3, 16, 16), dtype=torch.uint8)
     return model, step, Batch(images, torch.arange(8), 0.0), derived

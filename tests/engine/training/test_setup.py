@@ -93,6 +93,39 @@ def test_the_first_images_are_those_of_the_first_batch(prepared: Callable[..., J
     assert torch.equal(torch.from_numpy(images), batch.images.permute(0, 2, 3, 1))
 
 
+_IMAGES_ON_RGPU = """
+import json, sys
+from pathlib import Path
+from tests.device_reader import DeviceTrainReader
+from tests.tiny_training import tiny_config
+from vernier.config import override
+from vernier.data.loading import backends
+from vernier.engine.training.setup import first_images, prepare
+from vernier_rgpu import Rgpu
+
+DeviceTrainReader.torch_device = Rgpu().torch_device(0)
+results = []
+for device in ("cpu", "rgpu"):
+    if device == "rgpu":
+        backends.TrainReader = DeviceTrainReader
+    job = prepare(override(tiny_config(Path(sys.argv[1])), "machine.device", device))
+    images = first_images(job)
+    loss, _ = job.step(0, job.loader.batches(job.requests(0, 1)))
+    results.append([images.shape, images.tolist(), float(loss)])
+    job.close()
+print(json.dumps(results))
+"""
+
+
+@pytest.mark.slow
+def test_the_first_images_can_live_on_a_device(shapes: Path, on_rgpu: Callable[..., Any]) -> None:
+    """The image samples of TensorBoard, with a reader that decodes on the device."""
+    (shape, images, loss), on_device = on_rgpu(_IMAGES_ON_RGPU, shapes)
+    assert shape == [16, 32, 32, 3]
+    assert on_device[:2] == [shape, images]
+    assert on_device[2] == pytest.approx(loss, rel=1e-5)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -24,6 +24,7 @@ from vernier.engine.processes.launch import Topology
 from vernier.engine.processes.world import World
 from vernier.engine.training.step import TrainStep
 from vernier.models import build
+from vernier.models.drop_path import PathMasks
 from vernier.optim.build import build_optimizer
 from vernier.tasks import task_of
 
@@ -58,6 +59,7 @@ def step_of(accumulation: int) -> tuple[nn.Module, TrainStep, Iterator[Batch]]:
         average=None,
         device=Cpu(),
         world=World(Topology()),
+        paths=PathMasks(model, derived.process_batch, torch.device("cpu")),
     )
     batches = zip(IMAGES.chunk(accumulation), LABELS.chunk(accumulation), strict=True)
     return model, step, iter([Batch(images, labels, 0.0) for images, labels in batches])

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -64,10 +64,31 @@ class DeviceReader(Protocol):
     torch_device: torch.device
 
 
+class Consumer(Protocol):
+    """The device that batches are for: what the loader needs of `vernier.devices.Device`."""
+
+    pins_memory: ClassVar[bool]
+
+    def pinned(self, tensor: torch.Tensor) -> torch.Tensor: ...
+
+    def record_event(self) -> Any: ...
+
+    def wait_for(self, event: Any) -> None: ...
+
+
+@dataclass
+class _Buffer:
+    """Memory of a batch, and a moment in the device's queue after which the last batch in it has been read."""
+
+    images: torch.Tensor
+    read: Any = None
+
+
 @dataclass(frozen=True)
 class _Pending:
     """A batch in the making."""
 
+    buffer: _Buffer
     images: torch.Tensor
     indices: Indices
     jobs: list[Future[Any]]
@@ -76,21 +97,25 @@ class _Pending:
 class Loader:
     """Runs a reader ahead of the consumer by `prefetch` batches. Memory: prefetch + 2 batches, whatever the workers.
 
-    `pin`: buffers are in page-locked memory, from which a device copies asynchronously; a buffer is not filled again
-    before that copy is done.
+    `device` is where batches are copied to, if not the CPU. Where it copies or reads buffers while the host goes on, a
+    buffer is not filled again before that is done.
     """
 
-    def __init__(self, reader: Reader, *, batch: int, workers: int, prefetch: int, pin: bool = False) -> None:
+    def __init__(
+        self, reader: Reader, *, batch: int, workers: int, prefetch: int, device: Consumer | None = None
+    ) -> None:
         self._reader, self._prefetch = reader, prefetch
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="vernier-loader")
-        device = reader.torch_device if isinstance(reader, DeviceReader) else torch.device("cpu")
-        on_cpu = device.type == "cpu"
-        self._read_asynchronously = pin or not on_cpu
-        self._buffers = [
-            torch.empty((batch, *reader.shape), dtype=torch.uint8, device=device, pin_memory=pin and on_cpu)
-            for _ in range(prefetch + 2)
-        ]
-        self._reads: dict[int, Any] = {}
+        shape, count = (batch, *reader.shape), prefetch + 2
+        if isinstance(reader, DeviceReader) and reader.torch_device.type != "cpu":
+            images = [torch.empty(shape, dtype=torch.uint8, device=reader.torch_device) for _ in range(count)]
+            self._queue = device
+        else:
+            images = [torch.empty(shape, dtype=torch.uint8) for _ in range(count)]
+            self._queue = device if device is not None and device.pins_memory else None
+            if self._queue is not None:
+                images = [self._queue.pinned(buffer) for buffer in images]
+        self._buffers = [_Buffer(buffer) for buffer in images]
 
     def batches(self, requests: Iterable[tuple[int, Indices]]) -> Generator[Batch]:
         """A batch for each (epoch, indices), in that order."""
@@ -101,8 +126,8 @@ class Loader:
             while True:
                 while len(pending) <= self._prefetch and (request := next(source, None)) is not None:
                     buffer = self._buffers[turn % len(self._buffers)]
-                    if (read := self._reads.pop(buffer.data_ptr(), None)) is not None:
-                        read.synchronize()
+                    if self._queue is not None and buffer.read is not None:
+                        self._queue.wait_for(buffer.read)
                     pending.append(self._start(buffer, *request))
                     turn += 1
                 if not pending:
@@ -111,15 +136,15 @@ class Loader:
                 start = now_s()
                 targets = self._reader.targets(batch.indices, [job.result() for job in batch.jobs])
                 yield Batch(batch.images.permute(0, 3, 1, 2), targets, now_s() - start)
-                if self._read_asynchronously:
-                    self._reads[batch.images.data_ptr()] = torch.accelerator.current_stream().record_event()
+                if self._queue is not None:
+                    batch.buffer.read = self._queue.record_event()
         finally:
             unfinished = [job for batch in pending for job in batch.jobs if not job.cancel()]
             wait(unfinished)  # another call may use the buffers next
 
-    def _start(self, buffer: torch.Tensor, epoch: int, indices: Indices) -> _Pending:
+    def _start(self, buffer: _Buffer, epoch: int, indices: Indices) -> _Pending:
         shape = (len(indices), *self._reader.shape_at(epoch))
-        images = buffer.view(-1)[: math.prod(shape)].view(shape)
+        images = buffer.images.view(-1)[: math.prod(shape)].view(shape)
         on_cpu = images.device.type == "cpu"
         pixels: Any = images.numpy() if on_cpu else images
         indices = np.array(indices)  # the reader may change them
@@ -128,7 +153,7 @@ class Loader:
             self._pool.submit(self._reader.fill, epoch, indices[at : at + chunk], pixels[at : at + chunk])
             for at in range(0, len(indices), chunk)
         ]
-        return _Pending(images, indices, jobs)
+        return _Pending(buffer, images, indices, jobs)
 
     def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)

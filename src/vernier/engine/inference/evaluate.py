@@ -67,7 +67,7 @@ class Evaluator:
         reader = task.eval_reader(cache_in_memory(source, machine.cache_share / 2, world.size)[0])
         self.bad = reader.bad
         self._loader = Loader(
-            reader, batch=machine.eval_batch, workers=machine.workers, prefetch=machine.prefetch, pin=device.pins_memory
+            reader, batch=machine.eval_batch, workers=machine.workers, prefetch=machine.prefetch, device=device
         )
 
     def score(

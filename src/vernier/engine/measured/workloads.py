@@ -136,7 +136,7 @@ class InferenceLoad:
         reader = self._task.eval_reader(source)
         machine = config.machine
         self._loader = Loader(
-            reader, batch=self.images, workers=machine.workers, prefetch=machine.prefetch, pin=self.device.pins_memory
+            reader, batch=self.images, workers=machine.workers, prefetch=machine.prefetch, device=self.device
         )
         offsets = itertools.count(0, self.images)
         indices = (np.arange(start, start + self.images) % len(self._source) for start in offsets)

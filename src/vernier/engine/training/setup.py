@@ -30,6 +30,7 @@ from vernier.engine.processes.world import World
 from vernier.engine.starting_weights import apply_starting_weights, from_scratch_warnings
 from vernier.errors import ConfigError, NoSuchSplit
 from vernier.measure.what_ran import describe_feeding, describe_run
+from vernier.models.drop_path import PathMasks
 from vernier.optim.build import build_optimizer
 from vernier.optim.ema import WeightAverage
 from vernier.records.events import Loading
@@ -110,8 +111,7 @@ def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -
     """
     recipe, machine, world = config.recipe, config.machine, world or World(Topology())
     device, threads = prepare_device(config)
-    torch_device = device.torch_device(world.topology.local_rank)
-    task = task_of(recipe)
+    torch_device, task = device.torch_device(world.topology.local_rank), task_of(recipe)
     train_source, val_source = _open_data(task, validation=recipe.eval.every_epochs > 0)
     derived = derive(config, train_samples=len(train_source))
     model = build_model_for_data(config, task, train_source, torch_device)
@@ -121,11 +121,11 @@ def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -
     average = WeightAverage(model, recipe.ema, derived.steps_per_epoch) if recipe.ema.decay > 0 else None
     reader, loading = _build_reader(config, derived, task, train_source)
     loader = Loader(
-        reader, batch=derived.process_batch, workers=machine.workers, prefetch=machine.prefetch, pin=device.pins_memory
+        reader, batch=derived.process_batch, workers=machine.workers, prefetch=machine.prefetch, device=device
     )
-    network = Execution(model, machine, device)
-    example_shape = (derived.process_batch, len(recipe.data.mean), *reader.shape_at(0)[:2])
-    trained_network = network.training_network(torch.zeros(example_shape, device=torch_device))
+    paths, network = PathMasks(model, derived.process_batch, torch_device), Execution(model, machine, device)
+    example = torch.zeros(derived.process_batch, len(recipe.data.mean), *reader.shape_at(0)[:2], device=torch_device)
+    trained_network = network.training_network(example)
     return Job(
         config=config,
         task=task,
@@ -147,6 +147,7 @@ def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -
             average=average,
             device=device,
             world=world,
+            paths=paths,
         ),
         order=train_order(config, derived, train_source, world.rank),
         loader=loader,
@@ -164,7 +165,7 @@ def first_images(job: Job, count: int = 16) -> npt.NDArray[np.uint8]:
     """The first training images as the network gets them, augmented: uint8 [images, height, width, channels]."""
     indices = job.order.indices(0, 0, 0)[:count]
     (batch,) = job.loader.batches([(0, indices)])
-    return batch.images.permute(0, 2, 3, 1).numpy().copy()
+    return batch.images.permute(0, 2, 3, 1).cpu().numpy().copy()
 
 
 def train_order(config: Config, derived: Derived, source: Source, rank: int = 0) -> TrainOrder:

@@ -17,6 +17,7 @@ from vernier.data.loading.loader import Batch
 from vernier.devices import Device
 from vernier.engine.processes.gradients import Exchange
 from vernier.engine.processes.world import World
+from vernier.models.drop_path import PathMasks
 from vernier.optim.build import set_lr
 from vernier.optim.ema import WeightAverage
 from vernier.optim.schedules import learning_rate
@@ -53,6 +54,7 @@ class TrainStep:
     average: WeightAverage | None
     device: Device
     world: World
+    paths: PathMasks
     phase: Phase = untimed
     apart: bool = False
     """Do not exchange gradients: to measure what the exchange costs. Never when training."""
@@ -71,7 +73,7 @@ class TrainStep:
                 batch = next(batches)
             self.world.count_collective()
             wait_s += batch.wait_s
-            torch.default_generator.manual_seed(key(Stream.STEP, self.config.recipe.seed, step, micro, self.world.rank))
+            self.paths.draw(key(Stream.STEP, self.config.recipe.seed, step, micro, self.world.rank))
             with self._gradient_sync(micro):
                 loss = self._loss(step, micro, batch) / self.derived.accumulation
                 with self.phase("backward"):
