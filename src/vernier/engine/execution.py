@@ -207,16 +207,24 @@ def padded(network: Callable[[torch.Tensor], Any], images: torch.Tensor, batch: 
 
 @contextmanager
 def borrowed(model: nn.Module, weights: dict[str, torch.Tensor] | None) -> Iterator[None]:
-    """Give the model other weights while entered, in any mode and without a copy; its own are restored at the end."""
+    """Give the model other weights while entered, in any mode; its own are restored at the end.
+
+    Values are copied: compiled code and a device's graphs may know a weight by its memory.
+    """
     if weights is None:
         yield
         return
     everything = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    own_data = {name: everything[name].data for name in weights}  # others, such as default boxes, stay
+    live = {name: everything[name].detach() for name in weights}  # others, such as default boxes, stay
+    own = {name: tensor.clone() for name, tensor in live.items()}
     try:
-        for name, tensor in weights.items():
-            everything[name].data = tensor.data
+        _copy_into(live, weights)
         yield
     finally:
-        for name, data in own_data.items():
-            everything[name].data = data
+        _copy_into(live, own)
+
+
+@torch.no_grad()
+def _copy_into(live: dict[str, torch.Tensor], weights: dict[str, torch.Tensor]) -> None:
+    for name, tensor in weights.items():
+        live[name].copy_(tensor)

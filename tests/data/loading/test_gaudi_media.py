@@ -1,6 +1,12 @@
-"""The Gaudi media loader: there is no Gaudi here, so a fake records the calls."""
+"""The Gaudi media loader: there is no Gaudi here. A fake records the calls, and the Python half of the real package,
+where it is installed, runs them up to the compiled half: `pip install --no-deps --target .venv/habana
+habana-media-loader`.
+"""
 
 import importlib.util
+import json
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.conftest import REPO
 from tests.data.loading.fake_decoders import crop_boxes, fake_modules
 from vernier.config import Augment, Data
 from vernier.data.augment.crop_flip import augment_rows
@@ -98,6 +105,10 @@ class _FakeMediaFrameworkThatRecordsCalls:
         return fake_modules(content)
 
 
+def calls_of(media: _FakeMediaFrameworkThatRecordsCalls, name: str) -> dict[str, Any]:
+    return dict(media.calls)[name]
+
+
 @pytest.fixture
 def media(monkeypatch: pytest.MonkeyPatch) -> _FakeMediaFrameworkThatRecordsCalls:
     fake = _FakeMediaFrameworkThatRecordsCalls()
@@ -115,6 +126,8 @@ def test_a_fake_media_loader_gets_padded_files_our_crops_as_shares_and_our_flips
     reader.fill(4, indices, out)
     encoded, crops, flips = media.inputs[0]
     assert all(len(e) % 64 == 0 for e in encoded)
+    assert calls_of(media, "MediaPipe")["prefetch_depth"] == 0
+    assert not any(name == "build" for name, _ in media.calls)  # the iterator builds it, after it has set its proxy
     assert encoded[2].tobytes().rstrip(b"\0") == source.read(22)  # type: ignore[attr-defined]
     assert np.allclose(crops * 32, crop_boxes(indices, 32))
     expected = augment_rows(3, 4, indices)[:, -2] < 0.5
@@ -125,3 +138,25 @@ def test_a_fake_media_loader_gets_padded_files_our_crops_as_shares_and_our_flips
     assert (calls["ImageDecoder"]["device"], calls["ImageDecoder"]["resize"]) == ("hpu", [24, 24])
     assert [(kind, shape.tolist()) for kind, shape, _ in media.info] == [("ndt", [6]), ("f32", [4, 6]), ("u8", [6])]
     assert reader.targets(indices, []).tolist() == source.labels[indices].tolist()
+
+
+@pytest.mark.slow
+def test_the_real_package_takes_one_request_per_batch_and_hands_it_to_the_decoder(shapes: Path) -> None:
+    """With prefetching, or a graph built before its iterator, it waits for ever or answers without tensors."""
+    folder = Path(os.environ.get("VERNIER_TEST_HABANA") or REPO / ".venv" / "habana")
+    if not (folder / "habana_frameworks").is_dir():
+        pytest.skip(f"habana-media-loader is not in {folder} (set VERNIER_TEST_HABANA)")
+    script = [sys.executable, "-m", "tests.data.loading.habana_media", str(folder), str(shapes)]
+    done = subprocess.run(script, cwd=REPO, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout.splitlines()[-1])
+    source = open_split(str(shapes), "train")
+    assert answer["resize"] == [24, 24]
+    assert answer["frameworks"] == ["PYTHON_FW"] * 2  # one pipeline per batch size, both with PyTorch's tensors
+    for indices, batch in zip((range(20, 26), range(26, 32), range(32, 36)), answer["batches"], strict=True):
+        images = [bytes.fromhex(image) for image in batch["images"]]
+        assert [image.rstrip(b"\0") for image in images] == [source.read(i) for i in indices]  # type: ignore[attr-defined]
+        assert np.allclose(np.array(batch["crops"]) * 32, crop_boxes(np.array(indices), 32))
+        assert batch["crop_type"] == "float32"
+        assert batch["flips"] == (augment_rows(3, 4, np.array(indices))[:, -2] < 0.5).astype(int).tolist()
+        assert batch["rows"] == list(range(len(indices)))

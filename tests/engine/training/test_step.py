@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import repeat
@@ -116,3 +116,55 @@ def test_steps_do_not_wait_for_a_device_that_queues(
     assert all({1, 4} <= {steps for steps, _ in of_one} for of_one in reports.values())
     assert [waits for name in ("classifier", "detector") for steps, waits in reports[name] if waits != 2] == []
     assert [(steps, waits) for steps, waits in reports["fp16"] if waits != 2 + steps] == []
+
+
+_ON_BOTH_DEVICES = """
+import json, sys
+from pathlib import Path
+import rgpu, torch
+from tests.tiny_training import tiny_config
+from vernier.config import Augment, Ema, Model, Optim, override
+from vernier.engine.observe import Observers
+from vernier.engine.training.setup import prepare
+
+STEPS, results = 4, {}
+for optimizer in ("sgd", "lars", "lamb"):
+    config = tiny_config(
+        Path(sys.argv[1]),
+        model=Model(name="resnet14-small", width=8, drop_path=0.5),
+        augment=Augment(crop="pad", mixup=0.2, cutmix=1.0),
+        optim=Optim(name=optimizer, lr=0.02, clip_norm=1.0),
+        ema=Ema(decay=0.9),
+    )
+    config = override(config, "machine.accumulation", 2)
+    weights, figures, masks = [], [], []
+    for device in ("cpu", "rgpu"):
+        job = prepare(override(config, "machine.device", device))
+        batches = job.loader.batches(job.requests(0, STEPS))
+        before = rgpu.session.get().stats["waits"]
+        for step in range(STEPS):
+            job.step(step, batches)
+        round_trips = rgpu.session.get().stats["waits"] - before
+        masks.append([module.mask.flatten().tolist() for module in job.model.modules() if hasattr(module, "mask")])
+        score = job.evaluator.score(job.network, job.average.tensors, Observers(), lambda: None)
+        figures.append(job.evaluator.result(score, averaged=True).figures)
+        weights.append(torch.cat([p.detach().cpu().flatten() for p in job.model.parameters()]))
+        job.close()
+    apart = (weights[0] - weights[1]).norm() / weights[0].norm()
+    results[optimizer] = {"apart": float(apart), "round_trips": round_trips, "figures": figures, "masks": masks}
+print(json.dumps(results))
+"""
+
+
+@pytest.mark.slow
+def test_a_device_that_queues_learns_what_the_cpu_learns_without_waiting(
+    shapes: Path, on_rgpu: Callable[..., Any]
+) -> None:
+    """Stochastic depth, mixing, accumulation, clipping and averaging with each optimiser: no value is read back."""
+    for optimizer, result in on_rgpu(_ON_BOTH_DEVICES, shapes).items():
+        on_cpu, on_device = result["masks"]
+        assert on_cpu == on_device
+        assert any(0.0 in mask for mask in on_cpu)
+        assert result["apart"] < 1e-5, optimizer
+        assert result["round_trips"] == 0, optimizer
+        assert result["figures"][1] == pytest.approx(result["figures"][0], rel=1e-4), optimizer

@@ -1,7 +1,7 @@
 """The media loader of Gaudi 2 and later, which decodes JPEGs in hardware; needs SynapseAI.
 
-Untested on hardware. Written after the published interface of `habana_frameworks.mediapipe`; the tests check the calls
-it makes against a fake.
+Untested on hardware. The tests run it on the Python half of habana-media-loader 1.24, from PyPI; the compiled half,
+which decodes, comes with SynapseAI.
 """
 
 import queue
@@ -77,7 +77,9 @@ def _reader(modules: tuple[Any, ...], requests: "queue.Queue[CropRequest]") -> t
 
         def __next__(self) -> Any:
             request = requests.get()
-            images = [np.pad(e, (0, -len(e) % _ALIGNMENT)) for e in request.encoded]
+            images = np.empty(len(request.encoded), dtype=np.object_)
+            for row, content in enumerate(request.encoded):
+                images[row] = np.pad(content, (0, _ALIGNMENT - len(content) % _ALIGNMENT))
             return images, request.boxes / np.tile(request.sizes, 2), request.flips.astype(np.uint8)
 
         def get_media_output_type(self) -> Any:
@@ -95,11 +97,16 @@ def _reader(modules: tuple[Any, ...], requests: "queue.Queue[CropRequest]") -> t
 
 
 def _pipeline(modules: tuple[Any, ...], requests: "queue.Queue[CropRequest]", batch: int, image_px: int) -> Any:
+    """The graph of the media loader, for its iterator to build.
+
+    Without prefetching it takes one request per batch, when the batch is wanted; otherwise it would wait for requests
+    that come only after that batch.
+    """
     fn, types, pipe, _, _ = modules
 
     class Pipeline(pipe):  # type: ignore[misc, valid-type]
         def __init__(self) -> None:
-            super().__init__(device="legacy", prefetch_depth=1, batch_size=batch, pipe_name=f"vernier-{batch}")
+            super().__init__(device="legacy", prefetch_depth=0, batch_size=batch, pipe_name=f"vernier-{batch}")
             self._input = fn.MediaExtReaderOp(impl=_reader(modules, requests), num_outputs=3, priv_params={})
             self._decode = fn.ImageDecoder(
                 device="hpu",
@@ -113,6 +120,4 @@ def _pipeline(modules: tuple[Any, ...], requests: "queue.Queue[CropRequest]", ba
             encoded, crops, flips = self._input()
             return self._flip(self._decode(encoded, crops), flips)
 
-    pipeline = Pipeline()
-    pipeline.build()
-    return pipeline
+    return Pipeline()
