@@ -8,11 +8,14 @@ import inspect
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
 import pytest
 import torch
+import torchgen
+import yaml
 
 from tests.devices.vendor_specs import contract_methods, tensor_spec
 from vernier.devices import kinds
@@ -98,6 +101,7 @@ CALLS: dict[str, Callable[[Device], object]] = {
     "synchronize": lambda device: device.synchronize(),
     "record_event": lambda device: device.record_event(),
     "elapsed_s": _elapsed,
+    "is_lost": lambda device: device.is_lost(RuntimeError("an error of the network")) and pytest.fail("lost"),
     "mark_step": lambda device: device.mark_step(),
     "memory": _memory,
     "reset_peak_memory": lambda device: device.reset_peak_memory(),
@@ -209,3 +213,38 @@ def test_autocast_of_the_cpu_computes_in_the_precision_and_keeps_weights() -> No
 def test_a_device_without_a_uuid_has_none(uuid: object) -> None:
     assert stated_uuid(uuid) is None
     assert stated_uuid("GPU-1b5e") == "GPU-1b5e"
+
+
+def _kernels(function: str) -> set[str]:
+    """The devices that have a kernel of this function, in PyTorch's own list of functions (CPU, CUDA, MPS)."""
+    listed = yaml.safe_load((Path(torchgen.__file__).parent / "packaged/ATen/native/native_functions.yaml").read_text())
+    (entry,) = [entry for entry in listed if entry["func"].startswith(f"{function}(")]
+    return {key.strip().lower() for keys in entry["dispatch"] for key in keys.split(",")}
+
+
+def test_fused_updates_are_claimed_only_where_pytorch_has_them() -> None:
+    """XPU's kernels are in intel/torch-xpu-ops. Gaudi has none, though PyTorch would ask for them."""
+    fused = {name for name, kind in kinds().items() if kind.fused_optimizer} & set(BUILT_IN)
+    assert fused == {"cpu", "cuda", "mps", "xpu"}
+    assert fused <= set(torch.utils._foreach_utils._get_fused_kernels_supported_devices())
+    for function in ("_fused_sgd_", "_fused_adamw_"):
+        assert fused - {"xpu"} == _kernels(function)
+
+
+def test_synchronised_batch_norm_is_pytorchs_own_only_where_it_runs() -> None:
+    """Gaudi's kernels are those of lazy mode; PyTorch's module admits hpu nevertheless."""
+    native = {name for name, kind in kinds().items() if kind.native_sync_bn} & set(BUILT_IN)
+    assert native == {"cuda", "xpu"}
+    source = inspect.getsource(torch.nn.SyncBatchNorm.forward)
+    assert all(f'"{name}"' in source for name in native)
+    assert not any(f'"{name}"' in source for name in ("cpu", "mps"))
+    assert _kernels("batch_norm_stats") == {"cuda"}
+
+
+def test_only_gaudi_compiles_for_every_shape() -> None:
+    assert [name for name, kind in kinds().items() if name in BUILT_IN and kind.static_shapes] == ["hpu"]
+
+
+def test_memory_is_page_locked_where_the_device_copies_without_waiting() -> None:
+    """PyTorch pins memory for any accelerator; Metal shares the host's memory, and a CPU has nothing to copy."""
+    assert {name for name, kind in kinds().items() if name in BUILT_IN and kind.pins_memory} == {"cuda", "hpu"}

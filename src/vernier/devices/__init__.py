@@ -38,8 +38,21 @@ def kinds() -> dict[str, type[Device]]:
 
 
 def unusable_plugins() -> dict[str, str]:
-    """Why each plug-in that could not be loaded is left out, by its name."""
-    return _discover()[1]
+    """Why a kind of device is left out whose code failed, by its name; one that is merely not here has no reason."""
+    failed = {name: why for name, kind in kinds().items() if (why := _probe(kind)[1])}
+    return {**failed, **_discover()[1]}
+
+
+def _probe(kind: type[Device]) -> tuple[bool, str]:
+    """Whether this kind of device is here, and what went wrong if that cannot be said: others stay usable."""
+    try:
+        return kind.available(), ""
+    except Exception as error:  # a vendor's package may raise anything, such as for another release of PyTorch
+        return False, f"{kind.__module__} failed: {_first_line(error)}"
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), "") or type(error).__name__
 
 
 @functools.cache
@@ -53,7 +66,7 @@ def _discover() -> tuple[dict[str, type[Device]], dict[str, str]]:
         try:
             classes[entry.name] = _load(entry)
         except Exception as error:  # whatever a foreign package raises, other devices stay usable
-            failed[entry.name] = f"{_origin(entry)} cannot be used: {str(error) or type(error).__name__}"
+            failed[entry.name] = f"{_origin(entry)} cannot be used: {_first_line(error)}"
     if "cpu" not in classes:
         raise ConfigError("Vernier is not installed properly: it cannot find its own devices. Install it again.")
     cpu = classes.pop("cpu")
@@ -83,13 +96,13 @@ def resolve(name: str) -> Device:
     """Give the device of that name; `auto` takes the best one of this machine. Raises ConfigError."""
     if name == "auto":
         return usable()[0]
+    if name in kinds() and _probe(kinds()[name])[0]:
+        return kinds()[name]()
     here = ", ".join(device.name for device in usable())
-    if name in kinds():
-        if kinds()[name].available():
-            return kinds()[name]()
-        raise ConfigError(f"--device {name} cannot be used on this machine. Usable: {here}.")
     if name in unusable_plugins():
-        raise ConfigError(f"--device {name}: {unusable_plugins()[name]}. Usable: {here}.")
+        raise ConfigError(f"--device {name}: {unusable_plugins()[name].rstrip('.')}. Usable: {here}.")
+    if name in kinds():
+        raise ConfigError(f"--device {name} cannot be used on this machine. Usable: {here}.")
     raise ConfigError(f"--device {name!r} is not known. {did_you_mean(name, ('auto', *kinds()))} Usable: {here}.")
 
 
@@ -133,7 +146,7 @@ _DEVICE_NODES = ("nvidia*", "dxg", "kfd", "accel*", "hl*", "dri/renderD*")
 
 def usable() -> list[Device]:
     """List the devices of this machine, the CPU last."""
-    return [kind() for kind in kinds().values() if kind.available()]
+    return [kind() for kind in kinds().values() if _probe(kind)[0]]
 
 
 def matrix(names: tuple[str, ...] = ()) -> list[Ability]:

@@ -5,7 +5,6 @@ iteration and every repeat. Kernels are profiled in further iterations, so no fi
 `measure.study.run` decides which repeats are measured.
 """
 
-import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,7 +12,7 @@ import torch
 
 from vernier.clock import now_s, utc_stamp
 from vernier.config import config_from_tree
-from vernier.cores import allowed_cores
+from vernier.cores import allowed_cores, run_on_cores
 from vernier.devices import Device, resolve
 from vernier.errors import ConfigError
 from vernier.measure.bench.measuring import Load
@@ -41,7 +40,7 @@ PACE_AFTER, PACE_AFTER_S = 3, 10.0
 def run_repeat(request: StudyRequest) -> RepeatResult:
     """Seconds of every iteration, sensors meanwhile, kernels afterwards."""
     if request.cores:
-        os.sched_setaffinity(0, request.cores)
+        run_on_cores(request.cores)
     load, device = build_load(request)
     started, sensors = utc_stamp(), RecordList()
     try:

@@ -4,7 +4,7 @@ import os
 import re
 from pathlib import Path
 
-from vernier.cores import allowed_cores
+from vernier.cores import allowed_cores, run_on_cores
 
 from .launch import Topology
 
@@ -46,6 +46,6 @@ def bind_cores(topology: Topology, max_cpus: int | None) -> list[int]:
     cores = order_by_numa_node(allowed_cores())
     own = cores if bound_by_launcher(topology, cores) else core_share(cores, topology.local_rank, topology.local_world)
     own = own[:max_cpus]
-    if hasattr(os, "sched_setaffinity") and own != cores:
-        os.sched_setaffinity(0, own)
+    if own != cores:
+        run_on_cores(own)
     return own
