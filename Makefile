@@ -34,6 +34,8 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Vernier needs Python 3.11 or newer: make PYTHON=/path/to/python3.11")'
 	$(MAKE_VENV)
 	env -u PIP_CONSTRAINT $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(CONSTRAINTS) --editable '.[dev]'
+	@$(BIN)/python -c 'import torch; torch.ones(1).numpy()' || \
+	  (echo "This PyTorch was built for another NumPy than the tests need: install without them, as containers/Dockerfile.ngc does." && exit 1)
 	@touch $(READY)
 
 demo: $(READY)  ## train on the built-in data set, evaluate, write a report
