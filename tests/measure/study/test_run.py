@@ -44,6 +44,12 @@ def test_cores_are_devices_with_the_machines_identity() -> None:
     assert sorted(c for t in whole for c in t.cores) == cores
 
 
+def test_cores_that_cannot_be_pinned_to_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "sched_setaffinity")
+    with pytest.raises(ConfigError, match="cannot pin a process to a core"):
+        find_targets(StudySettings(), CPU)
+
+
 def test_a_socket_is_what_the_system_says(tmp_path: Path) -> None:
     put(tmp_path / "sys/devices/system/cpu/cpu5/topology/physical_package_id", "1")
     assert socket_of(5, tmp_path) == 1

@@ -104,4 +104,4 @@ def test_an_accelerator_without_its_library_is_missing_with_the_reason() -> None
 
 def test_a_device_kind_without_a_sensor_library_is_missing_too() -> None:
     _, missing = open_sensors("mps")
-    assert (missing[0].kind, missing[0].device, missing[0].why) == ("mps", None, "no sensor library is known")
+    assert (missing[0].kind, missing[0].device, missing[0].why) == ("mps", None, "no sensor library is known for mps")

@@ -4,6 +4,7 @@ Each repeat is a process of its own that is pinned to its device; `engine.measur
 files are in `measure.study.files`. Finished repeats stay when the rest is killed.
 """
 
+import os
 import platform
 import random
 import re
@@ -97,6 +98,8 @@ def _accelerators(device: Device, identity: Sequence[DeviceInfo]) -> list[Target
 
 def _cpu_targets(per: str, cpu: DeviceInfo) -> list[Target]:
     """The cores, or sockets, that this process may use; their id is the machine's with their number."""
+    if not hasattr(os, "sched_setaffinity"):
+        raise ConfigError("This system cannot pin a process to a core, so its cores cannot be told apart: use Linux.")
     host = platform.node()
     groups: dict[int, list[int]] = {}
     for core in allowed_cores():

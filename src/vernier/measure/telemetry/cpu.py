@@ -47,7 +47,7 @@ class CpuSensors:
             self._miss("energy_j", "RAPL counts whole processors, and only some of their cores are in use")
             packages = []
         else:
-            packages = self._readable("energy_j", packages, "no RAPL (powercap)")
+            packages = self._readable("energy_j", packages, "no energy counter of the CPU (RAPL, powercap)")
         self._energy = [EnergyCounter(package) for package in packages]
         throttles = sorted(path for name in used for path in cpus.glob(f"{name}/thermal_throttle/*_throttle_count"))
         self._throttles = self._readable("throttle", throttles, "no thermal_throttle counters")

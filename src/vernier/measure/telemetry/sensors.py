@@ -69,7 +69,7 @@ def open_sensors(
         except _NoSensors as error:
             problem = str(error)
     elif device_kind != "cpu":
-        problem = "no sensor library is known"
+        problem = f"no sensor library is known for {device_kind}"
     missing = [m for sensors in opened for m in sensors.missing]
     if problem is not None:
         missing.insert(0, MissingSensor(kind=device_kind, device=None, sensor=ALL_SENSORS, why=problem))
