@@ -28,6 +28,7 @@ def mps(monkeypatch: pytest.MonkeyPatch) -> Any:
     """torch.mps as on a Mac."""
     monkeypatch.setattr(torch, "mps", library := mps_spec())
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    monkeypatch.setattr(torch.backends.mps, "is_macos_or_newer", lambda major, minor: True)  # PyTorch 2.8's autocast
     return library
 
 

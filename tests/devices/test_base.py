@@ -100,6 +100,7 @@ CALLS: dict[str, Callable[[Device], object]] = {
     "fuses_optimizer": lambda device: device.fuses_optimizer("fp32"),
     "synchronize": lambda device: device.synchronize(),
     "record_event": lambda device: device.record_event(),
+    "wait_for": lambda device: device.wait_for(device.record_event()),
     "elapsed_s": _elapsed,
     "is_lost": lambda device: device.is_lost(RuntimeError("an error of the network")) and pytest.fail("lost"),
     "mark_step": lambda device: device.mark_step(),
@@ -114,7 +115,7 @@ def test_every_method_of_the_contract_is_called_here() -> None:
     assert set(CALLS) == contract_methods()
 
 
-@pytest.mark.filterwarnings("ignore:.*autocast")
+@pytest.mark.filterwarnings("ignore:.*CUDA is not available")
 def test_every_method_of_every_device_calls_what_its_vendor_has(
     device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,7 +131,7 @@ VENDOR_OBJECTS = (
 
 
 @pytest.mark.parametrize("name", [name for name in BUILT_IN if name != "cpu"])
-@pytest.mark.filterwarnings("ignore:.*autocast")
+@pytest.mark.filterwarnings("ignore:.*CUDA is not available")
 def test_no_vendor_name_can_be_misspelt_unnoticed(
     name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:

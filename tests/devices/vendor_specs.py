@@ -12,6 +12,7 @@ import inspect
 import os
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
@@ -54,13 +55,19 @@ def _constructor(real: type, instance: Any) -> Any:
 
 
 def properties_of(vendor: str, **values: Any) -> Any:
-    """A vendor's device properties, with the attributes that PyTorch's stub file (`_C/__init__.pyi`) lists only."""
+    """A vendor's device properties, with no attribute that PyTorch's own list of them lacks."""
+    unknown = set(values) - property_names(vendor)
+    assert not unknown, f"the properties of {vendor} devices have no {unknown}"
+    return SimpleNamespace(**values)
+
+
+@cache
+def property_names(vendor: str) -> set[str]:
+    """The attributes of a vendor's device properties, from PyTorch's stub file `_C/__init__.pyi`."""
     stubs = ast.parse((Path(torch.__file__).parent / "_C/__init__.pyi").read_text())
     name = f"_{vendor}DeviceProperties"
     listed = next(node for node in stubs.body if isinstance(node, ast.ClassDef) and node.name == name)
-    known = {str(field.target.id) for field in listed.body if isinstance(field, ast.AnnAssign)}  # type: ignore[union-attr]
-    assert set(values) <= known, f"{name} has no {set(values) - known}"
-    return SimpleNamespace(**values)
+    return {str(field.target.id) for field in listed.body if isinstance(field, ast.AnnAssign)}  # type: ignore[union-attr]
 
 
 def cuda_spec(capability: tuple[int, int] = (8, 0), count: int = 2, name: str = "NVIDIA A100", uuid: str = UUID) -> Any:
@@ -84,6 +91,7 @@ def cuda_spec(capability: tuple[int, int] = (8, 0), count: int = 2, name: str = 
 
 
 def xpu_spec(uuid: object = UUID) -> Any:
+    stated = {"uuid": uuid} if "uuid" in property_names("Xpu") else {}  # not before PyTorch 2.9
     spec = spec_of(
         torch.xpu,
         "Event",
@@ -92,7 +100,7 @@ def xpu_spec(uuid: object = UUID) -> Any:
         device_count=2,
         memory_allocated=10,
         max_memory_allocated=30,
-        get_device_properties=properties_of("Xpu", name="Intel Max 1550", uuid=uuid, total_memory=64 << 30),
+        get_device_properties=properties_of("Xpu", name="Intel Max 1550", total_memory=64 << 30, **stated),
     )
     spec.Event.return_value.elapsed_time.return_value = 1500.0
     return spec
