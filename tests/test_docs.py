@@ -10,6 +10,7 @@ import pytest
 from tests.conftest import REPO
 from tests.documented import DOCS, Shown, commands, configured, fences, function_of, parsed
 from vernier.cli import COMMANDS, GROUPS
+from vernier.devices import Device
 
 PAGES = [*sorted(DOCS.glob("*.md")), REPO / "README.md", REPO / "CONTRIBUTING.md"]
 
@@ -103,3 +104,19 @@ def test_the_walks_of_the_architecture_page_are_short() -> None:
     walks = re.split(r"^## One ", (DOCS / "architecture.md").read_text(encoding="utf-8"), flags=re.M)[1:]
     assert len(walks) == 4
     assert all(len(re.findall(r"^\d+\. ", walk, flags=re.M)) <= 8 for walk in walks)
+
+
+def test_the_device_that_is_shown_is_the_one_that_is_tested() -> None:
+    page = (DOCS / "add-a-device.md").read_text(encoding="utf-8")
+    for name in ("pyproject.toml", "vernier_rgpu.py"):
+        assert (REPO / "tests" / "rgpu_plugin" / name).read_text(encoding="utf-8").rstrip() in page, name
+
+
+def test_the_contract_of_a_device_is_documented_in_full() -> None:
+    page = (DOCS / "add-a-device.md").read_text(encoding="utf-8")
+    documented = set(re.findall(r"`(\w+)(?:\([^`)]*\))?`", page))
+    internal = {"refuse", "fuses_optimizer", "without_gradients"}  # follow from the others
+    assert {name for name in dir(Device) if not name.startswith("_")} | {
+        "name",
+        "backend",
+    } - internal <= documented | internal
