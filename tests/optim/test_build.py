@@ -1,5 +1,8 @@
 """The optimiser of a recipe: SGD by hand, resuming, rates, and refused settings."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -64,3 +67,50 @@ def test_a_model_without_trainable_weights_is_refused() -> None:
     frozen = nn.Linear(1, 1).requires_grad_(False)
     with pytest.raises(ConfigError, match="Nothing is left to train"):
         build_optimizer(frozen, Optim(), 0.1)
+
+
+_UPDATES_ON_BOTH_DEVICES = """
+import json
+import rgpu, torch
+from vernier.config import Ema, Optim
+from vernier.engine.training.checkpoint import optimizer_tensors, restore_optimizer
+from vernier.models import build
+from vernier.optim.build import build_optimizer, set_lr
+from vernier.optim.ema import WeightAverage
+
+def trained(name, device):
+    torch.manual_seed(0)
+    model = build("resnet8-small", num_classes=10, width=8).to(device)
+    average, gradients = WeightAverage(model, Ema(decay=0.9)), torch.Generator().manual_seed(1)
+    optimizer, round_trips = build_optimizer(model, Optim(name=name), 0.1), 0
+    for step in range(4):
+        if step == 2:
+            saved = {key: tensor.cpu() for key, tensor in optimizer_tensors(model, optimizer).items()}
+            optimizer = build_optimizer(model, Optim(name=name), 0.1)
+            restore_optimizer(model, optimizer, saved)
+        for p in model.parameters():
+            p.grad = torch.randn(p.shape, generator=gradients).to(device)
+        before = rgpu.session.get().stats["waits"]
+        set_lr(optimizer, 0.05)
+        optimizer.step()
+        average.update(step + 1)
+        round_trips += rgpu.session.get().stats["waits"] - before
+    tensors = [*average.tensors.values(), *model.parameters()]
+    return torch.cat([t.detach().cpu().flatten().float() for t in tensors]), round_trips
+
+results = {}
+for name in ("sgd", "lars", "lamb"):
+    (cpu, _), (device, round_trips) = trained(name, "cpu"), trained(name, "rgpu")
+    results[name] = [float((cpu - device).norm() / cpu.norm()), round_trips]
+print(json.dumps(results))
+"""
+
+
+@pytest.mark.slow
+def test_updates_and_averages_on_a_device_that_queues_are_those_of_the_cpu_and_read_nothing(
+    on_rgpu: Callable[..., Any],
+) -> None:
+    """Across a checkpoint too: a step counter that came back to the device would be read in every step."""
+    for name, (apart, round_trips) in on_rgpu(_UPDATES_ON_BOTH_DEVICES).items():
+        assert apart < 1e-6, name
+        assert round_trips == 0, name

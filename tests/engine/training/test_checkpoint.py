@@ -1,7 +1,9 @@
 """What a checkpoint holds, and that loading it restores exactly that."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -126,3 +128,50 @@ def test_a_checkpoint_has_nothing_that_runs_as_code(shapes: Path, tmp_path: Path
     """Elsewhere a checkpoint held an object that the safe loader refuses: `--resume` failed on its own files."""
     run = run_training(tiny_config(shapes, schedule=Schedule(epochs=0.1)), tmp_path).run
     assert {path.suffix for path in run.checkpoints.committed()[-1].path.iterdir()} == {".safetensors", ".json"}
+
+
+_RESUMED_ON_RGPU = """
+import json, sys
+from pathlib import Path
+import rgpu, torch
+from tests.tiny_training import tiny_config
+from vernier.config import Augment, Ema, Model, Optim, override
+from vernier.engine.training.checkpoint import checkpoint_state, fill_checkpoint, restore
+from vernier.engine.training.setup import prepare
+from vernier.records.run import Progress
+from vernier.store import CheckpointDir
+
+config = override(tiny_config(
+    Path(sys.argv[1]),
+    model=Model(name="resnet14-small", width=8, drop_path=0.5),
+    augment=Augment(crop="pad", mixup=0.2),
+    optim=Optim(name="lamb", lr=0.02, clip_norm=1.0),
+    ema=Ema(decay=0.9),
+), "machine.device", "rgpu")
+
+def trained(start, stop, folder, *, save_at=None):
+    torch.rgpu.manual_seed(start)  # whatever state the device's generator is in
+    job = prepare(config, fresh=start == 0)
+    if start:
+        restore(CheckpointDir(start, folder), job.model, job.optimizer, job.average)
+    batches = job.loader.batches(job.requests(start, stop))
+    for step in range(start, stop):
+        job.step(step, batches)
+        if step + 1 == save_at:
+            state = checkpoint_state(config, job.task, job.train_source, Progress(step=save_at))
+            fill_checkpoint(folder, job.model, job.optimizer, job.average, state)
+    job.close()
+    tensors = [*job.model.state_dict().values(), *job.average.tensors.values()]
+    return [tensor.cpu().flatten().tolist() for tensor in tensors]
+
+folder = Path(sys.argv[2])
+print(json.dumps(trained(0, 5, folder, save_at=2) == trained(2, 5, folder)))
+"""
+
+
+@pytest.mark.slow
+def test_a_resumed_run_on_a_device_that_queues_repeats_every_bit(
+    shapes: Path, tmp_path: Path, on_rgpu: Callable[..., Any]
+) -> None:
+    """With stochastic depth and mixing, whatever the state of the device's own generator."""
+    assert on_rgpu(_RESUMED_ON_RGPU, shapes, tmp_path) is True

@@ -1,7 +1,7 @@
 """A whole run in this process, on real JPEGs: its files and events, and how it ends."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -150,3 +150,57 @@ def test_the_sensors_of_a_run_are_those_of_its_processes_on_this_host(
     assert used == [uuid_of(4), uuid_of(6)]
     powers = {r["power_w"] for r in records if r.get("device_kind") == "cuda" and "power_w" in r}
     assert powers == {watts_of(4), watts_of(6)}
+
+
+_WITHOUT_FLOAT64 = """
+import json, sys
+from pathlib import Path
+import rgpu.tensor, torch
+from tests.tiny_training import run_training, tiny_config, tiny_detector_config
+from vernier.config import Augment, Ema, Model, Optim, override
+from vernier.engine.inference.evaluate import evaluate_trained
+from vernier.engine.inference.predict import predict
+from vernier.engine.inference.trained import load_trained
+
+new = rgpu.tensor.RemoteTensor.__new__
+
+def without_float64(cls, meta, *arguments, **more):
+    if meta.dtype == torch.float64:
+        raise TypeError("this device has no float64")
+    return new(cls, meta, *arguments, **more)
+
+rgpu.tensor.RemoteTensor.__new__ = without_float64
+try:
+    torch.ones(2, device="rgpu").double()
+except TypeError:
+    pass
+else:
+    raise SystemExit("float64 is not refused")
+shapes, boxes, out = map(Path, sys.argv[1:])
+classifier = tiny_config(
+    shapes,
+    model=Model(name="resnet8-small", width=8, drop_path=0.2),
+    augment=Augment(crop="pad", mixup=0.2),
+    optim=Optim(lr=0.02, clip_norm=1.0),
+    ema=Ema(decay=0.9),
+)
+results = []
+for config, images in ((classifier, shapes), (tiny_detector_config(boxes), boxes)):
+    for name, value in {"machine.device": "rgpu", "limits.max_steps": 2}.items():
+        config = override(config, name, value)
+    run = run_training(config, out / config.recipe.name).run
+    trained = load_trained(run.path)
+    report = evaluate_trained(trained)
+    first = next(predict(trained, sorted(images.rglob("*.jpg"))[:3]))[0]
+    results.append([report.samples, trained.device.name, len(first.predictions)])
+print(json.dumps(results))
+"""
+
+
+@pytest.mark.slow
+def test_whole_runs_need_no_float64_on_the_device(shapes: Path, tmp_path: Path, on_rgpu: Callable[..., Any]) -> None:
+    """Metal has none: training, evaluation, checkpoints and prediction of a classifier and a detector."""
+    boxes = make_shapes(tmp_path / "boxes", ShapesSpec(kind="detect", train=16, val=8, size_px=96, seed=5))
+    (classified, on, classes), (detected, _, objects) = on_rgpu(_WITHOUT_FLOAT64, shapes, boxes, tmp_path)
+    assert (classified, on, classes, detected) == (50, "rgpu", 5, 8)
+    assert objects > 0
