@@ -102,7 +102,6 @@ CALLS: dict[str, Callable[[Device], object]] = {
     "record_event": lambda device: device.record_event(),
     "wait_for": lambda device: device.wait_for(device.record_event()),
     "elapsed_s": _elapsed,
-    "wait_for": lambda device: device.wait_for(device.record_event()),
     "is_lost": lambda device: device.is_lost(RuntimeError("an error of the network")) and pytest.fail("lost"),
     "mark_step": lambda device: device.mark_step(),
     "memory": _memory,
