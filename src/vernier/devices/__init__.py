@@ -113,8 +113,8 @@ def refuse_early(name: str, precision: str, mode: str, *, allow_slow: bool) -> N
         raise ConfigError(f"--device {name!r} is not known. {did_you_mean(name, ('auto', *BUILT_IN, *plugins))}")
     if _has_device_node():
         return
-    if name not in ("auto", "cpu", *plugins):
-        raise ConfigError(f"--device {name} cannot be used on this machine. Usable: {', '.join((*plugins, 'cpu'))}.")
+    if name not in ("auto", "cpu", *plugins) and not plugins:  # which plug-ins work is known once they are loaded
+        raise ConfigError(f"--device {name} cannot be used on this machine. Usable: cpu.")
     if likely_kind(name) == "cpu" and (why_not := Cpu().refuse(precision, mode, allow_slow=allow_slow)):
         raise ConfigError(why_not)
 

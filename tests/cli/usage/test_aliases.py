@@ -20,6 +20,7 @@ BENCH = {"--batch", "--procs", "--device", "--mode", "--precision"}
         ("--learning-rate 0.1 --gpus 2", TRAIN, "--lr 0.1 --procs 2"),
         ("--precisions fp32 --modes eager,graph", BENCH, "--precision fp32 --mode eager,compile"),
         ("--device gpu --mode=graph", TRAIN, "--device cuda --mode=compile"),
+        ("--device gaudi --device=rocm", TRAIN, "--device hpu --device=cuda"),
         ("gpu --out gpu", TRAIN, "gpu --out gpu"),
         ("--no-smoke --no-ema", TRAIN, "--no-ema"),
         ("-- --batch-size", TRAIN, "-- --batch-size"),

@@ -25,7 +25,12 @@ FLAGS: dict[str, tuple[str, ...]] = {
 }
 """The flags an alias can stand for: the first that the command has."""
 
-VALUES = {("--device", "gpu"): "cuda", ("--mode", "graph"): "compile"}
+VALUES = {
+    ("--device", "gpu"): "cuda",
+    ("--device", "rocm"): "cuda",
+    ("--device", "gaudi"): "hpu",
+    ("--mode", "graph"): "compile",
+}
 """Other words for a value of a flag; also inside a list with commas."""
 
 
