@@ -80,9 +80,11 @@ class Execution:
 
     def _inference_network(self) -> nn.Module:
         """The eager network; a frozen one as the device runs it fastest."""
-        if self._frozen and self._replayed is None:
+        if not self._frozen:
+            return self.model
+        if self._replayed is None:
             self._replayed = self._device.for_inference(self.model)
-        return self._replayed or self.model
+        return self._replayed
 
     def _trace(self, example: torch.Tensor, *, training: bool) -> nn.Module:
         if training not in self._traced:
