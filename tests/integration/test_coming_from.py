@@ -21,7 +21,7 @@ from vernier import cli
 from vernier import recipes as book
 from vernier.config import Config, derive
 from vernier.data.shapes import ShapesSpec, make_shapes
-from vernier.devices import KINDS
+from vernier.devices import kinds
 from vernier.models import build
 
 PAGES = sorted(DOCS.glob("coming-from-*.md"))
@@ -74,7 +74,7 @@ def test_settings_agree_as_they_are_written(shown: Shown, monkeypatch: pytest.Mo
     assert derived.stop_step > 0
     machine = config.machine
     if machine.device == "hpu":  # the others' answers depend on the card
-        assert KINDS["hpu"]().answer(machine.precision, machine.mode).verdict == "yes"
+        assert kinds()["hpu"]().answer(machine.precision, machine.mode).verdict == "yes"
 
 
 def test_rates_and_batches_are_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
