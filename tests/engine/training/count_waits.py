@@ -2,7 +2,7 @@
 
     python count_waits.py SHAPES BOXES
 
-Prints, per training, [steps, waits] of each report after the first, for windows of 1 and of 4 steps.
+Prints, per training, [steps, waits] of each report after the first, for windows of 1 and of 3 steps.
 """
 
 import json
@@ -62,7 +62,7 @@ def detector(boxes: Path) -> Config:
 def waits_per_report(config: Config, steps: int) -> list[tuple[int, int]]:
     """Steps and waits of each report after the first; epochs end some windows early."""
     counter = WaitCounter()
-    limits, never = Limits(max_steps=3 * steps, log_every_steps=steps), Checkpoint(every_epochs=0)
+    limits, never = Limits(max_steps=2 * steps, log_every_steps=steps), Checkpoint(every_epochs=0)
     with tempfile.TemporaryDirectory() as out:
         train(replace(config, limits=limits, checkpoint=never), Path(out), observers=[counter])
     waits = [after - before for before, after in pairwise(counter.waits)]
@@ -74,4 +74,4 @@ if __name__ == "__main__":
     classify = classifier(shapes)
     fp16: Any = override(override(classify, "machine.precision", "fp16"), "machine.allow_slow", True)
     trainings = {"classifier": classify, "detector": detector(boxes), "fp16": fp16}
-    print(json.dumps({name: [*waits_per_report(c, 1), *waits_per_report(c, 4)] for name, c in trainings.items()}))
+    print(json.dumps({name: [*waits_per_report(c, 1), *waits_per_report(c, 3)] for name, c in trainings.items()}))

@@ -47,11 +47,13 @@ def convert_batch_norms(model: nn.Module, config: Config, derived: Derived, worl
             f"model.batch_norm_images = {images} needs statistics of several processes, which --mode "
             f"{config.machine.mode} cannot capture. Use --mode eager, or fewer processes."
         )
-    group = world.subgroup(images // derived.process_batch)
+    processes = images // derived.process_batch
     if device.native_sync_bn:
+        group = world.subgroup(processes)
         converted: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(model, group)  # type: ignore[no-untyped-call]
         return converted
-    return _replace_norms(model, lambda norm: JointBatchNorm(norm, group))
+    host_group = world.subgroup(processes, backend="gloo")
+    return _replace_norms(model, lambda norm: JointBatchNorm(norm, host_group))
 
 
 def _replace_norms(model: nn.Module, make: Any) -> nn.Module:
@@ -111,7 +113,10 @@ class GhostBatchNorm(_Replacement):
 
 
 class JointBatchNorm(_Replacement):
-    """Batch norm over all processes of a group, each of which holds the same number of images."""
+    """Batch norm over all processes of a group, each of which holds the same number of images.
+
+    The statistics meet in host memory, in double: not every device has collectives or double.
+    """
 
     def __init__(self, norm: nn.BatchNorm2d, group: Any) -> None:
         super().__init__(norm)
@@ -137,7 +142,7 @@ class _Joint(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float, group: Any) -> Any:
         var, mean = torch.var_mean(x.float(), _OVER, correction=0)
-        own = torch.stack([mean, var]).cpu().double()  # not every device has double or collectives
+        own = torch.stack([mean, var]).cpu().double()
         both = torch.stack([own[0], own[1] + own[0].square()])
         dist.all_reduce(both, group=group)
         both /= dist.get_world_size(group)

@@ -156,10 +156,13 @@ class World:
             for tensor in tensors:
                 tensor.mul_(self.size)
 
-    def subgroup(self, processes: int) -> Any:
-        """This process's group of so many neighbouring ranks. Collective: every process must call it."""
+    def subgroup(self, processes: int, backend: str | None = None) -> Any:
+        """This process's group of so many neighbouring ranks, with the device's backend unless another one is given.
+
+        Collective: every process must call it.
+        """
         starts = range(0, self.size, processes)
-        groups = [dist.new_group(list(range(start, start + processes))) for start in starts]
+        groups = [dist.new_group(list(range(start, start + processes)), backend=backend) for start in starts]
         return groups[self.rank // processes]
 
     # ------------------------------------------------------------------------------------------------------ lost peers
