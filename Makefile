@@ -23,7 +23,7 @@ MYPY        := $(BIN)/python -m mypy
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test quick lint bench docs wheel figures containers test-torch clean
+.PHONY: help install demo test test-device quick lint bench docs wheel figures containers test-torch clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -49,6 +49,9 @@ test: $(READY)  ## lint, type-check and run every test
 	$(BIN)/python -m ruff format --check .
 	$(MYPY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2
+
+test-device: $(READY)  ## the whole product on a device of this machine, with a report to send back: make test-device DEVICE=cuda
+	@$(BIN)/python -m tests.device_suite "$(DEVICE)"
 
 quick: $(READY)  ## lint, type-check and run the fast tests only
 	$(BIN)/python -m ruff check .

@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import Done
 from vernier import devices
-from vernier.devices import kinds, matrix, refuse_early, resolve, unusable_plugins, usable
+from vernier.devices import describe_lost_device, kinds, matrix, refuse_early, resolve, unusable_plugins, usable
 from vernier.errors import ConfigError
 
 WORKING = """
@@ -142,3 +142,11 @@ def test_help_loads_neither_plug_ins_nor_pytorch(plug_in: PlugIn, tmp_path: Path
         done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=60)
         assert (done.returncode, done.stderr) == (0, "")
         assert "usage" in done.stdout.lower()
+
+
+def test_a_device_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert describe_lost_device(ConnectionError("gone")) == ""
+    monkeypatch.setattr(kinds()["cpu"], "is_lost", classmethod(lambda cls, error: isinstance(error, ConnectionError)))
+    assert describe_lost_device(ConnectionError("gone\nmore")) == "The device cpu does not answer: gone"
+    assert describe_lost_device(ConnectionResetError()) == "The device cpu does not answer: ConnectionResetError"
+    assert describe_lost_device(ValueError("gone")) == ""

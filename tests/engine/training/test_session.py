@@ -15,12 +15,14 @@ from tests.tiny_training import events_of, run_training, tiny_config
 from vernier.config import Ema, Eval, Limits, Loss, Schedule
 from vernier.data.shapes import ShapesSpec, make_shapes
 from vernier.devices import resolve
+from vernier.devices.cpu import Cpu
 from vernier.engine.inference.trained import load_trained
 from vernier.engine.processes.launch import Topology
 from vernier.engine.processes.world import World, process_info
 from vernier.engine.training import session
 from vernier.engine.training.resume import find_resume_point
 from vernier.engine.training.session import train
+from vernier.engine.training.step import TrainStep
 from vernier.errors import ConfigError, RunFailed
 from vernier.records.codec import encode
 from vernier.records.events import EndEvent, EpochEvent, EvalEvent, StartEvent, StepEvent
@@ -204,3 +206,18 @@ def test_whole_runs_need_no_float64_on_the_device(shapes: Path, tmp_path: Path, 
     (classified, on, classes), (detected, _, objects) = on_rgpu(_WITHOUT_FLOAT64, shapes, boxes, tmp_path)
     assert (classified, on, classes, detected) == (50, "rgpu", 5, 8)
     assert objects > 0
+
+
+def test_a_device_that_dies_is_named_and_the_run_can_be_resumed(
+    shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*_: object) -> None:
+        raise ConnectionError("no answer from the driver")
+
+    monkeypatch.setattr(TrainStep, "__call__", die)
+    with pytest.raises(ConnectionError):
+        run_training(tiny_config(shapes), tmp_path / "any-error")
+    monkeypatch.setattr(Cpu, "is_lost", classmethod(lambda cls, error: isinstance(error, ConnectionError)))
+    with pytest.raises(RunFailed, match=r"device cpu does not answer: no answer.*Run the same command"):
+        run_training(tiny_config(shapes), tmp_path / "lost")
+    assert RunDir.open(only_run(tmp_path / "lost")).status().status == "crashed"
