@@ -36,10 +36,10 @@ TRAIN = (
 CLASSIFIER = ("--model", "resnet8-small", "--global-batch", "16", *TINY, *TRAIN)
 EVERYTHING = (
     *("--max-steps", "8"),
-    *settings("augment.mixup=0.2", "loss.label_smoothing=0.1", "ema.decay=0.9"),
+    *settings("augment.mixup=0.2", "loss.label_smoothing=0.1", "model.drop_path=0.2", "ema.decay=0.9"),
     *settings("machine.accumulation=2", "optim.clip_norm=1"),
 )
-"""A classifier with MixUp, averaged weights, accumulation, clipping and label smoothing."""
+"""A classifier with MixUp, averaged weights, DropPath, accumulation, clipping and label smoothing."""
 DETECTOR = (
     *("ssd-shapes-quick", "--max-steps", "3", *TRAIN),
     *settings("data.image_px=64", "data.eval_px=64", "model.width=8", "global_batch=4"),
