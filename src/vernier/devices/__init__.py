@@ -23,6 +23,7 @@ __all__ = [
     "matrix",
     "refuse_early",
     "resolve",
+    "unloadable_plugins",
     "unusable_plugins",
     "usable",
 ]
@@ -40,7 +41,12 @@ def kinds() -> dict[str, type[Device]]:
 def unusable_plugins() -> dict[str, str]:
     """Why a kind of device is left out whose code failed, by its name; one that is merely not here has no reason."""
     failed = {name: why for name, kind in kinds().items() if (why := _probe(kind)[1])}
-    return {**failed, **_discover()[1]}
+    return {**failed, **unloadable_plugins()}
+
+
+def unloadable_plugins() -> dict[str, str]:
+    """Why a kind of device could not even be loaded, by its name; no driver is touched."""
+    return _discover()[1]
 
 
 def _probe(kind: type[Device]) -> tuple[bool, str]:

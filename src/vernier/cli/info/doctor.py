@@ -9,7 +9,7 @@ from vernier.cli.launching import load_torch, sigterm_as_interrupt
 from vernier.cli.output import print_result, say
 from vernier.clock import utc_stamp
 from vernier.cores import allowed_cores
-from vernier.devices import kinds, unusable_plugins
+from vernier.devices import kinds, unloadable_plugins
 from vernier.errors import EXIT_DONE, ConfigError, did_you_mean
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def _print_tried_devices(device: str | None, json: bool) -> int:
     from vernier.measure.machine.trials import try_devices
 
     if device is not None and device not in kinds():
-        why = unusable_plugins().get(device) or f"is not known. {did_you_mean(device, kinds())}"
+        why = unloadable_plugins().get(device) or f"is not known. {did_you_mean(device, kinds())}"
         raise ConfigError(f"--device {device}: {why}")
     names = (device,) if device else tuple(kinds())
     with sigterm_as_interrupt():
@@ -82,7 +82,7 @@ def _print_tried_devices(device: str | None, json: bool) -> int:
         machine=describe_machine(),
         versions=read_versions(),
         variables=read_variables(),
-        unusable=unusable_plugins(),
+        unusable=unloadable_plugins(),
         tried=tried,
         absent=tuple(name for name in names if name not in {one.device for one in tried}),
     )

@@ -31,6 +31,8 @@ from vernier.store import read_json
 LIMIT_S = 120.0
 COMPILE_LIMIT_S = 300.0
 COMMAND = [sys.executable, "-P", "-m", "vernier", "bench", "arm"]
+ABSENT = "cannot be used on this machine"
+"""Words of `devices.resolve` about a kind of device that is not here."""
 _END_S = 5.0
 _MESSAGE_LENGTH = 400
 
@@ -94,7 +96,7 @@ def try_devices(names: tuple[str, ...], on_trial: OnTrial = lambda _: None) -> I
     for name in names:
         on_trial(f"{name}: identity")
         identity, answer = _run(_attempt("identity", name, "identity"))
-        if identity.outcome == "refused":
+        if identity.outcome == "refused" and ABSENT in identity.note:
             continue
         if answer is None:
             yield TriedDevice(device=name, info=None, about="", trials=(identity,))
