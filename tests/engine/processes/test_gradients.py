@@ -113,7 +113,7 @@ def test_the_host_leaves_alone_what_no_process_has_a_gradient_of(group: None) ->
     assert times.exposed_s > 0
 
 
-def test_an_overflow_of_one_process_reaches_all(group: None) -> None:
+def test_an_overflow_survives_averaging_so_that_all_processes_skip_the_step(group: None) -> None:
     network = nn.Linear(2, 1)
     exchange = HostExchange(network, ALONE)
     network(torch.tensor([[1.0, float("inf")]])).sum().backward()
