@@ -19,6 +19,7 @@ from torch import distributed, nn
 
 # Operations on a list of tensors at once: one kernel launch instead of one per tensor. torch.optim uses the same ones.
 foreach_add, foreach_add_, foreach_lerp_ = torch._foreach_add, torch._foreach_add_, torch._foreach_lerp_
+foreach_copy_ = torch._foreach_copy_
 foreach_mul, foreach_mul_ = torch._foreach_mul, torch._foreach_mul_
 foreach_norm, foreach_sub_ = torch._foreach_norm, torch._foreach_sub_
 

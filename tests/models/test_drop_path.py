@@ -59,11 +59,12 @@ def test_frozen_layers_draw_nothing() -> None:
     assert torch.equal(layers(x), alone(x))
 
 
-def test_masks_are_no_part_of_the_state() -> None:
+def test_masks_are_no_part_of_the_state_and_no_views_which_rgpu_cannot_compile() -> None:
     model = build("resnet8-small", num_classes=2, width=8, drop_path=0.5)
     before = list(model.state_dict())
     PathMasks(model, 4, CPU)
     assert list(model.state_dict()) == before
+    assert not any(layer.mask._is_view() for layer in paths_of(model) if layer.mask is not None)
 
 
 def test_new_masks_reach_compiled_and_traced_networks_without_compiling_again() -> None:

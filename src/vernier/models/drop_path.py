@@ -9,6 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from vernier.torch_private import foreach_copy_
+
 
 class DropPath(nn.Module):
     """In training, zeroes a sample's branch with probability `rate`, and scales the others up.
@@ -44,8 +46,9 @@ class PathMasks:
 
     def __init__(self, model: nn.Module, batch: int, device: torch.device) -> None:
         self._layers = [m for m in model.modules() if isinstance(m, DropPath) and m.rate > 0]
-        self._generator = torch.Generator()
-        self._masks = torch.ones(len(self._layers), batch, 1, 1, 1, device=device)
+        self._generator, self._shape = torch.Generator(), (len(self._layers), batch, 1, 1, 1)
+        # Not views of one tensor: compiled code on some devices cannot take those as inputs.
+        self._masks = [torch.ones(self._shape[1:], device=device) for _ in self._layers]
         for layer, mask in zip(self._layers, self._masks, strict=True):
             layer.mask = mask
 
@@ -54,8 +57,8 @@ class PathMasks:
         if not self._layers:
             return
         self._generator.manual_seed(seed)
-        drawn = torch.ones(self._masks.shape)
+        drawn = torch.ones(self._shape)
         for layer, mask in zip(self._layers, drawn, strict=True):
             if layer.training:
                 layer.draw(mask, self._generator)
-        self._masks.copy_(drawn, non_blocking=True)
+        foreach_copy_(self._masks, list(drawn.to(self._masks[0].device, non_blocking=True)))
