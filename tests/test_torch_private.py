@@ -76,6 +76,8 @@ def test_foreach_operations_with_an_underscore_work_in_place() -> None:
     assert tensors[0].tolist() == [2.0, 4.0, 6.0]
     torch_private.foreach_lerp_(tensors, others, 0.5)
     assert tensors[0].tolist() == [2.0, 3.0, 4.0]
+    torch_private.foreach_copy_(tensors, others)
+    assert tensors[0].tolist() == [2.0, 2.0, 2.0]
 
 
 def test_compiler_counters_count_a_new_graph_and_its_seconds() -> None:
