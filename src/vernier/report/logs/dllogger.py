@@ -150,7 +150,8 @@ def _rates(window: Window) -> dict[str, float]:
 
 
 def _step_data(step: StepRecord) -> dict[str, float]:
-    times = {"train.data_time": step.wait_s, "train.compute_time": step.seconds - step.wait_s}
+    wait_s = step.window.data_wait_s
+    times = {"train.data_time": wait_s, "train.compute_time": step.seconds - wait_s}
     optional = {"train.loss": step.loss, "lr": step.lr}
     return {**times, **_rates(step.window), **{k: v for k, v in optional.items() if v is not None}}
 

@@ -341,7 +341,7 @@ def _merge(points: list[Point]) -> Point:
 def _spent_so_far(events: Sequence[Event]) -> dict[str, float]:
     """Where the time of a run without a summary went, as far as its events tell."""
     steps = [e for e in events if isinstance(e, StepEvent)]
-    waits = math.fsum(t for e in steps for t in e.wait_s)
+    waits = math.fsum(Window.of_step(e).data_wait_s for e in steps)
     spent = {
         "data_wait": waits,
         "compute": math.fsum(t for e in steps for t in e.step_s) - waits,
