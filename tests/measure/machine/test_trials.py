@@ -39,6 +39,22 @@ def test_a_driver_that_crashes_is_a_line_and_the_other_trials_go_on(monkeypatch:
     assert device.info.uuid == "imagined-0"
 
 
+def test_a_device_that_is_gone_after_a_failure_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    gone = tmp_path / "gone"
+    script = ANSWER.format(train=f"open({str(gone)!r}, 'w'); raise SystemExit('lost')").replace(
+        "info =",
+        f"import os\nif trial != 'identity' and os.path.exists({str(gone)!r}): raise SystemExit('lost')\ninfo =",
+    )
+    monkeypatch.setattr(trials, "COMMAND", [sys.executable, "-c", script])
+    (device,) = try_devices(("cpu",))
+    first, *others = device.trials
+    assert (first.name, first.outcome, first.note) == ("train fp32", "failed", "lost")
+    assert {(t.outcome, t.note) for t in others} == {("untried", "the device no longer answers since 'train fp32'")}
+    assert "events" in {t.name for t in others}
+
+
 def test_a_driver_that_hangs_is_ended_with_what_it_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     start = (

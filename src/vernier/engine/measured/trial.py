@@ -86,8 +86,7 @@ def _compare_processes(load: TrainingLoad, world: World) -> str:
 def _copy(device: Device) -> str:
     """Bytes to the device and back, as the loader copies them."""
     host = torch.arange(_COPIED_BYTES, dtype=torch.int64).to(torch.uint8)
-    source = host.pin_memory() if device.pins_memory else host
-    there = device.upload(source, device.torch_device(0))
+    there = device.upload(device.pinned(host), device.torch_device(0))
     device.uploads_done()
     if not torch.equal(there.cpu(), host):
         raise RunFailed(f"a copy of {_COPIED_BYTES:,} bytes came back changed")

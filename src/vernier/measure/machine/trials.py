@@ -30,6 +30,7 @@ from vernier.store import read_json
 
 LIMIT_S = 120.0
 COMPILE_LIMIT_S = 300.0
+ANSWER_LIMIT_S = 60.0
 COMMAND = [sys.executable, "-P", "-m", "vernier", "bench", "arm"]
 ABSENT = "cannot be used on this machine"
 """Words of `devices.resolve` about a kind of device that is not here."""
@@ -51,7 +52,7 @@ TRIED = Config(
 )
 """A training of two steps of eight random images."""
 
-Outcome = Literal["works", "refused", "failed"]
+Outcome = Literal["works", "refused", "failed", "untried"]
 
 
 @frozen
@@ -105,11 +106,27 @@ def try_devices(names: tuple[str, ...], on_trial: OnTrial = lambda _: None) -> I
         for position, info in enumerate(answer.devices):
             variables = device.environment_for(info) if len(answer.devices) > 1 else {}
             attempts = _attempts(name, variables, first=position == 0)
-            trials = []
-            for attempt in attempts:
-                on_trial(f"{name} {info.index}: {attempt.name}")
-                trials.append(_run(attempt)[0])
-            yield TriedDevice(device=name, info=info, about=answer.seen, trials=tuple(trials))
+            trials = tuple(_try_in_turn(f"{name} {info.index}", attempts, on_trial))
+            yield TriedDevice(device=name, info=info, about=answer.seen, trials=trials)
+
+
+def _try_in_turn(device: str, attempts: list[_Attempt], on_trial: OnTrial) -> Iterator[Trial]:
+    """Try one after another; a device that no longer answers after a failure is not kept waiting for."""
+    for position, attempt in enumerate(attempts):
+        on_trial(f"{device}: {attempt.name}")
+        trial = _run(attempt)[0]
+        yield trial
+        left = attempts[position + 1 :]
+        if trial.outcome == "failed" and left and not _answers(attempt):
+            note = f"the device no longer answers since {attempt.name!r}"
+            yield from (Trial(name=later.name, outcome="untried", seconds=0.0, note=note) for later in left)
+            return
+
+
+def _answers(attempt: _Attempt) -> bool:
+    """Whether the device of an attempt still copies some bytes."""
+    request = replace(attempt.request, trial="copies")
+    return _run(replace(attempt, request=request, limit_s=ANSWER_LIMIT_S))[0].outcome == "works"
 
 
 def _attempts(name: str, variables: dict[str, str], *, first: bool) -> list[_Attempt]:
