@@ -18,7 +18,6 @@ import tyro
 
 from vernier import __version__
 from vernier.config import RenamedSetting
-from vernier.devices import describe_lost_device
 from vernier.engine.processes.launch import record_failure
 from vernier.errors import (
     EXIT_DONE,
@@ -204,6 +203,8 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stderr.close()
         return EXIT_FAILED
     except Exception as error:
+        from vernier.devices import describe_lost_device
+
         refused = environment_error(error) if isinstance(error, OSError) else ""
         if not (message := refused or describe_lost_device(error)):
             raise

@@ -107,7 +107,7 @@ def test_the_page_of_devices_has_80_columns_and_every_trial(
 def test_a_device_to_try_that_is_wrong_is_refused(vernier_here: Vernier, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trials, "try_devices", tried)
     for arguments, words in (
-        (["--devices", "--device", "cdua"], "--device cdua: is not known. Did you mean cuda"),
+        (["--devices", "--device", "cdua"], "--device 'cdua' is not known. Did you mean cuda"),
         (["--devices", "--device", "mps"], "--device mps is not on this machine"),
         (["--device", "cpu"], "vernier doctor --devices --device cpu"),
     ):

@@ -135,6 +135,40 @@ def test_two_processes_on_the_one_device_of_a_host_are_refused() -> None:
         pass
 
 
+_ON_ONE_GPU = """
+import os, sys
+from vernier.config import Machine
+from vernier.devices.cpu import Cpu
+from vernier.engine.processes.launch import topology
+from vernier.engine.processes.world import join_processes
+from vernier.errors import ConfigError
+from vernier.records.environment import DeviceInfo
+
+class OneGpu(Cpu):
+    shared = False
+    def own_device(self, local_rank): return DeviceInfo(index=0, name="GPU", uuid=sys.argv[1].format(rank=local_rank))
+
+try:
+    with join_processes(topology(), OneGpu(), Machine()): message = "joined"
+except ConfigError as error:
+    message = str(error)
+open(sys.argv[2] + os.environ["RANK"], "w").write(message)
+"""
+
+
+@pytest.mark.slow
+def test_processes_that_see_one_gpu_each_join_unless_it_is_the_same_one(tmp_path: Path) -> None:
+    script = tmp_path / "join.py"
+    script.write_text(_ON_ONE_GPU)
+    for uuid, message in (("GPU-7", " share the cpu device GPU-7, and each needs its own"), ("GPU-{rank}", "joined")):
+        answer = tmp_path / f"{uuid}-"
+        launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+        subprocess.run([*launcher, str(script), uuid, str(answer)], capture_output=True, timeout=120, check=True)
+        for rank in range(2):
+            text = Path(f"{answer}{rank}").read_text()
+            assert message in text
+
+
 @pytest.mark.parametrize(("backend", "expected"), [("hccl", "hccl"), (None, "gloo")])
 def test_the_backend_is_registered_before_the_group_that_uses_it(
     monkeypatch: pytest.MonkeyPatch, backend: str | None, expected: str

@@ -9,7 +9,6 @@ from vernier.cli.launching import load_torch, sigterm_as_interrupt
 from vernier.cli.output import print_result, say
 from vernier.clock import utc_stamp
 from vernier.cores import allowed_cores
-from vernier.devices import kinds, unloadable_plugins
 from vernier.errors import EXIT_DONE, ConfigError, did_you_mean
 
 if TYPE_CHECKING:
@@ -65,13 +64,15 @@ def doctor(
 
 def _print_tried_devices(device: str | None, json: bool) -> int:
     """Try the devices, and print the page. PyTorch is loaded by the trials only: a driver may end its process."""
+    from vernier.devices import kinds, unloadable_plugins
     from vernier.measure.machine.doctor import DevicesPage, describe_machine
     from vernier.measure.machine.environment import read_variables, read_versions
     from vernier.measure.machine.trials import try_devices
 
     if device is not None and device not in kinds():
-        why = unloadable_plugins().get(device) or f"is not known. {did_you_mean(device, kinds())}"
-        raise ConfigError(f"--device {device}: {why}")
+        if why := unloadable_plugins().get(device):
+            raise ConfigError(f"--device {device}: {why}")
+        raise ConfigError(f"--device {device!r} is not known. {did_you_mean(device, kinds())}")
     names = (device,) if device else tuple(kinds())
     with sigterm_as_interrupt():
         tried = tuple(try_devices(names, lambda trial: say(f"trying {trial} ...")))

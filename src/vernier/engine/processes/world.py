@@ -254,6 +254,7 @@ def join_processes(topology: Topology, device: Device, machine: Machine) -> Iter
     world = _rendezvous(topology, device, machine)
     assert world.heart is not None
     try:
+        _refuse_devices_in_use_twice(world, device)
         yield world
     except BaseException as error:
         runtime = isinstance(error, RuntimeError) and not isinstance(error, RunFailed)
@@ -280,6 +281,19 @@ def _refuse_more_processes_than_devices(topology: Topology, device: Device) -> N
         raise ConfigError(
             f"--procs {topology.world}: {plural(local, 'process')} on this host, which has "
             f"{plural(count, f'{device.name} device')}, and each needs its own. Use --procs {count}, or --device cpu."
+        )
+
+
+def _refuse_devices_in_use_twice(world: World, device: Device) -> None:
+    """Two processes of a host on one device, which it does not allow; a UUID that is not known is not compared."""
+    where, own = world.topology, None if device.shared else device.own_device(world.topology.local_rank).uuid
+    everyone = world.gather((where.host, own))
+    pairs = world.broadcast_from_first(lambda: [pair for pair in everyone if pair[1] and everyone.count(pair) > 1])
+    if pairs:
+        host, uuid = pairs[0]
+        raise ConfigError(
+            f"{plural(pairs.count(pairs[0]), 'process')} on {host} share the {device.name} device {uuid}, and each "
+            "needs its own. Start fewer processes there, or let each see another device."
         )
 
 
