@@ -11,6 +11,7 @@ from vernier.cores import allowed_cores, run_on_cores
 from vernier.devices.cpu import Cpu
 from vernier.engine.processes.affinity import bind_cores
 from vernier.engine.processes.launch import Topology
+from vernier.errors import ConfigError
 from vernier.measure.study.run import StudySettings, find_targets
 
 
@@ -37,10 +38,10 @@ def test_commands_work_where_the_system_has_no_affinity(vernier_here: Callable[.
 
 
 @pytest.mark.usefixtures("no_affinity")
-def test_a_study_lists_and_measures_cores_where_the_system_has_no_affinity() -> None:
-    targets = find_targets(StudySettings(), Cpu())
-    assert [target.cores for target in targets] == [(core,) for core in range(os.cpu_count() or 1)]
-    run_on_cores(targets[0].cores)
+def test_cores_are_neither_studied_nor_bound_where_the_system_has_no_affinity() -> None:
+    with pytest.raises(ConfigError, match="cannot pin a process to a core"):
+        find_targets(StudySettings(), Cpu())
+    run_on_cores([0])
     assert bind_cores(Topology(), max_cpus=1) == [0]
 
 

@@ -71,21 +71,6 @@ def test_the_device_gets_the_threads_of_the_machine() -> None:
         torch.set_num_threads(before)
 
 
-def test_more_processes_than_devices_are_refused_with_an_accelerator_faked(monkeypatch: pytest.MonkeyPatch) -> None:
-    class OneDevice(Cpu):
-        name, shared = "cuda", False
-
-        def count(self) -> int:
-            return 1
-
-    monkeypatch.setattr("vernier.engine.build.resolve", lambda name: OneDevice())
-    torchrun = {"RANK": 0, "WORLD_SIZE": 2, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 2, "MASTER_PORT": 1}
-    for name, value in {**torchrun, "MASTER_ADDR": "localhost"}.items():
-        monkeypatch.setenv(name, str(value))
-    with pytest.raises(ConfigError, match=r"it has 1 cuda device.*Use one process per device"):
-        prepare_device(Config(machine=Machine(procs=2)))
-
-
 def test_a_number_of_threads_that_is_not_used_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     (note,) = threads_notes(Config(), 2)

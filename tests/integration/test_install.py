@@ -13,7 +13,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from pip._vendor.packaging.requirements import Requirement
+from packaging.requirements import Requirement
 
 from tests.conftest import REPO
 

@@ -33,4 +33,3 @@ def test_the_device_is_synchronised_at_both_ends_of_a_phase() -> None:
         order.append("work")
     assert order == ["synchronised", "mark begins", "work", "mark ends", "synchronised"]
     assert clock.by_phase()["forward"][0] >= 0
-    assert set(clock.ended_s) == {"forward"}
