@@ -43,7 +43,7 @@ def test_scaling_over_processes_counts_images_once_and_names_communication(
     """Started in a folder whose random.py no process may take for Python's own."""
     (tmp_path / "random.py").write_text("raise SystemExit('the random.py of the folder was imported')")
     monkeypatch.chdir(tmp_path)
-    flags = "--batch 4 --procs 1x1,2x1 --apart --steps 4 --repeats 1 --max-seconds 300 --json"
+    flags = "--batch 4 --procs 1x1,2x1 --apart --steps 4 --repeats 1 --max-seconds 60 --json"
     done = vernier_here("bench", "scaling", "--data", str(shapes), *SMALL, *flags.split(), "--out", str(tmp_path))
     assert done.code == 0, done.err
     one, two, apart = done.json()["rows"]
