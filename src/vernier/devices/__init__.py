@@ -57,7 +57,7 @@ def _probe(kind: type[Device]) -> tuple[bool, str]:
         return False, f"{kind.__module__} failed: {_first_line(error)}"
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     return next(iter(str(error).splitlines()), "") or type(error).__name__
 
 
@@ -105,8 +105,8 @@ def resolve(name: str) -> Device:
     if name in kinds() and _probe(kinds()[name])[0]:
         return kinds()[name]()
     here = ", ".join(device.name for device in usable())
-    if name in unusable_plugins():
-        raise ConfigError(f"--device {name}: {unusable_plugins()[name].rstrip('.')}. Usable: {here}.")
+    if why := unusable_plugins().get(name):
+        raise ConfigError(f"--device {name}: {why.rstrip('.')}. Usable: {here}.")
     if name in kinds():
         raise ConfigError(f"--device {name} cannot be used on this machine. Usable: {here}.")
     raise ConfigError(f"--device {name!r} is not known. {did_you_mean(name, ('auto', *kinds()))} Usable: {here}.")
@@ -133,8 +133,7 @@ def likely_kind(name: str) -> str:
 def describe_lost_device(error: BaseException) -> str:
     """Which device does not answer, and its own words; empty for any other error."""
     name = next((name for name, kind in kinds().items() if kind.is_lost(error)), "")
-    words = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return f"The device {name} does not answer: {words}" if name else ""
+    return f"The device {name} does not answer: {_first_line(error)}" if name else ""
 
 
 def _plugin_names() -> list[str]:
