@@ -157,7 +157,8 @@ def only_run(out: Path) -> Path:
 
 def load_benchmark(name: str) -> ModuleType:
     """A script of benchmarks/ as a module."""
-    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", REPO / "benchmarks" / f"{name}.py")
+    label = f"benchmark_{name.replace('/', '_')}"
+    spec = importlib.util.spec_from_file_location(label, REPO / "benchmarks" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -6,7 +6,7 @@ import pytest
 from tests.conftest import load_benchmark
 from vernier.measure.statistics.comparison import Trace, compare
 
-COVERAGE = load_benchmark("coverage")
+COVERAGE = load_benchmark("promises/intervals")
 
 
 def _trace(seed: int, mean: float, n: int = 400, **more: object) -> Trace:

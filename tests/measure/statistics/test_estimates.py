@@ -19,7 +19,7 @@ from vernier.measure.statistics.estimates import (
     t_quantiles,
 )
 
-COVERAGE = load_benchmark("coverage")
+COVERAGE = load_benchmark("promises/intervals")
 
 
 def _correlated(seed: int, n: int, phi: float) -> np.ndarray:
