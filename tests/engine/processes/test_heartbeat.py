@@ -4,18 +4,21 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
 from tests.conftest import command
 from tests.engine.processes.running import Running, Start, arguments, start_by_hand, wait_for
-from vernier.engine.processes.heartbeat import Identity
+from vernier.engine.processes.heartbeat import Heartbeat, Identity, open_store
+from vernier.engine.processes.launch import Topology
 
 slow = pytest.mark.slow
 
@@ -31,6 +34,30 @@ def test_a_process_is_killed_only_if_it_started_when_it_should_have() -> None:
         Identity(pid=sleeper.pid, started_s=started_s).kill()  # it is gone already
     finally:
         sleeper.kill()
+
+
+def test_closing_waits_for_a_call_of_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that ends while a thread is in such a call is aborted, and its finished run has failed."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        topology = Topology(address="127.0.0.1", port=free.getsockname()[1])
+    store = open_store(topology, 30.0, serve=True)
+    heart = Heartbeat(topology, timeout_s=30.0, stall_s=300.0)
+    inside, answer, returned = threading.Event(), threading.Event(), threading.Event()
+
+    def slow_call(keys: list[str]) -> list[bytes]:
+        inside.set()
+        answer.wait(60)
+        returned.set()
+        return [b"1 0 0" for _ in keys]
+
+    monkeypatch.setattr(heart, "_store", SimpleNamespace(set=store.set, check=lambda _: False, multi_get=slow_call))
+    heart.start()
+    assert inside.wait(60)
+    threading.Timer(0.3, answer.set).start()
+    heart.close()
+    assert returned.is_set()
+    assert not [t for t in threading.enumerate() if t.name.startswith("vernier-_")]
 
 
 @slow

@@ -183,7 +183,8 @@ def test_torchrun_restarts_a_killed_group_and_ends_where_an_undisturbed_one_does
     whole = start(
         command(*arguments(shapes, tmp_path / "whole", "--max-steps", "300", "--procs", "2")), tmp_path / "whole"
     )
-    assert whole.wait()[0] == 0
+    code, output = whole.wait()
+    assert code == 0, output
     last = "checkpoints/step-00000300/model.safetensors"
     assert (run.run() / last).read_bytes() == (whole.run() / last).read_bytes()  # to the last bit
 

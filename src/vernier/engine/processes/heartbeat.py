@@ -31,6 +31,8 @@ from .launch import Topology, record_failure
 
 GRACE_S = 2.0
 """After another process has reported its failure, this one may take so long to end by itself."""
+_LEAVE_S = 5.0
+"""A thread that waits for a store which does not answer is left behind after this."""
 _VERDICT = "verdict"
 _SAME_START_S = 1.0
 """Start times of one process, read twice, may differ by so much when the clock was set."""
@@ -130,8 +132,14 @@ class Heartbeat:
             thread.start()
 
     def close(self) -> None:
-        """Stop watching."""
+        """Stop watching and wait for the threads.
+
+        Python aborts a process that ends while one of its threads is in a call of the store: a finished run would fail.
+        """
         self._done.set()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(_LEAVE_S)
 
     def report(self, message: str) -> None:
         """Leave the verdict that ends all processes. The first one stays."""
