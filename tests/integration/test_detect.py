@@ -147,6 +147,13 @@ def test_real_annotations_train_and_every_checkpoint_is_scored_in_order(
     assert [s["step"] for s in scored] == [1, 2]
     assert [c["name"] for c in scored[0]["classes"]] == ["Platelets", "RBC", "WBC"]
     assert all(s["split"] == "test" and not s["exact"] for s in scored)
+    pytest.importorskip("tensorboard", reason="needs vernier[tensorboard]")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    read = EventAccumulator(str(run / "tensorboard" / "eval"))
+    read.Reload()
+    assert {"test/AP", "test/AR1", "test/AR100"} <= set(read.Tags()["scalars"])
+    assert [s.step for s in read.Scalars("test/AR100")] == [1, 2]
 
 
 def test_categories_keep_their_own_numbers(

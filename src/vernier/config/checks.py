@@ -74,6 +74,11 @@ def check_config(config: Config, *, detector: bool) -> None:
     """All rules between the settings of a run. Raises ConfigError."""
     check_recipe(config.recipe, detector=detector)
     check_loader(config.machine, config.recipe, detector=detector)
+    if detector and config.limits.train_accuracy:
+        raise ConfigError(
+            f"limits.train_accuracy has no effect on {config.recipe.model.name}, a detector: top-1 counts images with "
+            "one class each. Leave --train-accuracy out."
+        )
 
 
 def _check_effect(recipe: Recipe, reasons: dict[str, str], detector: bool) -> None:

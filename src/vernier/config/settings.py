@@ -323,7 +323,12 @@ class Limits:
     max_eval_steps: int | None = option(
         None, "evaluate this many batches only; the result is then marked as not exact", low=1
     )
-    log_every_steps: int = option(0, "steps per log window; 0: about two windows per second", low=0)
+    log_every_steps: int = option(
+        0, "steps per event and printed line; 0: about two events per second, a line every 5 s", low=0
+    )
+    train_accuracy: bool = option(
+        False, "classifiers: record top-1 and top-5 of the training batches; MixUp: hits count by their label's share"
+    )
     smoke: bool = option(False, "a try-out of the settings (--smoke): its result means nothing and is marked so")
 
 

@@ -67,6 +67,7 @@ class StartEvent:
     steps_per_epoch: int = 1
     total_steps: int = 0
     stop_step: int = 0
+    log_every_steps: int = 0
     metric: str = ""
     resumed_from: int | None = None
     processes: tuple[ProcessInfo, ...] = ()
@@ -82,6 +83,7 @@ class StepEvent:
     """A window of steps that ends at `step`: their mean loss, and the wall time and data wait of each one in seconds.
 
     `samples` are summed over the window and all processes; `t_s` is the monotonic clock at its end, as in telemetry.
+    `top1` and `top5`, where they are counted, are percentages of the images trained on.
     `step_times` says how `step_s` is known; for `windows` its values are the mean, and only their sum was measured.
     """
 
@@ -94,6 +96,8 @@ class StepEvent:
     step_s: tuple[float, ...]
     wait_s: tuple[float, ...]
     step_times: StepTiming = "host clock"
+    top1: float | None = omitted()
+    top5: float | None = omitted()
     t_s: float | None = omitted()
     loss_scale: float | None = omitted()
     skipped_steps: int | None = omitted()
@@ -109,11 +113,20 @@ class StepEvent:
 
 @frozen
 class EpochEvent:
-    """So many epochs are complete."""
+    """So many epochs are complete: what the steps of the last one did, evaluations and checkpoints not included.
+
+    `seconds` and `images_per_s_total` are of its steps, `loss`, `top1` and `top5` (percent) means over its images.
+    """
 
     kind: ClassVar[str] = "epoch"
     step: int
     epoch: int
+    samples: int | None = omitted()
+    seconds: float | None = omitted()
+    images_per_s_total: float | None = omitted()
+    loss: float | None = omitted()
+    top1: float | None = omitted()
+    top5: float | None = omitted()
     time: str | None = omitted()
 
 

@@ -32,6 +32,14 @@ class MicroStep:
     rank: int
 
 
+@dataclass(frozen=True)
+class BatchLoss:
+    """The mean loss of a batch in fp32 and, where they are counted, its top-1 and top-5 hits, [2], on the device."""
+
+    loss: torch.Tensor
+    hits: torch.Tensor | None = None
+
+
 class Score(Protocol):
     """Accumulates the predictions of an evaluation, in any order: add every batch, collect once, then merge."""
 
@@ -79,8 +87,10 @@ class Task(Protocol):
     def eval_reader(self, source: Source) -> CountingReader:
         """Create the reader of evaluation batches."""
 
-    def loss(self, forward: Forward, images: torch.Tensor, targets: Any, at: MicroStep) -> torch.Tensor:
-        """Compute the mean loss of the batch, in fp32."""
+    def loss(
+        self, forward: Forward, images: torch.Tensor, targets: Any, at: MicroStep, *, count_hits: bool = False
+    ) -> BatchLoss:
+        """Compute the mean loss of the batch; `count_hits`: and how many images were classified right."""
 
     def predict(self, forward: Forward, images: torch.Tensor) -> Any:
         """Predict a batch, in the form that a score accumulates."""

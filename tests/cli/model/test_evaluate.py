@@ -35,6 +35,32 @@ def test_every_checkpoint_of_a_run_is_evaluated_in_order(trained: Path, vernier_
     assert [document["step"] for document in documents] == [2, 4]
 
 
+def _scalars(folder: Path, tag: str) -> list[tuple[int, float]]:
+    pytest.importorskip("tensorboard", reason="needs vernier[tensorboard]")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    read = EventAccumulator(str(folder), size_guidance={"scalars": 0})
+    read.Reload()
+    return [(scalar.step, scalar.value) for scalar in read.Scalars(tag)]
+
+
+def test_every_checkpoint_goes_to_tensorboard_once(trained: Path, vernier_here: Vernier) -> None:
+    assert not vernier_here("eval", str(trained), "--which", "all", "--no-tensorboard").code
+    assert not (trained / "tensorboard" / "eval").exists()
+    done = vernier_here("eval", str(trained), "--which", "all")
+    assert f"tensorboard --logdir {trained}" in done.err
+    documents = vernier_here("eval", str(trained), "--which", "all", "--json").json()
+    expected = [(document["step"], pytest.approx(document["top1"])) for document in documents]
+    assert _scalars(trained / "tensorboard" / "eval", "val/top1") == expected
+
+
+def test_a_run_that_cannot_be_written_is_evaluated_with_a_warning(trained: Path, vernier_here: Vernier) -> None:
+    (trained / "tensorboard" / "eval").write_text("in the way")
+    done = vernier_here("eval", str(trained), "--which", "all")
+    assert done.code == 0
+    assert "warning: TensorBoard's files cannot be written" in done.err
+
+
 def test_the_text_names_the_weights_and_marks_a_part_of_the_set(trained: Path, vernier_here: Vernier) -> None:
     whole, part = vernier_here("eval", str(trained)), vernier_here("eval", str(trained), "--max-eval-steps", "1")
     assert "on 50 images of" in whole.out

@@ -94,8 +94,10 @@ def everything(plan: dict[str, Any], world: World) -> dict[str, Any]:
     real_build = build.build
     build.build = lambda *a, **k: without_norm(real_build(*a, **k))  # type: ignore[attr-defined]
     try:
-        plain = scenario(plan, world, "plain", **{"machine.accumulation": 6 // world.size, "limits.max_steps": 6})
+        parts = {"machine.accumulation": 6 // world.size, "limits.max_steps": 6}
+        plain = scenario(plan, world, "plain", **parts, **{"limits.train_accuracy": True})
         results["plain"] = losses(plain)
+        results["hits"] = [event.top1 for event in plain.history() if isinstance(event, StepEvent)]
         if plan["resume"]:
             run = RunDir.open(Path(plan["resume"]))
             point = ResumePoint(run, run.checkpoints.committed()[0])

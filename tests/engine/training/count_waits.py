@@ -18,6 +18,7 @@ import rgpu.session
 from tests.tiny_training import tiny_config
 from vernier.config import Augment, Checkpoint, Config, Ema, Eval, Limits, Machine, Optim, Schedule, override
 from vernier.engine.training.session import train
+from vernier.models import is_detector
 from vernier.recipes import get
 from vernier.records.events import Event, StepEvent
 
@@ -62,7 +63,10 @@ def detector(boxes: Path) -> Config:
 def waits_per_report(config: Config, steps: int) -> list[tuple[int, int]]:
     """Steps and waits of each report after the first; epochs end some windows early."""
     counter = WaitCounter()
-    limits, never = Limits(max_steps=2 * steps, log_every_steps=steps), Checkpoint(every_epochs=0)
+    limits = Limits(
+        max_steps=2 * steps, log_every_steps=steps, train_accuracy=not is_detector(config.recipe.model.name)
+    )
+    never = Checkpoint(every_epochs=0)
     with tempfile.TemporaryDirectory() as out:
         train(replace(config, limits=limits, checkpoint=never), Path(out), observers=[counter])
     waits = [after - before for before, after in pairwise(counter.waits)]

@@ -94,6 +94,21 @@ def test_every_phase_of_a_step_is_timed_once_per_micro_batch() -> None:
     assert phases == ["data", "copy", "forward", "backward"] * 2 + ["optimizer"]
 
 
+def test_hits_are_counted_over_micro_batches_with_the_weights_of_the_step() -> None:
+    model, step, batches = step_of(2)
+    images = step._normalize(IMAGES)
+    with torch.no_grad():
+        best = model(images).topk(5, dim=1).indices
+    right = best == LABELS[:, None]
+    step(0, batches)
+    assert step.hits.pop().tolist() == []  # off unless asked for
+    model, step, batches = step_of(2)
+    step.hits.enabled = True
+    step(0, batches)
+    assert step.hits.pop().tolist() == [int(right[:, 0].sum()), int(right.sum())]
+    assert step.hits.pop().tolist() == []
+
+
 def test_the_data_wait_of_a_step_is_that_of_its_batches() -> None:
     _, step, _ = step_of(2)
     _, wait_s = step(0, repeat(Batch(IMAGES[:4], LABELS[:4], 0.25)))
@@ -106,8 +121,8 @@ def test_steps_do_not_wait_for_a_device_that_queues(
 ) -> None:
     """A report waits twice, however many steps it covers: once for the steps, once for their losses.
 
-    MixUp, moving average, clipping and accumulation; a detector's loss. With fp16, PyTorch's GradScaler waits once per
-    step to learn whether to skip it; it was three times, to count the skipped ones.
+    MixUp, training accuracy, moving average, clipping and accumulation; a detector's loss. With fp16, PyTorch's
+    GradScaler waits once per step to learn whether to skip it; it was three times, to count the skipped ones.
     """
     boxes = make_shapes(tmp_path / "boxes", ShapesSpec(kind="detect", train=12, val=2, size_px=96, seed=5))
     script = [sys.executable, str(REPO / "tests/engine/training/count_waits.py"), str(shapes), str(boxes)]

@@ -127,7 +127,8 @@ def test_losses_are_those_of_each_step_and_are_gone_after_closing(clock: Virtual
     window = StepWindow(Cpu(), 2)
     for loss in (1.0, 2.0):
         window.add(torch.tensor(loss), 0.1)
-    assert window.read(ALONE, torch.tensor([3.0, 4.0])) == ([1.0, 2.0], [3.0, 4.0])
+    hits, scale = torch.tensor([5.0, 6.0]), torch.tensor([3.0])
+    assert window.read(ALONE, hits, scale) == ([1.0, 2.0], [5.0, 6.0], [3.0])
     assert window.wait_s == [0.1, 0.1]
     window.close(clock.now_s)
     assert (len(window), window.losses, window.wait_s) == (0, [], [])

@@ -1,13 +1,14 @@
 """What a person sees while a run trains, without a terminal and with one."""
 
 import io
+import re
 import time
 from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
-from vernier.records.events import EvalEvent, StartEvent, StepEvent, WarningEvent
+from vernier.records.events import EpochEvent, EvalEvent, StartEvent, StepEvent, WarningEvent
 from vernier.records.run import Best, EvalResult, RunSummary, TrainingSpeed
 from vernier.report.live import console
 from vernier.report.live.console import ConsoleObserver, closing_lines, format_figures
@@ -85,6 +86,33 @@ def test_lines_come_every_few_seconds_not_every_step() -> None:
         for step in range(4, 20):
             observer.emit(step_event(step))
     assert "img/s" not in out.getvalue()
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_print_interval_prints_a_line_per_event(terminal: bool) -> None:
+    """`--print-freq 1` was mapped to a setting after which the console spoke every five seconds all the same."""
+    out = io.StringIO()
+    with ConsoleObserver(Console(file=out, width=200, force_terminal=terminal)) as observer:
+        observer.emit(replace(START, log_every_steps=2))
+        for step in (5, 7, 9):
+            observer.emit(replace(step_event(step), top1=12.5, top5=50.0))
+    plain = re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", out.getvalue())
+    figures = r"loss 1\.5000  top-1 12\.50 %  top-5 50\.00 %  8 img/s  epoch 0\.\d+/2  step (\d)/20"
+    assert re.findall(rf"(?:\r|^)eta 0:\d\d  {figures}", plain, re.MULTILINE) == ["5", "7", "9"]
+
+
+def test_an_epoch_has_a_line_with_its_speed_and_accuracy() -> None:
+    observer, out = plain_console()
+    with observer:
+        observer.emit(
+            EpochEvent(
+                step=12, epoch=1, samples=96, seconds=4.0, images_per_s_total=24.0, loss=1.5, top1=25.0, top5=60.0
+            )
+        )
+        observer.emit(EpochEvent(step=24, epoch=2))  # of an older run
+    assert out.getvalue() == (
+        "epoch 1  trained 96 images in 4.0 s, 24 img/s  top-1 25.00 %  top-5 60.00 %  loss 1.5000\n"
+    )
 
 
 def test_a_long_step_never_looks_hung(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,10 +7,21 @@ from vernier.report.live import tags
 
 def test_a_step_event_gives_means_per_step_and_the_rate_of_all_processes() -> None:
     event = StepEvent(
-        step=8, epoch=0.5, loss=1.5, lr=0.1, samples=32, step_s=(1.0, 3.0), wait_s=(0.0, 1.0), loss_scale=128.0
+        step=8,
+        epoch=0.5,
+        loss=1.5,
+        lr=0.1,
+        samples=32,
+        step_s=(1.0, 3.0),
+        wait_s=(0.0, 1.0),
+        loss_scale=128.0,
+        top1=25.0,
+        top5=50.0,
     )
     assert tags.of_event(event) == {
         "train/loss": 1.5,
+        "train/top1": 25.0,
+        "train/top5": 50.0,
         "train/lr": 0.1,
         "train/step_s": 2.0,
         "train/data_wait_s": 0.5,
@@ -22,8 +33,18 @@ def test_a_step_event_gives_means_per_step_and_the_rate_of_all_processes() -> No
 
 def test_an_evaluation_gives_the_figures_it_has() -> None:
     event = EvalEvent(step=8, epoch=0.5, samples=50, figures={"AP": 0.25, "APl": None, "AR1": 0.5})
-    assert tags.of_event(event) == {"val/AP": 0.25}
+    assert tags.of_event(event) == {"val/AP": 0.25, "val/AR1": 0.5}
+
+
+def test_an_epoch_has_the_figures_that_were_recorded() -> None:
     assert tags.of_event(EpochEvent(step=8, epoch=1)) == {}
+    event = EpochEvent(step=8, epoch=1, samples=64, seconds=4.0, images_per_s_total=16.0, loss=1.5, top1=25.0)
+    assert tags.of_event(event) == {
+        "train/epoch_seconds": 4.0,
+        "train/epoch_loss": 1.5,
+        "train/epoch_top1": 25.0,
+        "train/epoch_images_per_s_total": 16.0,
+    }
 
 
 def test_settings_become_plain_names() -> None:

@@ -3,7 +3,7 @@ from torch.nn import functional as F
 
 from vernier.config import Data, Loss, Recipe
 from vernier.data.augment.mixing import MixedLabels, mixup
-from vernier.tasks.classification.task import Classify, training_loss
+from vernier.tasks.classification.task import Classify, training_hits, training_loss
 
 
 def test_smoothing_spreads_its_mass_over_all_classes() -> None:
@@ -21,6 +21,16 @@ def test_mixed_loss_is_the_loss_of_mixed_one_hot_labels() -> None:
     one_hot = F.one_hot(labels, 4).float()
     target = 0.3 * one_hot + 0.7 * one_hot[order]
     torch.testing.assert_close(training_loss(logits, labels, Loss(), mixed), F.cross_entropy(logits, target))
+
+
+def test_hits_of_mixed_images_count_by_the_share_of_their_labels() -> None:
+    """As in the MixUp paper's code; a hit on the second label is no miss."""
+    logits = torch.eye(8)[[2, 3, 4]] + torch.linspace(0.5, 0, 8)  # each image: its class first, then 0, 1, 2, ...
+    labels = torch.tensor([2, 0, 7])
+    assert training_hits(logits, labels).tolist() == [1, 2]
+    mixed = MixedLabels(torch.tensor([7, 3, 4]), 0.75)
+    torch.testing.assert_close(training_hits(logits, labels, mixed), torch.tensor([0.75 + 0.5, 1.5 + 0.5]))
+    assert training_hits(torch.tensor([[0.0, 1.0]]), torch.tensor([0])).tolist() == [0, 1]  # fewer than five classes
 
 
 def test_smoothing_over_the_others_leaves_the_true_class_its_mass() -> None:

@@ -31,6 +31,8 @@ from .choosing import ClassesFlag, ModelFlag, ModelPath, WeightsFlag, check_mode
 
 if TYPE_CHECKING:
     from vernier.records.run import EvaluationReport
+    from vernier.report.live.console import ConsoleObserver
+    from vernier.report.live.trackers import EvaluationBoard
 
 
 def evaluate(
@@ -49,6 +51,7 @@ def evaluate(
     ema: EmaFlag = False,
     no_ema: NoEmaFlag = False,
     flip_tta: Switch = False,
+    tensorboard: bool = True,
     out: OptionalDir = None,
     max_eval_steps: OptionalInt = None,
     workers: OptionalInt = None,
@@ -69,6 +72,8 @@ def evaluate(
         which: Which checkpoint of a run; all: every one, in order.
         procs: Number of processes, one per device; the result is the same to the last digit.
         mode: How the network is executed. Default: as in training; eager for weights of others.
+        tensorboard: With --which all: write the figures of every checkpoint for TensorBoard into RUN/tensorboard/eval
+            if the package is installed.
         out: Folder for the predictions: detections.json of a detector, in COCO's results format.
         flip_tta: Test-time augmentation: add the scores of the mirrored image. The result says so.
         max_eval_steps: Evaluate on this many batches only.
@@ -105,7 +110,9 @@ def evaluate(
         choice = choose_model(
             path, weights, model=model, classes=classes, averaged=averaged, changed=changed, split=split
         )
-        for step in checkpoint_steps(choice.path) if which == "all" else [which]:
+        steps = checkpoint_steps(choice.path) if which == "all" else [which]
+        board = _board(choice.path, steps, console) if tensorboard and which == "all" else None
+        for step in steps:
             trained = load_model(replace(choice, which=step))
             folder = None if out is None else Path(out) / (f"step-{step}" if which == "all" else "")
             report = evaluate_trained(
@@ -119,11 +126,25 @@ def evaluate(
                 classes_by_number=classes_by_number,
             )
             reports.append(report)
+            if board is not None:
+                board.add(report)
             if not json and world.first:
                 sys.stdout.write(_report_text(report))
+        if board is not None and (folder := board.close()) and console and not json:
+            console.say(f"figures of every checkpoint: tensorboard --logdir {folder.parent.parent}")
     if json and world.first:
         print_json(reports if which == "all" else reports[0])
     return EXIT_DONE
+
+
+def _board(run: Path, steps: list[str], console: "ConsoleObserver | None") -> "EvaluationBoard | None":
+    """TensorBoard's files of a run, where the package is installed, in the process that reports."""
+    from vernier.report.live.trackers import EvaluationBoard, installed
+    from vernier.store import RunDir
+
+    if console is None or not installed("tensorboard"):
+        return None
+    return EvaluationBoard(RunDir.open(run), int(steps[0]), console.warn)
 
 
 def _check_target(path: str | None, weights: str | None, data: str | None, settings: tuple[str, ...]) -> None:

@@ -63,6 +63,8 @@ def train(
     max_steps: OptionalInt = None,
     max_eval_steps: OptionalInt = None,
     train_only: Switch = False,
+    train_accuracy: Switch = False,
+    print_every: OptionalInt = None,
     smoke: Switch = False,
     explain: Switch = False,
     tensorboard: bool = True,
@@ -102,6 +104,9 @@ def train(
         max_steps: Stop after this many steps; the schedule stays that of --epochs.
         max_eval_steps: Evaluate on this many batches only.
         train_only: Do not evaluate.
+        train_accuracy: Also record top-1 and top-5 of the training batches, in percent. An image mixed from two
+            (MixUp, CutMix) counts for each label by its share.
+        print_every: Print a line, and record an event, every N steps. Default: a line every 5 seconds.
         smoke: Try the recipe: two steps of eight rendered 64-pixel images in a narrow network, one evaluation. Run
             directory and output are marked as a smoke run.
         explain: Do not train: print everything that follows from the settings (steps, learning-rate curve, memory,
@@ -138,6 +143,8 @@ def train(
         "data.max_bad_images": max_bad_images,
         "limits.max_steps": max_steps,
         "limits.max_eval_steps": max_eval_steps,
+        "limits.train_accuracy": train_accuracy or None,
+        "limits.log_every_steps": print_every,
         "eval.every_epochs": 0 if train_only else None,
         "model.weights": weights,
         "model.backbone_weights": backbone_weights,

@@ -16,13 +16,14 @@ from vernier.errors import RunFailed
 from vernier.measure.profile.steps import StepProfiler
 from vernier.measure.profile.summary import StepRange
 from vernier.optim.schedules import learning_rate
-from vernier.records.events import CheckpointEvent, EpochEvent, EvalEvent, StepEvent, WarningEvent
+from vernier.records.events import CheckpointEvent, EvalEvent, StepEvent, WarningEvent
 from vernier.records.run import EvalResult, Progress
 from vernier.store import RunDir
 
 from .checkpoint import all_finite, checkpoint_state, fill_checkpoint, steps_to_keep
 from .setup import Job
 from .stop import StopFlag
+from .totals import EpochTotals, accuracy_of
 from .window import StepWindow
 
 
@@ -35,6 +36,7 @@ class Training:
         each = job.config.machine.step_times == "each"
         self.window = StepWindow(job.device, job.config.limits.log_every_steps, each=each)
         self.saved = self._state()  # what the newest checkpoint holds
+        self._epoch = self._resumed_epoch()
         self._stragglers = Stragglers()
         self.profiler: StepProfiler | None = None
 
@@ -97,7 +99,7 @@ class Training:
             return
         self.job.device.synchronize()
         synchronised_s, scaler = now_s(), self.job.step.scaler
-        losses, scaling = window.read(self.job.world, scaler.figures())
+        losses, hits, scaling = window.read(self.job.world, self.job.step.hits.pop(), scaler.figures())
         wait_s, timing, step_s = tuple(window.wait_s), window.timing, tuple(window.close(synchronised_s))
         for step, loss in enumerate(losses, start=progress.step - len(losses) + 1):
             if not math.isfinite(loss):
@@ -105,25 +107,35 @@ class Training:
         exchanges = self.job.step.exchange.pop_times()
         self._account(sum(step_s), sum(wait_s), exchanges)
         loss_scale, skipped_steps = scaler.read_figures(scaling) or (None, None)
-        self.observers.emit(
-            StepEvent(
-                step=progress.step,
-                epoch=progress.step / derived.steps_per_epoch,
-                loss=sum(losses) / len(losses),
-                lr=learning_rate(progress.step - 1, self.job.config.recipe.schedule, derived),
-                samples=len(step_s) * self.job.config.recipe.global_batch,
-                step_s=step_s,
-                wait_s=wait_s,
-                step_times=timing,
-                t_s=window.began_s,
-                loss_scale=loss_scale,
-                skipped_steps=skipped_steps,
-                own_s_by_rank=self._own_s_by_rank([times.own_s for times in exchanges]),
-            )
+        samples = len(step_s) * self.job.config.recipe.global_batch
+        accuracy = accuracy_of(hits, samples / derived.world)
+        event = StepEvent(
+            step=progress.step,
+            epoch=progress.step / derived.steps_per_epoch,
+            loss=sum(losses) / len(losses),
+            lr=learning_rate(progress.step - 1, self.job.config.recipe.schedule, derived),
+            samples=samples,
+            step_s=step_s,
+            wait_s=wait_s,
+            step_times=timing,
+            top1=accuracy.top1 if accuracy else None,
+            top5=accuracy.top5 if accuracy else None,
+            t_s=window.began_s,
+            loss_scale=loss_scale,
+            skipped_steps=skipped_steps,
+            own_s_by_rank=self._own_s_by_rank([times.own_s for times in exchanges]),
         )
+        self.observers.emit(event)
+        self._epoch.add(event)
         self._report_bad_images()
         if progress.step % derived.steps_per_epoch == 0:
-            self.observers.emit(EpochEvent(step=progress.step, epoch=progress.step // derived.steps_per_epoch))
+            self.observers.emit(self._epoch.close(progress.step, progress.step // derived.steps_per_epoch))
+
+    def _resumed_epoch(self) -> EpochTotals:
+        """The totals of the epoch the run is in, with the steps that earlier sessions recorded."""
+        step = self.progress.step
+        begin = step - step % self.job.derived.steps_per_epoch
+        return EpochTotals(self.run.history() if begin < step else (), after_step=begin, until_step=step)
 
     def _account(self, total_s: float, wait_s: float, exchanges: list[ExchangeTimes]) -> None:
         """Add the time of the window's steps to the stopwatch, by purpose."""

@@ -207,6 +207,7 @@ def _start_event(job: Job, run: RunDir, resume: ResumePoint | None, processes: l
         loading=job.loading,
         global_batch=recipe.global_batch,
         epochs=recipe.schedule.epochs,
+        log_every_steps=job.config.limits.log_every_steps,
         metric=job.task.metric,
         resumed_from=resume.checkpoint.step if resume else None,
         processes=tuple(processes),

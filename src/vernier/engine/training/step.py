@@ -25,6 +25,7 @@ from vernier.randomness import Stream, key
 from vernier.tasks.base import MicroStep, Task
 
 from .loss_scaling import LossScaler
+from .totals import HitCounter
 
 Phase = Callable[[str], AbstractContextManager[Any]]
 """Wraps each part of a step that is measured or profiled: data, copy, forward, backward, optimizer."""
@@ -62,6 +63,7 @@ class TrainStep:
     def __post_init__(self) -> None:
         self._torch_device = self.device.torch_device(self.world.topology.local_rank)
         self.scaler = LossScaler(self.config.machine, self._torch_device)
+        self.hits = HitCounter(self._torch_device, enabled=self.config.limits.train_accuracy)
         self._normalize = Normalizer(self.config.recipe.data, self._torch_device)
 
     def __call__(self, step: int, batches: Iterator[Batch]) -> tuple[torch.Tensor, float]:
@@ -113,4 +115,7 @@ class TrainStep:
             images = self._normalize(self.device.upload(batch.images, self._torch_device))
             targets = batch.targets.to(self._torch_device, non_blocking=True)
         with self.phase("forward"):
-            return self.task.loss(self._forward, images, targets, MicroStep(step, micro, self.world.rank))
+            at = MicroStep(step, micro, self.world.rank)
+            result = self.task.loss(self._forward, images, targets, at, count_hits=self.hits.enabled)
+        self.hits.add(result.hits)
+        return result.loss

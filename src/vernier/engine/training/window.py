@@ -64,12 +64,13 @@ class StepWindow:
         """How the times of its steps are known; one step and its report are synchronised."""
         return "synchronised" if self._timing == "windows" and len(self) == 1 else self._timing
 
-    def read(self, world: World, more: torch.Tensor) -> tuple[list[float], list[float]]:
-        """The loss of each step, averaged over processes, and more values of this one, in one copy from the device."""
-        values = torch.cat([torch.stack(self.losses), more]).cpu()
-        losses = values[: len(self)].clone()
-        world.average_([losses])
-        return losses.tolist(), values[len(self) :].tolist()
+    def read(self, world: World, sums: torch.Tensor, own: torch.Tensor) -> tuple[list[float], list[float], list[float]]:
+        """The loss of each step and `sums`, averaged over processes, and `own` values of this one, in one copy from the
+        device."""
+        values = torch.cat([torch.stack(self.losses), sums, own]).cpu()
+        shared = values[: len(self) + len(sums)].clone()
+        world.average_([shared])
+        return shared[: len(self)].tolist(), shared[len(self) :].tolist(), values[len(shared) :].tolist()
 
     def close(self, synchronised_s: float) -> list[float]:
         """The seconds of each step, the last one until now; empties the window, and the next step begins now.

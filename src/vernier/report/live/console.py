@@ -1,4 +1,5 @@
-"""A run on the terminal: a live bar for a person, one plain line every few seconds where there is no terminal.
+"""A run on the terminal: a live bar for a person, one plain line every few seconds where there is no terminal, and one
+line per so many steps where `limits.log_every_steps` asks for it.
 
 Writes to standard error only; results on standard output are the command line's business.
 """
@@ -13,7 +14,7 @@ from vernier.clock import duration, now_s
 from vernier.measure.profile.summary import describe_profile
 from vernier.measure.statistics.agreement import agreement_lines
 from vernier.measure.statistics.throughput import Window
-from vernier.records.events import EvalEvent, Event, StartEvent, StepEvent, WarningEvent
+from vernier.records.events import EpochEvent, EvalEvent, Event, StartEvent, StepEvent, WarningEvent
 from vernier.records.run import EvalResult, RunSummary, TrainingSpeed
 from vernier.records.what_ran import line_of
 from vernier.wording import plural
@@ -73,6 +74,8 @@ class ConsoleObserver:
                 self._on_start(event)
             case StepEvent():
                 self._on_step(event)
+            case EpochEvent():
+                self._on_epoch(event)
             case EvalEvent():
                 self._on_eval(event)
             case WarningEvent():
@@ -110,9 +113,11 @@ class ConsoleObserver:
         mean_s = window.wall_s / len(event.step_s)
         self._step_s = 0.7 * self._step_s + 0.3 * mean_s if self._step_s else mean_s
         self._begin(f"step {event.step + 1}")
+        accuracy = [format_figures({"top1": event.top1, "top5": event.top5})] if event.top1 is not None else []
         parts = (
             f"eta {duration(self._step_s * (start.stop_step - event.step))}",
             f"loss {event.loss:.4f}",
+            *accuracy,
             f"{window.samples_per_s:,.0f} img/s",
             f"epoch {event.epoch:.2f}/{start.epochs:g}",
             f"step {event.step:,}/{start.stop_step:,}",
@@ -121,8 +126,18 @@ class ConsoleObserver:
         )
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, description="train", completed=event.step, parts=parts)
-        elif now_s() - self._last_line_s >= PLAIN_EVERY_S:
+        if start.log_every_steps or (self._bar is None and now_s() - self._last_line_s >= PLAIN_EVERY_S):
             self.say("  ".join(parts))
+
+    def _on_epoch(self, event: EpochEvent) -> None:
+        """What training an epoch took; its evaluation has a line of its own."""
+        if event.seconds is None or event.images_per_s_total is None:
+            return
+        figures = format_figures({"top1": event.top1, "top5": event.top5, "loss": event.loss})
+        self.say(
+            f"epoch {event.epoch}  trained {event.samples or 0:,} images in {event.seconds:.1f} s, "
+            f"{event.images_per_s_total:,.0f} img/s  {figures}"
+        )
 
     def _on_eval(self, event: EvalEvent) -> None:
         best = " (best so far)" if event.best else ""

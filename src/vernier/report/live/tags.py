@@ -8,17 +8,29 @@ from collections.abc import Mapping
 from typing import Any
 
 from vernier.measure.statistics.throughput import Window
-from vernier.records.events import EvalEvent, Event, StartEvent, StepEvent
+from vernier.records.events import EpochEvent, EvalEvent, Event, StartEvent, StepEvent
 
-EVAL_FIGURES = ("top1", "top5", "loss", "AP", "AP50", "AP75", "APs", "APm", "APl")
+_AP = ("AP", "AP50", "AP75", "APs", "APm", "APl")
+_AR = ("AR1", "AR10", "AR100", "ARs", "ARm", "ARl")
+EVAL_FIGURES = ("top1", "top5", "loss", *_AP, *_AR)
 
 
 def training(
-    *, loss: float | None, lr: float | None, step_s: float, wait_s: float, samples: float, epoch: float | None = None
+    *,
+    loss: float | None,
+    lr: float | None,
+    step_s: float,
+    wait_s: float,
+    samples: float,
+    epoch: float | None = None,
+    top1: float | None = None,
+    top5: float | None = None,
 ) -> dict[str, float]:
     """The figures of a step or of a window of steps: `step_s` and `wait_s` are means, `samples` is the global batch."""
     figures = {
         "train/loss": loss,
+        "train/top1": top1,
+        "train/top5": top5,
         "train/lr": lr,
         "train/step_s": step_s,
         "train/data_wait_s": wait_s,
@@ -28,15 +40,24 @@ def training(
     return {tag: float(value) for tag, value in figures.items() if value is not None}
 
 
-def evaluation(figures: Mapping[str, float | None]) -> dict[str, float]:
-    """The figures of an evaluation under Vernier's names, `val/` in front."""
-    return {f"val/{name}": float(value) for name in EVAL_FIGURES if (value := figures.get(name)) is not None}
+def evaluation(figures: Mapping[str, float | None], split: str = "val") -> dict[str, float]:
+    """The figures of an evaluation under Vernier's names, `val/` or another split in front."""
+    return {f"{split}/{name}": float(value) for name in EVAL_FIGURES if (value := figures.get(name)) is not None}
+
+
+def _epoch(event: EpochEvent) -> dict[str, float]:
+    """The figures of a whole epoch of training, `train/epoch_` in front."""
+    names = ("loss", "top1", "top5", "images_per_s_total")
+    figures = {"seconds": event.seconds} | {name: getattr(event, name) for name in names}
+    return {f"train/epoch_{name}": float(value) for name, value in figures.items() if value is not None}
 
 
 def of_event(event: Event) -> dict[str, float]:
     """The figures of an event by tag; empty for events without figures."""
     if isinstance(event, EvalEvent):
         return evaluation(event.figures)
+    if isinstance(event, EpochEvent):
+        return _epoch(event)
     if not isinstance(event, StepEvent):
         return {}
     steps = len(event.step_s)
@@ -47,6 +68,8 @@ def of_event(event: Event) -> dict[str, float]:
         wait_s=sum(event.wait_s) / steps,
         samples=event.samples / steps,
         epoch=event.epoch,
+        top1=event.top1,
+        top5=event.top5,
     )
     return figures if event.loss_scale is None else figures | {"train/loss_scale": event.loss_scale}
 

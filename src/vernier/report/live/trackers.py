@@ -15,7 +15,8 @@ from PIL import Image
 
 from vernier.errors import ConfigError, RunFailed
 from vernier.measure.machine.environment import installed_version
-from vernier.records.events import EndEvent, EvalEvent, Event, StartEvent, StepEvent
+from vernier.records.events import EndEvent, EpochEvent, EvalEvent, Event, StartEvent, StepEvent
+from vernier.records.run import EvaluationReport
 from vernier.report.live import tags
 from vernier.store import RunDir
 
@@ -130,7 +131,7 @@ class Tracker:
                 self._start(event)
             case EndEvent():
                 self._status = event.status
-            case StepEvent() | EvalEvent():
+            case StepEvent() | EpochEvent() | EvalEvent():
                 step, figures = event.step, tags.of_event(event)
                 if figures:
                     self._call(lambda sink: sink.scalars(step, figures))
@@ -165,6 +166,33 @@ class Tracker:
         except Exception as error:  # whatever another library raises
             self._warn(f"{self._name} failed and is no longer used; training continues: {_shorten(error)}")
             self._sink = None
+
+
+class EvaluationBoard:
+    """TensorBoard's event files for evaluations after the training, in RUN/tensorboard/eval: the x axis is the step.
+
+    Evaluating again replaces what TensorBoard shows. A folder that cannot be written is a warning.
+    """
+
+    def __init__(self, run: RunDir, first_step: int, warn: Callable[[str], None]) -> None:
+        self.folder, self._warn = run.tensorboard() / "eval", warn
+        self._file: EventFile | None = None
+        try:
+            self._file = EventFile(self.folder)
+            self._file.forget_from(first_step)
+        except OSError as error:
+            self._warn(f"TensorBoard's files cannot be written: {_shorten(error)}")
+
+    def add(self, report: EvaluationReport) -> None:
+        if self._file is not None and report.step is not None:
+            self._file.scalars(report.step, tags.evaluation(report.figures, report.split))
+
+    def close(self) -> Path | None:
+        """The folder, where something was written."""
+        if self._file is None:
+            return None
+        self._file.close()
+        return self.folder
 
 
 def _is_smoke(start: StartEvent) -> bool:

@@ -13,7 +13,7 @@ from vernier.data.loading.readers import EvalReader
 from vernier.data.sources import Source, open_split
 from vernier.data.sources.views import with_channels
 from vernier.records.predictions import ScoredClass
-from vernier.tasks.base import CountingReader, Forward, MicroStep
+from vernier.tasks.base import BatchLoss, CountingReader, Forward, MicroStep
 
 from .score import ClassificationScore
 
@@ -46,12 +46,16 @@ class Classify:
     def eval_reader(self, source: Source) -> CountingReader:
         return EvalReader(source, self._recipe.data)
 
-    def loss(self, forward: Forward, images: torch.Tensor, targets: torch.Tensor, at: MicroStep) -> torch.Tensor:
+    def loss(
+        self, forward: Forward, images: torch.Tensor, targets: torch.Tensor, at: MicroStep, *, count_hits: bool = False
+    ) -> BatchLoss:
         recipe = self._recipe
         images, mixed = mix_batch(
             images, targets, recipe.augment, seed=recipe.seed, step=at.step, micro=at.micro, rank=at.rank
         )
-        return training_loss(forward(images), targets, recipe.loss, mixed)
+        logits = forward(images)
+        hits = training_hits(logits, targets, mixed) if count_hits else None
+        return BatchLoss(training_loss(logits, targets, recipe.loss, mixed), hits)
 
     def predict(self, forward: Forward, images: torch.Tensor) -> torch.Tensor:
         """Compute logits; with test-time augmentation their mean over the image and its mirror image."""
@@ -92,6 +96,22 @@ def training_loss(
     if mixed is None:
         return value
     return mixed.weight * value + (1 - mixed.weight) * _cross_entropy(logits, mixed.second, loss)
+
+
+def training_hits(logits: torch.Tensor, labels: torch.Tensor, mixed: MixedLabels | None = None) -> torch.Tensor:
+    """Count the images whose class is the most likely one, and among the five most likely: [2], where the logits are.
+
+    An image mixed from two counts for each of its labels by that label's share, as in the code of the MixUp paper.
+    """
+    best = logits.detach().topk(min(5, logits.shape[1]), dim=1).indices
+
+    def hits(labels: torch.Tensor) -> torch.Tensor:
+        right = (best == labels[:, None]).float()
+        return torch.stack([right[:, 0].sum(), right.sum()])
+
+    if mixed is None:
+        return hits(labels)
+    return mixed.weight * hits(labels) + (1 - mixed.weight) * hits(mixed.second)
 
 
 def _cross_entropy(logits: torch.Tensor, labels: torch.Tensor, loss: Loss) -> torch.Tensor:

@@ -15,7 +15,7 @@ from vernier.models import info, ssd_spec
 from vernier.models.architecture import levels
 from vernier.models.ssd import make_anchors
 from vernier.records.predictions import ScoredClass
-from vernier.tasks.base import CountingReader, Forward, MicroStep
+from vernier.tasks.base import BatchLoss, CountingReader, Forward, MicroStep
 
 from .boxes import Detections, detect
 from .loss import detection_loss
@@ -56,9 +56,12 @@ class Detect:
     def eval_reader(self, source: Source) -> CountingReader:
         return BoxEvalReader(_with_boxes(source), self._recipe.data)
 
-    def loss(self, forward: Forward, images: torch.Tensor, targets: BoxTargets, at: MicroStep) -> torch.Tensor:
+    def loss(
+        self, forward: Forward, images: torch.Tensor, targets: BoxTargets, at: MicroStep, *, count_hits: bool = False
+    ) -> BatchLoss:
         offsets, logits = forward(images)
-        return detection_loss(offsets, logits, targets, self._anchors_on(images.device), self._recipe.detect)
+        anchors = self._anchors_on(images.device)
+        return BatchLoss(detection_loss(offsets, logits, targets, anchors, self._recipe.detect))
 
     def predict(self, forward: Forward, images: torch.Tensor) -> Detections:
         offsets, logits = forward(images)

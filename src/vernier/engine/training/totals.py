@@ -1,0 +1,82 @@
+"""What is summed while training: hits on the device between two reports, and the figures of an epoch.
+
+`step` adds the hits of its batches, `loop` reads them with the losses of a window and closes an epoch.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+
+from vernier.measure.statistics.throughput import Window
+from vernier.records.events import EpochEvent, Event, StepEvent
+
+
+class Accuracy(NamedTuple):
+    """Top-1 and top-5 of training images, in percent."""
+
+    top1: float
+    top5: float
+
+
+class HitCounter:
+    """Counts hits of the training batches where they are computed; nothing waits for the device.
+
+    Off unless `limits.train_accuracy` is set and the task has hits.
+    """
+
+    def __init__(self, device: torch.device, *, enabled: bool) -> None:
+        self.enabled, self._device = enabled, device
+        self._hits: torch.Tensor | None = None
+
+    def add(self, hits: torch.Tensor | None) -> None:
+        """Add the top-1 and top-5 hits of a batch, [2]."""
+        if hits is not None:
+            self._hits = hits if self._hits is None else self._hits + hits
+
+    def pop(self) -> torch.Tensor:
+        """The hits since the last report, on the device, [2]; empty where none were counted."""
+        hits, self._hits = self._hits, None
+        return torch.zeros(0, device=self._device) if hits is None else hits
+
+
+def accuracy_of(hits_per_process: Sequence[float], images_per_process: float) -> Accuracy | None:
+    """The accuracy from the values of `HitCounter.pop`, averaged over processes; None where nothing was counted."""
+    if not hits_per_process:
+        return None
+    top1, top5 = (100 * hits / images_per_process for hits in hits_per_process)
+    return Accuracy(top1, top5)
+
+
+class EpochTotals:
+    """Sums the windows of an epoch; evaluations and checkpoints between them do not count."""
+
+    def __init__(self, history: Sequence[Event] = (), *, after_step: int = 0, until_step: int = 0) -> None:
+        """A resumed run takes over what its earlier sessions recorded of the epoch it is in."""
+        self._windows = [e for e in history if isinstance(e, StepEvent) and after_step < e.step <= until_step]
+
+    def add(self, window: StepEvent) -> None:
+        self._windows.append(window)
+
+    def close(self, step: int, epoch: int) -> EpochEvent:
+        """The epoch that ends at `step`; the next one begins."""
+        windows, self._windows = self._windows, []
+        seconds, samples = sum(sum(w.step_s) for w in windows), sum(w.samples for w in windows)
+        rate = Window(samples=samples, wall_s=seconds).samples_per_s if seconds > 0 else None
+        return EpochEvent(
+            step=step,
+            epoch=epoch,
+            samples=samples,
+            seconds=seconds,
+            images_per_s_total=rate,
+            loss=_mean([(w.loss, len(w.step_s)) for w in windows]),
+            top1=_mean([(w.top1, w.samples) for w in windows]),
+            top5=_mean([(w.top5, w.samples) for w in windows]),
+        )
+
+
+def _mean(weighted: list[tuple[float | None, int]]) -> float | None:
+    """The weighted mean; None unless every window has the figure."""
+    values = [(value, weight) for value, weight in weighted if value is not None]
+    total = sum(weight for _, weight in values)
+    return sum(value * weight for value, weight in values) / total if total and len(values) == len(weighted) else None
