@@ -67,7 +67,7 @@ def test_the_order_of_samples_is_the_same(answers: dict[int, dict[str, Any]], pr
 @pytest.mark.parametrize("curve", ["in sync", "groups", "plain", "hits"])
 @pytest.mark.parametrize("procs", [2, 3])
 def test_losses_agree_to_float_tolerance(answers: dict[int, dict[str, Any]], procs: int, curve: str) -> None:
-    """Batch norm over all processes, over fixed groups of four images, and without batch norm; there training accuracy too."""
+    """Batch norm over all processes, over groups of four images, and without it; there training accuracy too."""
     assert len(answers[1][curve]) >= 6
     assert answers[procs][curve] == pytest.approx(answers[1][curve], rel=1e-3)  # rounding grows from step to step
 
