@@ -15,7 +15,7 @@ import pytest
 from tests.report.bench_results import bench_run
 from tests.report.page.conftest import EVIL, STEP, detector, emit, trained  # noqa: F401
 from tests.report.run_dirs import step_times, write_run
-from vernier.measure.study.files import csv_text
+from vernier.measure.study.csv_tables import csv_text
 from vernier.report.page.build import build
 from vernier.report.page.collect import collect
 from vernier.report.page.serve import Live, Server
@@ -112,7 +112,7 @@ def devices_csv(path: Path, devices: int = 64, repeats: int = 8) -> Path:
             "uuid": f"GPU-{d:02d}",
             "cabinet": f"c{d // 16:03d}",
             "node": d // 4,
-            "perf": 120 * (1.2 if d == 7 else 1) * (1 + 0.01 * dice.standard_normal()),
+            "perf_ms": 120 * (1.2 if d == 7 else 1) * (1 + 0.01 * dice.standard_normal()),
             "freq": 1500 - d,
             "pwr": 250 + float(dice.standard_normal()),
             "temp": 50 + d / 8,
@@ -285,7 +285,7 @@ def test_a_table_says_where_it_is_cut_and_shows_the_rate_on_a_phone(browser: Bro
 def test_disturbed_runs_can_be_hidden(browser: Browser, tmp_path: Path) -> None:
     path = devices_csv(tmp_path / "fleet.csv")
     lines = path.read_text().splitlines()
-    column = lines[0].split(",").index("perf")
+    column = lines[0].split(",").index("perf_ms")
     cells = lines[5].split(",")
     lines[5] = ",".join([*cells[:column], "400", *cells[column + 1 :]])
     path.write_text("\n".join(lines) + "\n")

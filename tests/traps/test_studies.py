@@ -19,7 +19,7 @@ def fleet(tmp_path: Path) -> Path:
         for r in range(4)
     ]
     path = tmp_path / "fleet.csv"
-    path.write_text("\n".join(["uuid,perf,pwr", *rows]) + "\n")
+    path.write_text("\n".join(["uuid,perf_ms,pwr", *rows]) + "\n")
     return path
 
 
@@ -60,7 +60,7 @@ def test_a_spread_of_nothing_is_explained(tmp_path: Path, vernier_here: Runner) 
     """ "between devices 0.00 % (0.00 to 0.00)" looked like a fault of the program."""
     rows = [f"gpu{d},{value}" for d in range(6) for value in (100, 200, 300)]
     path = tmp_path / "noisy.csv"
-    path.write_text("\n".join(["uuid,perf", *rows]) + "\n")
+    path.write_text("\n".join(["uuid,perf_ms", *rows]) + "\n")
     done = vernier_here("study", "analyze", str(path))
     assert "between devices none visible beside the spread of the repeats" in done.out
     assert "0.00 % (0.00 to 0.00)" not in done.out

@@ -72,7 +72,19 @@ def test_what_was_not_measured_alike_is_not_compared() -> None:
     with pytest.raises(ConfigError, match="workload is 'sgemm' in the baseline and 'resnet50' here"):
         check(learned, table(machine(rng), workload="resnet50"))
     with pytest.raises(ConfigError, match="unit is 's' in the baseline"):
-        check(learned, table(machine(rng), workload="sgemm", unit="ms"))
+        check(learned, table(machine(rng), workload="sgemm", unit="img/s", slow_is_high=False))
+
+
+def test_times_in_another_unit_are_converted_with_a_note_and_a_wrong_unit_is_refused() -> None:
+    rng = np.random.default_rng(3)
+    learned, seconds = learn(table(machine(rng, devices=40))), machine(rng)
+    milliseconds = {device: [1000 * v for v in values] for device, values in seconds.items()}
+    expected, converted = check(learned, table(seconds)), check(learned, table(milliseconds, unit="ms"))
+    assert converted.unit == "s"
+    assert [d.median for d in converted.devices] == pytest.approx([d.median for d in expected.devices])
+    assert "times in ms were converted to s, the unit of the baseline" in converted.notes
+    with pytest.raises(ConfigError, match=r"the unit of one of them is wrong. State it with --units"):
+        check(learned, table(seconds, unit="ms"))
 
 
 def test_too_little_to_learn_from() -> None:

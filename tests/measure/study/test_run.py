@@ -16,7 +16,8 @@ from vernier.devices.cpu import Cpu
 from vernier.devices.cuda import Cuda
 from vernier.errors import ConfigError, RunFailed
 from vernier.measure.study import run as study_run
-from vernier.measure.study.files import StudyDir, read_csv
+from vernier.measure.study.csv_tables import read_csv
+from vernier.measure.study.files import StudyDir
 from vernier.measure.study.run import Cooler, StudySettings, collect, find_targets, parse_slow, plan_order, socket_of
 from vernier.records.bench import ArmFailure, RepeatResult
 from vernier.records.environment import DeviceInfo

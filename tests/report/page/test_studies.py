@@ -11,7 +11,7 @@ from vernier.report.page.studies import open_study, open_study_result
 def test_a_csv_gives_runs_sensors_and_locations(tmp_path: Path) -> None:
     path = tmp_path / "fleet.csv"
     rows = [f"u{i},{100 + i},{1500 + i},c00{i % 2},{i}" for i in range(6)]
-    path.write_text("\n".join(["uuid,perf,freq,cabinet,node", *rows]) + "\n")
+    path.write_text("\n".join(["uuid,perf_ms,freq,cabinet,node", *rows]) + "\n")
     study = open_study([path])
     assert (study.locations["u0"], study.locations["u3"]) == (("c000", "c000-0"), ("c001", "c001-3"))
     assert study.runs[0].sensors["freq"] == 1500

@@ -18,19 +18,20 @@ if TYPE_CHECKING:
 Sources = Annotated[Positional[tuple[str, ...]], arg(metavar="CSV|DIR...", help_behavior_hint="(required)")]
 Out = Annotated[str, arg(metavar="PATH", aliases=["-o"])]
 Columns = Annotated[str | None, optional("step_time=NAME,device=NAME,...")]
-Units = Annotated[str | None, optional("step_time=UNIT,power=UNIT,...")]
+Units = Annotated[str | None, optional("UNIT|step_time=UNIT,power=UNIT,...")]
 Drop = Annotated[Switch, arg(help="Drop rows that are exact copies of others.")]
 SHOWN = 20
 
 
 def _table(sources: tuple[str, ...], columns: str | None, units: str | None, drop_duplicates: bool = False) -> "Table":
-    from vernier.report.study.tables import FIELDS, SENSOR_UNITS, VALUE, ColumnOptions, parse_pairs, read_table
+    from vernier.report.study.columns import FIELDS, ColumnOptions, parse_pairs, parse_units
+    from vernier.report.study.tables import read_table
 
     if not sources:
         raise ConfigError("Name what to read: study directories, CSV files, logs, or folders of them.")
     options = ColumnOptions(
         columns=parse_pairs(columns, "--columns", FIELDS),
-        units=parse_pairs(units, "--units", (VALUE, *SENSOR_UNITS)),
+        units=parse_units(units),
         drop_duplicates=drop_duplicates,
     )
     return read_table([Path(s).expanduser() for s in sources], options)
@@ -55,8 +56,8 @@ def analyze(
         sources: Files or directories to read; several are analysed together.
         columns: The columns of a CSV: step_time, device, repeat, freq, power, temp, workload. For a rate such as img/s
             write speed instead of step_time.
-        units: Their units, if the file does not state them: step_time=ms (s, us, ns, min), speed=img/s, power=mW,
-            freq=GHz.
+        units: The unit of the step time, if the file does not state it: ms (s, us, ns, min), img/s. With the units of
+            sensors: step_time=ms,power=mW,freq=GHz.
         all_devices: List every device, not only the 20 slowest.
 
     Examples:

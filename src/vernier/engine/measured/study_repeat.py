@@ -20,7 +20,7 @@ from vernier.measure.machine.kernels import CopyLoad, MatrixLoad
 from vernier.measure.profile.steps import StepProfiler
 from vernier.measure.profile.summary import StepRange
 from vernier.measure.statistics.throughput import warmup_steps
-from vernier.measure.study.files import read_csv
+from vernier.measure.study.csv_tables import read_csv
 from vernier.measure.telemetry.noise import describe_noise, measure_noise
 from vernier.measure.telemetry.sampler import RecordList, Sampler
 from vernier.measure.telemetry.sensors import describe_unknown_devices

@@ -22,7 +22,7 @@ from vernier.clock import now_s
 from vernier.frozen import frozen
 from vernier.measure.phases import PhaseClock
 from vernier.measure.statistics.throughput import warmup_steps
-from vernier.measure.study.files import csv_text
+from vernier.measure.study.csv_tables import csv_text
 from vernier.measure.telemetry.noise import measure_noise
 from vernier.records.codec import encode
 from vernier.records.profile import KernelTime, MemoryPoint, PhaseTimes, ProfileSummary, ProfilingOverhead

@@ -37,6 +37,10 @@ from vernier.records.study import (
 
 METHOD = "vernier-study-analysis-1"
 SENSORS = ("freq", "power", "temp")
+TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60.0}
+"""Units of time that a table may have, in seconds; other units are rates."""
+SUSPICIOUS = 100.0
+"""Devices of one kind do not differ by such a factor: their units do."""
 FEWEST_DEVICES = 5
 _DRAWS = 2000
 _CUT, _CUT_BIAS = 2.5, 1.0466  # sd of a normal distribution cut at +-2.5 sd is 1 / 1.0466

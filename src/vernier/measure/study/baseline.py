@@ -7,6 +7,8 @@ as unsteady: a rank, so nothing is assumed about the distribution of the noise. 
 """
 
 import math
+import statistics
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +23,8 @@ from vernier.store import read_object, write_json
 from .analysis import (
     FEWEST_DEVICES,
     SENSORS,
+    SUSPICIOUS,
+    TIMES,
     Table,
     fit_inliers,
     limit_above,
@@ -108,7 +112,11 @@ def learn(table: Table) -> Baseline:
 
 
 def check(baseline: Baseline, table: Table) -> CheckResult:
-    """Accept or reject each device of a machine. Raises ConfigError when the two were not measured alike."""
+    """Accept or reject each device of a machine. Raises ConfigError when the two were not measured alike.
+
+    Times in another unit are converted, with a note.
+    """
+    table = _in_unit_of(baseline, table)
     for name in ("workload", "what", "unit", "simulated"):
         learned, measured = getattr(baseline, name), getattr(table, name)
         if learned != measured:
@@ -116,6 +124,7 @@ def check(baseline: Baseline, table: Table) -> CheckResult:
                 f"The baseline and this machine were not measured alike: {name} is {learned!r} in the baseline and "
                 f"{measured!r} here."
             )
+    _check_same_size(baseline, table)
     groups = table.by_device()
     alpha = FALSE_ALARMS / len(groups)
     slowness, medians = _slowness(table), table.medians()
@@ -148,6 +157,28 @@ def check(baseline: Baseline, table: Table) -> CheckResult:
         devices=tuple(verdicts),
         notes=(*table.notes, *sensitivity_notes(baseline, table, smallest_detectable)),
     )
+
+
+def _in_unit_of(baseline: Baseline, table: Table) -> Table:
+    """The table with its times in the baseline's unit."""
+    here, there = table.unit, baseline.unit
+    if here == there or here not in TIMES or there not in TIMES:
+        return table
+    factor = TIMES[here] / TIMES[there]
+    note = f"times in {here} were converted to {there}, the unit of the baseline"
+    rows = tuple(replace(row, value=factor * row.value) for row in table.rows)
+    return replace(table, rows=rows, unit=there, notes=(*table.notes, note))
+
+
+def _check_same_size(baseline: Baseline, table: Table) -> None:
+    """Refuse a machine that would be a hundred times slower or faster than the fleet: one unit is wrong."""
+    centre = math.exp(baseline.speed.centre if baseline.slow_is_high else -baseline.speed.centre)
+    typical = statistics.median(table.medians().values())
+    if not 1 / SUSPICIOUS < typical / centre < SUSPICIOUS:
+        raise ConfigError(
+            f"This machine has {typical:g} {table.unit} and the fleet of the baseline {centre:g} {baseline.unit}: the "
+            "unit of one of them is wrong. State it with --units, here or when the baseline is learned."
+        )
 
 
 def _slow(baseline: Baseline, slowness: float, limit: float) -> tuple[str, ...]:

@@ -12,14 +12,12 @@ in seconds. The types of the JSON files are in `records.study`; the tables of ot
 """
 
 import contextlib
-import csv
 import fcntl
-import io
 import math
 import re
 import shutil
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -33,6 +31,8 @@ from vernier.records.codec import DamagedRecord, decode, encode
 from vernier.records.study import RepeatInfo, StudyDevice, StudyMeta
 from vernier.store import read_object, read_record, write_atomically, write_json
 
+from .csv_tables import CsvRow, csv_text, read_csv
+
 META, DATA, ALL, AGGREGATED = "study.json", "study", "all_data.csv", "aggregated_data.csv"
 ITERATIONS, KERNELS, TELEMETRY, REPEAT = "iterations.csv", "kernels.csv", "telemetry.csv", "repeat.json"
 SENSORS = {"freq": "clock_mhz", "memfreq": "memory_clock_mhz", "temp": "temperature_c", "pwr": "power_w"}
@@ -45,8 +45,6 @@ AGGREGATED_COLUMNS = (
     *("train_time_median", "repeats", "simulated"),
 )
 _REPEAT_DIR = re.compile(r"^repeat-(\d+)$")
-
-CsvRow = Mapping[str, Cell]
 
 
 @frozen
@@ -74,44 +72,6 @@ class Repeat(RepeatInfo):
         """The median of a telemetry column; None where it was not measured."""
         values = [float(v) for row in self.telemetry if (v := row.get(column)) not in (None, "")]
         return statistics.median(values) if values else None
-
-
-# ------------------------------------------------------------------------------------------------------------------ CSV
-
-
-def csv_text(columns: Sequence[str], rows: Iterable[CsvRow]) -> str:
-    """The text of a CSV file; None is an empty cell."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows([["" if row.get(c) is None else row[c] for c in columns] for row in rows])
-    return out.getvalue()
-
-
-def read_csv(path: Path) -> tuple[CsvRow, ...]:
-    """Rows by column name, numbers as numbers and empty cells as None. Raises ConfigError where there is no header."""
-    try:
-        text = path.read_text(encoding="utf-8-sig", errors="replace")
-    except OSError as error:
-        raise ConfigError(f"Cannot read {path}: {error.strerror}.") from None
-    reader = csv.DictReader(io.StringIO(text))
-    try:
-        if not reader.fieldnames:
-            raise ConfigError(f"{path} is empty: a CSV file needs a line with column names.")
-        return tuple({k: _cell(v) for k, v in row.items() if k is not None} for row in reader)
-    except csv.Error as error:
-        raise ConfigError(f"{path} is not a CSV file: {error}.") from None
-
-
-def _cell(text: str | None) -> Cell:
-    if text is None or not str(text).strip():
-        return None
-    for convert in (int, float):
-        try:
-            return convert(text)
-        except ValueError:
-            continue
-    return str(text).strip()
 
 
 # --------------------------------------------------------------------------------------------------------------- folder

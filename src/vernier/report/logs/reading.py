@@ -13,6 +13,7 @@ from typing import Any
 
 from vernier.config import config_from_tree
 from vernier.errors import ConfigError, did_you_mean
+from vernier.measure.study.csv_tables import decode_text
 from vernier.measure.what_ran import describe_old_run
 from vernier.records.bench import ArmLabels, BenchResult, StepResult
 from vernier.records.environment import Environment, decode_environment
@@ -82,7 +83,7 @@ def _open_runs(runs: Sequence[RunDir], arm: str | None) -> list[RunLog]:
 
 def read_text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig", errors="replace")
+        return decode_text(path.read_bytes())
     except OSError as error:
         raise ConfigError(f"Cannot read {path}: {error.strerror}.") from None
 

@@ -17,7 +17,8 @@ from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.measure.statistics.throughput import Window
 from vernier.measure.study.analysis import METHOD as STUDY_METHOD
-from vernier.measure.study.files import StudyDir, read_csv
+from vernier.measure.study.csv_tables import read_csv
+from vernier.measure.study.files import StudyDir
 from vernier.measure.telemetry.noise import describe_noise, measure_noise, worst_noise
 from vernier.records.bench import BenchResult
 from vernier.records.codec import DamagedRecord, decode

@@ -9,9 +9,11 @@ from typing import Any
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.measure.study.analysis import Measurement, analyze
-from vernier.measure.study.files import CsvRow, StudyDir, read_csv, split_host
+from vernier.measure.study.csv_tables import CsvRow, read_csv
+from vernier.measure.study.files import StudyDir, split_host
 from vernier.records.codec import DamagedRecord, decode
 from vernier.records.study import StudyAnalysis
+from vernier.report.study.columns import with_known_names
 from vernier.report.study.tables import read_table
 
 
@@ -59,7 +61,8 @@ def _locations(path: Path) -> dict[str, tuple[str, str]]:
     if StudyDir.is_study(path):
         return {d.id: (split_host(d.host)[0], d.host) for d in StudyDir.open(path).meta().devices}
     locations = {}
-    for row in read_csv(path) if path.suffix == ".csv" else ():
+    rows = read_csv(path) if path.suffix == ".csv" else ()
+    for row in with_known_names(rows) if rows else ():
         cabinet, node, device = row.get("cabinet"), row.get("node"), row.get("uuid")
         if device is not None and cabinet not in (None, -1, "") and node not in (None, -1, ""):
             locations[str(device)] = (str(cabinet), f"{cabinet}-{node}")

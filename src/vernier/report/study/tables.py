@@ -1,6 +1,6 @@
 """Reads the tables of studies: study directories, the SC22 CSVs, nvprof traces, logs of runs, any other CSV.
 
-The unit is that of the format, or read off a column's name ("time_ms", "duration (ms)"), or given with --units.
+Which column of a CSV holds what is found by `columns`, and its unit by `units`.
 Impossible rows (no number, no time, a temperature of 900 degrees) are dropped and counted; exact copies are counted,
 and dropped on request. The analysis of a table is in `measure.study.analysis`.
 """
@@ -9,15 +9,14 @@ import math
 import re
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
 
 from vernier.errors import ConfigError, did_you_mean
-from vernier.frozen import frozen
-from vernier.measure.study.analysis import Measurement, Table
-from vernier.measure.study.files import CsvRow, StudyDir, read_csv
+from vernier.measure.study.analysis import SUSPICIOUS, TIMES, Measurement, Table
+from vernier.measure.study.csv_tables import CsvRow, read_csv
+from vernier.measure.study.files import StudyDir
 from vernier.records.bench import Cell
 from vernier.records.environment import Environment
 from vernier.report.logs import dllogger, mllog
@@ -26,26 +25,13 @@ from vernier.report.logs.nvprof import looks_like_trace, read_trace
 from vernier.report.logs.reading import open_logs, read_text
 from vernier.store import find_runs
 
-TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60.0}
-SENSOR_UNITS = {"freq": {"MHz": 1.0, "GHz": 1000.0, "kHz": 1e-3}, "power": {"W": 1.0, "mW": 1e-3}, "temp": {"C": 1.0}}
-VALUE = "step_time"
-OTHER_NAMES = {"speed": VALUE, "perf": VALUE, "performance": VALUE}
-"""Names of the measured value that users of rates, of the SC22 study's tables and of version 0.1 type."""
-FIELDS = (VALUE, "device", "repeat", *SENSOR_UNITS, "workload")
+from .columns import VALUE, ColumnOptions, Layout, find_layout, missing_unit, with_known_names
+from .units import SENSOR_UNITS
+
 POSSIBLE = {"freq": (0.0, 10_000.0), "power": (0.0, 3_000.0), "temp": (-50.0, 150.0)}
 _STUDY_SENSORS = {"freq": "clock_mhz", "power": "power_w", "temp": "temperature_c"}
-_SUSPICIOUS = 100.0
 _ITERATION = re.compile(r"Iteration Duration (\d+) (\d+) : ([0-9.eE+-]+)")
 _ITERATION_FILE = re.compile(r"iterdur_(\d+)_([A-Za-z0-9-]+)")
-
-
-@frozen
-class ColumnOptions:
-    """What the user says about a CSV: Vernier's name -> the file's column, and Vernier's name -> unit."""
-
-    columns: Mapping[str, str] = field(default_factory=dict)
-    units: Mapping[str, str] = field(default_factory=dict)
-    drop_duplicates: bool = False
 
 
 @dataclass
@@ -58,20 +44,6 @@ class _Part:
     workloads: set[str] = field(default_factory=set)
     simulated: bool = False
     notes: list[str] = field(default_factory=list)
-
-
-def parse_pairs(text: str | None, flag: str, names: Sequence[str]) -> dict[str, str]:
-    """`step_time=time,device=uuid` as a dictionary; raises ConfigError for a key that is not in `names`."""
-    pairs = {}
-    for pair in filter(None, (text or "").split(",")):
-        name, equals, value = (x.strip() for x in pair.partition("="))
-        if not equals or not value:
-            raise ConfigError(f"{flag} takes NAME=VALUE pairs with commas between them, not {pair!r}.")
-        name = OTHER_NAMES.get(name, name)
-        if name not in names:
-            raise ConfigError(f"{flag}: unknown name {name!r}. {did_you_mean(name, names)}")
-        pairs[name] = value
-    return pairs
 
 
 def read_table(paths: Sequence[Path], options: ColumnOptions | None = None) -> Table:
@@ -102,7 +74,7 @@ def read_table(paths: Sequence[Path], options: ColumnOptions | None = None) -> T
     )
     medians = [(median, device) for device, median in table.medians().items()]
     (low, low_device), (high, high_device) = min(medians), max(medians)
-    if high > _SUSPICIOUS * low:
+    if high > SUSPICIOUS * low:
         raise ConfigError(
             f"{high_device} has {high:g} {unit} and {low_device} has {low:g}: the units seem to be mixed. "
             "Analyse the files separately, or convert them to one unit first."
@@ -227,59 +199,14 @@ def _iteration_file(path: Path, text: str) -> _Part:
 # ------------------------------------------------------------------------------------------------------------------ CSV
 
 
-class _Layout(NamedTuple):
-    """Vernier's name -> column, and the unit of the measured value's column."""
-
-    columns: Mapping[str, str]
-    unit: str | None
-    what: str
-
-
-def _layout(path: Path, names: Sequence[str], options: ColumnOptions) -> _Layout:
-    have = set(names)
-    if missing := [c for c in options.columns.values() if c not in have]:
-        raise ConfigError(f"{path} has no column {missing[0]!r}. {did_you_mean(missing[0], names)}")
-    columns: dict[str, str] = {}
-    unit, what = None, VALUE
-    if {"perf", "uuid"} <= have:
-        columns, unit, what = {VALUE: "perf", "device": "uuid"}, "ms", "median iteration or mean kernel (perf)"
-    elif "med_iter_dur" in have:
-        columns, unit, what = {VALUE: "med_iter_dur", "repeat": "reps"}, "s", "median iteration"
-    elif "mean_iter_dur_median" in have:
-        columns, unit, what = {VALUE: "mean_iter_dur_median"}, "s", "median over repeats of the mean iteration"
-    elif own := next((name for name in names if name.casefold() in (VALUE, *OTHER_NAMES)), None):
-        columns, what = {VALUE: own}, own
-    columns |= {"freq": "freq", "power": "pwr", "temp": "temp", "workload": "exp"} if columns else {}
-    if "uuid" in have:
-        columns.setdefault("device", "uuid")
-    usual = columns.get(VALUE)
-    columns = {k: v for k, v in columns.items() if v in have} | dict(options.columns)
-    if columns.get(VALUE) != usual:
-        unit, what = None, columns.get(VALUE, VALUE)
-    return _Layout(columns, options.units.get(VALUE) or unit or _unit_in_name(columns.get(VALUE, "")), what)
-
-
-def _unit_in_name(name: str) -> str | None:
-    """`time_ms`, `duration (ms)`, `time [s]`."""
-    match = re.search(r"(?:_|\(|\[|\s)(s|ms|us|ns|min|[A-Za-z]+/s)[)\]]?$", name.strip())
-    return match[1] if match else None
-
-
 def _csv(path: Path, options: ColumnOptions) -> _Part:
-    rows = read_csv(path)
+    rows: Sequence[CsvRow] = read_csv(path)
     if not rows:
         raise ConfigError(f"{path} has column names but no rows.")
-    names = list(filter(None, rows[0]))
-    layout = _layout(path, names, options)
-    has_location = {"cabinet", "node", "device"} <= set(names)
-    if VALUE not in layout.columns or ("device" not in layout.columns and not has_location):
-        missing = "the step time" if VALUE not in layout.columns else "the device"
-        raise ConfigError(
-            f"Vernier does not know which column of {path} is {missing}. Name it with --columns "
-            f"{VALUE}=...,device=...; the columns are {', '.join(names)}."
-        )
-    part = _Part(unit="", what=layout.what)
-    distinct = {tuple(r.items()): r for r in rows}
+    rows = with_known_names(rows)
+    layout = find_layout(path, rows, options)
+    part = _Part(unit="", what=layout.what, notes=[layout.note] if layout.note else [])
+    distinct = {tuple(r.values()): r for r in rows}
     if copies := len(rows) - len(distinct):
         part.notes.append(
             f"{path.name}: {copies} of {len(rows)} rows are exact copies of others, "
@@ -289,7 +216,7 @@ def _csv(path: Path, options: ColumnOptions) -> _Part:
     return part
 
 
-def _fill(part: _Part, path: Path, rows: Sequence[CsvRow], layout: _Layout, options: ColumnOptions) -> None:
+def _fill(part: _Part, path: Path, rows: Sequence[CsvRow], layout: Layout, options: ColumnOptions) -> None:
     cells = [_number_and_unit(r.get(layout.columns[VALUE])) for r in rows]
     units = _column_units(path, cells, layout)
     _check_units(path, units, options)
@@ -301,33 +228,29 @@ def _fill(part: _Part, path: Path, rows: Sequence[CsvRow], layout: _Layout, opti
     unmeasured: Counter[str] = Counter()
     numbered: Counter[str] = Counter()
     for row, (value, unit) in zip(rows, cells, strict=True):
-        device = _device(row, layout)
+        device = layout.device(row)
         if not math.isfinite(value) or value <= 0 or not device:
             why = "a value not above 0" if math.isfinite(value) else "no value"
             dropped[why if device else "no device"] += 1
             continue
         scale = TIMES[unit or layout.unit or "s"] if mixed else 1.0
-        repeat = row.get(layout.columns.get("repeat", ""), numbered[device])
+        repeat = layout.cell(row, "repeat") if "repeat" in layout.columns else numbered[device]
         numbered[device] += 1
-        sensors = {s: _sensor(s, row.get(layout.columns.get(s, "")), options, unmeasured) for s in SENSOR_UNITS}
+        sensors = {s: _sensor(s, layout.cell(row, s), options, unmeasured) for s in SENSOR_UNITS}
         part.rows.append(Measurement(device=device, repeat=str(repeat), value=value * scale, sensors=sensors))
-        part.workloads.add(str(row.get(layout.columns.get("workload", "")) or ""))
+        part.workloads.add(str(layout.cell(row, "workload") or ""))
         part.simulated |= str(row.get("simulated") or "0") not in ("0", "False", "false")
     part.notes += [f"{path.name}: {count} row(s) with {why}: dropped" for why, count in dropped.items()]
     part.notes += [f"{path.name}: {count} {why}: treated as not measured" for why, count in unmeasured.items()]
 
 
-def _column_units(path: Path, cells: Sequence[tuple[float, str]], layout: _Layout) -> set[str]:
+def _column_units(path: Path, cells: Sequence[tuple[float, str]], layout: Layout) -> set[str]:
     """The units in the cells themselves, and the column's where a number has none."""
     in_cells = {unit for _, unit in cells if unit}
     if all(unit or math.isnan(value) for value, unit in cells):
         return in_cells
     if layout.unit is None:
-        some = f" in every row ({', '.join(sorted(in_cells))} in some)" if in_cells else ""
-        raise ConfigError(
-            f"{path} does not state the unit of {layout.columns[VALUE]!r}{some}. "
-            f"State it with --units {VALUE}=ms (or s, us, ns, min; img/s or another rate)."
-        )
+        raise ConfigError(missing_unit(path, layout.columns[VALUE], ", ".join(sorted(in_cells))))
     return in_cells | {layout.unit}
 
 
@@ -349,14 +272,6 @@ def _number_and_unit(cell: Cell) -> tuple[float, str]:
         return float(cell), ""
     match = re.match(r"^\s*([+-]?[0-9.]+(?:[eE][+-]?\d+)?)\s*([A-Za-z/]+)\s*$", str(cell or ""))
     return (float(match[1]), match[2]) if match else (math.nan, "")
-
-
-def _device(row: CsvRow, layout: _Layout) -> str:
-    if "device" in layout.columns:
-        name = row.get(layout.columns["device"])
-        return "" if name is None else str(name)
-    parts = [row.get(c) for c in ("cabinet", "node", "device")]
-    return "-".join(str(p) for p in parts if p is not None)
 
 
 def _sensor(name: str, cell: Cell, options: ColumnOptions, impossible: Counter[str]) -> float | None:

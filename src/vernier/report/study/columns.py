@@ -1,0 +1,156 @@
+"""Which column of a CSV holds what: by the names of known formats, in any case, or as the user says.
+
+The unit of the measured column is in `units`; the rows are read by `tables`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from pathlib import Path
+from typing import NamedTuple
+
+from vernier.errors import ConfigError, did_you_mean
+from vernier.frozen import frozen
+from vernier.measure.study.analysis import TIMES
+from vernier.measure.study.csv_tables import SEPARATORS, CsvRow
+from vernier.measure.study.files import AGGREGATED_COLUMNS, ALL_COLUMNS
+
+from .units import SENSOR_UNITS, infer_unit, name_without_unit, outlasts_training, unit_in_name
+
+VALUE = "step_time"
+OTHER_NAMES = {"speed": VALUE, "perf": VALUE, "performance": VALUE}
+"""Names of the measured value that users of rates, of the SC22 study's tables and of version 0.1 type."""
+FIELDS = (VALUE, "device", "repeat", *SENSOR_UNITS, "workload")
+_TIMES_OF_SC22 = ("perf", "med_iter_dur", "mean_iter_dur_median")
+_LOCATION = ("cabinet", "node", "device")
+_KERNELS = ("kern_min_start", "kern_max_start", "num_kerns")
+_KNOWN = {VALUE, *OTHER_NAMES, *ALL_COLUMNS, *AGGREGATED_COLUMNS, *_KERNELS}
+
+
+@frozen
+class ColumnOptions:
+    """What the user says about a CSV: Vernier's name -> the file's column, and Vernier's name -> unit."""
+
+    columns: Mapping[str, str] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
+    drop_duplicates: bool = False
+
+
+class Layout(NamedTuple):
+    """Vernier's name -> column, and the unit of the measured value's column; `note` says from what it was inferred."""
+
+    columns: Mapping[str, str]
+    unit: str | None
+    what: str
+    note: str | None = None
+
+    def cell(self, row: CsvRow, name: str) -> str | int | float | None:
+        """What a row has for one of FIELDS; None where the file has no such column."""
+        column = self.columns.get(name)
+        return None if column is None else row.get(column)
+
+    def device(self, row: CsvRow) -> str:
+        """The name of the device, or its location; empty where neither is known."""
+        if "device" in self.columns:
+            name = self.cell(row, "device")
+            return "" if name is None else str(name)
+        return "-".join(str(part) for c in _LOCATION if (part := row.get(c)) is not None)
+
+
+def parse_pairs(text: str | None, flag: str, names: Sequence[str]) -> dict[str, str]:
+    """`step_time=time,device=uuid` as a dictionary; raises ConfigError for a key that is not in `names`."""
+    pairs = {}
+    for pair in filter(None, (text or "").split(",")):
+        name, equals, value = (x.strip() for x in pair.partition("="))
+        if not equals or not value:
+            raise ConfigError(f"{flag} takes NAME=VALUE pairs with commas between them, not {pair!r}.")
+        name = OTHER_NAMES.get(name, name)
+        if name not in names:
+            raise ConfigError(f"{flag}: unknown name {name!r}. {did_you_mean(name, names)}")
+        pairs[name] = value
+    return pairs
+
+
+def parse_units(text: str | None) -> dict[str, str]:
+    """`ms`, which is the unit of the step time, or `step_time=ms,power=mW`."""
+    if text is not None and "=" not in text and "," not in text and text.strip():
+        return {VALUE: text.strip()}
+    return parse_pairs(text, "--units", (VALUE, *SENSOR_UNITS))
+
+
+def with_known_names(rows: Sequence[CsvRow]) -> list[CsvRow]:
+    """The rows with the columns of known formats in lower case: `UUID` and `Perf` are `uuid` and `perf`."""
+    names = set(rows[0])
+    renamed = {n: lower for n in names if (lower := n.casefold()) in _KNOWN and lower not in names}
+    if len(set(renamed.values())) < len(renamed) or not renamed:
+        return list(rows)
+    return [{renamed.get(name, name): cell for name, cell in row.items()} for row in rows]
+
+
+def find_layout(path: Path, rows: Sequence[CsvRow], options: ColumnOptions) -> Layout:
+    """The layout of a CSV. Raises ConfigError naming what is missing."""
+    names = list(rows[0])
+    columns, unit, what = _known_layout(names)
+    usual = columns.get(VALUE)
+    columns = {k: v for k, v in columns.items() if v in names} | _given_columns(path, names, options)
+    value = columns.get(VALUE)
+    if value is None or ("device" not in columns and not set(_LOCATION) <= set(names)):
+        raise ConfigError(_missing_column(path, names, "the step time" if value is None else "the device"))
+    if value != usual:
+        unit, what = None, value
+    elif unit == "s" and outlasts_training(rows, value):
+        unit = None
+    unit = options.units.get(VALUE) or unit or unit_in_name(value)
+    if unit is None and value == usual and value in _TIMES_OF_SC22 and (inferred := infer_unit(rows, value)):
+        unit, why = inferred
+        note = f"{path.name}: {value} is taken to be in {unit}: {why}. If that is wrong, state it with --units"
+        return Layout(columns, unit, what, note)
+    return Layout(columns, unit, what)
+
+
+def _known_layout(names: Sequence[str]) -> tuple[dict[str, str], str | None, str]:
+    """Columns, unit and meaning of the value in a known format. The SC22 study's `perf` has no unit of its own."""
+    has_device = "uuid" in names or set(_LOCATION) <= set(names)
+    unit, what = None, VALUE
+    if "perf" in names and has_device:
+        columns, what = {VALUE: "perf"}, "median iteration or mean kernel (perf)"
+    elif "med_iter_dur" in names:
+        columns, unit, what = {VALUE: "med_iter_dur", "repeat": "reps"}, "s", "median iteration"
+    elif "mean_iter_dur_median" in names:
+        columns, unit, what = {VALUE: "mean_iter_dur_median"}, "s", "median over repeats of the mean iteration"
+    elif own := next((name for name in names if name_without_unit(name).casefold() in (VALUE, *OTHER_NAMES)), None):
+        columns, what = {VALUE: own}, own
+    else:
+        columns = {}
+    columns |= {"freq": "freq", "power": "pwr", "temp": "temp", "workload": "exp"} if columns else {}
+    return columns | {"device": "uuid"}, unit, what
+
+
+def _given_columns(path: Path, names: Sequence[str], options: ColumnOptions) -> dict[str, str]:
+    """The user's columns as the file writes them: in any case."""
+    by_lower = {name.casefold(): name for name in names}
+    columns = {}
+    for name, given in options.columns.items():
+        column = given if given in names else by_lower.get(given.casefold())
+        if column is None:
+            raise ConfigError(f"{path} has no column {given!r}. {did_you_mean(given, names)}")
+        columns[name] = column
+    return columns
+
+
+def _missing_column(path: Path, names: Sequence[str], what: str) -> str:
+    separators = ", ".join(SEPARATORS.values())
+    alone = f" Is another separator between them? Those that are read: {separators}." if len(names) == 1 else ""
+    return (
+        f"Vernier does not know which column of {path} is {what}. Name it with --columns "
+        f"{VALUE}=...,device=...; the columns are {', '.join(names)}.{alone}"
+    )
+
+
+def missing_unit(path: Path, column: str, units_of_some: str = "") -> str:
+    """What to do about a file that does not state the unit of its values."""
+    some = f" in every row ({units_of_some} in some)" if units_of_some else ""
+    return (
+        f"{path} does not state the unit of {column!r}{some}, and nothing else in its rows tells it. "
+        f"State it: --units ms (or {', '.join(u for u in TIMES if u != 'ms')}; img/s or another rate), or in the "
+        f"column's name: {column}_ms."
+    )
