@@ -197,7 +197,16 @@ def _module_of(test: Path) -> Path:
     return SOURCE / relative.parent / (f"__{name}__.py" if name in ("init", "main") else f"{name}.py")
 
 
-OTHER_TESTS = ("integration", "device_suite", "golden", "traps", "chaos", "test_house.py", "test_docs.py")
+OTHER_TESTS = (
+    "integration",
+    "device_suite",
+    "five_systems",
+    "golden",
+    "traps",
+    "chaos",
+    "test_house.py",
+    "test_docs.py",
+)
 WITHOUT_A_TEST_FILE = ("__init__.py", "__main__.py")
 
 

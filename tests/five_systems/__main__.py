@@ -1,0 +1,62 @@
+"""`python -m tests.five_systems > docs/five-systems.md`: the page of the documentation, made from the tables."""
+
+from collections import Counter
+
+from tests.five_systems import STATES, SYSTEMS, Row, all_rows, rows_of
+
+SHOWN = {"test": "CPU", "device": "device", "left out": "left out", "partly": "**partly**", "absent": "**absent**"}
+HEAD = """# The five systems, feature by feature
+
+Vernier succeeds five systems: Habana's ResNet-50 for PyTorch (0.13), SSD-ResNet34 and ResNeXt-101 for TensorFlow
+(1.5.0), NVIDIA's ResNet-50 v1.5 for PyTorch (May 2019), and the ResNet-50 part of the SC22 study of GPU variability.
+This page lists every feature that their documents describe, what Vernier has for it, and the test that proves it. What
+to type instead of their commands is on the pages [NVIDIA](coming-from-nvidia.md), [Habana](coming-from-habana.md) and
+[SC22](coming-from-study.md).
+
+- **CPU**: proven by a test that runs on a CPU, with the real code.
+- **device**: needs an accelerator that we do not have. The tests named are the nearest proof: they run on rgpu, a
+  PyTorch device that queues its work in another process, or against the vendor's real interface. **The hardware itself
+  was not run by us**: [what was run where](devices.md#what-was-run-where).
+- **left out**: deliberately; the note says why.
+"""
+TAIL = """
+Run a proof with `python -m pytest tests/` and its name, after `make install`. Tests that need a package, a program or
+public data that is not there are skipped with the reason; `.ci/run` installs what can be installed. The page is made by
+`python -m tests.five_systems` from the tables in `tests/five_systems`; a test checks that every test named here exists
+and runs in CI, and that the page is up to date.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    return "\n".join([HEAD, *counts(), TAIL, *(line for system in SYSTEMS for line in section(system))]).rstrip() + "\n"
+
+
+def counts() -> list[str]:
+    """A table of features by system and state; states without a feature have no column."""
+    rows = all_rows()
+    present = [state for state in STATES if any(row.state == state for row in rows)]
+    lines = [
+        "| system | features | " + " | ".join(STATES[state] for state in present) + " |",
+        "|---|---|" + "---|" * len(present),
+    ]
+    for title, part in [*((t, rows_of(s)) for s, t in SYSTEMS.items()), ("all", rows)]:
+        states = Counter(row.state for row in part)
+        lines.append(f"| {title} | {len(part)} | " + " | ".join(str(states[state]) for state in present) + " |")
+    return lines
+
+
+def section(system: str) -> list[str]:
+    """The features of one system."""
+    lines = [f"## {SYSTEMS[system]}", "", "| # | feature | state | proof | note |", "|---|---|---|---|---|"]
+    return [*lines, *map(line_of, rows_of(system)), ""]
+
+
+def line_of(row: Row) -> str:
+    proofs = [f"`{name.removeprefix('tests/')}`" for name in row.tests] + [f"`{command}`" for command in row.commands]
+    cells = (str(row.number), row.feature, SHOWN[row.state], "<br>".join(proofs), row.note)
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+if __name__ == "__main__":
+    print(page(), end="")

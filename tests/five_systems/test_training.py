@@ -1,0 +1,30 @@
+"""Small trainings that show what the documents say about losses and logs."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.conftest import Done, only_run
+
+FEW = ["--max-steps", "2", "--train-only", "--no-tensorboard", "--set", "limits.log_every_steps=1"]
+
+
+def test_weight_decay_is_not_in_the_reported_loss(
+    tiny: list[str], vernier_here: Callable[..., Done], tmp_path: Path
+) -> None:
+    first = []
+    for decay in ("0", "0.5"):
+        out = str(tmp_path / decay)
+        done = vernier_here("train", *tiny, *FEW, "--set", f"optim.weight_decay={decay}", "--out", out)
+        assert done.code == 0, done.err
+        events = [json.loads(line) for line in (only_run(Path(out)) / "events.jsonl").read_text().splitlines()]
+        first.append(next(e["loss"] for e in events if e["kind"] == "step"))
+    assert first[0] == first[1]
+
+
+def test_other_processes_log_to_files_of_their_own(
+    tiny: list[str], vernier: Callable[..., Done], tmp_path: Path
+) -> None:
+    done = vernier("train", *tiny, *FEW, "--procs", "2")
+    assert done.code == 0, done.err
+    assert (only_run(tmp_path / "runs") / "logs" / "rank1.log").is_file()
