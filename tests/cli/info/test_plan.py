@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from vernier.measure.planning.published import PUBLISHED
+from vernier.measure.planning.published import published_speeds
 
 
 def test_plan_prints_rows_that_double(vernier_here: Callable[..., Any]) -> None:
@@ -37,6 +37,7 @@ def test_plan_prints_rows_that_double(vernier_here: Callable[..., Any]) -> None:
     [
         ([], "--bench"),
         (["nvidia-resnet50-90e", "--bench", "0"], "more than 0"),
+        (["nvidia-resnet50-90e", "--bench", "457698000"], "more than any device does"),
         (["nvidia-resnet50-90e", "--bench", "/nowhere"], "not a run directory"),
         (["nvidia-resnet50-90e", "--bench", "100", "--devices", "8..4"], "8..4096"),
         (["nvidia-resnet50-90e", "--bench", "100", "--network", "dgx-a10"], "dgx-a100"),
@@ -55,5 +56,23 @@ def test_wrong_input_is_refused_with_the_reason(
 
 def test_check_shows_every_published_row(vernier_here: Callable[..., Any]) -> None:
     done = vernier_here("plan", "--check", "--json")
-    assert len(json.loads(done.out)["scaling"]) == len(PUBLISHED)
-    assert "the true speed was" in vernier_here("plan", "--check").out
+    assert len(json.loads(done.out)["scaling"]) == len(published_speeds())
+    shown = vernier_here("plan", "--check").out
+    assert "the true speed was" in shown
+    assert "each predicted from the tables of the other systems alone" in shown
+
+
+def test_a_batch_that_does_not_divide_is_said(vernier_here: Callable[..., Any]) -> None:
+    done = vernier_here("plan", "nvidia-resnet50-90e", "--bench", "2470", "--devices", "12")
+    assert "(does not divide)" in done.out
+    assert "2,048 images do not divide among 12 devices" in done.err
+    assert "8 or 16 devices would do" in done.err
+    assert "divide among" not in vernier_here("plan", "nvidia-resnet50-90e", "--bench", "2470", "--devices", "8").err
+
+
+def test_every_speed_of_several_devices_has_a_range(vernier_here: Callable[..., Any]) -> None:
+    rows = vernier_here("plan", "nvidia-resnet50-90e", "--bench", "2470", "--devices", "2..64", "--json").json()["rows"]
+    for row in rows:
+        assert row["img_per_s_range"][0] < row["img_per_s_total"] < row["img_per_s_range"][1]
+        assert row["efficiency_range"][0] < row["efficiency_percent"] < row["efficiency_range"][1]
+        assert row["hours_range"][0] < row["hours"] < row["hours_range"][1]

@@ -6,8 +6,8 @@ import pytest
 
 from vernier.errors import ConfigError
 from vernier.measure.planning.plan import NETWORKS, Workload
-from vernier.measure.planning.published import published_span
-from vernier.measure.planning.table import divide_batch, plan_rows, round_to_range, table_rows
+from vernier.measure.planning.published import published_shares
+from vernier.measure.planning.table import divide_batch, divisors_near, plan_rows, round_to_range, table_rows
 
 WORK = Workload(images_per_s=1000, measured_batch=100, gradient_bytes=100_000_000, half_batch=0, spread=0)
 FAST = NETWORKS["dgx-h100"]
@@ -32,10 +32,27 @@ def test_the_range_is_that_of_published_tables_times_that_of_the_speed() -> None
     assert one.img_per_s_range == (500, 2000)
     assert one.hours_range == (0.5, 2.0)
     (many,) = plan_rows(work, {64: 6400}, 100, FAST, 3_600_000)
-    low, high = published_span(64)
+    shares = published_shares(8, 64, None)
+    low, high = shares.low / shares.typical, shares.high / shares.typical
     assert many.img_per_s_range == pytest.approx(
         (0.5 * low * many.img_per_s_total, 2 * high * many.img_per_s_total), rel=1e-3
     )
+    assert many.model_share == pytest.approx(shares.typical, rel=1e-3)
+    assert many.limit == "other"
+
+
+def test_precision_narrows_the_range() -> None:
+    full, mixed = (plan_rows(replace(WORK, precision=p), {8: 800}, 800, FAST, 3.6e6)[0] for p in ("fp32", "bf16"))
+    assert full.efficiency_percent > mixed.efficiency_percent
+    assert full.efficiency_range[0] > mixed.efficiency_range[0]
+
+
+def test_a_batch_that_does_not_divide() -> None:
+    even, odd = plan_rows(WORK, {8: 2048, 12: 2048}, 2048, FAST, 3_600_000)
+    assert (even.divides, odd.divides) == (True, False)
+    assert divisors_near(12, 2048) == [8, 16]
+    assert divisors_near(12, 12) == [12]
+    assert divisors_near(7, 9) == [3, 9]
 
 
 def test_a_batch_that_is_not_the_recipes_is_marked_in_every_row() -> None:

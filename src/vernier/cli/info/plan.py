@@ -16,6 +16,7 @@ from vernier.errors import EXIT_DONE, ConfigError, did_you_mean
 if TYPE_CHECKING:
     from vernier.config import Recipe
     from vernier.measure.planning.plan import Network
+    from vernier.measure.planning.published import CheckRow
     from vernier.measure.planning.table import PlanRow
     from vernier.measure.planning.workload import Basis
 
@@ -45,8 +46,8 @@ def plan(
     """Predict throughput, time and energy of a recipe on many devices, from the measured speed of one.
 
     The recipe's global batch stays and is divided among the devices (strong scaling), as another batch is another
-    training. An estimate from compute, network, waiting for the slowest device, and input, with a range from the errors
-    that it has on published tables (--check).
+    training. An estimate from compute, network, waiting for the slowest device, and input, corrected by what published
+    tables reach of such predictions, with a range that covers 90 % of its errors on other systems (--check).
 
     Args:
         recipe: A built-in recipe, a network's name, or a .toml file.
@@ -66,7 +67,8 @@ def plan(
         weak: Let the global batch grow with the devices. It is then not the recipe's, and the training another one.
         convert: Use a run of another network or image size, its speed converted by multiply-accumulates, with the
             error that such conversions have.
-        check: Compare the model with published tables, and conversions with measured speeds, instead.
+        check: Predict every published table from those of all other systems, and convert measured speeds, instead: the
+            errors behind the ranges.
 
     Examples:
         vernier plan nvidia-resnet50-90e --bench 2470 --devices 8..64 --network dgx-a100
@@ -136,7 +138,7 @@ def _is_number(text: str) -> bool:
 
 def _print_plan(recipe: "Recipe", basis: "Basis", network: "Network", rows: "list[PlanRow]", most: int) -> None:
     """Print what the plan is for and based on, the table, and how to read it."""
-    from vernier.measure.planning.table import EXPLANATIONS, LEAST_PUBLISHED_BATCH, table_rows
+    from vernier.measure.planning.table import EXPLANATIONS, divisors_near, least_published_batch, table_rows
     from vernier.models import shown_name
 
     batch = f"{recipe.global_batch:,}"
@@ -158,12 +160,22 @@ def _print_plan(recipe: "Recipe", basis: "Basis", network: "Network", rows: "lis
             )
     else:
         notes = [f"Weak scaling: the batch grows with the devices and is not the recipe's {batch}: another training."]
-    if any(row.batch_per_device < LEAST_PUBLISHED_BATCH for row in rows):
+    for row in rows:
+        if not row.divides:
+            counts = " or ".join(f"{n:,}" for n in divisors_near(row.devices, row.global_batch))
+            notes.append(
+                f"{row.global_batch:,} images do not divide among {row.devices:,} devices: vernier train would refuse "
+                f"it, and all wait for those with one image more. {counts} devices would do, or another --global-batch."
+            )
+    least = least_published_batch()
+    if any(row.batch_per_device < least for row in rows):
         notes.append(
-            f"Rows with less than {LEAST_PUBLISHED_BATCH} images per device are extrapolated: no published table has "
+            f"Rows with less than {least} images per device are extrapolated: no published table has "
             "so few, and their range is no more than a guess."
         )
-    notes.append("An ESTIMATE of the training steps. Ranges are the errors of such estimates: vernier plan --check")
+    notes.append(
+        "An ESTIMATE of the training steps. Ranges cover 90 % of the errors on published systems: vernier plan --check"
+    )
     say("\n".join([*notes, *EXPLANATIONS]))
 
 
@@ -178,20 +190,35 @@ def _counts(text: str) -> list[int]:
     raise ConfigError(f"--devices {text}: give a range such as 8..4096, or a list such as 8,16,64.")
 
 
+def _check_cells(row: "CheckRow") -> dict[str, str]:
+    low, high = row.range_percent
+    return {
+        "system": row.system,
+        "what": row.what,
+        "devices": f"{row.base} to {row.devices:,}",
+        "published": f"{row.published_percent:.0f} %",
+        "predicted (range)": f"{row.predicted_percent:.0f} % ({low:.0f} to {high:.0f})",
+        "error": f"{row.error_percent:+.0f} %",
+        "in range": "yes" if row.in_range else "NO",
+    }
+
+
 def _check(json: bool) -> int:
     from vernier.measure.planning.conversion import conversion_error, conversion_rows
-    from vernier.measure.planning.published import check_rows
+    from vernier.measure.planning.published import check_rows, errors_by_system
 
-    rows, conversions = check_rows(), conversion_rows()
+    rows, systems, conversions = check_rows(), errors_by_system(), conversion_rows()
     if json:
-        print_json({"scaling": rows, "conversions": conversions})
+        print_json({"scaling": rows, "systems": systems, "conversions": conversions})
         return EXIT_DONE
-    print_rows(rows, False)
-    errors = [row.error_percent for row in rows]
+    print_rows([_check_cells(row) for row in rows], False)
+    print_rows(systems, False)
+    errors, inside = [row.error_percent for row in rows], sum(row.in_range for row in rows)
     median = statistics.median(map(abs, errors))
     sys.stdout.write(
-        f"scaling: predicted speeds are off by {min(errors):+.1f} to {max(errors):+.1f} % (median {median:.1f} %), "
-        "mostly too high; nothing is fitted\n"
+        f"scaling: {len(rows)} published speeds of {len(systems)} systems, each predicted from the tables of the other "
+        f"systems alone: off by {min(errors):+.1f} to {max(errors):+.1f} % (median {median:.1f} %); the range covers "
+        f"{inside} of them ({100 * inside / len(rows):.0f} %; it is meant to cover 90 %)\n"
     )
     print_rows(sorted(conversions, key=lambda row: -abs(row.error_percent))[:SHOWN_CONVERSIONS], False)
     sys.stdout.write(

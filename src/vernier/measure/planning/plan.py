@@ -2,8 +2,8 @@
 
 Synchronous data parallelism: a step computes, reduces gradients (within a host, then between hosts, by ring or tree,
 whichever is faster), hides part of that behind the backward pass, waits for the slowest device, and is never faster
-than its input. What the model leaves out (a loader that shares the host's cores, thermal limits, software) makes its
-predictions too high; `published` compares it with published tables.
+than its input. What the model leaves out (a loader that shares the host's cores, launches of kernels, thermal limits,
+software) makes its predictions too high: `published` knows by how much, from published tables.
 """
 
 import math
@@ -65,6 +65,8 @@ class Workload:
     """Images per second that a host can load and decode; None: no limit."""
     watts: float | None = None
     """Power per device, including its share of the host."""
+    precision: str | None = None
+    """Precision of the measured speed; None: not known."""
 
 
 @frozen

@@ -1,7 +1,8 @@
 """The rows of `vernier plan`: one prediction per number of devices, with a range, and the table that people read.
 
-The range is how far published tables of such sizes were from this model (`published`), times how well the speed of one
-device is known (`Workload.speed_span`). Numbers are shown with the digits that their range supports.
+Speeds are what the model predicts, times what published tables typically reach of such predictions (`published`). The
+range is that of these tables, times how well the speed of one device is known (`Workload.speed_span`). Numbers have the
+digits that their range supports.
 """
 
 import math
@@ -14,17 +15,17 @@ from vernier.records.codec import omitted
 from vernier.wording import two_digits
 
 from .plan import Network, Workload, predict
-from .published import PUBLISHED, published_span
+from .published import published_shares, published_speeds
 
 _WIDE = 2.0
 """A range with ends this far apart has no digits in common."""
-LEAST_PUBLISHED_BATCH = min(row.device_batch for row in PUBLISHED)
 EXPLANATIONS = (
-    "efficiency: speed over that of as many devices at the measured speed of one",
+    "efficiency: speed over that of as many devices at the measured speed of one; includes what published tables lose "
+    "beyond the model",
     "not hidden: communication per step that does not run beside the backward pass, so that all wait for it",
     "limited by: what prolongs a step most: small batch (fewer images per device than measured), network "
-    "(communication not hidden), slowest device (the others wait for it), input (loading images), or compute if none "
-    "of these matters",
+    "(communication not hidden), slowest device (the others wait for it), input (loading images), other (what "
+    "published systems lose beyond these: loaders, launches, software), or compute if none of these matters",
 )
 
 
@@ -32,17 +33,21 @@ EXPLANATIONS = (
 class PlanRow:
     """One row of `vernier plan`. Hours and energy are those of the training steps alone.
 
-    Efficiency is relative to as many devices at the measured speed of one. `recipes_batch`: whether the global batch is
-    the recipe's.
+    Efficiency is relative to as many devices at the measured speed of one. `model_share`: what published tables
+    typically reach of the model's prediction, by which the row is corrected. `recipes_batch`: whether the global batch
+    is the recipe's. `divides`: whether all devices have the same number of images, which a training needs.
     """
 
     devices: int
     global_batch: int
     batch_per_device: float
     recipes_batch: bool
+    divides: bool
+    model_share: float
     img_per_s_total: float
     img_per_s_range: tuple[float, float]
     efficiency_percent: float
+    efficiency_range: tuple[float, float]
     step_ms: float
     communication_not_hidden_ms: float
     limit: str
@@ -62,6 +67,11 @@ def divide_batch(counts: Sequence[int], global_batch: int) -> dict[int, int]:
     return possible
 
 
+def least_published_batch() -> int:
+    """The smallest batch per device in any published table."""
+    return min(row.device_batch for row in published_speeds())
+
+
 def plan_rows(
     work: Workload, batches: Mapping[int, int], recipe_batch: int, network: Network, images: float
 ) -> list[PlanRow]:
@@ -69,26 +79,39 @@ def plan_rows(
     rows = []
     for devices, batch in batches.items():
         predicted = predict(work, devices, batch, network)
-        rate, hours = predicted.images_per_s_total, images / predicted.images_per_s_total / 3600
-        low, high = (a * b for a, b in zip(published_span(devices), work.speed_span, strict=True))
+        shares = published_shares(math.ceil(devices / network.per_host), devices, work.precision)
+        rate = predicted.images_per_s_total * shares.typical
+        hours, linear = images / rate / 3600, devices * work.images_per_s
+        low, high = shares.low / shares.typical, shares.high / shares.typical
+        efficiency, low, high = rate / linear, low * work.speed_span[0], high * work.speed_span[1]
         rows.append(
             PlanRow(
                 devices=devices,
                 global_batch=batch,
                 batch_per_device=_four_digits(batch / devices),
                 recipes_batch=batch == recipe_batch,
+                divides=batch % devices == 0,
+                model_share=_four_digits(shares.typical),
                 img_per_s_total=_four_digits(rate),
                 img_per_s_range=(_four_digits(low * rate), _four_digits(high * rate)),
-                efficiency_percent=round(100 * rate / (devices * work.images_per_s), 1),
+                efficiency_percent=round(100 * efficiency, 1),
+                efficiency_range=(round(100 * efficiency * low, 1), round(100 * efficiency * high, 1)),
                 step_ms=_four_digits(1000 * batch / rate),
                 communication_not_hidden_ms=_four_digits(predicted.exposed_ms),
-                limit=predicted.limit,
+                limit=predicted.limit if 1 - shares.typical < 1 - predicted.images_per_s_total / linear else "other",
                 hours=_four_digits(hours),
                 hours_range=(_four_digits(hours / high), _four_digits(hours / low)),
                 kwh=None if work.watts is None else _four_digits(hours * devices * work.watts / 1000),
             )
         )
     return rows
+
+
+def divisors_near(count: int, batch: int) -> list[int]:
+    """The nearest numbers of devices, below and above, among which a batch divides."""
+    below = max(n for n in range(1, count + 1) if batch % n == 0)
+    above = next((n for n in range(count, batch + 1) if batch % n == 0), below)
+    return sorted({below, above})
 
 
 def _four_digits(value: float) -> float:
@@ -121,14 +144,17 @@ def table_rows(rows: Sequence[PlanRow]) -> list[dict[str, Cell]]:
     unit, per_hour = _unit_of_time(max(row.hours for row in rows))
     for row in rows:
         low, high = row.img_per_s_range
+        least, most = row.efficiency_range
         scale = row.step_ms / row.img_per_s_total  # a step is as uncertain as the rate, in percent
         (step,) = round_to_range([row.step_ms], low * scale, high * scale)
         cell: dict[str, Cell] = {
             "devices": row.devices,
             "global batch": row.global_batch if row.recipes_batch else f"{row.global_batch:,} (not the recipe's)",
-            "per device": f"{row.batch_per_device:,g}",
+            "per device": f"{row.batch_per_device:,g}"
+            if row.divides
+            else f"{row.batch_per_device:,g} (does not divide)",
             "img/s (range)": with_range(row.img_per_s_total, row.img_per_s_range),
-            "efficiency": f"{row.efficiency_percent:.0f} %",
+            "efficiency": f"{row.efficiency_percent:.0f} %" + (f" ({least:.0f} to {most:.0f})" if least < most else ""),
             "step ms": step,
             "not hidden ms": f"{row.communication_not_hidden_ms:.2g}",
             "limited by": row.limit,

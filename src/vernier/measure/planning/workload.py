@@ -21,6 +21,10 @@ from .conversion import conversion_error, conversion_span
 from .estimate import Speed, device_hours, gmac, mean_gmac
 from .plan import Network, Workload
 
+OPERATIONS_PER_MAC = 6
+"""Floating-point operations of a training step per multiply-accumulate of the forward pass: two, three times."""
+MOST_PETAFLOPS = 100.0
+
 
 @frozen
 class MeasuredRun:
@@ -104,8 +108,9 @@ def workload_of(
         rate = run.images_per_s
     if not 0 < rate < float("inf"):
         raise ConfigError(f"--bench {rate:g} must be more than 0.")
+    _check_possible(rate, mean_gmac(recipe))
     if run is None:
-        text = f"{rate:g} img/s per device at batch {batch:,}, as given, taken to be the speed of this recipe"
+        text = f"{rate:,.6g} img/s per device at batch {batch:,}, as given, taken to be the speed of this recipe"
         return Workload(images_per_s=rate, measured_batch=batch, gradient_bytes=4 * parameters), Basis(text=text)
     _check_hardware(run, config, network)
     share, basis = _speed_on_recipe(run, recipe, run_or_rate, convert)
@@ -116,7 +121,18 @@ def workload_of(
         measured_batch=run.ran.batch_per_device,
         gradient_bytes=4 * parameters,
         speed_span=(own_low * low, own_high * high),
+        precision=run.ran.precision,
     ), basis
+
+
+def _check_possible(images_per_s: float, gmac_per_image: float) -> None:
+    """Refuse a speed that needs more operations per second than any device has."""
+    petaflops = images_per_s * gmac_per_image * OPERATIONS_PER_MAC / 1e6
+    if petaflops > MOST_PETAFLOPS:
+        raise ConfigError(
+            f"--bench {images_per_s:,.0f}: at that speed one device would do {petaflops:,.0f} PFLOP/s in this recipe, "
+            "more than any device does. Give the images per second of one device."
+        )
 
 
 def _check_hardware(run: MeasuredRun, config: Config, network: Network) -> None:
