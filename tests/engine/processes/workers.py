@@ -4,6 +4,7 @@ Run as `torchrun --nproc-per-node N workers.py PLAN.json`, or called in one proc
 trainings, because every process costs seconds of imports.
 """
 
+import gc
 import json
 import sys
 from pathlib import Path
@@ -59,6 +60,11 @@ def config_for(shapes: str, **changes: Any) -> Config:
     for name, value in {**settings, **changes}.items():
         config = override(config, name.replace("__", "."), value)
     return config
+
+
+def thread_names() -> list[str]:
+    """Names of the threads of this process, on Linux."""
+    return [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
 
 
 def losses(run: RunDir) -> list[float]:
@@ -128,6 +134,10 @@ def main(path: str) -> None:
         results = everything(plan, world)
         if world.first:
             Path(plan["answer"]).write_text(json.dumps(results))
+    gc.collect()
+    threads = thread_names().count("pt_gloo_runloop")
+    if threads > 2:
+        sys.exit(f"{threads} threads of process groups are left; PyTorch keeps the 2 of the default group")
 
 
 if __name__ == "__main__":

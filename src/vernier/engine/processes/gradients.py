@@ -76,27 +76,24 @@ class BucketExchange(Exchange):
             gradient_as_bucket_view=True,
         )
         super().__init__(wrapped)
-        self.world, self._device = world, device
+        self._device = device
         self._began: Any = None
-        self._last_sent: Any = None
+        self._buckets = _Buckets(world, device)
         self._moments: list[tuple[Any, Any, Any]] = []
-        wrapped.register_comm_hook(self, _all_reduce_bucket)
+        wrapped.register_comm_hook(self._buckets, _all_reduce_bucket)
 
     def begin_step(self) -> None:
-        self._began, self._last_sent = self._device.record_event(), None
+        self._began, self._buckets.last_sent = self._device.record_event(), None
 
     def without_exchange(self) -> AbstractContextManager[Any]:
         context: AbstractContextManager[Any] = self.network.no_sync()  # type: ignore[operator]
         return context
 
-    def note_last_bucket(self) -> None:
-        """Called during backward, where the last bucket is handed over."""
-        self._last_sent = self._device.record_event()
-
     def backward_done(self) -> None:
         """On the compute stream: it waits for the averaged buckets, so the time since the last one is exposed."""
-        if self._last_sent is not None and self._device.step_times != "windows":
-            self._moments.append((self._began, self._last_sent, self._device.record_event()))
+        last_sent = self._buckets.last_sent
+        if last_sent is not None and self._device.step_times != "windows":
+            self._moments.append((self._began, last_sent, self._device.record_event()))
 
     def pop_times(self) -> list[ExchangeTimes]:
         moments, self._moments = self._moments, []
@@ -104,15 +101,27 @@ class BucketExchange(Exchange):
         return [ExchangeTimes(own_s=elapsed_s(a, b), exposed_s=elapsed_s(b, c)) for a, b, c in moments]
 
 
+class _Buckets:
+    """What averaging a bucket needs. DistributedDataParallel keeps it where the garbage collector cannot look.
+
+    So it must not lead back to the network, which would never be freed, nor the process group with its threads.
+    """
+
+    def __init__(self, world: World, device: Device) -> None:
+        self.world, self.device = world, device
+        self.last_sent: Any = None
+        """When the last bucket of the step was sent: an event of the device."""
+
+
 def _all_reduce_bucket(
-    exchange: BucketExchange,
+    buckets: _Buckets,
     bucket: dist.GradBucket,  # type: ignore[name-defined]
 ) -> torch.futures.Future[torch.Tensor]:
     """PyTorch's own averaging of a gradient bucket, with a note of when the last one was sent."""
     if bucket.is_last():
-        exchange.note_last_bucket()
-    exchange.world.count_collective()
-    tensor = bucket.buffer().div_(exchange.world.size)
+        buckets.last_sent = buckets.device.record_event()
+    buckets.world.count_collective()
+    tensor = bucket.buffer().div_(buckets.world.size)
     future: torch.futures.Future[torch.Tensor] = dist.all_reduce(tensor, async_op=True).get_future()
     return future.then(lambda finished: finished.value()[0])
 

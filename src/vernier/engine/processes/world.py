@@ -165,6 +165,24 @@ class World:
         groups = [dist.new_group(list(range(start, start + processes)), backend=backend) for start in starts]
         return groups[self.rank // processes]
 
+    # ------------------------------------------------------------------------------------------------------------- end
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether a collective may still be waiting for other processes."""
+        return self._pending is not None
+
+    def destroy_groups(self) -> None:
+        """Destroy the process groups, which waits for their threads; no collective may be waiting for a lost process.
+
+        A gloo thread may still have to drop the tensor of the last collective, which is one of the control group. If
+        Python shuts down before that, the process is aborted, and a finished run has failed.
+        """
+        if self._pending is not None:
+            self._pending[1].wait()
+        self._pending = self._control = None
+        dist.destroy_process_group()
+
     # ------------------------------------------------------------------------------------------------------ lost peers
 
     def explain_lost_peer(self, error: RuntimeError) -> RunFailed | None:
@@ -268,10 +286,12 @@ def join_processes(topology: Topology, device: Device, machine: Machine) -> Iter
         world.heart.keep_store_readable()
         if lost is not None:
             raise lost from error
+        if not world.in_flight:
+            world.destroy_groups()
         raise
     world.any_process(False)  # a barrier: nobody leaves while another still works
     world.heart.close()
-    dist.destroy_process_group()
+    world.destroy_groups()
 
 
 def _refuse_more_processes_than_devices(topology: Topology, device: Device) -> None:
