@@ -13,6 +13,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 TESTS = Path(__file__).parent
 FOLDERS = sorted({p.parent for p in FILES})
 JSON_READERS = (
+    "__init__.py",  # results of commands, for Python
     "store/",
     "config/parsing.py",
     "data/sources/",  # annotations and tables of data sets

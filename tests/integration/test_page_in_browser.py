@@ -1,10 +1,13 @@
 """The page in a real browser: headless Chromium, driven by Selenium. Skipped, with the reason, where there is none."""
 
+import base64
 import csv
 import io
 import json
+import re
 import shutil
 import threading
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -183,6 +186,17 @@ def test_on_paper_every_chart_stays_and_the_controls_go(browser: Browser, everyt
         assert browser.js(wide) == []
     finally:
         browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+def test_the_page_becomes_a_pdf_with_every_chart(browser: Browser, everything: Path) -> None:
+    """Charts are lines in the PDF, not pictures of lines."""
+    browser.open(everything)
+    pdf = base64.b64decode(browser.driver.print_page())
+    assert pdf.startswith(b"%PDF-")
+    assert len(re.findall(rb"/Type\s*/Page\b", pdf)) > 3
+    streams = [zlib.decompress(s) for s in re.findall(rb"/FlateDecode[^>]*>> stream\n(.*?)\nendstream", pdf, re.DOTALL)]
+    drawn = sum(len(re.findall(rb"(?m)\b(?:S|f|re)$", stream)) for stream in streams)
+    assert drawn > browser.js("return document.querySelectorAll('figure path, figure rect, figure line').length") / 2
 
 
 def test_the_cursor_tells_values_by_mouse_and_by_keys(browser: Browser, everything: Path) -> None:

@@ -39,12 +39,17 @@ def test_a_run_whose_process_died_is_seen_as_crashed(tmp_path: Path) -> None:
 
 
 def test_not_a_run_directory_names_the_runs_inside(tmp_path: Path) -> None:
-    run = make_run(tmp_path)
-    with pytest.raises(ConfigError, match=str(run.path)):
+    run, newer = make_run(tmp_path), make_run(tmp_path)
+    with pytest.raises(ConfigError, match=str(newer.path)):
         RunDir.open(tmp_path)
     with pytest.raises(ConfigError, match="does not exist"):
         RunDir.open(tmp_path / "nowhere")
-    assert [r.path for r in find_runs(tmp_path)] == [run.path]
+    assert [r.path for r in find_runs(tmp_path)] == [run.path, newer.path]
+
+
+def test_the_only_run_of_a_folder_is_opened_by_the_folder(tmp_path: Path) -> None:
+    """What was given as --out can be given to eval, convert, report and resume as well."""
+    assert RunDir.open(tmp_path / make_run(tmp_path).path.name) == RunDir.open(tmp_path)
 
 
 def test_a_place_where_nothing_can_be_written_is_a_clear_error(tmp_path: Path) -> None:

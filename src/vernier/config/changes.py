@@ -88,7 +88,7 @@ def with_epochs(config: Config, epochs: float) -> tuple[Config, list[str]]:
     recipe = replace(
         config.recipe,
         schedule=schedule,
-        augment=replace(augment, ramp_epochs=(begin, end)),
+        augment=replace(augment, ramp_epochs=(begin, end), phase_epochs=scaled(augment.phase_epochs)),
         ema=replace(before.ema, copy_epochs=round(before.ema.copy_epochs * factor, 4)),
         eval=replace(before.eval, at_epochs=scaled(before.eval.at_epochs)),
     )
@@ -99,7 +99,9 @@ def with_epochs(config: Config, epochs: float) -> tuple[Config, list[str]]:
         parts.append(f"milestones {', '.join(f'{m:.4g}' for m in schedule.milestones)}")
     if schedule.kind == "mlperf" and schedule.decay_epochs:
         parts.append(f"decay to {schedule.decay_epochs:.4g}")
-    if augment.start_px is not None:
+    if augment.phase_epochs:
+        parts.append(f"image size grows at {', '.join(f'{e:.4g}' for e in recipe.augment.phase_epochs)}")
+    elif augment.start_px is not None:
         parts.append(f"image size grows from epoch {begin:.4g} to {end:.4g}")
     if before.eval.at_epochs:
         parts.append(f"evaluations at {', '.join(f'{e:.4g}' for e in recipe.eval.at_epochs)}")

@@ -23,6 +23,7 @@ _WITHOUT_EFFECT_ON_DETECTORS = {
     "augment.mixup": "it mixes images with one class each",
     "augment.cutmix": "it mixes images with one class each",
     "augment.start_px": "a detector's default boxes belong to one image size",
+    "augment.phase_epochs": "a detector's default boxes belong to one image size",
 }
 _WITHOUT_EFFECT_ON_CLASSIFIERS = {
     "detect": "it matches and filters boxes",
@@ -126,6 +127,34 @@ def _check_schedule(recipe: Recipe) -> None:
         )
     if augment.ramp_epochs[0] > augment.ramp_epochs[1]:
         raise ConfigError(f"augment.ramp_epochs = {list(augment.ramp_epochs)} must not end before it begins.")
+    _check_phases(recipe)
+
+
+def _check_phases(recipe: Recipe) -> None:
+    """Progressive resizing in phases: sizes and epochs that rise, one epoch per size after the first."""
+    augment = recipe.augment
+    epochs = augment.phase_epochs
+    if not augment.phase_px and not epochs:
+        return
+    if augment.start_px is None:
+        raise ConfigError(
+            "augment.phase_px and augment.phase_epochs need the first image side: --set augment.start_px=128, for "
+            "example."
+        )
+    sizes = (augment.start_px, *augment.phase_px, recipe.data.image_px)
+    if any(augment.ramp_epochs):
+        raise ConfigError(
+            "Images grow in phases or along a ramp: leave augment.ramp_epochs or augment.phase_epochs out."
+        )
+    if len(epochs) != len(sizes) - 1:
+        raise ConfigError(
+            f"Image sides {', '.join(map(str, sizes))} (augment.start_px, augment.phase_px, data.image_px) need "
+            f"{len(sizes) - 1} epochs at which the next one begins, not augment.phase_epochs = {list(epochs)}."
+        )
+    if list(epochs) != sorted(set(epochs)) or list(sizes) != sorted(set(sizes)):
+        raise ConfigError(
+            f"augment.phase_epochs = {list(epochs)} and the image sides {', '.join(map(str, sizes))} must rise."
+        )
 
 
 def _check_sizes(recipe: Recipe, detector: bool) -> None:

@@ -56,10 +56,12 @@ def describe_lr(recipe: Recipe) -> str:
 
 
 def train_px(data: Data, augment: Augment, epoch: int) -> int:
-    """Side of a training image: grows over augment.ramp_epochs in steps of 32 pixels, as FFCV's schedule does."""
+    """Side of a training image: in phases, or over augment.ramp_epochs in steps of 32 pixels, as FFCV's schedule."""
     first, last, (begin, end) = augment.start_px, data.image_px, augment.ramp_epochs
     if first is None:
         return last
+    if augment.phase_epochs:
+        return (first, *augment.phase_px, last)[sum(epoch >= begins for begins in augment.phase_epochs)]
     if epoch <= begin:
         return first
     if epoch >= end:

@@ -127,6 +127,12 @@ class Augment:
         None, "progressive resizing: first image side; image_px is the last", low=8, high=4096
     )
     ramp_epochs: tuple[float, float] = option((0.0, 0.0), "progressive resizing: first and last epoch of the growth")
+    phase_px: tuple[int, ...] = option(
+        (), "progressive resizing in phases: image sides between start_px and image_px, in order"
+    )
+    phase_epochs: tuple[float, ...] = option(
+        (), "progressive resizing in phases: epochs at which each side after start_px begins, image_px last"
+    )
 
 
 @frozen
@@ -306,13 +312,14 @@ class Machine:
 
 @frozen
 class Checkpoint:
-    """When checkpoints are saved and which are kept. The last one always is."""
+    """When checkpoints are saved and which are kept. The last one always is, and one when a signal stops the run."""
 
     every_epochs: float = option(1.0, "0: not by epochs", low=0)
     every_steps: int = option(0, "0: not by steps", low=0)
     keep_last: int = option(2, "number of newest checkpoints to keep", low=1)
     keep_every_epochs: float = option(0.0, "also keep those at multiples of this many epochs; 0: none", low=0)
     keep_best: bool = option(True, "save and keep the best evaluated checkpoint")
+    at_end: bool = option(True, "save one at the end of the training; see `--no-checkpoints`")
 
 
 @frozen

@@ -44,13 +44,15 @@ def _schedule_warnings(recipe: Recipe) -> list[str]:
 
 def _size_warnings(recipe: Recipe, detector: bool) -> list[str]:
     data, augment, lines = recipe.data, recipe.augment, []
-    if augment.start_px is not None and augment.ramp_epochs[1] >= recipe.schedule.epochs:
+    reached = augment.phase_epochs[-1] if augment.phase_epochs else augment.ramp_epochs[1]
+    if augment.start_px is not None and reached >= recipe.schedule.epochs:
         last = train_px(data, augment, max(0, round(recipe.schedule.epochs) - 1))
         if last < data.image_px:
             what = "never leaves" if last == augment.start_px else f"reaches {last}, having started at"
             lines.append(
                 f"progressive resizing {what} {augment.start_px} px and does not reach data.image_px = {data.image_px} "
-                f"in {recipe.schedule.epochs:g} epochs. --epochs scales augment.ramp_epochs, --set sets it"
+                f"in {recipe.schedule.epochs:g} epochs. --epochs scales "
+                f"augment.{'phase' if augment.phase_epochs else 'ramp'}_epochs, --set sets it"
             )
     low, high = SIZE_RATIOS
     if not detector and not low <= data.eval_px / data.image_px <= high:

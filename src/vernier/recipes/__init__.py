@@ -192,7 +192,7 @@ def smoke(config: Config) -> Config:
         global_batch=8,
         model=replace(recipe.model, width=16, num_classes=None, batch_norm_images=None),
         data=data,
-        augment=replace(recipe.augment, start_px=32 if recipe.augment.start_px else None),
+        augment=replace(recipe.augment, start_px=32 if recipe.augment.start_px else None, phase_px=(), phase_epochs=()),
     )
     return replace(
         config,

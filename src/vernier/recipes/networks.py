@@ -66,7 +66,9 @@ def with_network(config: Config, name: str) -> Config:
         published=(),
         model=model,
         data=data,
-        augment=recipe.augment if data is recipe.data else replace(recipe.augment, start_px=None),
+        augment=recipe.augment
+        if data is recipe.data
+        else replace(recipe.augment, start_px=None, phase_px=(), phase_epochs=()),
     )
     return replace(config, recipe=changed)
 

@@ -376,7 +376,8 @@ class _MeasuredRow(ArmLabels):
 class StepRow(_StepFigures, _MeasuredRow):
     """An arm measured step by step. Figures from `speedup` on are those of a scaling benchmark, against its `base`.
 
-    `of_apart` is the rate as a share of that of the same processes without gradient exchange.
+    `of_apart` is the rate as a share of that of the same processes without gradient exchange. `times_fp32` is the rate
+    as a multiple of that of the same arm in fp32, where both were measured.
     """
 
     warmup: tuple[WarmUp, ...] = ()
@@ -392,6 +393,8 @@ class StepRow(_StepFigures, _MeasuredRow):
     base: bool | None = omitted()
     of_apart: float | None = omitted()
     of_apart_95: tuple[float, float] | None = omitted()
+    times_fp32: float | None = omitted()
+    times_fp32_95: tuple[float, float] | None = omitted()
 
 
 @frozen

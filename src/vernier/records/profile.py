@@ -26,6 +26,24 @@ class KernelTime:
 
 
 @frozen
+class KernelCall:
+    """One call of a kernel on a device, or of an operation on the host, in the order of time.
+
+    `start_ms` counts from the first call of the profile; sizes and registers are those of a launch.
+    """
+
+    start_ms: float
+    duration_ms: float
+    device: str
+    stream: str | None = None
+    grid: str | None = None
+    block: str | None = None
+    registers: int | None = None
+    shared_memory_bytes: int | None = None
+    name: str
+
+
+@frozen
 class MemoryPoint:
     """Bytes that PyTorch's allocator of a device holds after a change, at a time since the first one.
 

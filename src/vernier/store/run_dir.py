@@ -64,7 +64,10 @@ class RunDir:
 
     @classmethod
     def open(cls, path: Path) -> "RunDir":
+        """A run directory, or the only run in a folder, such as the one given as `--out`. Raises ConfigError."""
         if not (path / "config.json").is_file():
+            if len(inside := find_runs(path)) == 1 and not inside[0].is_smoke:
+                return inside[0]
             raise ConfigError(f"{path} is not a run directory: it has no config.json.{_runs_inside(path)}")
         return cls(path)
 

@@ -31,3 +31,28 @@ def test_a_recipe_and_a_configuration_cannot_both_be_given(vernier_here: Vernier
     done = vernier_here("train", "shapes-quick", "--config", "x.json")
     assert done.code == 2
     assert "not both" in done.err
+
+
+def test_without_checkpoints_a_training_leaves_results_and_no_weights(
+    tiny: list[str], vernier_here: Vernier, tmp_path: Path
+) -> None:
+    done = vernier_here("train", *tiny, "--max-steps", "3", "--no-checkpoints", "--json")
+    assert done.code == 0, done.err
+    run = Path(done.json()["run"])
+    assert list((run / "checkpoints").iterdir()) == []
+    assert done.json()["result"]["samples"] == 50
+    assert (run / "events.jsonl").read_text().count('"kind": "checkpoint"') == 0
+    refused = vernier_here("eval", str(run))
+    assert refused.code == 2
+    assert "Checkpoints by step: none" in refused.err
+
+
+def test_the_folder_of_one_run_is_evaluated_by_its_name(tiny: list[str], vernier_here: Vernier, tmp_path: Path) -> None:
+    assert vernier_here("train", *tiny, "--max-steps", "1", "--train-only").code == 0
+    done = vernier_here("eval", str(tmp_path / "runs"), "--json")
+    assert done.code == 0, done.err
+    assert done.json()["samples"] == 50
+    assert vernier_here("train", *tiny, "--max-steps", "1", "--train-only", "--resume", "never").code == 0
+    refused = vernier_here("eval", str(tmp_path / "runs"))
+    assert refused.code == 2
+    assert "It holds 2 runs, the newest is" in refused.err

@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Done
+from vernier.cli import main
+from vernier.measure.study import run as study_run
+from vernier.measure.study.run import StudySettings
 
 
 @pytest.mark.slow
@@ -31,6 +34,7 @@ def test_a_study_in_real_processes_is_labelled_as_simulated(vernier_here: Callab
         (["--iterations", "1"], "--iterations 1 is out of range: it must be 2 or more"),
         (["--virtual", "2", "--slow", "7=1.1"], "has 0 to 1"),
         (["--slow", "1=1.1"], "--virtual"),
+        (["--workload", "sgemm", "--precision", "fp16"], "sgemm is always fp32"),
     ],
 )
 def test_wrong_flags_are_refused(
@@ -44,3 +48,17 @@ def test_wrong_flags_are_refused(
     done = vernier_here("study", "run", *flags)
     assert (done.code, message in done.err) == (2, True), done.err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_precision_is_that_of_the_workload(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    class Chosen(Exception):
+        pass
+
+    def stop(settings: StudySettings, *_: object) -> None:
+        raise Chosen(settings.config)
+
+    monkeypatch.setattr(study_run, "collect", stop)
+    for words, precision in ((["--precision", "fp16", "--allow-slow"], "fp16"), ([], "fp32")):
+        with pytest.raises(Chosen) as chosen:
+            main(["study", "run", "--workload", "resnet50", "--device", "cpu", "--out", str(tmp_path / "s"), *words])
+        assert chosen.value.args[0]["machine"]["precision"] == precision

@@ -117,3 +117,10 @@ def test_images_grow_as_in_ffcvs_schedule(epochs: int, ramp: tuple[float, float]
     data, augment = Data(image_px=192), Augment(start_px=160, ramp_epochs=ramp)
     assert {epoch: train_px(data, augment, epoch) for epoch in sizes} == sizes
     assert train_px(data, Augment(), 0) == 192
+
+
+def test_images_grow_in_phases() -> None:
+    """128, 224 and 288 pixels, as in fast.ai's recipe."""
+    augment = Augment(start_px=128, phase_px=(224,), phase_epochs=(14, 32))
+    sizes = {0: 128, 13: 128, 14: 224, 31: 224, 32: 288, 39: 288}
+    assert {epoch: train_px(Data(image_px=288), augment, epoch) for epoch in sizes} == sizes

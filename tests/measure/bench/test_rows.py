@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.measure.bench.sample_rounds import rounds, step_result
-from vernier.measure.bench.rows import add_scaling, compare_arms, pool_rounds
+from vernier.measure.bench.rows import add_precision_speedup, add_scaling, compare_arms, pool_rounds
 from vernier.measure.bench.table import markdown, notes, tables
 from vernier.records.bench import (
     Arithmetic,
@@ -100,6 +100,20 @@ def test_weak_scaling_is_against_the_fewest_processes() -> None:
     assert rows[1].efficiency_95 is not None
     assert rows[1].efficiency_95[0] <= 0.8 <= rows[1].efficiency_95[1]
     assert "80.0 % [80, 80]" in markdown("t", BenchResult(rows=tuple(rows)))
+
+
+def test_other_precisions_are_compared_with_fp32_of_the_same_batch() -> None:
+    arms = {
+        "a": (ArmLabels(batch=10, precision="fp32"), 1.0),
+        "b": (ArmLabels(batch=10, precision="fp16"), 0.5),
+        "c": (ArmLabels(batch=20, precision="fp16"), 0.5),
+    }
+    every = [r for name, (_, t) in arms.items() for r in rounds(name, [t] * 40, [t] * 40)]
+    rows = add_precision_speedup([pool(name, labels, every) for name, (labels, _) in arms.items()], every)
+    assert [r.times_fp32 for r in rows if isinstance(r, StepRow)] == [1.0, pytest.approx(2.0), None]
+    assert "2.00 [2.00, 2.00]" in markdown("t", BenchResult(rows=tuple(rows)))
+    alone = add_precision_speedup([pool("a", arms["a"][0], every)], every)
+    assert [r.times_fp32 for r in alone if isinstance(r, StepRow)] == [None]
 
 
 def test_scaling_counts_threads_and_compares_with_processes_that_exchange_nothing() -> None:

@@ -1,3 +1,4 @@
+import os
 import shutil
 from collections import namedtuple
 from importlib.metadata import PackageNotFoundError
@@ -33,6 +34,7 @@ def test_the_processor_and_the_driver_are_described(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("VERNIER_HOME", str(tmp_path))
     examination = examine()
     assert examination.machine.instructions == ("AVX2", "AMX")
+    assert examination.machine.architecture == os.uname().machine
     assert (examination.machine.cache, examination.machine.data) == (str(tmp_path), str(tmp_path / "data"))
     if all(d.device == "cpu" for d in examination.devices):
         assert any("NVIDIA driver 550.54.14 is installed, but PyTorch sees no GPU" in a for a in examination.advice)

@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from vernier.measure.profile.steps import StepProfiler, device_kernels, kernel_table, phase_times, profiling_overhead
+from vernier.measure.profile.steps import (
+    StepProfiler,
+    device_kernels,
+    kernel_calls,
+    kernel_table,
+    phase_times,
+    profiling_overhead,
+)
 from vernier.measure.profile.summary import StepRange
 from vernier.records.codec import encode
 from vernier.records.profile import ProfileSummary
@@ -55,6 +62,17 @@ def test_the_kernel_table_adds_up(profiled: tuple[Path, ProfileSummary]) -> None
     assert not any(name.startswith("vernier::") for name in rows)
 
 
+def test_every_call_has_its_start_and_duration(profiled: tuple[Path, ProfileSummary]) -> None:
+    with (profiled[0] / "calls.rank0.csv").open() as f:
+        rows = list(csv.DictReader(f))
+    starts = [float(r["start_ms"]) for r in rows]
+    assert starts == sorted(starts)
+    assert starts[0] == 0
+    products = [r for r in rows if r["name"] == "aten::mm"]
+    assert len(products) == 2 * 3
+    assert all(float(r["duration_ms"]) > 0 and r["device"] == "cpu" for r in products)
+
+
 def test_memory_is_a_timeline(profiled: tuple[Path, ProfileSummary]) -> None:
     with (profiled[0] / "memory.rank0.csv").open() as f:
         rows = list(csv.DictReader(f))
@@ -97,3 +115,13 @@ def test_simulated_accelerator_trace_gives_grids_and_blocks() -> None:
     assert (rows[0].calls, rows[0].total_ms, rows[0].grid, rows[0].block) == (2, 3.0, "8x1x1", "128x1x1")
     assert rows[0].share == pytest.approx(6 / 7)
     assert rows[1].grid is None
+
+
+def test_calls_of_a_simulated_accelerator_trace_have_launch_and_registers() -> None:
+    launch = {"device": 1, "stream": 7, "grid": [8, 1, 1], "block": [128, 1, 1], "registers per thread": 64}
+    kernel = {"cat": "kernel", "name": "sgemm", "ts": 2500.0, "dur": 1500.0, "args": {**launch, "shared memory": 4096}}
+    copy = {"cat": "gpu_memcpy", "name": "Memcpy HtoD", "ts": 500.0, "dur": 1000.0, "args": {"device": 1, "stream": 7}}
+    first, second = kernel_calls([kernel, copy, {"ph": "M", "name": "process_name"}])
+    assert (first.name, first.start_ms, first.duration_ms, first.grid) == ("Memcpy HtoD", 0.0, 1.0, None)
+    assert (second.start_ms, second.duration_ms, second.device, second.stream) == (2.0, 1.5, "device 1", "7")
+    assert (second.grid, second.block, second.registers, second.shared_memory_bytes) == ("8x1x1", "128x1x1", 64, 4096)

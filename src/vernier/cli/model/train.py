@@ -67,6 +67,7 @@ def train(
     print_every: OptionalInt = None,
     smoke: Switch = False,
     explain: Switch = False,
+    checkpoints: bool = True,
     tensorboard: bool = True,
     track: TrackFlag = (),
     profile_steps: Annotated[str | None, optional("A:B")] = None,
@@ -111,6 +112,8 @@ def train(
             directory and output are marked as a smoke run.
         explain: Do not train: print everything that follows from the settings (steps, learning-rate curve, memory,
             expected time) and all warnings.
+        checkpoints: Save checkpoints. Without them a finished training leaves its results, but no weights; a signal
+            still saves one, to resume from.
         tensorboard: Write TensorBoard event files into the run directory if the package is installed.
         profile_steps: Profile steps A to B, both included: kernel table, trace, memory (see `vernier profile`).
         resume: auto: the newest run of this recipe in --out; never: always a new run; or a run directory.
@@ -151,6 +154,9 @@ def train(
         "model.reset_head": reset_head or None,
         "model.freeze": freeze or None,
     }
+    if not checkpoints:
+        flags |= dict.fromkeys(("checkpoint.every_epochs", "checkpoint.every_steps"), 0)
+        flags |= dict.fromkeys(("checkpoint.keep_best", "checkpoint.at_end"), False)
     start = _starting_config(recipe, model, config, resume)
     changed = book.change(start, flags, settings, small=smoke)
     chosen, detector = changed.config, is_detector(changed.config.recipe.model.name)

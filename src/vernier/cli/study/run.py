@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import arg
 
-from vernier.cli.flags import DEVICE_NAMES, IntFlag, JsonFlag, OptionalDir, apply_flags, optional
+from vernier.cli.flags import (
+    DEVICE_NAMES,
+    IntFlag,
+    JsonFlag,
+    OptionalDir,
+    PrecisionFlag,
+    Switch,
+    apply_flags,
+    optional,
+)
 from vernier.cli.launching import COMMAND_LINE, sigterm_as_interrupt, silence_profiler
 from vernier.cli.output import print_result, progress_bar, rough_duration, say
 from vernier.errors import EXIT_DONE, ConfigError
@@ -29,6 +38,8 @@ def run(
     iterations: IntFlag = 500,
     repeats: IntFlag = 5,
     batch: IntFlag = 64,
+    precision: PrecisionFlag = None,
+    allow_slow: Switch = False,
     device: Annotated[str, optional(DEVICE_NAMES)] = "auto",
     per: Literal["core", "socket"] = "core",
     virtual: IntFlag = 0,
@@ -51,6 +62,8 @@ def run(
         iterations: Iterations per repeat; each is timed.
         repeats: Repeats per device.
         batch: Images per iteration, for resnet50 and shapes.
+        precision: Number format the network computes in, for resnet50 and shapes. Default: fp32.
+        allow_slow: Allow a precision that this device has no hardware for.
         device: Kind of device to measure.
         per: On CPUs: whether a core or a socket counts as one device.
         virtual: Measure this many simulated devices on the real ones, labelled as simulated. 0: real devices.
@@ -86,7 +99,7 @@ def run(
         pause_s=pause,
         seed=seed,
         kernel_iterations=kernels,
-        config=_training_config(workload, batch, device),
+        config=_training_config(workload, batch, device, precision, allow_slow),
     )
     resolved = resolve(device)
     targets = find_targets(settings, resolved)
@@ -155,17 +168,25 @@ class _Progress:
         return f"{plural(finished, 'repeat')} finished{where}; to resume: vernier {shlex.join(again)}"
 
 
-def _training_config(workload: str, batch: int, device: str) -> "ConfigTree | None":
+def _training_config(
+    workload: str, batch: int, device: str, precision: str | None, allow_slow: bool
+) -> "ConfigTree | None":
     """What the workload trains: ResNet-50 on one fixed batch, so that all inputs are equal, or the built-in recipe."""
     from vernier import recipes as book
     from vernier.config import to_dict
 
     names = {"resnet50": "study-resnet50", "shapes": "shapes-quick"}
     if workload not in names:
+        if precision is not None:
+            raise ConfigError(
+                f"--precision {precision} is for workloads that train, resnet50 and shapes; {workload} is always fp32."
+            )
         return None
     settings = {
         "global_batch": batch,
         "machine.device": device,
+        "machine.precision": precision,
+        "machine.allow_slow": allow_slow or None,
         "eval.every_epochs": 0.0,
         "data.source": "static" if workload == "resnet50" else None,
     }

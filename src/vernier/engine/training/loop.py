@@ -57,7 +57,9 @@ class Training:
             self._at_boundary()
             if stop:
                 self.stop.obey()
-        self.save()
+        if self.job.config.checkpoint.at_end:
+            self.save()
+        self._flush_window()
 
     def _one_step(self, batches: Iterator[Batch]) -> bool:
         """Train one step; whether to stop after it."""

@@ -45,7 +45,8 @@ def at_final_size(config: Config) -> tuple[Config, list[str]]:
     if first is None:
         return config, []
     note = f"images grow from {first} to {last} px during training: measured at {last} px"
-    return override(config, "augment.start_px", None), [note]
+    without_phases = override(override(config, "augment.phase_px", ()), "augment.phase_epochs", ())
+    return override(without_phases, "augment.start_px", None), [note]
 
 
 def arms_of(request: BenchRequest, side: str | None = None, source: Path | None = None) -> list[Arm]:

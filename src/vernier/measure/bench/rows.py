@@ -7,7 +7,7 @@ processes count. With one round it is the interval within that process, and its 
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from vernier.measure.statistics.comparison import DEFAULT_TOLERANCE, Trace, compare
@@ -180,6 +180,29 @@ def _scaled(row: StepRow, base: StepRow, apart: StepRow | None, rounds: Sequence
         return row
     share, ends = _speedup(row, apart, rounds)
     return replace(row, of_apart=share, of_apart_95=ends)
+
+
+def add_precision_speedup(rows: Sequence[BenchRow], rounds: Sequence[Round]) -> list[BenchRow]:
+    """The rows with their rate as a multiple of that of the same arm in fp32, where both were measured."""
+    full = {_without_precision(r): r for r in rows if isinstance(r, StepRow) and r.precision == "fp32"}
+    if not any(isinstance(r, StepRow) and r.precision != "fp32" for r in rows):
+        return list(rows)
+    return [
+        _against_fp32(row, base, rounds)
+        if isinstance(row, StepRow) and (base := full.get(_without_precision(row))) is not None
+        else row
+        for row in rows
+    ]
+
+
+def _against_fp32(row: StepRow, base: StepRow, rounds: Sequence[Round]) -> StepRow:
+    times, ends = _speedup(row, base, rounds)
+    return replace(row, times_fp32=times, times_fp32_95=ends)
+
+
+def _without_precision(row: StepRow) -> ArmLabels:
+    labels = {field.name: getattr(row, field.name) for field in fields(ArmLabels)}
+    return ArmLabels(**{**labels, "precision": "fp32"})
 
 
 def _layout(row: StepRow) -> ArmLabels:

@@ -28,7 +28,7 @@ from .arms import Arm, run_arms
 from .combinations import both_sides, pair_sides
 from .measuring import METHOD
 from .progress import total_spent_s
-from .rows import add_scaling, compare_arms, pool_rounds
+from .rows import add_precision_speedup, add_scaling, compare_arms, pool_rounds
 from .table import markdown
 
 
@@ -119,6 +119,7 @@ def _pool(request: BenchRequest, arms: Sequence[Arm], rounds: Sequence[Round], n
     rows = [pool_rounds(a.name, a.labels, rounds) for a in arms if a.name in measured]
     if request.scaling:
         rows = add_scaling(rows, rounds, request.scaling)
+    rows = add_precision_speedup(rows, rounds)
     comparisons = [
         ArmComparison(arm=own.name, against=other.name, **vars(comparison))
         for own, other in (pair_sides(arms) if request.against else [])

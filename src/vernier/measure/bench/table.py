@@ -104,6 +104,9 @@ def _step_cells(row: StepRow) -> Row:
     if row.efficiency is not None:
         cells["times the base"] = f"{row.speedup:.2f}"
         cells["efficiency"] = _format_percent(row.efficiency, row.efficiency_95)
+    if row.times_fp32 is not None:
+        ends = [f"{end:.2f}" for end in row.times_fp32_95 or ()]
+        cells["times fp32"] = f"{row.times_fp32:.2f} [{', '.join(ends) or 'no interval'}]"
     if row.of_apart is not None:
         cells["of that without exchange"] = _format_percent(row.of_apart, row.of_apart_95)
     return cells

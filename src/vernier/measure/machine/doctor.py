@@ -72,6 +72,8 @@ class Machine:
 
     host: str
     system: str
+    architecture: str = ""
+    """The processor's architecture, as `uname -m` says it."""
     cores: int
     load: float
     memory_bytes: int
@@ -187,6 +189,7 @@ def describe_machine() -> Machine:
     return Machine(
         host=platform.node(),
         system=platform.platform(),
+        architecture=platform.machine(),
         cores=len(allowed_cores()),
         load=os.getloadavg()[0],
         memory_bytes=memory.total,

@@ -25,7 +25,7 @@ from vernier.measure.statistics.throughput import warmup_steps
 from vernier.measure.study.csv_tables import csv_text
 from vernier.measure.telemetry.noise import measure_noise
 from vernier.records.codec import encode
-from vernier.records.profile import KernelTime, MemoryPoint, PhaseTimes, ProfileSummary, ProfilingOverhead
+from vernier.records.profile import KernelCall, KernelTime, MemoryPoint, PhaseTimes, ProfileSummary, ProfilingOverhead
 from vernier.records.telemetry import Noise, TelemetryRecord
 from vernier.records.what_ran import WhatRan
 from vernier.store import write_atomically, write_json
@@ -95,10 +95,11 @@ class StepProfiler:
         self._kernels = kernel_table([*host_operations(self._profile.events()), *device_kernels(events)])
         self._communication_ms = communication_ms(events)
         self._write_table("kernels", KernelTime, self._kernels)
+        self._write_table("calls", KernelCall, kernel_calls(events))
         self._write_table("memory", MemoryPoint, memory_timeline(events))
         self._profile = None
 
-    def _write_table(self, name: str, row_type: type, rows: Iterable[KernelTime | MemoryPoint]) -> None:
+    def _write_table(self, name: str, row_type: type, rows: Iterable[KernelTime | KernelCall | MemoryPoint]) -> None:
         columns = [field.name for field in fields(row_type)]
         write_atomically(self._path(name, "csv"), csv_text(columns, map(encode, rows)))
 
@@ -179,6 +180,27 @@ def device_kernels(events: Iterable[TraceEvent]) -> list[Call]:
         for e in events
         if e.get("cat") in _ON_DEVICE
     ]
+
+
+def kernel_calls(events: Iterable[TraceEvent]) -> list[KernelCall]:
+    """Every call with its start: kernels and copies of accelerators, and operations of the host."""
+    calls = sorted((e for e in events if e.get("cat") in (*_ON_DEVICE, "cpu_op")), key=lambda e: e["ts"])
+    return [_kernel_call(event, calls[0]["ts"]) for event in calls]
+
+
+def _kernel_call(event: TraceEvent, began_us: float) -> KernelCall:
+    arguments, on_host = event.get("args", {}), event["cat"] == "cpu_op"
+    return KernelCall(
+        start_ms=(event["ts"] - began_us) / 1000,
+        duration_ms=event.get("dur", 0) / 1000,
+        device="cpu" if on_host else f"device {arguments.get('device', 0)}",
+        stream=None if on_host or "stream" not in arguments else str(arguments["stream"]),
+        grid=_launch_shape(event, "grid"),
+        block=_launch_shape(event, "block"),
+        registers=arguments.get("registers per thread"),
+        shared_memory_bytes=arguments.get("shared memory"),
+        name=event["name"],
+    )
 
 
 def _launch_shape(event: TraceEvent, name: str) -> str | None:
