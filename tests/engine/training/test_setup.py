@@ -93,6 +93,26 @@ def test_the_first_images_are_those_of_the_first_batch(prepared: Callable[..., J
     assert torch.equal(torch.from_numpy(images), batch.images.permute(0, 2, 3, 1))
 
 
+def test_the_first_images_of_a_detector_show_their_boxes_as_augmented(tmp_path: Path) -> None:
+    """What TensorBoard shows: the boxes that the network learns, on the images that it sees."""
+    recipe = recipes.get("ssd-shapes-quick")
+    boxes = make_shapes(tmp_path / "boxes", ShapesSpec(kind="detect", train=16, val=8, size_px=64, seed=5))
+    small = replace(recipe.data, source=str(boxes), image_px=64, eval_px=64, eval_short_side_px=64)
+    job = prepare(Config(recipe=replace(recipe, data=small, global_batch=8)))
+    shown = torch.from_numpy(first_images(job))
+    (batch,) = job.loader.batches([(0, job.order.indices(0, 0, 0))])
+    plain = batch.images.permute(0, 2, 3, 1)
+    changed = (shown != plain).any(dim=3)
+    for image, ltrb, valid in zip(changed, batch.targets.ltrb, batch.targets.valid, strict=True):
+        left, top, right, bottom = (64 * ltrb[valid]).round().int().unbind(1)
+        edges = torch.zeros(64, 64, dtype=torch.bool)
+        for x0, y0, x1, y1 in zip(left, top, right, bottom, strict=True):
+            edges[y0:y1, x0], edges[y0:y1, x1 - 1], edges[y0, x0:x1], edges[y1 - 1, x0:x1] = True, True, True, True
+        assert not (image & ~edges).any()  # nothing but edges is drawn
+        assert image.sum() > 0.9 * edges.sum()  # some pixels have that colour anyway
+    job.close()
+
+
 _IMAGES_ON_RGPU = """
 import json, sys
 from pathlib import Path

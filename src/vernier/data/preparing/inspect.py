@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from PIL import Image as Pillow
 from PIL import ImageDraw
 
@@ -139,6 +140,24 @@ def _paste(sheet: Pillow.Image, draw: Any, source: Source, index: int, x: int, y
         edges = [x + left * scale, y + top * scale, x + right * scale - 1, y + bottom * scale - 1]
         draw.rectangle((*edges[:2], max(edges[0], edges[2]), max(edges[1], edges[3])), outline=colour)
     return ", ".join(dict.fromkeys(source.classes[k] for k in boxes.classes.tolist())) or "no boxes"
+
+
+def outline_boxes(images: npt.NDArray[np.uint8], ltrb: npt.NDArray[np.float32], classes: npt.NDArray[np.int64]) -> None:
+    """Draw the objects of a batch into its images, [samples, height, width, channels]; a class has one colour.
+
+    Boxes [samples, objects, 4] are shares of the image; objects of class 0 are padding.
+    """
+    height, width, channels = images.shape[1:]
+    scale = np.array([width, height, width, height])
+    for image, boxes, kinds in zip(images, np.rint(ltrb * scale).astype(int), classes.tolist(), strict=True):
+        for box, kind in zip(boxes, kinds, strict=True):
+            if not kind:
+                continue
+            left, top = np.clip(box[:2], 0, (width - 1, height - 1))
+            right, bottom = np.clip(box[2:] - 1, (left, top), (width - 1, height - 1))
+            colour = np.array(_COLOURS[(kind - 1) % len(_COLOURS)], np.uint8)[:channels]
+            image[top : bottom + 1, [left, right]] = colour
+            image[[top, bottom], left : right + 1] = colour
 
 
 # ------------------------------------------------------------------------------------------------------ other decoders

@@ -18,6 +18,8 @@ from vernier.data.loading.bad_images import BadImages
 from vernier.data.loading.cache import CacheDecision, cache_in_memory
 from vernier.data.loading.loader import Loader
 from vernier.data.loading.order import ShardedTrainOrder, TrainOrder
+from vernier.data.loading.targets import BoxTargets
+from vernier.data.preparing.inspect import outline_boxes
 from vernier.data.sources import ShardSource, Source
 from vernier.devices import Device
 from vernier.engine.build import build_model_for_data, prepare_device, threads_notes
@@ -162,10 +164,16 @@ def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -
 
 
 def first_images(job: Job, count: int = 16) -> npt.NDArray[np.uint8]:
-    """The first training images as the network gets them, augmented: uint8 [images, height, width, channels]."""
+    """The first training images as the network gets them, augmented: uint8 [images, height, width, channels].
+
+    Those of a detector have their boxes drawn in.
+    """
     indices = job.order.indices(0, 0, 0)[:count]
     (batch,) = job.loader.batches([(0, indices)])
-    return batch.images.permute(0, 2, 3, 1).cpu().numpy().copy()
+    images: npt.NDArray[np.uint8] = batch.images.permute(0, 2, 3, 1).cpu().numpy().copy()
+    if isinstance(batch.targets, BoxTargets):
+        outline_boxes(images, batch.targets.ltrb.cpu().numpy(), batch.targets.classes.cpu().numpy())
+    return images
 
 
 def train_order(config: Config, derived: Derived, source: Source, rank: int = 0) -> TrainOrder:
