@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vernier.config import Config, Machine, Optim, Recipe, Schedule, derive
+from vernier.config import Config, Machine, Optim, Recipe, Schedule, derive, override
 from vernier.errors import ConfigError
 
 
@@ -46,3 +46,11 @@ def test_a_batch_that_does_not_divide_says_what_does() -> None:
 def test_learning_rate_scales_with_the_batch_only_when_asked() -> None:
     assert derive(_config(global_batch=512, lr=0.256, lr_batch=256), train_samples=1000).lr == pytest.approx(0.512)
     assert derive(_config(global_batch=512, lr=0.256), train_samples=1000).lr == 0.256
+
+
+@given(batch=st.integers(1, 64), samples=st.integers(64, 10_000))
+def test_filling_the_last_batch_rounds_the_steps_up(batch: int, samples: int) -> None:
+    config = _config(global_batch=batch)
+    filled = override(config, "recipe.data.last_batch", "fill")
+    assert derive(config, train_samples=samples).steps_per_epoch == samples // batch
+    assert derive(filled, train_samples=samples).steps_per_epoch == -(-samples // batch)

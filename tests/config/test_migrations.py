@@ -12,6 +12,7 @@ from vernier.config import (
     Config,
     RenamedSetting,
     config_from_tree,
+    derive,
     load_file,
     override_from_text,
     short_side_of,
@@ -93,3 +94,13 @@ def test_a_file_of_a_persons_own_may_use_old_names_and_gets_a_note(tmp_path: Pat
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert load_file(path).recipe.detect.max_detections == 9
+
+
+@pytest.mark.parametrize("schema", [1, 2])
+def test_a_run_of_an_earlier_version_keeps_its_windows_and_steps(schema: int) -> None:
+    """Its `ssd-tf` tested one side of a window; its epochs left out the last, incomplete batch."""
+    tree = _old_tree("habana-ssd-1") if schema == 1 else to_dict(Config(recipe=recipes.get("habana-ssd-1")))
+    del tree["recipe"]["data"]["last_batch"]
+    config = config_from_tree(migrated("config", {**tree, "schema": schema}, "config.json"))
+    assert config.recipe.augment.crop == "ssd-tf-tall"
+    assert derive(config, train_samples=recipes.COCO_TRAIN).steps_per_epoch == 916

@@ -12,6 +12,7 @@ from vernier.errors import ConfigError
 
 from .settings import Config, Machine, Recipe, short_side_of
 
+_BOX_CROPS = ("ssd", "ssd-tf", "ssd-tf-tall")
 _WITHOUT_EFFECT_ON_DETECTORS = {
     "loss": "the loss of a detector is SSD's and has no settings there",
     "model.unused_outputs": "a detector's outputs are its classes and the background",
@@ -178,11 +179,11 @@ def _check_sizes(recipe: Recipe, detector: bool) -> None:
 
 def _check_crop(recipe: Recipe, detector: bool) -> None:
     augment = recipe.augment
-    if detector and augment.crop not in ("ssd", "ssd-tf", "none"):
+    if detector and augment.crop not in (*_BOX_CROPS, "none"):
         raise ConfigError(
             f"augment.crop = {augment.crop} ignores boxes. For a detector use augment.crop=ssd, ssd-tf or none."
         )
-    if not detector and augment.crop in ("ssd", "ssd-tf"):
+    if not detector and augment.crop in _BOX_CROPS:
         raise ConfigError(
             f"augment.crop = {augment.crop} is for detectors. For a classifier use random-resized, pad or none."
         )

@@ -26,12 +26,14 @@ def derive(config: Config, *, train_samples: int) -> Derived:
     """Batch per process, accumulation, learning rate and steps. Raises ConfigError for a batch that does not divide."""
     recipe, machine = config.recipe, config.machine
     process_batch, accumulation = _split_batch(recipe.global_batch, machine)
-    steps_per_epoch = train_samples // recipe.global_batch
+    steps_per_epoch, rest = divmod(train_samples, recipe.global_batch)
     if steps_per_epoch == 0:
         raise ConfigError(
             f"global_batch = {recipe.global_batch} is more than the {train_samples} training images. "
             f"Use --global-batch {2 ** int(math.log2(max(train_samples, 1)))} or less."
         )
+    if rest and recipe.data.last_batch == "fill":
+        steps_per_epoch += 1
     total_steps = max(1, round(recipe.schedule.epochs * steps_per_epoch))
     scale = 1.0 if recipe.optim.lr_batch is None else recipe.global_batch / recipe.optim.lr_batch
     limit = config.limits.max_steps

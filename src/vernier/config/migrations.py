@@ -8,7 +8,7 @@ never on disk. A file without a number is of schema 1.
 | config 2, checkpoint 2, bench 2 | 0.2.0 | settings renamed as in `RENAMED_SETTINGS`; settings that have no effect on |
 | | | the task (`WITHOUT_EFFECT`), which were recorded and ignored, take their default because they are refused now |
 | config 3, checkpoint 3, bench 3 | 0.3.0 | data.eval_short_side_px of a detector, always 256 and without effect, is |
-| | | derived from data.eval_px |
+| | | derived from data.eval_px; augment.crop = ssd-tf, which tested one side of a window only, is ssd-tf-tall |
 """
 
 from collections.abc import Callable, Sequence
@@ -103,6 +103,9 @@ def _config_2(tree: Tree) -> Tree:
 def _config_3(tree: Tree) -> Tree:
     """A configuration of schema 2 as schema 3 has it."""
     out = dict(tree)
+    augment, name = _group(out, "recipe.augment.crop")
+    if augment is not None and augment.get(name) == "ssd-tf":
+        augment[name] = "ssd-tf-tall"
     return _without(out, ("data.eval_short_side_px",) if _task(out) == "detector" else ())
 
 

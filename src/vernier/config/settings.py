@@ -79,6 +79,11 @@ class Data:
     interpolation: Literal["bilinear", "bicubic"] = option(
         "bilinear", "antialiased resizing, in training and evaluation"
     )
+    last_batch: Literal["drop", "fill"] = option(
+        "drop",
+        "last, incomplete batch of an epoch: leave it out, or fill it with images of that epoch once more; steps per "
+        "epoch are then rounded up",
+    )
     val_share: float = option(
         0.1, "a folder without train/ and val/: share of each class used for validation", above=0, high=0.9
     )
@@ -102,8 +107,10 @@ class Data:
 class Augment:
     """Augmentation of training images; depends on (seed, epoch, sample) only."""
 
-    crop: Literal["random-resized", "pad", "none", "ssd", "ssd-tf"] = option(
-        "random-resized", "pad: shift within a border of zeros; ssd, ssd-tf: for boxes, as MLPerf's or TensorFlow's SSD"
+    crop: Literal["random-resized", "pad", "none", "ssd", "ssd-tf", "ssd-tf-tall"] = option(
+        "random-resized",
+        "pad: shift within a border of zeros; ssd, ssd-tf: for boxes, as MLPerf's or TensorFlow's SSD; ssd-tf-tall: "
+        "ssd-tf of Vernier 0.1 and 0.2, whose windows may have any height",
     )
     crop_trials: int = option(
         1, "ssd: windows tried before another rule is drawn; ssd-tf always tries 50", low=1, high=50
@@ -243,7 +250,10 @@ class Published:
     n: int | None = option(None, "number of runs", low=1)
     metric: str = option("top1", "name of the figure")
     precision: Literal["", "fp32", "tf32", "mixed"] = option("", "arithmetic, where stated")
-    note: str = option("", "hardware, version")
+    device: str = option("", "device it was measured on")
+    devices: int | None = option(None, "number of devices", low=1)
+    global_batch: int | None = option(None, "global batch, where it is not the recipe's", low=1)
+    note: str = option("", "version and other circumstances")
     samples: int = option(50_000, "images it was measured on; ImageNet's validation set has 50,000", low=1)
     source: str = option("", "citation: page, table or URL")
 

@@ -167,7 +167,8 @@ def table() -> list[RecipeRow]:
 def published_text(recipe: Recipe) -> str:
     """Write the first two published results in short: mean, deviation and precision."""
     return "; ".join(
-        f"{p.mean:g}"
+        (f"{p.metric} " if p.metric != recipe.published[0].metric else "")
+        + f"{p.mean:g}"
         + (f" ± {p.sd:g}" if p.sd is not None else "")
         + (f" ({p.precision})" if p.precision else "")
         + (" TTA" if recipe.eval.flip_tta else "")

@@ -31,6 +31,7 @@ def _ssd(
     weight_decay: float = 5e-4,
     decay_rule: Literal["all", "norm-and-bias"] = "all",
     tensorflow: bool = False,
+    last_batch: Literal["drop", "fill"] = "drop",
     batch_norm_images: int | None = None,
     evaluation: Eval = _TO_TARGET,
 ) -> Recipe:
@@ -41,7 +42,7 @@ def _ssd(
         source=source,
         global_batch=batch,
         model=Model(name=model, batch_norm_images=batch_norm_images),
-        data=Data(image_px=300, eval_px=300),
+        data=Data(image_px=300, eval_px=300, last_batch=last_batch),
         augment=Augment(crop="ssd-tf", jitter="tf") if tensorflow else Augment(crop="ssd", jitter="mlperf"),
         detect=Detect(match="at-least" if tensorflow else "above"),
         optim=Optim(lr=lr, lr_batch=32, momentum=0.9, weight_decay=weight_decay, decay_rule=decay_rule),
@@ -95,7 +96,8 @@ def habana_ssd_1() -> Recipe:
     """SSD300 on ResNet-34 on one Gaudi, batch 128, 50 epochs: AP 0.2297, one run.
 
     Source: HabanaAI/Model-References, TensorFlow/computer_vision/SSD_ResNet34 at 1.5.0: --base_lr 3e-3 per 32 images,
-    five epochs of warm-up, drops at [40, 50] (1 + k / 10) with k = 0. Its examples give 64 epochs: --epochs 64.
+    five epochs of warm-up, drops at [40, 50] (1 + k / 10) with k = 0. Its examples give 64 epochs: --epochs 64. An
+    epoch is ceil(117,266 / 128) = 917 steps: its last batch is filled up.
     It keeps 20 checkpoints, one every 5 epochs: --set checkpoint.every_epochs=5 --set checkpoint.keep_last=20.
     Hardware and cost: one Gaudi, bf16, 470 img/s: 3 hours 35 minutes.
     Command: vernier train habana-ssd-1 --data COCO --backbone-weights resnet34.pth
@@ -109,7 +111,9 @@ def habana_ssd_1() -> Recipe:
             samples=5000,
             mean=0.2297,
             precision="mixed",
-            note="1 Gaudi, bf16",
+            device="Gaudi",
+            devices=1,
+            note="bf16",
             source="Habana, TensorFlow 1.0 page",
         ),
         batch=128,
@@ -117,6 +121,7 @@ def habana_ssd_1() -> Recipe:
         epochs=50.0,
         warmup_epochs=5.0,
         tensorflow=True,
+        last_batch="fill",
         evaluation=_EVERY_5_EPOCHS,
     )
 
@@ -125,8 +130,8 @@ def habana_ssd_8() -> Recipe:
     """SSD300 on ResNet-34 on eight Gaudi, batch 1,024, 64 epochs; no AP is published for it.
 
     Source: HabanaAI/Model-References, TensorFlow/computer_vision/SSD_ResNet34 at 1.5.0, the 8-card example: the rates
-    of habana-ssd-1 over 64 epochs; `--distributed_bn` there is batch norm over all cards, here --set
-    model.batch_norm_images=0.
+    of habana-ssd-1 over 64 epochs of ceil(117,266 / 1,024) = 115 steps; `--distributed_bn` there is batch norm over
+    all cards, here --set model.batch_norm_images=0.
     Hardware and cost: eight Gaudi, bf16: 35 minutes.
     Command: vernier train habana-ssd-8 --data COCO --backbone-weights resnet34.pth
     """
@@ -139,6 +144,7 @@ def habana_ssd_8() -> Recipe:
         epochs=64.0,
         warmup_epochs=5.0,
         tensorflow=True,
+        last_batch="fill",
         evaluation=_EVERY_5_EPOCHS,
     )
 
@@ -156,7 +162,9 @@ def google_ssd_tpu32() -> Recipe:
         "google-ssd-tpu32",
         "SSD300-R34, Google's MLPerf v0.6 on a TPU v3-32",
         "MLPerf training v0.6, Google",
-        Published(metric="AP", samples=5000, mean=0.233, note="TPU v3-32, 0.232 to 0.234", source=_LOGS),
+        Published(
+            metric="AP", samples=5000, mean=0.233, device="TPU v3", devices=32, note="0.232 to 0.234", source=_LOGS
+        ),
         batch=1024,
         lr=3e-3,
         epochs=64.0,
@@ -181,7 +189,14 @@ def nvidia_ssd_dgx1() -> Recipe:
         "SSD300-R34, NVIDIA's MLPerf v0.6 on a DGX-1",
         "MLPerf training v0.6, NVIDIA",
         Published(
-            metric="AP", samples=5000, mean=0.2315, precision="mixed", note="DGX-1, 0.230 to 0.233", source=_LOGS
+            metric="AP",
+            samples=5000,
+            mean=0.2315,
+            precision="mixed",
+            device="V100 16 GB",
+            devices=8,
+            note="DGX-1, 0.230 to 0.233",
+            source=_LOGS,
         ),
         batch=960,
         lr=2.92e-3,

@@ -23,7 +23,7 @@ def torchvision_v1() -> Recipe:
         model=Model(name="resnet50", init="fan-out"),
         optim=Optim(lr=0.1, lr_batch=256, momentum=0.9, weight_decay=1e-4, decay_rule="all"),
         schedule=Schedule(kind="step", epochs=90.0, milestones=(30.0, 60.0), gamma=0.1, unit="epoch"),
-        published=(Published(mean=76.130, n=1, precision="fp32", note="8 V100", source=_TORCHVISION),),
+        published=(Published(mean=76.130, n=1, precision="fp32", device="V100", devices=8, source=_TORCHVISION),),
     )
 
 
@@ -51,7 +51,7 @@ def torchvision_v2() -> Recipe:
         optim=Optim(lr=0.5, lr_batch=1024, momentum=0.9, weight_decay=2e-5, decay_rule="norm-only"),
         schedule=Schedule(kind="cosine", epochs=epochs, warmup_epochs=warmup, warmup_start=0.01, unit="epoch"),
         ema=Ema(decay=1 - (1 - 0.99998) * batch * every / epochs, warmup=False, every_steps=every, copy_epochs=warmup),
-        published=(Published(mean=80.858, n=1, note="8 V100", source=_TORCHVISION),),
+        published=(Published(mean=80.858, n=1, device="V100", devices=8, source=_TORCHVISION),),
     )
 
 
@@ -69,7 +69,16 @@ def _ffcv(epochs: int, ramp: tuple[float, float], top1: float) -> Recipe:
         optim=Optim(lr=1.7, lr_batch=4096, momentum=0.9, weight_decay=1e-4, decay_rule="nvidia-name"),
         schedule=Schedule(kind="linear", epochs=epochs, warmup_epochs=2.0, warmup_start=1e-4),
         eval=Eval(flip_tta=True),
-        published=(Published(mean=top1, precision="mixed", note="8 A100, flip test-time augmentation", source=_FFCV),),
+        published=(
+            Published(
+                mean=top1,
+                precision="mixed",
+                device="A100",
+                devices=8,
+                note="flip test-time augmentation",
+                source=_FFCV,
+            ),
+        ),
     )
 
 

@@ -4,8 +4,10 @@
 May 2019, and its successor ConvNets (results of the 20.12 container). They agree at a total batch of 2048. The warm-up
 depends on the machine, that is on the total batch, and not on the length of the training, whatever the READMEs say.
 Decay spares what has "bn" in its name: projection norms are called downsample.1 and are decayed. No zero-gamma.
+Recipes called as-documented follow the README's text in these two points instead of the scripts.
 """
 
+from dataclasses import replace
 from typing import Literal
 
 from vernier.config import Augment, Loss, Model, Optim, Published, Recipe, Schedule
@@ -13,9 +15,12 @@ from vernier.config import Augment, Loss, Model, Optim, Published, Recipe, Sched
 _SEED = "NVIDIA DLE RN50v1.5, May 2019"
 _HEAD = "NVIDIA DLE ConvNets, 729963d"
 
-# Where a result was measured: machine and container, and the page that says so.
-_DGX1_2019, _DGX2_2019 = ("DGX-1V, 2019", _SEED), ("DGX-2V, 2019", _SEED)
-_DGX1, _DGX_A100 = ("DGX-1, 20.12", _HEAD), ("DGX A100, 20.12", _HEAD)
+# Where a result was measured: device, number of devices, machine and container, and the page that says so.
+_System = tuple[str, int, str, str]
+_DGX1_2019: _System = ("V100 16 GB", 8, "DGX-1V, 2019", _SEED)
+_DGX2_2019: _System = ("V100 32 GB", 16, "DGX-2V, 2019", _SEED)
+_DGX1: _System = ("V100 16 GB", 8, "DGX-1, 20.12", _HEAD)
+_DGX_A100: _System = ("A100 80 GB", 8, "DGX A100, 20.12", _HEAD)
 
 
 def _recipe(source: str, model: str, epochs: int, batch: int, *published: Published) -> Recipe:
@@ -45,9 +50,25 @@ def _recipe(source: str, model: str, epochs: int, batch: int, *published: Publis
     )
 
 
-def _result(system: tuple[str, str], precision: Literal["mixed", "fp32", "tf32"], mean: float, sd: float) -> Published:
-    note, source = system
-    return Published(mean=mean, sd=sd, precision=precision, note=note, source=source)
+def _result(system: _System, precision: Literal["mixed", "fp32", "tf32"], mean: float, sd: float) -> Published:
+    device, devices, note, source = system
+    return Published(mean=mean, sd=sd, precision=precision, device=device, devices=devices, note=note, source=source)
+
+
+def _as_documented(epochs: int) -> Recipe:
+    """The text where its scripts differ: warm-up by the length of the training, no decay of any batch norm.
+
+    The text refers to Goyal et al. for the warm-up, a straight line over 5 of 90 epochs, and says that it depends on
+    the length of the training, not how: here it is 5/90 of it.
+    """
+    recipe = _recipe(_SEED, "resnet50", epochs, 2048)
+    return replace(
+        recipe,
+        name=f"{recipe.name}-as-documented",
+        about=f"{recipe.about}, as the text says",
+        optim=replace(recipe.optim, decay_rule="norm-only"),
+        schedule=replace(recipe.schedule, warmup_epochs=epochs * 5 / 90, warmup_form="line", unit="step"),
+    )
 
 
 def resnet50_50e() -> Recipe:
@@ -105,6 +126,38 @@ def resnet50_250e() -> Recipe:
         _result(_DGX_A100, "tf32", 78.38, 0.17),
         _result(_DGX1, "mixed", 78.25, 0.12),
     )
+
+
+def resnet50_50e_as_documented() -> Recipe:
+    """ResNet-50 v1.5, 50 epochs, batch 2048, as NVIDIA's text says and not as its scripts do; no result published.
+
+    Source: NVIDIA/DeepLearningExamples, RN50v1.5, May 2019, README: a linear warm-up whose length depends on that of
+    the training (after Goyal: 5 of 90 epochs), no decay on any batch norm. Its scripts, and nvidia-resnet50-50e, warm
+    up over 8 epochs at this batch, in stairs, and decay projection norms.
+    Hardware and cost: as nvidia-resnet50-50e.
+    Command: vernier train nvidia-resnet50-50e-as-documented --data IMAGENET
+    """
+    return _as_documented(50)
+
+
+def resnet50_90e_as_documented() -> Recipe:
+    """ResNet-50 v1.5, 90 epochs, batch 2048, as NVIDIA's text says and not as its scripts do; no result published.
+
+    Source: as nvidia-resnet50-50e-as-documented; 5 epochs of warm-up.
+    Hardware and cost: as nvidia-resnet50-90e.
+    Command: vernier train nvidia-resnet50-90e-as-documented --data IMAGENET
+    """
+    return _as_documented(90)
+
+
+def resnet50_250e_as_documented() -> Recipe:
+    """ResNet-50 v1.5, 250 epochs with MixUp, batch 2048, as NVIDIA's text says, not its scripts; no result published.
+
+    Source: as nvidia-resnet50-50e-as-documented; 13.9 epochs of warm-up.
+    Hardware and cost: as nvidia-resnet50-250e.
+    Command: vernier train nvidia-resnet50-250e-as-documented --data IMAGENET
+    """
+    return _as_documented(250)
 
 
 def resnet50_50e_4096() -> Recipe:
@@ -283,6 +336,9 @@ RECIPES = (
     resnet50_50e,
     resnet50_90e,
     resnet50_250e,
+    resnet50_50e_as_documented,
+    resnet50_90e_as_documented,
+    resnet50_250e_as_documented,
     resnet50_50e_4096,
     resnet50_90e_4096,
     resnet50_250e_4096,

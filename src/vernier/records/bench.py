@@ -14,7 +14,7 @@ from vernier.frozen import frozen
 from .codec import decode, omitted
 from .environment import DeviceInfo, Environment
 from .profile import PhaseTimes
-from .run import Compilation, EnergyPerImage
+from .run import Compilation, EnergyPerImage, PublishedSpeed
 from .statistics import Comparison, Estimate, SampleSummary
 from .telemetry import Noise
 from .what_ran import WhatRan
@@ -395,6 +395,7 @@ class StepRow(_StepFigures, _MeasuredRow):
     of_apart_95: tuple[float, float] | None = omitted()
     times_fp32: float | None = omitted()
     times_fp32_95: tuple[float, float] | None = omitted()
+    published_speeds: tuple[PublishedSpeed, ...] | None = omitted()
 
 
 @frozen

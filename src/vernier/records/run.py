@@ -102,6 +102,26 @@ class Agreement:
 
 
 @frozen
+class PublishedSpeed:
+    """A published rate and the measured one: `times_published` is the measured rate per device over the published one.
+
+    `differs` names what was not the same: devices, batch, arithmetic, data.
+    """
+
+    images_per_s_total: float
+    devices: int
+    device: str
+    batch_per_device: int
+    precision: str
+    latency_ms: float | None = omitted()
+    latency_ms_p95: float | None = omitted()
+    latency_ms_p99: float | None = omitted()
+    where: str = ""
+    times_published: float
+    differs: tuple[str, ...] = ()
+
+
+@frozen
 class EnergyPerImage:
     """Energy over all devices of one kind that computed. `method` says which counter or integral it comes from."""
 
@@ -171,6 +191,7 @@ class RunSummary:
     ran: WhatRan | None = omitted()
     notes: tuple[str, ...] | None = omitted()
     """What a reader of the result should know about the validation data."""
+    published_speeds: tuple[PublishedSpeed, ...] | None = omitted()
 
 
 @frozen

@@ -11,7 +11,7 @@ from vernier.data.augment.boxes import MODES, PASSES, BoxAugment, choose_window,
 from vernier.randomness import uniform
 
 Shares = npt.NDArray[np.float64]
-RULES = [Augment(crop="ssd"), Augment(crop="ssd", crop_trials=50), Augment(crop="ssd-tf")]
+RULES = [Augment(crop="ssd"), Augment(crop="ssd", crop_trials=50), Augment(crop="ssd-tf"), Augment(crop="ssd-tf-tall")]
 SIZES = st.tuples(st.integers(1, 900), st.integers(1, 900))
 
 
@@ -57,7 +57,7 @@ def test_a_window_satisfies_the_conditions_of_its_pass(
 
 
 def _slow(ltrb: Shares, width: int, height: int, augment: Augment, at: int, index: int) -> tuple[int, ...]:
-    tensorflow = augment.crop == "ssd-tf"
+    tensorflow = augment.crop in ("ssd-tf", "ssd-tf-tall")
     trials = 50 if tensorflow else augment.crop_trials
     for number in range(PASSES):
         row = uniform(at, [index * PASSES + number], 1 + 4 * trials)[0].tolist()
@@ -71,7 +71,9 @@ def _slow(ltrb: Shares, width: int, height: int, augment: Augment, at: int, inde
             w, h = 0.3 + 0.7 * a, 0.3 + 0.7 * b
             left, top = c * (1 - w), d * (1 - h)
             px = tuple(round(v) for v in (left * width, top * height, (left + w) * width, (top + h) * height))
-            if px[2] <= px[0] or px[3] <= px[1] or w / h >= 2 or (w / h < 0.5 and not tensorflow):
+            if px[2] <= px[0] or px[3] <= px[1] or w / h >= 2:
+                continue
+            if (h / w >= 2 and augment.crop == "ssd-tf") or (w / h < 0.5 and augment.crop == "ssd"):
                 continue
             shares = (px[0] / width, px[1] / height, px[2] / width, px[3] / height)
             overlaps = [_iou(shares, tuple(box)) for box in ltrb.tolist()]
@@ -135,7 +137,7 @@ def _scene() -> tuple[npt.NDArray[np.uint8], Shares]:
     return image, np.array([[0.25, 0.25, 0.75, 0.75]])
 
 
-@pytest.mark.parametrize("crop", ["ssd", "ssd-tf", "none"])
+@pytest.mark.parametrize("crop", ["ssd", "ssd-tf", "ssd-tf-tall", "none"])
 def test_boxes_are_where_the_pixels_are(crop: str) -> None:
     image, ltrb = _scene()
     augment = BoxAugment(Data(), Augment(crop=crop, flip=0.5), seed=3)  # type: ignore[arg-type]

@@ -27,6 +27,28 @@ def test_an_epoch_sees_each_sample_at_most_once_on_any_number_of_processes(
     assert len(set(seen)) == len(seen) == alone.steps_per_epoch * batch
 
 
+@given(st.integers(1, 4), st.integers(1, 3), st.integers(1, 8), st.integers(1, 60))
+def test_a_step_beyond_the_epoch_has_its_tail_and_then_its_first_samples_again(
+    world: int, accumulation: int, per: int, extra: int
+) -> None:
+    batch = world * accumulation * per
+    alone = TrainOrder(samples=3 * batch + extra, seed=9, global_batch=batch)
+    last = alone.steps_per_epoch
+    parts = [
+        TrainOrder(
+            samples=alone.samples, seed=9, global_batch=batch, accumulation=accumulation, rank=r, world=world
+        ).indices(2, last, m)
+        for m in range(accumulation)
+        for r in range(world)
+    ]
+    together = np.concatenate(parts)
+    assert together.tolist() == alone.indices(2, last, 0).tolist()
+    tail = alone.samples - last * batch
+    earlier = np.concatenate([alone.indices(2, step, 0) for step in range(last)])
+    assert set(together[:tail].tolist()) == set(range(alone.samples)) - set(earlier.tolist())
+    assert together[tail:].tolist() == (earlier[: batch - tail] + alone.samples).tolist()
+
+
 def test_epochs_and_seeds_differ() -> None:
     def first(seed: int, epoch: int) -> list[int]:
         return TrainOrder(samples=100, seed=seed, global_batch=50).indices(epoch, 0, 0).tolist()

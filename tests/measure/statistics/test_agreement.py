@@ -2,6 +2,7 @@
 
 import pytest
 
+from vernier import recipes
 from vernier.config import Config, Published, Recipe, override
 from vernier.measure.statistics.agreement import agreement, agreement_lines, prediction_interval
 from vernier.measure.statistics.estimates import t_quantile
@@ -68,10 +69,29 @@ def test_another_validation_set_is_not_compared() -> None:
 
 def test_the_result_of_the_same_arithmetic_is_taken() -> None:
     both = (Published(mean=77.23, precision="mixed"), Published(mean=77.08, precision="fp32"))
-    for precision, mean in (("fp32", 77.08), ("bf16", 77.23), ("fp16", 77.23), ("tf32", 77.23)):
+    for precision, mean in (("fp32", 77.08), ("bf16", 77.23), ("fp16", 77.23), ("tf32", 77.08)):
         outcome = agreement(_config(*both, machine__precision=precision), _result(77.0), None)
         assert outcome is not None
         assert outcome.published.mean == mean
+
+
+def test_the_result_of_the_nearest_batch_is_taken() -> None:
+    """Habana's ResNeXt: 79.2 % on one card at 128, 79.02 % on eight at 1,024."""
+    recipe = recipes.get("habana-tf-resnext101-90e")
+    for batch, mean in ((128, 79.2), (256, 79.2), (512, 79.02), (1024, 79.02)):
+        config = override(Config(recipe=recipe), "recipe.global_batch", batch)
+        outcome = agreement(override(config, "machine.precision", "bf16"), _result(79.0), recipe)
+        assert outcome is not None
+        assert outcome.published.mean == mean
+        assert any("global_batch" in line for line in outcome.differs) == (batch in (256, 512))
+    assert "8 x Gaudi, global batch 1,024, mixed" in agreement_lines(outcome)[0]
+
+
+def test_top5_is_recorded_and_top1_compared() -> None:
+    recipe = recipes.get("habana-resnet50-sgd-1")
+    outcome = agreement(Config(recipe=recipe), EvalResult(samples=50_000, figures={"top1": 75.0, "top5": 92.0}), recipe)
+    assert outcome is not None
+    assert (outcome.metric, outcome.published.mean) == ("top1", 75.85)
 
 
 def test_what_was_changed_is_named() -> None:

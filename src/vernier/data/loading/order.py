@@ -14,6 +14,9 @@ from vernier.randomness import Stream, key, permuted
 class TrainOrder:
     """Every epoch is a fresh permutation; the tail that does not fill a global batch is left out of that epoch.
 
+    A step beyond that (`data.last_batch` = fill) has the tail and, after it, the first samples of the epoch once more:
+    copies with the index sample + samples, which are augmented in their own way.
+
     With `repeats`, an epoch of the same length goes through the first part of the permutation only, each sample that
     often; copy c of a sample has the index sample + c * samples. Copies are spread over a batch, hence over processes.
     """
@@ -36,7 +39,9 @@ class TrainOrder:
         per_process = per_micro // self.world
         start, within = step_in_epoch * self.global_batch, micro * per_micro + self.rank * per_process
         if self.repeats == 1:
-            return self.at(epoch, np.arange(start + within, start + within + per_process))
+            again, positions = np.divmod(np.arange(start + within, start + within + per_process), self.samples)
+            ordered: Indices = self.at(epoch, positions) + again * self.samples
+            return ordered
         slots, copies = np.divmod(np.arange(start, start + self.global_batch), self.repeats)
         own = np.argsort(copies, kind="stable")[within : within + per_process]
         indices: Indices = self.at(epoch, slots[own]) + copies[own] * self.samples

@@ -203,6 +203,7 @@ _CROPS = {
     "none": "resized to {px} px",
     "ssd": "random crop of MLPerf's SSD to {px} px",
     "ssd-tf": "random crop of TensorFlow's SSD to {px} px",
+    "ssd-tf-tall": "random crop of TensorFlow's SSD of any height to {px} px",
 }
 
 

@@ -18,6 +18,7 @@ from vernier.errors import ConfigError, RunFailed
 from vernier.frozen import frozen
 from vernier.measure.machine.environment import collect_environment
 from vernier.measure.profile.summary import StepRange
+from vernier.measure.published.standing import published_speeds
 from vernier.measure.statistics.agreement import agreement
 from vernier.measure.statistics.run_summary import summarize_training
 from vernier.measure.what_ran import run_name
@@ -235,6 +236,14 @@ def _summarize(training: Training, status: Ending, reference: Recipe | None) -> 
     job, progress = training.job, training.progress
     best_figures = {job.task.metric: progress.best_value}
     comparable = status == "finished" and not job.config.limits.smoke
+    speed = summarize_training(
+        training.run.history(),
+        global_batch=job.config.recipe.global_batch,
+        devices=job.derived.world,
+        telemetry=decode_telemetry(training.run.read_telemetry()),
+        several_hosts=job.world.topology.local_world < job.world.size,
+    )
+    ran = job.what_ran()
     return RunSummary(
         step=progress.step,
         epoch=progress.step / job.derived.steps_per_epoch,
@@ -247,15 +256,10 @@ def _summarize(training: Training, status: Ending, reference: Recipe | None) -> 
         bad_images=_bad_images(job),
         profile=_profile(training),
         compilation=job.network.compilation,
-        training=summarize_training(
-            training.run.history(),
-            global_batch=job.config.recipe.global_batch,
-            devices=job.derived.world,
-            telemetry=decode_telemetry(training.run.read_telemetry()),
-            several_hosts=job.world.topology.local_world < job.world.size,
-        ),
-        ran=job.what_ran(),
+        training=speed,
+        ran=ran,
         notes=(job.val_source.notes or None) if job.val_source is not None else None,
+        published_speeds=(published_speeds(ran, speed.images_per_s_total) or None) if speed is not None else None,
     )
 
 

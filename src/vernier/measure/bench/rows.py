@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
 
+from vernier.measure.published.standing import published_speeds
 from vernier.measure.statistics.comparison import DEFAULT_TOLERANCE, Trace, compare
 from vernier.measure.statistics.estimates import mean_estimate, rate_estimate
 from vernier.measure.telemetry.noise import describe_noise, worst_noise
@@ -70,6 +71,7 @@ def _pool_steps(name: str, labels: ArmLabels, results: list[StepResult]) -> Step
         compile_s=statistics.fmean(compile_s) if compile_s else None,
         latency_s=summarize_latency(step_s, of=latency.of) if latency else None,
         crowded=_describe_crowding(first.environment, devices),
+        published_speeds=published_speeds(first.ran, total.value) or None,
         **describe_steps(step_s, wait_s, total, images=images, devices=devices),
         **_surroundings(results),
     )

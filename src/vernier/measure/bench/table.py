@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 
 from vernier.clock import duration
+from vernier.measure.published.standing import speed_lines
 from vernier.measure.statistics.estimates import in_known_digits
 from vernier.records.bench import (
     ArmComparison,
@@ -200,6 +201,7 @@ def _row_notes(row: BenchRow) -> list[str]:
 
 def _step_notes(row: StepRow) -> list[str]:
     lines = [f"95 % interval: {row.images_per_s_total.basis}"]
+    lines += speed_lines(row.published_speeds)
     if not row.steady:
         steps = min((warmup.steps for warmup in row.warmup), default=0)
         count = "one warm-up step" if steps == 1 else f"{steps} warm-up steps"

@@ -28,12 +28,11 @@ def prediction_interval(published: Published) -> tuple[float, float] | None:
 
 
 def agreement(config: Config, result: EvalResult | None, reference: Recipe | None) -> Agreement | None:
-    """The result against what the recipe's authors published: in this run's precision, or else their first result.
+    """The result against what the recipe's authors published: the figure nearest in precision, then in batch.
 
     None when there is nothing to compare. `reference` is the recipe before the user changed it.
     """
-    precision, entries = _published_precision(config), config.recipe.published
-    published = next((p for p in entries if p.precision == precision), entries[0] if entries else None)
+    published = nearest_published(config, reference)
     if result is None or published is None or (value := result.figures.get(published.metric)) is None:
         return None
     interval = prediction_interval(published)
@@ -42,7 +41,7 @@ def agreement(config: Config, result: EvalResult | None, reference: Recipe | Non
         value=value,
         published=PublishedFigure(mean=published.mean, sd=published.sd, n=published.n),
         runs_assumed=ASSUMED_RUNS if published.sd is not None and published.n is None else None,
-        where=", ".join(filter(None, (published.note, published.precision, published.source))),
+        where=where_published(published),
         difference=value - published.mean,
         interval=interval,
         verdict=_verdict(value, interval, comparable=result.samples == published.samples),
@@ -51,9 +50,33 @@ def agreement(config: Config, result: EvalResult | None, reference: Recipe | Non
     )
 
 
-def _published_precision(config: Config) -> str:
-    """The word with which publications name this run's precision."""
-    return "mixed" if config.machine.precision in _MIXED else config.machine.precision
+def nearest_published(config: Config, reference: Recipe | None = None) -> Published | None:
+    """The published figure that this run should be compared with; None where its recipe has none.
+
+    Of the recipe's first metric: the one in the run's precision (TF32 and fp32 are nearer to each other than to mixed
+    precision), then that of the nearest global batch, then the first.
+    """
+    entries, precision = config.recipe.published, published_precision(config.machine.precision)
+    usual_batch = (reference or config.recipe).global_batch
+
+    def distance(entry: Published) -> tuple[int, float]:
+        full = {entry.precision, precision} <= {"fp32", "tf32"}
+        apart = math.log((entry.global_batch or usual_batch) / config.recipe.global_batch)
+        return (0 if entry.precision == precision else 1 if full else 2), abs(apart)
+
+    return min((p for p in entries if p.metric == entries[0].metric), key=distance, default=None)
+
+
+def where_published(published: Published) -> str:
+    """Where a figure is from, in words: devices, batch, precision, circumstances, source."""
+    device = f"{published.devices} x {published.device}" if published.devices else published.device
+    batch = f"global batch {published.global_batch:,}" if published.global_batch else ""
+    return ", ".join(filter(None, (device, batch, published.precision, published.note, published.source)))
+
+
+def published_precision(precision: str) -> str:
+    """The word with which publications name a precision."""
+    return "mixed" if precision in _MIXED else precision
 
 
 def _verdict(value: float, interval: tuple[float, float] | None, *, comparable: bool) -> AgreementVerdict:
@@ -73,12 +96,13 @@ def what_differs(config: Config, published: Published, reference: Recipe | None)
             f"{name} {was!r} -> {now!r}"
             for name, (was, now) in differences(reference, recipe).items()
             if not any(name == skip or name.startswith(f"{skip}.") for skip in _NOT_LEARNING)
+            and not (name == "global_batch" and published.global_batch == recipe.global_batch)
         ]
     if limits.max_steps is not None:
         changes.append(f"stopped at {limits.max_steps} steps")
     if limits.max_eval_steps is not None:
         changes.append(f"evaluated on {limits.max_eval_steps} batches only")
-    if published.precision and published.precision != _published_precision(config):
+    if published.precision and published.precision != published_precision(config.machine.precision):
         changes.append(f"precision {published.precision} -> {config.machine.precision}")
     changes.append("loader of the publication -> Vernier's (libjpeg-turbo, antialiased resize)")
     return changes

@@ -12,6 +12,7 @@ from rich.progress import Progress, TaskID
 
 from vernier.clock import duration, now_s
 from vernier.measure.profile.summary import describe_profile
+from vernier.measure.published.standing import speed_lines
 from vernier.measure.statistics.agreement import agreement_lines
 from vernier.measure.statistics.throughput import Window
 from vernier.records.events import EpochEvent, EvalEvent, Event, StartEvent, StepEvent, WarningEvent
@@ -205,6 +206,7 @@ def closing_lines(summary: RunSummary, run: str, status: str) -> list[str]:
         lines += agreement_lines(summary.agreement)
     if summary.training is not None:
         lines.append(_speed_line(summary.training))
+        lines += [f"published  {line}" for line in speed_lines(summary.published_speeds)]
     parts = ", ".join(
         f"{purpose.replace('_', ' ')} {duration(spent.get(purpose, 0.0))}"
         for purpose in _PURPOSES
