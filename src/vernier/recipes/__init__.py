@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from vernier.config import Changed, Config, Recipe, apply_changes, load_file, setting_name
+from vernier.config import Changed, Config, Published, Recipe, apply_changes, load_file, setting_name
 from vernier.errors import ConfigError, did_you_mean
 from vernier.frozen import frozen
 from vernier.models import is_detector
@@ -135,14 +135,14 @@ def data_size(recipe: Recipe) -> DataSize:
 
 @frozen
 class RecipeRow:
-    """One row of `vernier recipes`."""
+    """One row of `vernier recipes`. Every published result names its global batch."""
 
     name: str
     data: str
     model: str
     epochs: float
     global_batch: int
-    published: str
+    published: tuple[Published, ...]
     source: str
     estimated_device_hours: float | None = omitted()
     estimated_device_hours_range: tuple[float, float] | None = omitted()
@@ -157,7 +157,7 @@ def table() -> list[RecipeRow]:
             model=r.model.name,
             epochs=r.schedule.epochs,
             global_batch=r.global_batch,
-            published=published_text(r),
+            published=tuple(replace(p, global_batch=p.global_batch or r.global_batch) for p in r.published),
             source=r.source,
         )
         for r in (get(name) for name in BUILT_IN)

@@ -3,7 +3,7 @@
 import inspect
 import sys
 
-from vernier.recipes import SOURCES, table
+from vernier.recipes import SOURCES, get, published_text, table
 
 HEAD = """\
 # Recipes
@@ -22,15 +22,32 @@ vernier train nvidia-resnet50-90e --data IMAGENET
 vernier train nvidia-resnet50-90e --smoke         # try it: two steps of eight 64-pixel images in a narrow network
 vernier recipes --device-hours 2470               # estimated cost on a device that trains ResNet-50 at 2,470 img/s
 vernier recipes --device-hours runs/RUN --convert # the same, converted from a training run measured there
+vernier recipes nvidia-resnet50-90e --speeds      # img/s, latencies and hours that its authors published
+vernier recipes --json                            # everything as numbers
 ```
 
 ## Does my result agree with the published one?
 
 A finished run of a recipe with a published result says where its own result lies: inside, above or below the 95 %
-prediction interval, mean ± t(n-1) · sd · √(1 + 1/n), of the published runs. If their number n was not stated, three are
-assumed, and the run says so. Without a published spread it gives the difference only. If the number of validation
+prediction interval, mean ± t(n-1) · sd · √(1 + 1/n), of the published runs. Of several results the one in the run's
+precision is taken, then that of the nearest global batch. If the number of runs n was not stated, three are assumed,
+and the run says so. Without a published spread it gives the difference only. If the number of validation
 images differs, the results cannot be compared, and it says that. It also lists the settings that differ from the
 recipe: batch, epochs, precision, loader, and what `--set` changed. `run.json` has the same under `summary.agreement`.
+
+## Is my machine as fast as the published one?
+
+`vernier train` and `vernier bench` say how the measured rate stands against the published one when the device is the
+published one, by the name that its driver gives it: V100 SXM 16 and 32 GB, A100 SXM 80 GB, T4, Gaudi and Gaudi 2. The
+network must be as published, in its image size and precision. Rates are compared per device; of every source the rate
+of the nearest number of devices and batch is taken, and what differs is said. `run.json` has the same under
+`summary.published_speeds`, `bench.json` in every row. `vernier recipes --speeds` lists all of these rates and hours.
+
+## Text and code of one system
+
+Where the README of a system and its code disagree, the recipe follows the code, because that is what the published
+results come from. A second recipe, whose name ends in `-as-documented`, follows the text; no result was published for
+it.
 
 ## Where the published systems disagree
 
@@ -47,6 +64,8 @@ recipe: batch, epochs, precision, loader, and what `--set` changed. `run.json` h
 | smoothing mass | `loss.smoothing_over`, `model.unused_outputs` | \
 `all` K classes; `others`, K - 1 (the study); 1,001 (TensorFlow) |
 | input scaling | `data.mean`, `data.std` | (x - mean) / std; `std = 1/255` subtracts the mean only (TensorFlow) |
+| last batch of an epoch | `data.last_batch` | \
+`drop`; `fill`: 917 steps of 128 in 117,266 images (Habana's SSD) |
 | crop area | `augment.area` | 8 to 100 %; 5 to 100 % (TensorFlow) |
 | initial weights | `model.init` | `fan-in` (NVIDIA), `fan-out` (torchvision), `tf` |
 | loss scale | none | belongs to the machine, not to the recipe |
@@ -72,7 +91,7 @@ def page() -> str:
         "|---|---|---|---|---|---|",
     ]
     for row in table():
-        published = row.published.replace("+-", "±")
+        published = published_text(get(row.name))
         cells = (f"`{row.name}`", row.model, f"{row.epochs:g}", f"{row.global_batch:,}", published, row.source)
         lines.append(f"| {' | '.join(cells)} |")
     for source, recipes in SOURCES.items():

@@ -18,12 +18,60 @@ def test_a_recipe_that_is_shown_loads_back_equal(name: str, vernier_here: Callab
     assert shown.startswith("# ")
 
 
-def test_the_list_has_published_results_and_sources(vernier_here: Callable[..., Done]) -> None:
+def test_the_list_has_every_published_figure_as_numbers(vernier_here: Callable[..., Done]) -> None:
     rows = {row["name"]: row for row in vernier_here("recipes", "--json").json()}
-    assert rows["nvidia-resnet50-90e"]["published"].startswith("77.23 ± 0.04 (mixed)")
-    assert rows["torchvision-resnet50-v2"]["published"] == "80.858"
-    assert rows["ffcv-resnet50-16e"]["published"] == "73.8 (mixed) TTA"
+    first, *others = rows["nvidia-resnet50-90e"]["published"]
+    keys = ("metric", "mean", "sd", "n", "precision", "global_batch", "device", "devices")
+    assert [first[key] for key in keys] == ["top1", 77.23, 0.04, None, "mixed", 2048, "V100 16 GB", 8]
+    assert len(others) == 4
+    resnext = rows["habana-tf-resnext101-90e"]
+    assert [(p["mean"], p["global_batch"], p["devices"]) for p in resnext["published"]] == [
+        (79.2, 128, 1),
+        (79.02, 1024, 8),
+    ]
+    assert [(r["devices"], r["images_per_s"]) for r in resnext["speeds"]] == [(1, 650), (8, 4656)]
+    assert [t["hours"] for t in resnext["times"]] == [pytest.approx(6 + 56 / 60, abs=1e-4)]
+    assert [p["mean"] for p in rows["habana-resnet50-sgd-1"]["published"]] == [75.85, 92.88]
     assert all(row["source"] for row in rows.values())
+
+
+def test_the_table_has_published_results_in_short(vernier_here: Callable[..., Done]) -> None:
+    lines = vernier_here("recipes").out.splitlines()
+    for name, short in (
+        ("nvidia-resnet50-90e", "77.23 ± 0.04 (mixed)"),
+        ("torchvision-resnet50-v2", "80.858"),
+        ("ffcv-resnet50-16e", "73.8 (mixed) TTA"),
+    ):
+        assert any(line.startswith(f"{name} ") and f" {short} " in line for line in lines), name
+
+
+def test_published_speeds_of_a_recipe_and_of_all(vernier_here: Callable[..., Done]) -> None:
+    done = vernier_here("recipes", "nvidia-resnet50-90e", "--speeds")
+    assert done.code == 0, done.err
+    assert "5,815.8" in done.out.replace("5815.8", "5,815.8")
+    assert "about 46" in done.out
+    assert "12.78/13.27/14.36" in done.out
+    own = vernier_here("recipes", "show", "nvidia-resnet50-90e", "--speeds", "--json").json()
+    every = vernier_here("recipes", "--speeds", "--json").json()
+    assert [len(own[key]) < len(every[key]) for key in ("speeds", "times")] == [True, True]
+    shown = vernier_here("recipes", "nvidia-resnet50-90e")
+    assert "# Published speeds and training times: vernier recipes nvidia-resnet50-90e --speeds" in shown.out
+    assert vernier_here("recipes", "nvidia-resnet50-90e", "--json").json()["speeds"] == own["speeds"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nvidia-resnet50-91e", "Did you mean nvidia-resnet50-90e"),
+        ("cifar10", "No speed or training time was published"),
+    ],
+)
+def test_speeds_of_an_unknown_recipe_and_of_one_without_any(
+    name: str, message: str, vernier_here: Callable[..., Done]
+) -> None:
+    done = vernier_here("recipes", name, "--speeds")
+    assert done.code == 2
+    assert message in done.err
 
 
 @pytest.mark.parametrize("words", [["show", "shapes-quick"], ["shapes-quick"]])

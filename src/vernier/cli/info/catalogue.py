@@ -2,7 +2,7 @@
 
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional
 
@@ -22,6 +22,7 @@ def recipes(
     *,
     device_hours: Annotated[str | None, optional("RUN|IMG_PER_S")] = None,
     convert: Switch = False,
+    speeds: Switch = False,
     json: JsonFlag = False,
 ) -> int:
     """List the built-in recipes, or print one as a TOML file to edit.
@@ -31,27 +32,32 @@ def recipes(
         device_hours: Also estimate the hours of each recipe on one device: from a training run measured there, or from
             the images per second at which it trains ResNet-50 at 224 pixels.
         convert: With --device-hours RUN: convert its speed to the networks of the recipes by multiply-accumulates.
+        speeds: List published images per second, latencies and hours to train instead: of one recipe, or all of them.
 
     Examples:
         vernier recipes
         vernier recipes shapes-quick > mine.toml
+        vernier recipes nvidia-resnet50-90e --speeds
         vernier recipes --device-hours 2500
     """
     from vernier import recipes as book
 
-    if words and words != ("list",):
-        return _show_recipe(words, json)
+    name = None if words in ((), ("list",)) else _one_name(words)
+    if speeds:
+        return _show_speeds(name, json)
+    if name is not None:
+        return _show_recipe(name, json)
     rows = book.table()
     if device_hours is not None:
         rows = _with_hours(rows, device_hours, convert)
     if json:
-        print_json(rows)
+        print_json([encode(row) | _published_speeds(row.name) for row in rows])
         return EXIT_DONE
     from vernier.measure.planning.table import with_range
 
-    short = [replace(row, published=row.published.partition(";")[0]) for row in rows]
-    shown = [{k: v for k, v in encode(row).items() if not k.startswith("estimated")} for row in short]
-    for cells, row in zip(shown, short, strict=True):
+    shown = [{k: v for k, v in encode(row).items() if not k.startswith("estimated")} for row in rows]
+    for cells, row in zip(shown, rows, strict=True):
+        cells["published"] = book.published_text(book.get(row.name)).partition(";")[0]
         if row.estimated_device_hours is not None and row.estimated_device_hours_range is not None:
             cells["device hours (range)"] = with_range(row.estimated_device_hours, row.estimated_device_hours_range)
     print_rows(shown, False, droppable=("source", "model", "global_batch"))
@@ -79,18 +85,86 @@ def _with_hours(rows: "list[RecipeRow]", run_or_rate: str, convert: bool) -> "li
     return estimated
 
 
-def _show_recipe(words: tuple[str, ...], json: bool) -> int:
-    from vernier import recipes as book
-
+def _one_name(words: tuple[str, ...]) -> str:
     names = words[1:] if words[0] == "show" else words
     if len(names) != 1:
         raise ConfigError("Which recipe? vernier recipes NAME prints one; vernier recipes lists them.")
-    (name,) = names
+    return names[0]
+
+
+def _published_speeds(name: str | None) -> dict[str, Any]:
+    """Published rates and times of a recipe, or all of them, as JSON values."""
+    from vernier.measure.published.tables import figures_of, rates, times
+
+    own_rates, own_times = (rates(), times()) if name is None else figures_of(name)
+    return {"speeds": encode(own_rates), "times": encode(own_times)}
+
+
+def _show_speeds(name: str | None, json: bool) -> int:
+    """Two tables: images per second, and hours to train."""
+    from vernier import recipes as book
+
+    if name is not None:
+        book.get(name)
+    figures = _published_speeds(name)
+    if json:
+        print_json(figures)
+        return EXIT_DONE
+    if not figures["speeds"] and not figures["times"]:
+        raise ConfigError(f"No speed or training time was published for {name}. vernier recipes --speeds lists them.")
+    if figures["speeds"]:
+        print_rows([_rate_cells(rate) for rate in figures["speeds"]], False, droppable=("source", "system", "note"))
+    if figures["times"]:
+        print_rows([_time_cells(time) for time in figures["times"]], False, droppable=("source", "system", "note"))
+    return EXIT_DONE
+
+
+def _rate_cells(rate: dict[str, Any]) -> dict[str, Any]:
+    latencies = [f"{rate[key]:g}" for key in ("latency_ms", "latency_ms_p95", "latency_ms_p99") if key in rate]
+    return {
+        "what": rate["what"],
+        "model": rate["model"],
+        **_device_cells(rate),
+        "batch_per_device": rate["device_batch"],
+        "img/s": rate["images_per_s"],
+        "per_device": round(rate["images_per_s"] / rate["devices"], 1),
+        "latency_ms mean/p95/p99": "/".join(latencies),
+        **_source_cells(rate),
+    }
+
+
+def _time_cells(time: dict[str, Any]) -> dict[str, Any]:
+    epochs = "not stated" if time["epochs"] is None else f"{time['epochs']:g}"
+    return {
+        "model": time["model"],
+        "epochs": f"until {time['until']}" if time["until"] else epochs,
+        **_device_cells(time),
+        "global_batch": time["global_batch"] or "",
+        "hours": f"{'about ' if time['approximate'] else ''}{time['hours']:.3g}",
+        **_source_cells(time),
+    }
+
+
+def _device_cells(figure: dict[str, Any]) -> dict[str, Any]:
+    precision = figure.get("arithmetic") or figure["precision"] or "not stated"
+    return {"device": figure["device"], "devices": figure["devices"], "precision": precision}
+
+
+def _source_cells(figure: dict[str, Any]) -> dict[str, Any]:
+    return {"system": figure["system"], "note": figure["note"], "source": figure["source"]["citation"]}
+
+
+def _show_recipe(name: str, json: bool) -> int:
+    from vernier import recipes as book
+
     chosen = book.load(name).recipe
     notes = book.notes(name) if name in book.BUILT_IN else chosen.about
+    figures = _published_speeds(name)
     if json:
-        print_json({"notes": notes, "recipe": to_dict(chosen)})
+        print_json({"notes": notes, "recipe": to_dict(chosen), **figures})
     else:
+        if figures["speeds"] or figures["times"]:
+            notes += f"\nPublished speeds and training times: vernier recipes {name} --speeds"
         head = "".join(f"# {line}".rstrip() + "\n" for line in notes.splitlines())
         sys.stdout.write(f"{head}\n{to_toml(chosen)}")
     return EXIT_DONE
