@@ -19,6 +19,7 @@ _WITHOUT_EFFECT_ON_DETECTORS = {
     "data.scaled_decode": "a detector's images are always decoded whole",
     "eval.target_top1": "a detector is measured by AP: use eval.target_ap",
     "eval.flip_tta": "it adds the class scores of the mirrored image",
+    "model.checkpoint": "only checkpoints of classifiers are read: use model.weights",
     "augment.policy": "it changes where objects are: use augment.jitter for colours",
     "augment.erase": "it removes objects: use augment.crop, augment.flip and augment.jitter",
     "augment.mixup": "it mixes images with one class each",
@@ -46,6 +47,10 @@ def check_recipe(recipe: Recipe, *, detector: bool) -> None:
         raise ConfigError("loss.bce_threshold is for loss.kind = bce. Leave it out, or change loss.kind.")
     if recipe.optim.nesterov and recipe.optim.name != "sgd":
         raise ConfigError(f"optim.nesterov is for optim.name = sgd, not {recipe.optim.name}. Set optim.nesterov=false.")
+    if recipe.model.checkpoint and (recipe.model.weights or recipe.model.backbone_weights):
+        raise ConfigError(
+            f"--resume {recipe.model.checkpoint} has weights of its own. Leave out --weights and --backbone-weights."
+        )
     if recipe.model.reset_head and not recipe.model.weights:
         raise ConfigError(
             "model.reset_head needs a weights file whose head is left out. Give --weights FILE, or drop it."

@@ -55,6 +55,9 @@ class Model:
     unused_outputs: int = option(0, "extra outputs without a class; TensorFlow's networks have 1", low=0, high=1000)
     weights: str = option("", "file with starting weights; see `vernier train --weights`")
     backbone_weights: str = option("", "detectors: file with a classifier's weights, for the backbone only")
+    checkpoint: str = option(
+        "", "training checkpoint of NVIDIA's or Habana's code to go on with; see `vernier train --resume`"
+    )
     reset_head: bool = option(False, "do not load the classifier layer from the file; start a new one")
     freeze: tuple[str, ...] = option((), "layers to freeze, by the start of their name; backbone: all but the head")
 

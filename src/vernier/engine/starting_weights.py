@@ -52,7 +52,7 @@ def load_weights(
     model: nn.Module, path: str, *, reset_head: bool = False, ema: bool = False, photographs: torch.Tensor | None = None
 ) -> weights.Report:
     """Load a weights file into `model`. Raises ConfigError when there is no such file or it does not fit."""
-    return weights.load(_file(path), model, ema=ema, reset_head=reset_head, images=photographs)
+    return weights.load(weights_file(path), model, ema=ema, reset_head=reset_head, images=photographs)
 
 
 def load_backbone(model: nn.Module, path: str, source: Source, data: Data, torch_device: torch.device) -> str:
@@ -60,7 +60,7 @@ def load_backbone(model: nn.Module, path: str, source: Source, data: Data, torch
     if not isinstance(model, Ssd):
         raise ConfigError("model.backbone_weights is for detectors; a classifier takes --weights FILE.")
     photographs = photographs_for_check(model.backbone, source, data, torch_device)
-    report = weights.load_backbone(_file(path), model, images=photographs)
+    report = weights.load_backbone(weights_file(path), model, images=photographs)
     return f"backbone {describe_weights(path, report)}"
 
 
@@ -76,7 +76,8 @@ def from_scratch_warnings(config: Config) -> tuple[str, ...]:
     )
 
 
-def _file(path: str) -> Path:
+def weights_file(path: str) -> Path:
+    """The file at a path that a person gave. Raises ConfigError when there is none."""
     file = Path(path).expanduser()
     if not file.is_file():
         problem = "is a folder, not a weights file" if file.is_dir() else "does not exist"

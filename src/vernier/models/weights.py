@@ -1,15 +1,13 @@
 """Weights files: reading and writing them, and fitting weights to a network.
 
-Reads safetensors and torch files; code in a file is never run (always torch's `weights_only` unpickler). `adapt` fits
-weights of any origin to one network, or says in one error why they do not fit. Names of layers in other code bases are
-in `naming`, telling v1 from v1.5 is in `stride_check`; run checkpoints belong to `engine.training`.
+Reads safetensors and torch files (`torch_file`); code in a file is never run. `adapt` fits weights of any origin to one
+network, or says in one error why they do not fit. Names of layers in other code bases are in `naming`, telling v1 from
+v1.5 is in `stride_check`; run checkpoints belong to `engine.training`.
 """
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import re
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -39,6 +37,7 @@ from .naming import (
 from .resnet import BlurConv2d
 from .ssd import Ssd
 from .stride_check import check_stride
+from .torch_file import load_torch
 
 __all__ = [
     "Report",
@@ -81,10 +80,11 @@ def read_file(path: str | Path, *, ema: bool | None = None) -> FileWeights:
     say so. Raises ConfigError if the file is neither kind, holds code, or has no such weights.
     """
     path = Path(path)
-    if not _is_safetensors(path):
-        loaded = _load_torch(path)
-        state, averaged, notes = _unwrap(loaded, ema, path)
-        metadata = dict(getattr(loaded, _METADATA, None) or {})
+    if not is_safetensors(path):
+        file = load_torch(path)
+        state, averaged, notes = _unwrap(file.content, ema, path)
+        notes = (*notes, *file.notes)
+        metadata = dict(getattr(file.content, _METADATA, None) or {})
     else:
         if ema:
             raise ConfigError(
@@ -101,7 +101,7 @@ def read_file(path: str | Path, *, ema: bool | None = None) -> FileWeights:
 
 def read_metadata(path: str | Path) -> dict[str, str]:
     """Read the metadata of a safetensors file; empty for any other file."""
-    if not _is_safetensors(Path(path)):
+    if not is_safetensors(Path(path)):
         return {}
     with safe_open(path, framework="pt") as file:
         return dict(file.metadata() or {})
@@ -124,31 +124,10 @@ def save_torch(state: Mapping[str, Tensor], path: str | Path, metadata: Mapping[
         torch.save(ordered, partial)
 
 
-def _is_safetensors(path: Path) -> bool:
+def is_safetensors(path: Path) -> bool:
     """Decide by content, since people rename files: an 8-byte length, then a JSON object."""
     with path.open("rb") as file:
         return file.read(9)[8:] == b"{"
-
-
-def _load_torch(path: Path) -> Any:
-    # Training scripts save their arguments with the weights; a Namespace only holds values.
-    with path.open("rb") as file, torch.serialization.safe_globals([argparse.Namespace]):
-        try:
-            return torch.load(file, map_location="cpu", weights_only=True)
-        except OSError:
-            raise
-        except Exception as error:  # a damaged pickle can raise anything
-            code = re.search(r"GLOBAL ([\w.]+)", str(error))
-            raise ConfigError(_unreadable(path, code[1] if code else None)) from error
-
-
-def _unreadable(path: Path, code: str | None) -> str:
-    if code is None:
-        return f"Cannot read weights from {path}: neither safetensors nor a torch file of plain tensors."
-    return (
-        f"Cannot read weights from {path}: it refers to {code}, and Vernier runs no code from a file. If you trust it, "
-        "load it with the program that wrote it and save only its state_dict, best as safetensors."
-    )
 
 
 def _unwrap(loaded: Any, ema: bool | None, path: Path) -> tuple[State, bool, tuple[str, ...]]:

@@ -116,7 +116,9 @@ def train(
             still saves one, to resume from.
         tensorboard: Write TensorBoard event files into the run directory if the package is installed.
         profile_steps: Profile steps A to B, both included: kernel table, trace, memory (see `vernier profile`).
-        resume: auto: the newest run of this recipe in --out; never: always a new run; or a run directory.
+        resume: auto: the newest run of this recipe in --out; never: always a new run; or a run directory. A
+            checkpoint.pth.tar of NVIDIA's or a checkpoint.pth of Habana's code: a new run that takes over its weights,
+            momentum, epoch and best accuracy.
         config: A run's config.json, to repeat it.
 
     Examples:
@@ -129,6 +131,7 @@ def train(
     profile = None if profile_steps is None else StepRange.parse(profile_steps, "--profile-steps")
     if profile is not None:
         silence_profiler()
+    foreign, resume = _split_resume(resume, recipe or config)
     flags = {
         "data.source": data,
         "machine.device": device,
@@ -151,6 +154,7 @@ def train(
         "eval.every_epochs": 0 if train_only else None,
         "model.weights": weights,
         "model.backbone_weights": backbone_weights,
+        "model.checkpoint": foreign,
         "model.reset_head": reset_head or None,
         "model.freeze": freeze or None,
     }
@@ -173,6 +177,17 @@ def train(
         return start_processes(to_start)
     outcome = _run(replace(changed, config=chosen), warnings, Path(out), resume, track, tensorboard, profile)
     return EXIT_DONE if outcome is None else _print_outcome(outcome, json)
+
+
+def _split_resume(resume: str | None, named: str | None) -> tuple[str | None, str | None]:
+    """The checkpoint file of another program that --resume names, or what it names otherwise; one of them is None."""
+    if resume is None or not Path(resume).is_file():
+        return None, resume
+    if named is None:
+        raise ConfigError(
+            f"--resume {resume}: with which recipe? vernier train RECIPE --resume {resume} (see `vernier recipes`)."
+        )
+    return resume, None
 
 
 def _explain(changed: Changed, warnings: tuple[str, ...], out: Path, json: bool) -> int:

@@ -34,6 +34,7 @@ from .loop import Training
 from .resume import ResumePoint
 from .setup import Job, first_images, prepare
 from .stop import StopFlag, StopRequested
+from .takeover import take_over
 
 Ending = Literal["finished", "stopped"]
 
@@ -67,13 +68,18 @@ def train(
     job = prepare(config, fresh=resume is None, world=world)
     job.notes, job.warnings = (*notes, *job.notes), (*warnings, *job.warnings)
     try:
+        begun = None if resume else _begin(job)
         if profile is not None:
-            profile.check(resume.checkpoint.step if resume else 0, job.derived.stop_step, "--profile-steps")
+            profile.check(
+                resume.checkpoint.step if resume else begun.step if begun else 0,
+                job.derived.stop_step,
+                "--profile-steps",
+            )
         run = resume.run if resume else job.world.broadcast_from_first(lambda: RunDir.create(out, run_name(config)))
         if not job.world.first:
             redirect_output(run.rank_log(job.world.rank))
         with run.locked() if job.world.first else nullcontext():
-            return _train_locked(job, run, resume, Observers(*observers), reference, profile)
+            return _train_locked(job, run, resume, begun, Observers(*observers), reference, profile)
     finally:
         job.close()
 
@@ -82,6 +88,7 @@ def _train_locked(
     job: Job,
     run: RunDir,
     resume: ResumePoint | None,
+    begun: Progress | None,
     observers: Observers,
     reference: Recipe | None,
     profile: StepRange | None,
@@ -90,7 +97,7 @@ def _train_locked(
     observers.add(Recorder(log))
     training: Training | None = None
     try:
-        progress = _restore(job, resume) if resume else Progress()
+        progress = _restore(job, resume) if resume else begun or Progress()
         processes = _all_processes(job)
         sampler = _sensors(job, run, processes)
         _announce(job, run, observers, resume, sampler, processes)
@@ -127,6 +134,11 @@ def _run_until_stopped(training: Training) -> Ending:
 
 
 # -------------------------------------------------------------------------------------------------------------- start
+
+
+def _begin(job: Job) -> Progress:
+    """The progress of a new run, which may go on with another program's training."""
+    return take_over(job) if job.config.recipe.model.checkpoint else Progress()
 
 
 def _restore(job: Job, resume: ResumePoint) -> Progress:
