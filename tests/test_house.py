@@ -66,7 +66,7 @@ def _imports(path: Path) -> set[str]:
     return modules | {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
 
 
-FOUNDATION = {"errors", "clock", "randomness", "folders", "cores", "frozen", "torch_private", "wording"}
+FOUNDATION = {"errors", "clock", "randomness", "folders", "cores", "frozen", "protobuf", "torch_private", "wording"}
 MAY_IMPORT = {
     "records": {"errors", "frozen"},
     "config": {"errors", "frozen"},

@@ -82,11 +82,19 @@ def check_before_start(config: Config, out: Path, resume: str | None, *, detecto
         return
     refuse_early(machine.device, machine.precision, machine.mode, allow_slow=machine.allow_slow)
     for flag, file in (("--weights", recipe.model.weights), ("--backbone-weights", recipe.model.backbone_weights)):
-        if file and not Path(file).expanduser().is_file() and _is_new_run(config, out, resume):
+        if file and not _has_weights(Path(file).expanduser()) and _is_new_run(config, out, resume):
             problem = "is a folder" if Path(file).expanduser().is_dir() else "does not exist"
-            raise ConfigError(f"{flag} {file} {problem}. Give a .safetensors, .pth, .pt or .th file.")
+            raise ConfigError(
+                f"{flag} {file} {problem}. Give a .safetensors, .pth, .pt or .th file, or a TensorFlow checkpoint "
+                "(model.ckpt-N)."
+            )
     check_source(recipe.data.source, detector=detector)
     RunDir.check_out(out)
+
+
+def _has_weights(path: Path) -> bool:
+    """Whether a path is a file, the common start of a TensorFlow checkpoint's files, or a folder with one."""
+    return path.is_file() or path.with_name(f"{path.name}.index").is_file() or any(path.glob("*.index"))
 
 
 def _check_freeze(model: Model) -> None:

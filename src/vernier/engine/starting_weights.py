@@ -21,6 +21,7 @@ from vernier.models import info, weights
 from vernier.models.resnet import Trunk
 from vernier.models.ssd import Ssd
 from vernier.models.stride_check import MIN_PHOTOGRAPHS
+from vernier.models.tf_checkpoint import find_checkpoint
 from vernier.optim.groups import NORMS
 
 PHOTOGRAPHS = 16  # twice what distinguishing v1 from v1.5 needs
@@ -79,9 +80,12 @@ def from_scratch_warnings(config: Config) -> tuple[str, ...]:
 def weights_file(path: str) -> Path:
     """The file at a path that a person gave. Raises ConfigError when there is none."""
     file = Path(path).expanduser()
-    if not file.is_file():
+    if not file.is_file() and find_checkpoint(file) is None:
         problem = "is a folder, not a weights file" if file.is_dir() else "does not exist"
-        raise ConfigError(f"The weights file {path} {problem}. Give a .safetensors, .pth, .pt or .th file.")
+        raise ConfigError(
+            f"The weights file {path} {problem}. Give a .safetensors, .pth, .pt or .th file, or a "
+            "TensorFlow checkpoint (model.ckpt-N)."
+        )
     return file
 
 

@@ -1,8 +1,8 @@
 """Weights files: reading and writing them, and fitting weights to a network.
 
-Reads safetensors and torch files (`torch_file`); code in a file is never run. `adapt` fits weights of any origin to one
-network, or says in one error why they do not fit. Names of layers in other code bases are in `naming`, telling v1 from
-v1.5 is in `stride_check`; run checkpoints belong to `engine.training`.
+Reads safetensors, torch files (`torch_file`) and TensorFlow checkpoints (`tf_checkpoint`); code in a file is never run.
+`adapt` fits weights of any origin to one network, or says in one error why they do not fit. Names of layers in other
+code bases are in `naming`, telling v1 from v1.5 is in `stride_check`; run checkpoints belong to `engine.training`.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from .naming import (
 from .resnet import BlurConv2d
 from .ssd import Ssd
 from .stride_check import check_stride
+from .tf_checkpoint import find_checkpoint, read_checkpoint, resnet_state
 from .torch_file import load_torch
 
 __all__ = [
@@ -80,7 +81,11 @@ def read_file(path: str | Path, *, ema: bool | None = None) -> FileWeights:
     say so. Raises ConfigError if the file is neither kind, holds code, or has no such weights.
     """
     path = Path(path)
-    if not is_safetensors(path):
+    averaged, metadata = False, dict[str, str]()
+    notes: tuple[str, ...] = ()
+    if (prefix := find_checkpoint(path)) is not None:
+        state, notes = resnet_state(read_checkpoint(prefix)), (f"TensorFlow checkpoint {prefix.name}",)
+    elif not is_safetensors(path):
         file = load_torch(path)
         state, averaged, notes = _unwrap(file.content, ema, path)
         notes = (*notes, *file.notes)
@@ -94,7 +99,6 @@ def read_file(path: str | Path, *, ema: bool | None = None) -> FileWeights:
             state, metadata = load_file(path), read_metadata(path)
         except SafetensorError as error:
             raise ConfigError(f"{path} is not a readable safetensors file: {error}.") from error
-        averaged, notes = False, ()
     _refuse_unusable(state, path)
     return FileWeights(state=strip(state), metadata=metadata, averaged=averaged, notes=notes)
 

@@ -17,10 +17,10 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
-from vernier.data.sources.containers.example import read_fields
 from vernier.errors import ConfigError, RunFailed
 from vernier.measure.machine.environment import installed_version
 from vernier.models import weights
+from vernier.protobuf import read_fields
 from vernier.records.codec import DamagedRecord, decode, encode
 from vernier.records.run import ModelFile
 

@@ -13,7 +13,7 @@ from tests.data.sources.containers.examples import encode_example, write_imagene
 from vernier.data.sources import (
     open_split,
 )
-from vernier.data.sources.containers.example import mask_crc, parse_example, read_records
+from vernier.data.sources.containers.example import parse_example, read_records
 from vernier.errors import ConfigError
 
 
@@ -36,13 +36,6 @@ def test_a_truncated_file_is_noticed(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-5])
     with pytest.raises(ConfigError, match="truncated"):
         open_split(str(tmp_path), "train")
-
-
-def test_the_checksum_is_castagnolis_masked() -> None:
-    import google_crc32c
-
-    assert google_crc32c.value(b"123456789") == 0xE3069283  # RFC 3720's check value
-    assert mask_crc(0) == 0xA282EAD8
 
 
 @given(st.binary(max_size=200))

@@ -1,0 +1,224 @@
+"""TensorFlow's checkpoints (`model.ckpt-28152.index` and `.data-00000-of-00001`), read without TensorFlow.
+
+The index is a sorted table in LevelDB's format: one entry per variable with type, shape and position in the data
+files. The layers of a ResNet that was built with tf.layers have no names of their own, only numbers in the order of
+their creation (`conv2d_7/kernel`); `resnet_state` gives them torchvision's names. Checkpoints of Keras objects have
+other names and are refused.
+"""
+
+import re
+import struct
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from vernier.errors import ConfigError
+from vernier.frozen import frozen
+from vernier.protobuf import crc32c, mask_crc, read_fields, read_varint, to_signed
+
+from .naming import State, join_some
+
+_MAGIC = 0xDB4775248B80FB57
+_FOOTER_BYTES = 48
+_TRAILER_BYTES = 5  # of a block: kind of compression, checksum
+_TYPES = {1: torch.float32, 2: torch.float64, 3: torch.int32, 9: torch.int64, 14: torch.bfloat16, 19: torch.float16}
+_SUFFIX = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
+_SCOPE = re.compile(r"^resnet\d+/")  # of a whole detector
+_SLOTS = ("/Momentum", "/ExponentialMovingAverage", "/Adam", "/Adam_1")
+
+
+@frozen
+class _Entry:
+    """Where a variable is."""
+
+    dtype: int
+    shape: tuple[int, ...]
+    shard: int
+    offset: int
+    size: int
+    crc: int
+    sliced: bool
+
+
+def find_checkpoint(path: Path) -> Path | None:
+    """The common start of a checkpoint's file names, from it, one of the files or their folder; None without an index.
+
+    Of several in a folder it is the one that its file `checkpoint` names, TensorFlow's note about the newest.
+    """
+    if path.is_dir():
+        note = path / "checkpoint"
+        newest = re.search(r'^model_checkpoint_path: "([^"]+)"', note.read_text(), re.M) if note.is_file() else None
+        indices = sorted(path.glob("*.index"))
+        names = [newest[1].rpartition("/")[2]] if newest else [p.stem for p in indices[:1] if len(indices) == 1]
+        return next((p for name in names if (p := find_checkpoint(path / name))), None)
+    prefix = path.with_name(_SUFFIX.sub("", path.name))
+    return prefix if prefix.with_name(f"{prefix.name}.index").is_file() else None
+
+
+def read_checkpoint(prefix: Path) -> State:
+    """The variables of a checkpoint by name. Raises ConfigError for damaged or missing files."""
+    index = prefix.with_name(f"{prefix.name}.index")
+    try:
+        shards, entries = _read_index(index.read_bytes())
+    except (ValueError, IndexError, KeyError, struct.error) as error:
+        raise ConfigError(f"{index} is not the index of a TensorFlow checkpoint: {error}.") from None
+    variables: State = {}
+    for name, entry in entries.items():
+        if entry.dtype in _TYPES and not entry.sliced:
+            variables[name] = _read_variable(_data_file(prefix, entry.shard, shards), name, entry)
+    return variables
+
+
+def _data_file(prefix: Path, shard: int, shards: int) -> Path:
+    return prefix.with_name(f"{prefix.name}.data-{shard:05d}-of-{shards:05d}")
+
+
+def _read_variable(path: Path, name: str, entry: _Entry) -> Tensor:
+    dtype = _TYPES[entry.dtype]
+    try:
+        with path.open("rb") as file:
+            file.seek(entry.offset)
+            content = file.read(entry.size)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}. A checkpoint needs all of its files.") from None
+    expected = dtype.itemsize * torch.Size(entry.shape).numel()
+    if not len(content) == entry.size == expected or mask_crc(crc32c()(content)) != entry.crc:
+        raise ConfigError(f"{path} is damaged or truncated: {name} is not what the index says. Download it again.")
+    if not content:
+        return torch.zeros(entry.shape, dtype=dtype)
+    return torch.frombuffer(bytearray(content), dtype=dtype).reshape(entry.shape)
+
+
+# ----------------------------------------------------------------------------------------------------------- the table
+
+
+def _read_index(table: bytes) -> tuple[int, dict[str, _Entry]]:
+    """The number of data files, and the variables. Raises ValueError and its like for anything else."""
+    if len(table) < _FOOTER_BYTES or struct.unpack("<Q", table[-8:])[0] != _MAGIC:
+        raise ValueError("its last eight bytes are not LevelDB's")
+    footer = table[-_FOOTER_BYTES:]
+    at = 0
+    for _ in range(2):  # the index of meta blocks is not needed
+        _, at = read_varint(footer, at)
+    offset, at = read_varint(footer, at)
+    size, _ = read_varint(footer, at)
+    shards, entries = 0, {}
+    for _, handle in _read_block(table, offset, size):
+        block_offset, at = read_varint(handle, 0)
+        block_size, _ = read_varint(handle, at)
+        for key, value in _read_block(table, block_offset, block_size):
+            if key:
+                entries[key.decode()] = _read_entry(value)
+            else:
+                shards = next((a for number, _, a, _ in read_fields(value, 0, len(value)) if number == 1), 0)
+    if not shards:
+        raise ValueError("it has no header")
+    return shards, entries
+
+
+def _read_block(table: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]:
+    """Keys and values of a block: a key shares its beginning with the one before it."""
+    block, trailer = table[offset : offset + size], table[offset + size : offset + size + _TRAILER_BYTES]
+    if len(trailer) < _TRAILER_BYTES or mask_crc(crc32c()(block + trailer[:1])) != struct.unpack("<I", trailer[1:])[0]:
+        raise ValueError(f"the checksum of its block at byte {offset:,} is wrong")
+    if trailer[0]:
+        raise ValueError("it is compressed, which TensorFlow's own are not")
+    restarts = struct.unpack("<I", block[-4:])[0]
+    at, end, key = 0, len(block) - 4 * (restarts + 1), b""
+    while at < end:
+        shared, at = read_varint(block, at)
+        unshared, at = read_varint(block, at)
+        length, at = read_varint(block, at)
+        key = key[:shared] + block[at : at + unshared]
+        at += unshared
+        yield key, block[at : at + length]
+        at += length
+
+
+def _read_entry(message: bytes) -> _Entry:
+    numbers = {1: 0, 3: 0, 4: 0, 5: 0}
+    shape: list[int] = []
+    crc, sliced = 0, False
+    for number, _, start, stop in read_fields(message, 0, len(message)):
+        if number in numbers:
+            numbers[number] = start
+        elif number == 2:
+            shape = [
+                _read_dimension(message, a, b) for field, _, a, b in read_fields(message, start, stop) if field == 2
+            ]
+        elif number == 6:
+            crc = struct.unpack("<I", message[start:stop])[0]
+        sliced |= number == 7
+    dtype, shard, offset, size = numbers.values()
+    return _Entry(dtype=dtype, shape=tuple(shape), shard=shard, offset=offset, size=size, crc=crc, sliced=sliced)
+
+
+def _read_dimension(message: bytes, start: int, stop: int) -> int:
+    return next((to_signed(value) for field, _, value, _ in read_fields(message, start, stop) if field == 1), 0)
+
+
+# --------------------------------------------------------------------------------------------------------------- names
+
+
+def resnet_state(variables: Mapping[str, Tensor]) -> State:
+    """The weights of a ResNet under torchvision's names, in PyTorch's order of axes. Raises ConfigError for others.
+
+    A detector's variables outside of its backbone are left out, and those of the optimiser.
+    """
+    scoped = any(_SCOPE.match(name) for name in variables)
+    plain = {_SCOPE.sub("", name): value for name, value in variables.items() if not scoped or _SCOPE.match(name)}
+    plain = {name: value for name, value in plain.items() if not name.endswith(_SLOTS)}
+    kernels = _numbered(plain, "conv2d", "kernel")
+    norms = _numbered(plain, "batch_normalization", "gamma")
+    if not kernels or len(kernels) != len(norms):
+        raise ConfigError(
+            "The TensorFlow checkpoint is not that of a ResNet built with tf.layers (conv2d/kernel, "
+            f"batch_normalization/gamma, ...); it has {join_some(variables)}."
+        )
+    state: State = {}
+    for layer, norm, kernel, gamma in zip(*_layer_names([k.shape[0] for _, k in kernels]), kernels, norms, strict=True):
+        state[f"{layer}.weight"] = kernel[1].permute(3, 2, 0, 1).contiguous()
+        parts = {"weight": "gamma", "bias": "beta", "running_mean": "moving_mean", "running_var": "moving_variance"}
+        for our_part, part in parts.items():
+            if (value := plain.get(f"{gamma[0]}/{part}")) is None:
+                raise ConfigError(f"The TensorFlow checkpoint has no {gamma[0]}/{part}.")
+            state[f"{norm}.{our_part}"] = value
+    if "dense/kernel" in plain:
+        state |= {"fc.weight": plain["dense/kernel"].t().contiguous(), "fc.bias": plain["dense/bias"]}
+    return state
+
+
+def _numbered(variables: Mapping[str, Tensor], kind: str, part: str) -> list[tuple[str, Tensor]]:
+    """The layers `kind`, `kind_1`, `kind_2`, ... with one of their variables, in the order of their creation."""
+    matches = [(m, v) for name, v in variables.items() if (m := re.fullmatch(rf"({kind}(?:_(\d+))?)/{part}", name))]
+    return [(m[1], value) for m, value in sorted(matches, key=lambda pair: int(pair[0][2] or 0))]
+
+
+def _layer_names(sides: list[int]) -> tuple[list[str], list[str]]:
+    """torchvision's names of convolutions and norms, from the sides of the kernels in the order of creation.
+
+    A stage begins with a projection, 1x1, which is created before the block it belongs to; the first stage of
+    networks with basic blocks has none.
+    """
+    basic = sides[1:2] == [3]
+    block_sides = [3, 3] if basic else [1, 3, 1]
+    convolutions, norms = ["conv1"], ["bn1"]
+    stage, block, at = (1, 0, 1) if basic else (0, 0, 1)
+    while at < len(sides):
+        projected = sides[at : at + len(block_sides)] != block_sides
+        if projected:
+            stage, block = stage + 1, 0
+            convolutions.append(f"layer{stage}.0.downsample.0")
+            norms.append(f"layer{stage}.0.downsample.1")
+            at += 1
+        if sides[at : at + len(block_sides)] != block_sides:
+            raise ConfigError(
+                f"The TensorFlow checkpoint is no ResNet: kernels of {join_some(map(str, sides), limit=12)}."
+            )
+        for number in range(1, len(block_sides) + 1):
+            convolutions.append(f"layer{stage}.{block}.conv{number}")
+            norms.append(f"layer{stage}.{block}.bn{number}")
+        at, block = at + len(block_sides), block + 1
+    return convolutions, norms
