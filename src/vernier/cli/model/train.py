@@ -37,6 +37,14 @@ if TYPE_CHECKING:
     from vernier.engine.training.session import Outcome
 
 
+_NO_CHECKPOINTS = {
+    "checkpoint.every_epochs": 0,
+    "checkpoint.every_steps": 0,
+    "checkpoint.keep_best": False,
+    "checkpoint.at_end": False,
+}
+
+
 def train(
     recipe: RecipeName = None,
     /,
@@ -128,9 +136,7 @@ def train(
     """
     from vernier.report.live.trackers import require_installed
 
-    profile = None if profile_steps is None else StepRange.parse(profile_steps, "--profile-steps")
-    if profile is not None:
-        silence_profiler()
+    profile = _steps_to_profile(profile_steps)
     foreign, resume = _split_resume(resume, recipe or config)
     flags = {
         "data.source": data,
@@ -159,8 +165,7 @@ def train(
         "model.freeze": freeze or None,
     }
     if not checkpoints:
-        flags |= dict.fromkeys(("checkpoint.every_epochs", "checkpoint.every_steps"), 0)
-        flags |= dict.fromkeys(("checkpoint.keep_best", "checkpoint.at_end"), False)
+        flags |= _NO_CHECKPOINTS
     start = _starting_config(recipe, model, config, resume)
     changed = book.change(start, flags, settings, small=smoke)
     chosen, detector = changed.config, is_detector(changed.config.recipe.model.name)
@@ -177,6 +182,14 @@ def train(
         return start_processes(to_start)
     outcome = _run(replace(changed, config=chosen), warnings, Path(out), resume, track, tensorboard, profile)
     return EXIT_DONE if outcome is None else _print_outcome(outcome, json)
+
+
+def _steps_to_profile(text: str | None) -> StepRange | None:
+    if text is None:
+        return None
+    steps = StepRange.parse(text, "--profile-steps")
+    silence_profiler()
+    return steps
 
 
 def _split_resume(resume: str | None, named: str | None) -> tuple[str | None, str | None]:
