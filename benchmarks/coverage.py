@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-SUBJECTS = ("intervals",)
+SUBJECTS = ("intervals", "few_steps", "few_runs")
 QUICK_CASES = 400
 
 

@@ -74,10 +74,17 @@ COMPARED = {
 
 
 def coverage(rng: Rng, kind: Callable[[Rng, tuple[int, int]], Floats], traces: int, steps: int) -> dict[str, float]:
+    """How often an interval is given, and how often those that are given hold the mean."""
     intervals = statistics.mean_intervals(kind(rng, (traces, steps)))
+    given = intervals.needs <= steps
+    covered = (intervals.low <= 1) & (intervals.high >= 1)
+    if not given.any():
+        return {"given": 0.0, "covered": math.nan, "half_width_percent": math.nan, "wrong": 0.0}
     return {
-        "covered": float(((intervals.low <= 1) & (intervals.high >= 1)).mean()),
-        "half_width_percent": float(100 * np.median(intervals.high - intervals.low) / 2),
+        "given": float(given.mean()),
+        "covered": float(covered[given].mean()),
+        "half_width_percent": float(100 * np.median((intervals.high - intervals.low)[given]) / 2),
+        "wrong": float((given & ~covered).mean()),
     }
 
 

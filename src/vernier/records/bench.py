@@ -33,6 +33,7 @@ class Plan:
     """How long to measure: `steps` exactly, or until the rate is known to `precision`, within `max_seconds`.
 
     `extra_max_seconds` bounds all the rest of a process: start-up, warm-up after its first step, probes and phases.
+    `alone`: no other process measures the same, so its steps must be enough for an interval of their own.
     """
 
     steps: int | None = None
@@ -41,6 +42,7 @@ class Plan:
     warmup_max_seconds: float = 60.0
     split_steps: int = 10
     extra_max_seconds: float | None = omitted()
+    alone: bool | None = omitted()
 
 
 @frozen

@@ -14,7 +14,10 @@ SpeedVerdict = Literal["faster", "slower", "cannot tell"]
 
 @frozen
 class Estimate:
-    """A value with its 95 % interval; None where the samples cannot tell. `basis` says how it was estimated."""
+    """A value with its 95 % interval; None where the samples cannot tell. `basis` says how it was estimated.
+
+    `needs` is the number of samples that an interval needs, where there are too few.
+    """
 
     value: float
     low: float | None
@@ -22,6 +25,7 @@ class Estimate:
     n: int
     basis: str
     method: str | None = omitted()
+    needs: int | None = omitted()
 
     @property
     def half_width_share(self) -> float | None:
@@ -58,7 +62,10 @@ class SampleSummary:
 
 @frozen
 class Comparison:
-    """Speed of B over speed of A. `within_tolerance`: the whole 95 % interval is closer to 1 than the tolerance."""
+    """Speed of B over speed of A. `within_tolerance`: the whole 95 % interval is closer to 1 than the tolerance.
+
+    `detectable` is the smallest difference, as a share, that a comparison like this finds in 80 % of cases.
+    """
 
     ratio: float
     low: float | None
@@ -72,3 +79,4 @@ class Comparison:
     steps: tuple[int, int]
     basis: str
     method: str = ""
+    detectable: float | None = omitted()

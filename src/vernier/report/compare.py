@@ -10,7 +10,7 @@ from typing import Any
 from vernier.config import tree_differences
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
-from vernier.measure.statistics.comparison import DEFAULT_TOLERANCE, compare
+from vernier.measure.statistics.comparison import DEFAULT_TOLERANCE, DETECTED, compare
 from vernier.records.codec import encode
 from vernier.records.statistics import Comparison
 from vernier.records.what_ran import WhatRan, line_of
@@ -252,6 +252,7 @@ def comparison_lines(result: RunComparison) -> list[str]:
         *_side_lines("B", result.b, c.b_samples_per_s, c.steps[1]),
         f"B is {_percent(c.ratio)} in images per second against A{mean}{_interval(c)}",
         f"   from {c.basis}",
+        *_power_lines(c),
         f"verdict: {_verdict_line(c)}",
         *(f"differs in {part}: {x} in A, {y} in B" for part, (x, y) in result.differs.words.items()),
     ]
@@ -288,6 +289,14 @@ def _interval(c: Comparison) -> str:
     return f", {kind} {_percent(c.low)} to {_percent(c.high)}"
 
 
+def _power_lines(c: Comparison) -> list[str]:
+    """What difference could have been found, so that nobody takes "cannot tell" for "equal"."""
+    if c.detectable is None:
+        return []
+    smallest = f"{100 * c.detectable:.2g} %" if c.detectable < 1 else "100 %"
+    return [f"   such a comparison finds a difference of {smallest} or more in {100 * DETECTED:.0f} % of cases"]
+
+
 def _verdict_line(c: Comparison) -> str:
     tolerance = f"{100 * c.tolerance:g} %"
     if c.verdict != "cannot tell":
@@ -295,13 +304,11 @@ def _verdict_line(c: Comparison) -> str:
         return f"B is {c.verdict} (certainly different, and by more than the tolerance of {tolerance}{ignoring})"
     if c.within_tolerance:
         return f"cannot tell them apart: any difference is smaller than {tolerance}"
+    if c.runs == (1, 1) and c.detectable is None:
+        insist = "" if c.low is None else ", or insist with --single-runs"
+        return f"cannot tell from one run each: runs of the same thing differ too. Give several runs per side{insist}"
     if c.low is None or c.high is None:
-        return "cannot tell: too few steps for an interval"
-    if c.runs == (1, 1):
-        return (
-            "cannot tell from one run each: runs of the same thing differ too. Give several runs per side, or "
-            "insist with --single-runs"
-        )
+        return "cannot tell: there is no interval"
     if c.low <= 1 <= c.high:
         return f"cannot tell: the interval includes both faster and slower (tolerance {tolerance})"
     return f"cannot tell: they differ, but perhaps by less than the tolerance of {tolerance}"

@@ -114,7 +114,7 @@ def test_a_fixed_number_of_steps_is_exact(clock: Clock) -> None:
 
 
 def test_figures_come_from_the_samples(clock: Clock) -> None:
-    samples = measure(FakeLoad(clock, itertools.cycle([1.0, 3.0])), Plan(steps=40, split_steps=4))
+    samples = measure(FakeLoad(clock, itertools.cycle([1.0, 3.0])), Plan(steps=200, split_steps=4))
     figures = compute_figures(samples, images=8, devices=2)
     total, each = figures.images_per_s_total, figures.images_per_s_per_device
     assert total.value == pytest.approx(8 / 2.0)  # images over time, not the mean of 8/1 and 8/3
@@ -126,7 +126,7 @@ def test_figures_come_from_the_samples(clock: Clock) -> None:
     assert figures.compute_only_images_per_s_total == pytest.approx(4 / 0.9)
     assert figures.phases is not None
     assert figures.phases.share == pytest.approx({"forward": 0.25, "backward": 0.75})
-    assert figures.step_s.n == 40
+    assert figures.step_s.n == 200
     assert figures.method == bench.METHOD
 
 

@@ -26,7 +26,10 @@ def test_comparing_one_run_several_runs_and_rounds() -> None:
     assert "taken to vary as the other" in uneven.basis
     assert uneven.verdict == "slower"
     weather = [1.0, 1.3, 0.9, 1.1]
-    rounds = [[_trace(s, w * f, round=s) for s, w in enumerate(weather)] for f in (1.0, 1.02)]
+    rounds = [
+        [_trace(10 * side + s, w * f, n=2000, round=str(s)) for s, w in enumerate(weather)]
+        for side, f in enumerate((1.0, 1.02))
+    ]
     paired, loose = compare(*rounds), compare(*[[Trace(step_s=t.step_s) for t in side] for side in rounds])
     assert (paired.verdict, loose.verdict) == ("slower", "cannot tell")
     assert paired.basis == "differences within 4 rounds"

@@ -12,6 +12,7 @@ from vernier.measure.statistics.estimates import (
     correlation_steps,
     in_known_digits,
     mean_estimate,
+    mean_interval,
     quantile_estimate,
     rate_estimate,
     share_interval,
@@ -56,12 +57,28 @@ def test_a_drift_does_not_widen_the_interval() -> None:
 
 def test_little_data_says_so() -> None:
     one = mean_estimate([2.0])
-    assert (one.low, one.high, one.basis) == (None, None, "one sample: no interval")
+    assert (one.low, one.high, one.basis) == (None, None, "one sample")
     few = mean_estimate([1.0, 2.0, 3.0])
-    assert few.high == pytest.approx(2 + 4.302653 / math.sqrt(3))
-    assert "taken for independent" in few.basis
-    same = mean_estimate([1.0] * 50)
-    assert (same.low, same.high) == (1.0, 1.0)
+    assert (few.low, few.high, few.needs) == (None, None, 200)
+    assert few.basis == "3 samples are too few to see how they are correlated; about 200 are needed"
+    same = mean_estimate([1.0] * 500)
+    assert (same.low, same.high, same.needs) == (None, None, None)
+    assert same.basis == "all 500 samples are equal, as rounded times are"
+
+
+def test_steps_that_vary_slowly_need_more_of_them() -> None:
+    slow = mean_estimate(1 + 0.05 * _correlated(1, 300, 0.95))
+    assert (slow.low, slow.high) == (None, None)
+    assert slow.needs is not None
+    assert slow.needs > 300
+    assert f"300 samples are too few for a correlation over about {slow.needs / 20:.0f}" in slow.basis
+    assert mean_estimate(1 + 0.05 * _correlated(1, 2000, 0.95)).low is not None
+    assert mean_estimate(1 + 0.05 * _correlated(1, 50, 0.0)).low is None
+    assert mean_estimate(1 + 0.05 * _correlated(1, 50, 0.0), steps_per_sample=10).low is not None  # 500 steps
+    assert quantile_estimate(1 + 0.05 * _correlated(1, 100, 0.95), 0.5).low is None
+
+
+def test_samples_that_are_not_numbers_are_refused() -> None:
     for wrong, message in (([], "no samples"), ([1.0, math.nan], "1 of 2 samples are not numbers")):
         with pytest.raises(ValueError, match=message):
             mean_estimate(wrong)
@@ -70,11 +87,9 @@ def test_little_data_says_so() -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.floats(1e-3, 1e3), min_size=2, max_size=120))
 def test_an_interval_holds_its_own_estimate(values: list[float]) -> None:
-    estimate = mean_estimate(values)
-    assert estimate.low is not None
-    assert estimate.high is not None
-    assert estimate.low <= estimate.value * (1 + 1e-12)
-    assert estimate.high >= estimate.value * (1 - 1e-12)
+    interval = mean_interval(np.array(values))
+    assert interval.low[0] <= interval.mean[0] * (1 + 1e-12)
+    assert interval.high[0] >= interval.mean[0] * (1 - 1e-12)
 
 
 def test_a_rate_is_samples_over_time() -> None:

@@ -38,12 +38,12 @@ def window(steps: int, seconds: float, timing: StepTiming = "windows") -> StepEv
 
 def test_where_only_windows_are_known_no_figure_is_of_single_steps() -> None:
     """The mean of a window looks like steps without any spread: percentiles of it would be too good to be true."""
-    windows = [window(4, 9.0), *[window(4, 4.0 + 0.1 * (i % 3)) for i in range(12)], window(2, 2.0)]
+    windows = [window(4, 9.0), *[window(4, 4.0 + 0.1 * (i * 7 % 3)) for i in range(60)], window(2, 2.0)]
     speed = summarize_training([StartEvent(), *windows], global_batch=8, devices=1)
     assert speed is not None
     assert (speed.step_times, speed.step_s, speed.step_s_median) == ("windows", None, None)
-    assert (speed.steps_measured, speed.warmup_steps_excluded) == (50, 4)
-    assert speed.images_per_s_total == pytest.approx(8 * 50 / (12 * 4.1 + 2.0))
+    assert (speed.steps_measured, speed.warmup_steps_excluded) == (242, 4)
+    assert speed.images_per_s_total == pytest.approx(8 * 242 / (60 * 4.1 + 2.0))
     low, high = speed.images_per_s_total_95
     assert low is not None
     assert high is not None
@@ -51,8 +51,8 @@ def test_where_only_windows_are_known_no_figure_is_of_single_steps() -> None:
 
 
 def test_the_interval_of_windows_is_that_of_as_many_samples_not_of_their_steps() -> None:
-    """Ten windows of a hundred steps are ten samples: taken for a thousand, the interval would be far too narrow."""
-    seconds = [95.0 + i for i in (3, 9, 0, 7, 5, 1, 8, 4, 6, 2)]
+    """Windows of a hundred steps are one sample each: taken for a hundred, the interval would be far too narrow."""
+    seconds = [95.0 + i for i in (3, 9, 0, 7, 5, 1, 8, 4, 6, 2)] * 20
     windows, single = ([StartEvent(), *[window(n, s * n / 100) for s in seconds]] for n in (100, 1))
     of_windows = summarize_training(windows, global_batch=8, devices=1)
     of_steps = summarize_training(single, global_batch=8, devices=1)

@@ -62,6 +62,7 @@ def with_plan(request: BenchRequest, how: Comparing) -> BenchRequest:
             max_seconds=how.max_seconds,
             warmup_max_seconds=how.max_seconds / 2,
             extra_max_seconds=max(EXTRA_LEAST_S, EXTRA_SHARE * how.max_seconds),
+            alone=how.repeats == 1 or None,
         ),
         repeats=how.repeats,
         seed=how.seed,

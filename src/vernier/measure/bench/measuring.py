@@ -11,8 +11,10 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
+
 from vernier.clock import now_s
-from vernier.measure.statistics.estimates import rate_estimate
+from vernier.measure.statistics.estimates import mean_interval, rate_estimate
 from vernier.measure.statistics.summary_checks import summarize
 from vernier.measure.statistics.throughput import Window
 from vernier.records.bench import Arithmetic, Figures, MatmulSpeed, Plan, Samples, WarmUp, WarmUpSamples
@@ -113,7 +115,7 @@ def _measure_steps(load: Load, plan: Plan, warmup: WarmUpSamples, from_first: Fr
         ended_s = now_s()
         if plan.steps is not None:
             break
-        reached_precision = is_precise(step_s, plan.precision)
+        reached_precision = is_precise(step_s, plan.precision, alone=bool(plan.alone))
         if not from_first(not reached_precision and time_left()):
             break
         due = max(due + 1, int(len(step_s) * CHECK_GROWTH))
@@ -153,12 +155,17 @@ class _Timer:
         return self._began_s - began_s, wait_s
 
 
-def is_precise(step_s: Sequence[float], share: float) -> bool:
-    """Whether the half width of the rate's 95 % interval is at most `share` of the rate."""
+def is_precise(step_s: Sequence[float], share: float, *, alone: bool = False) -> bool:
+    """Whether the rate is known to `share` of itself, by the noise and the correlation of these steps.
+
+    Between several processes this is a guess that ends one of them: the interval is that of the processes. Steps that
+    are `alone` must also be enough for an interval of their own.
+    """
     if len(step_s) < FEWEST_STEPS:
         return False
-    half = rate_estimate(step_s, 1).half_width_share
-    return half is not None and half <= share
+    interval = mean_interval(np.array(step_s))
+    precise = bool(interval.high[0] - interval.low[0] <= 2 * share * interval.mean[0])
+    return precise and (not alone or bool(interval.needs[0] <= len(step_s)))
 
 
 # -------------------------------------------------------------------------------------------------------------- warm-up

@@ -10,9 +10,12 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
 
+import numpy as np
+
 from vernier.measure.published.standing import published_speeds
 from vernier.measure.statistics.comparison import DEFAULT_TOLERANCE, Trace, compare
-from vernier.measure.statistics.estimates import mean_estimate, rate_estimate
+from vernier.measure.statistics.estimates import rate_estimate
+from vernier.measure.statistics.runs import mean_of_runs
 from vernier.measure.telemetry.noise import describe_noise, worst_noise
 from vernier.records.bench import (
     Arithmetic,
@@ -139,11 +142,15 @@ def _pool_rate(results: list[StepResult], images: int) -> Estimate:
     if len(step_s) == 1:
         rate = rate_estimate(step_s[0], images)
         return replace(rate, n=1, basis=f"one process: {rate.basis}", method=None)
-    value = images * sum(map(len, step_s)) / sum(map(sum, step_s))
-    logs = mean_estimate([math.log(statistics.fmean(steps)) for steps in step_s])
-    assert logs.high is not None
-    factor, count = math.exp(logs.high - logs.value), len(step_s)
-    return Estimate(value=value, low=value / factor, high=value * factor, n=count, basis=f"{count} processes")
+    value, count = images * sum(map(len, step_s)) / sum(map(sum, step_s)), len(step_s)
+    log_s = np.log([[statistics.fmean(steps) for steps in step_s]])
+    mean, fast, slow = (float(ends[0]) for ends in mean_of_runs(log_s))
+    if not math.isfinite(slow):
+        return Estimate(
+            value=value, low=None, high=None, n=count, basis=f"{count} processes are equal to the last digit"
+        )
+    low, high = value * math.exp(mean - slow), value * math.exp(mean - fast)
+    return Estimate(value=value, low=low, high=high, n=count, basis=f"{count} processes")
 
 
 # -------------------------------------------------------------------------------------------------------------- scaling
@@ -233,7 +240,7 @@ def compare_arms(rounds: Sequence[Round], arm: str, against: str, tolerance: flo
 
     def traces(name: str) -> list[Trace]:
         return [
-            Trace(step_s=r.result.raw.step_s, samples_per_step=r.result.images_per_step, round=r.round)
+            Trace(step_s=r.result.raw.step_s, samples_per_step=r.result.images_per_step, round=str(r.round))
             for r in rounds
             if r.arm == name and isinstance(r.result, StepResult)
         ]

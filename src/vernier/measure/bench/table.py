@@ -8,7 +8,9 @@ from dataclasses import fields
 
 from vernier.clock import duration
 from vernier.measure.published.standing import speed_lines
+from vernier.measure.statistics.comparison import DETECTED
 from vernier.measure.statistics.estimates import in_known_digits
+from vernier.measure.statistics.runs import runs_to_see
 from vernier.records.bench import (
     ArmComparison,
     ArmLabels,
@@ -22,7 +24,9 @@ from vernier.records.bench import (
 from vernier.records.statistics import Estimate
 
 UNKNOWN_RATE_FACTOR = 10
-"""An interval that reaches so many times the value means that the rate is not known."""
+"""An interval that reaches so many times the value, or down to one part in so many, means that it is not known."""
+RARE = 0.1
+"""A note says how often a slowdown of this share of processes would not have been seen."""
 MATMUL_TOLERANCE = 0.1
 """Matrix products before and after measuring may differ by this share without a note."""
 SCALING_COLUMNS = ("img/s total", "per device", "times the base", "efficiency", "of that without exchange")
@@ -137,15 +141,16 @@ def _format_memory(row: StepRow) -> str:
 
 def is_unknown(rate: Estimate) -> bool:
     """Whether the interval is so wide that the rate is not known."""
-    return (rate.high or 0.0) > UNKNOWN_RATE_FACTOR * rate.value
+    ends = (rate.value if end is None else end for end in (rate.low, rate.high))
+    return any(not 1 / UNKNOWN_RATE_FACTOR <= end / rate.value <= UNKNOWN_RATE_FACTOR for end in ends)
 
 
 def format_rate(rate: Estimate) -> str:
-    """123.4 [120.1, 126.9] in the digits that the interval supports, or why there is no useful interval."""
+    """123.4 [120.1, 126.9] in the digits that the interval supports; `notes` say why there is none."""
     if rate.low is None or rate.high is None:
-        return f"{rate.value:,.1f} [no interval: {rate.basis}]"
+        return f"{rate.value:,.1f} [no interval]"
     if is_unknown(rate):
-        return f"{rate.value:,.1f} [could be {UNKNOWN_RATE_FACTOR} times that]"
+        return f"{rate.value:,.1f} [could be off by {UNKNOWN_RATE_FACTOR} times]"
     value, low, high = (
         in_known_digits(number, (rate.high - rate.low) / 2) for number in (rate.value, rate.low, rate.high)
     )
@@ -173,6 +178,7 @@ def notes(rows: Sequence[BenchRow]) -> list[str]:
     lines += [f"{', '.join(arms)}: {note}" for note, arms in arms_by_note.items() if note not in of_all]
     steps = [row for row in rows if isinstance(row, StepRow)]
     rates = [row.images_per_s_total for row in steps]
+    lines += _unseen_note(rates)
     if any(map(is_unknown, rates)):
         lines.append(
             "processes of one row differ so much that its rate is not known: give more --repeats, or a quieter machine"
@@ -200,8 +206,7 @@ def _row_notes(row: BenchRow) -> list[str]:
 
 
 def _step_notes(row: StepRow) -> list[str]:
-    lines = [f"95 % interval: {row.images_per_s_total.basis}"]
-    lines += speed_lines(row.published_speeds)
+    lines = [_interval_note(row), *speed_lines(row.published_speeds)]
     if not row.steady:
         steps = min((warmup.steps for warmup in row.warmup), default=0)
         count = "one warm-up step" if steps == 1 else f"{steps} warm-up steps"
@@ -222,13 +227,43 @@ def _step_notes(row: StepRow) -> list[str]:
     return lines
 
 
+def _interval_note(row: StepRow) -> str:
+    rate = row.images_per_s_total
+    if rate.low is not None:
+        return f"95 % interval: {rate.basis}"
+    if not rate.needs:
+        return f"no 95 % interval: {rate.basis}"
+    seconds = rate.needs * row.step_s.mean
+    return (
+        f"no 95 % interval: {rate.basis}. Give --steps {rate.needs} or --max-seconds {max(1, round(1.2 * seconds))}, "
+        "or two --repeats or more"
+    )
+
+
+def _unseen_note(rates: Sequence[Estimate]) -> list[str]:
+    """What few processes cannot show, however narrow their interval."""
+    processes = min((rate.n for rate in rates if rate.low is not None and rate.n > 1), default=None)
+    enough = runs_to_see(RARE)
+    if processes is None or processes >= enough:
+        return []
+    return [
+        f"the intervals are about processes like these {processes}: a slowdown of one process in {1 / RARE:.0f} goes "
+        f"unseen in {100 * (1 - RARE) ** processes:.0f} % of such benchmarks (--repeats {enough}: 5 %)"
+    ]
+
+
 def describe_comparison(c: ArmComparison) -> str:
     """1.023 [1.001, 1.045] times the speed of ...: faster"""
     interval = f"[{c.low:.4f}, {c.high:.4f}]" if c.low is not None else "[no interval]"
+    found = "" if c.detectable is None else f"; finds {_percent(c.detectable)} in {100 * DETECTED:.0f} % of cases"
     return (
         f"{c.arm}: {c.ratio:.4f} {interval} times the speed of {c.against}: {c.verdict} "
-        f"(tolerance {100 * c.tolerance:g} %, {c.basis})"
+        f"(tolerance {100 * c.tolerance:g} %, {c.basis}{found})"
     )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2g} %" if share < 1 else "100 % or more"
 
 
 def describe_spent(spent_s: dict[str, float]) -> str:

@@ -1,9 +1,11 @@
 """Compares two speeds: is B faster or slower than A? Gives the ratio of their speeds with a 95 % interval.
 
 Each side is one run or several. With several runs the run is the unit: the interval counts how runs of the same thing
-differ (Welch's t on the logarithms of the runs' speeds). With rounds, in which both sides were measured one after the
-other, it uses the differences within rounds. With one run per side only the noise within it can be measured: there is
-an interval, which `basis` labels, and no verdict.
+differ (the wider of Welch's and Student's on the logarithms of the runs' speeds: Welch's alone calls a difference too
+often where one side has far fewer runs, Student's where it varies more). With rounds, in which both sides were
+measured one after the other, it uses the differences within rounds. With one run per side only the noise within it can
+be measured: there is an interval, which `basis` labels, and no verdict. Runs that are equal to the last digit do not
+show how runs differ: there is no interval.
 
 Speeds are samples per second over the whole window (`throughput.Window`), so batches of different sizes can be
 compared. The `ratio_rows` functions take many comparisons at once, for the coverage benchmark.
@@ -11,6 +13,8 @@ compared. The `ratio_rows` functions take many comparisons at once, for the cove
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
@@ -18,23 +22,30 @@ import numpy as np
 from vernier.frozen import frozen
 from vernier.records.statistics import Comparison, SpeedVerdict
 
-from .estimates import LEVEL, METHOD, Floats, Intervals, mean_interval, t_quantiles
+from .estimates import LEVEL, METHOD, Floats, Intervals, fewest_samples, mean_interval, t_quantiles
+from .runs import reach_of_one
 from .throughput import Window
 
 DEFAULT_TOLERANCE = 0.01
 DEFAULT_RUNS, DEFAULT_STEPS = 5, 500
+DETECTED = 0.8
+"""In this share of cases a difference of `Comparison.detectable` is found."""
+_FEWEST_ROUNDS = 3
+_EQUAL = 1e-12
+"""Logarithms of speeds that differ by less are equal but for the rounding of their sum."""
 
 
 @frozen
 class Trace:
-    """The steady steps of one run: seconds per step, and samples per step over all devices. `round` pairs runs.
+    """The steady steps of one run: seconds per step, and samples per step over all devices.
 
+    Runs of both sides with the same `round` were measured one after the other; other rounds have other names.
     `steps` is their number where several were timed as one (`throughput.step_samples`); 0: one per value of `step_s`.
     """
 
     step_s: tuple[float, ...]
     samples_per_step: float = 1.0
-    round: int | None = None
+    round: str | None = None
     steps: int = 0
 
     def __post_init__(self) -> None:
@@ -42,43 +53,62 @@ class Trace:
             raise ValueError("a run to compare needs steps, and each step needs a duration above 0")
 
     @property
+    def fewest(self) -> int:
+        """How many samples of `step_s` an interval needs at least."""
+        return fewest_samples((self.steps or len(self.step_s)) / len(self.step_s))
+
+    @property
     def window(self) -> Window:
         return Window(samples=self.samples_per_step * len(self.step_s), wall_s=sum(self.step_s))
 
 
 class LogRatios(NamedTuple):
-    """Natural logarithms of speed B / speed A with 95 % intervals, one per row."""
+    """Natural logarithms of speed B / speed A with 95 % intervals, one per row; infinite ends where there is none.
+
+    `error` and `freedom` are the standard error and its degrees of freedom.
+    """
 
     value: Floats
     low: Floats
     high: Floats
+    error: Floats
+    freedom: Floats
+
+    @classmethod
+    def around(cls, value: Floats, error: Floats, freedom: Floats, factor: float = 1.0) -> "LogRatios":
+        """Student's intervals, `factor` times as wide; without an error there is none: it was not seen."""
+        error = np.where(error > _EQUAL, error, np.inf)
+        half = factor * t_quantiles(LEVEL, freedom) * error
+        return cls(value, value - half, value + half, error, freedom)
 
 
 def ratio_rows_of_runs(a: Floats, b: Floats) -> LogRatios:
-    """Ratios from log speeds, one column per run; at least one side has two runs or more (Welch's t).
+    """Ratios from log speeds, one column per run; at least one side has two runs or more.
 
-    A side with a single run borrows the other side's spread between runs.
+    A side with a single run borrows the other side's spread between runs, and so does one whose runs are all equal.
     """
-    value = b.mean(1) - a.mean(1)
-    parts = [(x.var(1, ddof=1), x.shape[1]) for x in (a, b) if x.shape[1] > 1]
-    if len(parts) == 2:
-        (va, ka), (vb, kb) = parts
-        squared = va / ka + vb / kb
-        below = (va / ka) ** 2 / (ka - 1) + (vb / kb) ** 2 / (kb - 1)
-        freedom = squared**2 / np.where(below > 0, below, 1.0)
-    else:
-        variance, k = parts[0]
-        squared, freedom = variance * (1 + 1 / k), np.full(len(value), k - 1.0)
-    half = t_quantiles(LEVEL, freedom) * np.sqrt(squared)
-    return LogRatios(value, value - half, value + half)
+    value, (runs_a, runs_b) = b.mean(1) - a.mean(1), (a.shape[1], b.shape[1])
+    if min(runs_a, runs_b) == 1:
+        several = a if runs_a > 1 else b
+        runs = several.shape[1]
+        error, freedom = several.std(1, ddof=1) * math.sqrt(1 + 1 / runs), np.full(len(value), runs - 1.0)
+        return LogRatios.around(value, error, freedom, reach_of_one(runs))
+    (va, vb), (more_a, more_b) = (x.var(1, ddof=1) for x in (a, b)), (runs_a - 1, runs_b - 1)
+    va, vb = np.where(va > 0, va, vb), np.where(vb > 0, vb, va)
+    welch, share_a, share_b = va / runs_a + vb / runs_b, va / runs_a, vb / runs_b
+    below = share_a**2 / more_a + share_b**2 / more_b
+    welch_freedom = welch**2 / np.where(below > 0, below, 1.0)
+    student = (more_a * va + more_b * vb) / (more_a + more_b) * (1 / runs_a + 1 / runs_b)
+    freedom = np.full(len(value), float(more_a + more_b))
+    wider = t_quantiles(LEVEL, welch_freedom) * np.sqrt(welch) > t_quantiles(LEVEL, freedom) * np.sqrt(student)
+    return LogRatios.around(value, np.sqrt(np.where(wider, welch, student)), np.where(wider, welch_freedom, freedom))
 
 
 def ratio_rows_of_rounds(a: Floats, b: Floats) -> LogRatios:
     """Ratios from log speeds in matching rounds, one column per round."""
     apart = b - a
     value, rounds = apart.mean(1), apart.shape[1]
-    half = t_quantiles(LEVEL, rounds - 1) * apart.std(1, ddof=1) / math.sqrt(rounds)
-    return LogRatios(value, value - half, value + half)
+    return LogRatios.around(value, apart.std(1, ddof=1) / math.sqrt(rounds), np.full(len(value), rounds - 1.0))
 
 
 def ratio_rows_of_steps(a: Intervals, b: Intervals, samples_ratio: float = 1.0) -> LogRatios:
@@ -89,7 +119,10 @@ def ratio_rows_of_steps(a: Intervals, b: Intervals, samples_ratio: float = 1.0) 
         (np.log(side.mean) - np.log(np.maximum(side.low, 1e-300)), np.log(side.high) - np.log(side.mean))
         for side in (a, b)
     )
-    return LogRatios(value, value - np.hypot(a_down, b_up), value + np.hypot(a_up, b_down))
+    error = np.hypot(a.error / a.mean, b.error / b.mean)
+    known = (a.needs <= a.n) & (b.needs <= b.n)
+    down, up = (np.where(known, ends, np.inf) for ends in (np.hypot(a_down, b_up), np.hypot(a_up, b_down)))
+    return LogRatios(value, value - down, value + up, error, np.minimum(a.freedom, b.freedom))
 
 
 def verdicts(ratios: LogRatios, tolerance: float) -> list[SpeedVerdict]:
@@ -98,6 +131,18 @@ def verdicts(ratios: LogRatios, tolerance: float) -> list[SpeedVerdict]:
     slower = (ratios.high < 0) & (ratios.value <= -limit)
     faster = (ratios.low > 0) & (ratios.value >= limit)
     return ["slower" if s else "faster" if f else "cannot tell" for s, f in zip(slower, faster, strict=True)]
+
+
+def detectable(ratios: LogRatios, tolerance: float) -> Floats:
+    """The smallest difference, as a share, that `verdicts` would find in DETECTED of cases with such errors.
+
+    Johnson's and Welch's approximation of the noncentral t: the error, too, is only known as well as its freedom says.
+    """
+    likely = NormalDist().inv_cdf(DETECTED)
+    critical = (ratios.high - ratios.low) / 2 / ratios.error
+    of_errors = critical * (1 - 1 / (4 * ratios.freedom)) + likely * np.sqrt(1 + critical**2 / (2 * ratios.freedom))
+    smallest: Floats = np.expm1(np.maximum(of_errors, likely + math.log1p(tolerance) / ratios.error) * ratios.error)
+    return smallest
 
 
 # ------------------------------------------------------------------------------------------------------- one comparison
@@ -115,7 +160,10 @@ def compare(
         raise ValueError("both sides need at least one run")
     if not 0 <= tolerance < 1:
         raise ValueError(f"a tolerance is a share between 0 and 1, not {tolerance}")
+    a, b, unpaired = _in_rounds(a, b)
     ratios, basis = _log_ratio(a, b)
+    if unpaired:
+        basis += f"; {unpaired} without a partner in its round left out"
     low, high = float(ratios.low[0]), float(ratios.high[0])
     judged = len(a) + len(b) > 2 or single_runs
     bounded, limit = math.isfinite(low) and math.isfinite(high), math.log1p(tolerance)
@@ -123,7 +171,7 @@ def compare(
         ratio=math.exp(float(ratios.value[0])),
         low=math.exp(low) if bounded else None,
         high=math.exp(high) if bounded else None,
-        verdict=verdicts(ratios, tolerance)[0] if judged else "cannot tell",
+        verdict=verdicts(ratios, tolerance)[0] if judged and bounded else "cannot tell",
         tolerance=tolerance,
         within_tolerance=judged and bounded and -limit < low and high < limit,
         a_samples_per_s=Window.total(t.window for t in a).samples_per_s,
@@ -132,25 +180,56 @@ def compare(
         steps=(sum(t.steps or len(t.step_s) for t in a), sum(t.steps or len(t.step_s) for t in b)),
         basis=basis,
         method=METHOD,
+        detectable=float(detectable(ratios, tolerance)[0]) if judged and bounded else None,
     )
 
 
+def _in_rounds(a: Sequence[Trace], b: Sequence[Trace]) -> tuple[Sequence[Trace], Sequence[Trace], int]:
+    """Both sides in the order of the rounds they share, and how many runs have no partner; else as they are.
+
+    A round that one side lacks is left out, as long as most rounds have both sides.
+    """
+    by_round = [{t.round: t for t in side if t.round is not None} for side in (a, b)]
+    shared = [name for name in by_round[0] if name in by_round[1]]
+    unique = all(len(rounds) == len(side) for rounds, side in zip(by_round, (a, b), strict=True))
+    if not unique or len(shared) < _FEWEST_ROUNDS or 2 * len(shared) <= max(len(a), len(b)):
+        return [replace(t, round=None) for t in a], [replace(t, round=None) for t in b], 0
+    own, other = ([rounds[name] for name in shared] for rounds in by_round)
+    return own, other, len(a) + len(b) - 2 * len(shared)
+
+
 def _log_ratio(a: Sequence[Trace], b: Sequence[Trace]) -> tuple[LogRatios, str]:
-    rounds = {t.round for t in a} & {t.round for t in b} - {None}
-    matching = len(rounds) >= 3 and len(rounds) == len(a) == len(b)
-    sides = [sorted(side, key=lambda t: t.round or 0) if matching else side for side in (a, b)]
-    log_speeds = [np.log(np.array([[t.window.samples_per_s for t in side]])) for side in sides]
-    if matching:
-        return ratio_rows_of_rounds(*log_speeds), f"differences within {len(rounds)} rounds"
+    """The ratio of two sides, whose runs are paired where they have rounds, and what its interval is based on."""
+    log_a, log_b = (np.log(np.array([[t.window.samples_per_s for t in side]])) for side in (a, b))
     if len(a) + len(b) > 2:
-        basis = f"{len(a)} and {len(b)} runs, differences between runs counted"
-        if min(len(a), len(b)) == 1:
-            basis += "; the side with one run is taken to vary as the other"
-        return ratio_rows_of_runs(*log_speeds), basis
+        if a[0].round is not None and b[0].round is not None:
+            ratios, basis = ratio_rows_of_rounds(log_a, log_b), f"differences within {len(a)} rounds"
+        else:
+            ratios, basis = ratio_rows_of_runs(log_a, log_b), _basis_of_runs(len(a), len(b))
+        if not np.isfinite(ratios.error[0]):
+            basis = "runs that differ by nothing at all: rounded or copied figures do not show how runs differ"
+        return ratios, basis
     one_a, one_b = a[0], b[0]
+    value = (log_b - log_a)[0]
     if min(len(one_a.step_s), len(one_b.step_s)) < 2:
-        value = np.log(np.array([one_b.window.samples_per_s / one_a.window.samples_per_s]))
-        return LogRatios(value, value - math.inf, value + math.inf), "too few steps for an interval"
-    interval_a, interval_b = (mean_interval(np.array(t.step_s)) for t in (one_a, one_b))
+        return LogRatios.around(value, np.zeros(1), np.ones(1)), "one run each: too few steps for an interval"
+    interval_a, interval_b = (mean_interval(np.array(t.step_s), t.fewest) for t in (one_a, one_b))
     basis = "one run each: the noise within the runs only, not how runs of the same thing differ"
-    return ratio_rows_of_steps(interval_a, interval_b, one_b.samples_per_step / one_a.samples_per_step), basis
+    ratios = ratio_rows_of_steps(interval_a, interval_b, one_b.samples_per_step / one_a.samples_per_step)
+    if not np.isfinite(ratios.low[0]):
+        basis = f"one run each: no interval, {_too_few(one_a, interval_a) or _too_few(one_b, interval_b)}"
+    return ratios, basis
+
+
+def _basis_of_runs(runs_a: int, runs_b: int) -> str:
+    basis = f"{runs_a} and {runs_b} runs, differences between runs counted"
+    if min(runs_a, runs_b) == 1:
+        basis += "; the side with one run is taken to vary as the other"
+    return basis
+
+
+def _too_few(trace: Trace, interval: Intervals) -> str:
+    n, needs = len(trace.step_s), float(interval.needs[0])
+    if needs <= n:
+        return ""
+    return f"{n:,} steps of about {needs:,.0f} needed" if math.isfinite(needs) else f"all {n:,} steps are equal"

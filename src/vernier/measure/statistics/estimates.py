@@ -3,8 +3,9 @@
 Samples are not assumed to be independent. A smooth trend (second degree) is removed, and the long-run variance is the
 mean square of the slowest remaining cosine components. How many components are averaged follows from the measured
 autocorrelation time; Student's t with that many degrees of freedom (fewer when the tails are heavy) gives the width,
-and Hall's transformation corrects for skewness: a few slow steps raise the upper end. `benchmarks/coverage.py` measures
-how often such intervals hold.
+and Hall's transformation corrects for skewness: a few slow steps raise the upper end. Too few samples for their
+correlation have no interval; `needs` says how many would. `benchmarks/coverage.py` measures how often intervals hold.
+Runs and processes, which are independent of each other, are in `runs`.
 
 Functions of `Floats` work on rows, so that thousands of traces are one call. Nothing here has units: see
 `summary_checks`.
@@ -23,11 +24,20 @@ import numpy.typing as npt
 
 from vernier.records.statistics import Estimate
 
-METHOD = "vernier-stats-1"
+METHOD = "vernier-stats-2"
+"""2: no interval where samples are too few for their correlation; runs that differ by a skewed law."""
 LEVEL = 0.95
-FEWEST_CORRELATED = 30
+FEWEST_STEPS = 200
+"""Fewer steps cannot show how they are correlated: a machine that changes its speed every 25 steps may not have."""
+FEWEST_SAMPLES = 30
+"""Fewer samples have no interval even where each is the mean of many steps."""
+CORRELATION_TIMES = 20
+"""An interval needs so many times the autocorrelation time."""
 _TREND_DEGREE = 2
-_SPECTRAL_BIAS = 0.06
+_FEWEST_TERMS = 6
+_SPECTRAL_BIAS = 0.12
+_UNCERTAIN_CORRELATION = 0.12
+"""Share by which an interval from the fewest correlation times is widened: their own estimate is uncertain."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -76,7 +86,10 @@ def t_quantiles(level: float, freedom: npt.ArrayLike) -> Floats:
 
 
 class Intervals(NamedTuple):
-    """Per row: the mean, its 95 % interval and standard error, degrees of freedom, and the autocorrelation time."""
+    """Per row: the mean, its 95 % interval and standard error, degrees of freedom, and the autocorrelation time.
+
+    `needs` is how many samples an interval needs: where a row has fewer, its interval holds less often than it says.
+    """
 
     mean: Floats
     low: Floats
@@ -84,6 +97,8 @@ class Intervals(NamedTuple):
     error: Floats
     freedom: Floats
     correlation_steps: Floats
+    needs: Floats
+    n: int
 
 
 @lru_cache(maxsize=8)
@@ -100,40 +115,53 @@ def _bases(n: int) -> tuple[Floats, Floats]:
 def correlation_steps(rows: Floats) -> Floats:
     """Autocorrelation time in samples, 1 + 2 sum of autocorrelations: 1 for white noise.
 
-    The sum is cut where it no longer grows faster than its noise (Sokal's window), after the trend is taken out.
+    Correlations are taken to decay by one factor from each lag to the next, as those of a slow component in white noise
+    do; the first three, without a linear trend and corrected for its bias, give both. The larger of two estimates
+    counts: with white noise beside the slow component, and without.
     """
-    count, n = rows.shape
-    trend, _ = _bases(n)
+    n = rows.shape[1]
+    position = np.linspace(-1.0, 1.0, n)
     centred = rows - rows.mean(1, keepdims=True)
-    residual = centred - (centred @ trend) @ trend.T
-    size = 1 << (2 * n - 1).bit_length()
-    spectrum = np.fft.rfft(residual, size, axis=1)
-    covariance = np.fft.irfft(spectrum * spectrum.conj(), size, axis=1)[:, : max(2, n // 2)]
-    variance = np.where(covariance[:, :1] > 0, covariance[:, :1], 1.0)
-    summed = 1 + 2 * np.cumsum(covariance[:, 1:] / variance, axis=1)
-    enough = np.arange(1, summed.shape[1] + 1) >= 5 * summed
-    cut = np.where(enough.any(1), enough.argmax(1), summed.shape[1] - 1)
-    steps: Floats = np.maximum(summed[np.arange(count), cut], 1.0)
-    steps *= 1 + 12 * steps / n  # the fitted trend hides some of the correlation
+    centred = centred - np.outer(centred @ position / (position @ position), position)
+    variance = (centred**2).sum(1)
+    safe = np.where(variance > 0, variance, 1.0)
+    r1, r2, r3 = ((centred[:, :-k] * centred[:, k:]).sum(1) / safe * n / (n - k) for k in (1, 2, 3))
+    r1 = (n * r1 + 2) / (n - 4)
+    r2, r3 = r2 + (2 + 4 * r1) / n, r3 + (2 + 4 * r1) / n
+    first = np.clip(r1, 0.0, 0.995)
+    clear = r1 + r2 + r3 > 2.5 * math.sqrt(3 / n)
+    decay = np.clip(np.where(clear, (r2 + r3) / np.maximum(r1 + r2, 1e-3), first), first, 0.99)
+    steps: Floats = np.maximum((1 + first) / (1 - first), 1 + 2 * first / (1 - decay))
     return steps
 
 
-def mean_intervals(rows: Floats) -> Intervals:
-    """The mean of each row; a row has at least FEWEST_CORRELATED samples in time order."""
+def mean_intervals(rows: Floats, fewest: int = FEWEST_STEPS) -> Intervals:
+    """The mean of each row; a row has at least FEWEST_SAMPLES samples in time order, and needs `fewest` or more."""
     count, n = rows.shape
     steps = correlation_steps(rows)
     likeness = np.clip((steps - 1) / (steps + 1), 1e-3, 0.999)
     _, cosines = _bases(n)
     best_terms = (n * (1 - likeness) / np.pi * np.sqrt(_SPECTRAL_BIAS / likeness)).astype(int)
-    terms = np.clip(best_terms, 4, cosines.shape[1])
+    terms = np.minimum(np.maximum(best_terms, _FEWEST_TERMS), cosines.shape[1])
     mean = rows.mean(1)
-    power = np.cumsum(((rows - mean[:, None]) @ cosines) ** 2, axis=1)
+    power = np.cumsum(((rows - mean[:, None]) @ cosines) ** 2 * _fall_of_spectrum(likeness, cosines), axis=1)
     error = np.sqrt(power[np.arange(count), terms - 1] / terms / n)
+    error *= 1 + _UNCERTAIN_CORRELATION * CORRELATION_TIMES * steps / n
     skew, tails = _shape_of_mean(rows, steps)
     freedom = 1 / (1 / terms + np.maximum(tails, 0) / 2)
     width = t_quantiles(LEVEL, freedom)
     low, high = (mean - error * _hall(skew, u) for u in (width, -width))
-    return Intervals(mean, np.minimum(low, mean), np.maximum(high, mean), error, freedom, steps)
+    needs = np.where(np.ptp(rows, axis=1) > 0, np.maximum(fewest, np.ceil(CORRELATION_TIMES * steps)), np.inf)
+    return Intervals(mean, np.minimum(low, mean), np.maximum(high, mean), error, freedom, steps, needs, n)
+
+
+def _fall_of_spectrum(likeness: Floats, cosines: Floats) -> Floats:
+    """By how much less power each cosine has than the mean, where neighbours are alike by this much; per row."""
+    n, count = cosines.shape
+    fast = np.cos(np.pi * (np.arange(count) + 1 + _TREND_DEGREE) / n)
+    alike = likeness[:, None]
+    ratio: Floats = (1 - 2 * alike * fast + alike**2) / (1 - alike) ** 2
+    return ratio
 
 
 def _shape_of_mean(rows: Floats, steps: Floats) -> tuple[Floats, Floats]:
@@ -171,36 +199,58 @@ def _row(samples: Sequence[float] | Floats) -> Floats:
     return row
 
 
-def mean_interval(row: Floats) -> Intervals:
-    """The interval of one row of two samples or more: fewer than FEWEST_CORRELATED are taken for independent."""
+def fewest_samples(steps_per_sample: float) -> int:
+    """How many samples an interval needs at least, where each is the mean of so many steps."""
+    return max(FEWEST_SAMPLES, math.ceil(FEWEST_STEPS / steps_per_sample))
+
+
+def mean_interval(row: Floats, fewest: int = FEWEST_STEPS) -> Intervals:
+    """The interval of one row of two samples or more; below FEWEST_SAMPLES as if they were independent, for a guess."""
     n = row.size
-    if n >= FEWEST_CORRELATED:
-        return mean_intervals(row[None])
+    if n >= FEWEST_SAMPLES:
+        return mean_intervals(row[None], fewest)
     mean, error = float(row.mean()), float(row.std(ddof=1)) / math.sqrt(n)
     half = t_quantile(LEVEL, n - 1) * error
-    return Intervals(*(np.array([v], np.float64) for v in (mean, mean - half, mean + half, error, n - 1, 1.0)))
+    needs = max(FEWEST_SAMPLES, fewest) if error > 0 else math.inf
+    value, low, high, of_mean, freedom, steps, needed = np.array(
+        [[v] for v in (mean, mean - half, mean + half, error, n - 1, 1.0, needs)]
+    )
+    return Intervals(value, low, high, of_mean, freedom, steps, needed, n)
 
 
-def mean_estimate(samples: Sequence[float] | Floats) -> Estimate:
-    """The mean of samples in time order; `basis` tells whether they were taken for independent."""
+def mean_estimate(samples: Sequence[float] | Floats, steps_per_sample: float = 1.0) -> Estimate:
+    """The mean of samples in time order; without an interval `basis` says why, and `needs` how many it needs."""
     row = _row(samples)
     n, mean = row.size, float(row.mean())
     if n == 1:
-        return _estimate(mean, None, None, n, "one sample: no interval")
-    interval = mean_interval(row)
+        return _estimate(mean, None, None, n, "one sample")
+    interval = mean_interval(row, fewest_samples(steps_per_sample))
+    if interval.needs[0] > n:
+        return _no_interval(mean, n, interval)
     basis = f"correlation over {interval.correlation_steps[0]:.1f} samples, heavy tails and drift counted"
-    if n < FEWEST_CORRELATED:
-        basis = f"{n} samples taken for independent"
     return _estimate(mean, float(interval.low[0]), float(interval.high[0]), n, basis)
+
+
+def _no_interval(mean: float, n: int, interval: Intervals) -> Estimate:
+    if not math.isfinite(interval.needs[0]):
+        return _estimate(mean, None, None, n, f"all {n:,} samples are equal, as rounded times are")
+    needs, steps = int(interval.needs[0]), float(interval.correlation_steps[0])
+    if CORRELATION_TIMES * steps > n and n >= FEWEST_SAMPLES:
+        why = f"{n:,} samples are too few for a correlation over about {steps:.0f}"
+    else:
+        why = f"{n:,} samples are too few to see how they are correlated"
+    return replace(_estimate(mean, None, None, n, f"{why}; about {needs:,} are needed"), needs=needs)
 
 
 def _estimate(value: float, low: float | None, high: float | None, n: int, basis: str) -> Estimate:
     return Estimate(value=value, low=low, high=high, n=n, basis=basis, method=METHOD)
 
 
-def rate_estimate(seconds: Sequence[float] | Floats, samples_per_step: float) -> Estimate:
+def rate_estimate(
+    seconds: Sequence[float] | Floats, samples_per_step: float, steps_per_sample: float = 1.0
+) -> Estimate:
     """Samples per second over steps: samples / mean step time, never a mean of rates."""
-    time = mean_estimate(seconds)
+    time = mean_estimate(seconds, steps_per_sample)
     low, high = (None if x is None or x <= 0 else samples_per_step / x for x in (time.high, time.low))
     return replace(time, value=samples_per_step / time.value, low=low, high=high)
 
@@ -210,13 +260,15 @@ def quantile_estimate(samples: Sequence[float] | Floats, q: float) -> Estimate:
     row = _row(samples)
     n, value = row.size, float(np.quantile(row, q))
     below, freedom = (row <= value).astype(np.float64), math.inf
-    if n < FEWEST_CORRELATED:
+    if n < FEWEST_SAMPLES:
         ranks, basis = _ranks_of_few(n, q), f"{n} samples taken for independent"
     else:
         error = math.sqrt(q * (1 - q) / n)
         if 0 < below.sum() < n:
             interval = mean_intervals(below[None])
             error, freedom = float(interval.error[0]), float(interval.freedom[0])
+            if CORRELATION_TIMES * interval.correlation_steps[0] > n:
+                return replace(_no_interval(value, n, interval), value=value)
         half = float(t_quantiles(LEVEL, freedom)) * error
         ranks = (math.floor((q - half) * n) - 1, math.ceil((q + half) * n))
         basis = "order statistics, correlation counted"

@@ -74,7 +74,7 @@ def summarize_training(
     wall_s = sum(seconds)
     wait_s = min(wall_s, sum(part.wait_s for part in steady.parts))  # by the host's clock, the steps by the device's
     window = Window(samples=global_batch * sum(steps), wall_s=wall_s, data_wait_s=wait_s, devices=devices)
-    rate = rate_estimate(step_samples(seconds, steps), global_batch)
+    rate = rate_estimate(step_samples(seconds, steps), global_batch, sum(steps) / len(steps))
     single = steady.timing != "windows"
     return TrainingSpeed(
         images_per_s_total=window.samples_per_s,

@@ -230,7 +230,9 @@ def _result_line(result: EvalResult, step: int) -> str:
 
 def _speed_line(speed: TrainingSpeed) -> str:
     low, high = speed.images_per_s_total_95
-    interval = "" if low is None or high is None else f", 95 % interval {low:,.0f} to {high:,.0f}"
+    interval = f", 95 % interval {low:,.0f} to {high:,.0f}" if low is not None and high is not None else ""
+    if not interval and speed.step_s is not None:
+        interval = f", no 95 % interval ({speed.step_s.basis})"
     excluded = speed.warmup_steps_excluded
     return (
         f"speed      {speed.images_per_s_total:,.0f} img/s total on {plural(speed.devices, 'device')}, data included"

@@ -115,7 +115,8 @@ class RunLog:
             raise ConfigError(f"{self.path} ({self.format}) does not record the number of samples per step.")
         try:
             step_s = tuple(step_samples([s.seconds for s in steps], counts))
-            return Trace(step_s=step_s, samples_per_step=per_step, round=self.round, steps=sum(counts))
+            in_round = None if self.round is None else f"{self.path.resolve()}, round {self.round}"
+            return Trace(step_s=step_s, samples_per_step=per_step, round=in_round, steps=sum(counts))
         except ValueError as error:
             raise ConfigError(f"{self.path}: {error}.") from None
 

@@ -218,7 +218,9 @@ def _table(rows: Sequence[BenchRow], number: int) -> Markup:
     steps = [r for r in rows if isinstance(r, StepRow)]
     for basis in dict.fromkeys(r.images_per_s_total.basis for r in steps):
         arms = [_arm(r, shared) for r in steps if r.images_per_s_total.basis == basis]
-        notes.append(f"95 % interval of {'all arms' if len(arms) == len(rows) else '; '.join(arms)}: {basis}.")
+        known = all(r.images_per_s_total.low is not None for r in steps if r.images_per_s_total.basis == basis)
+        of = "all arms" if len(arms) == len(rows) else "; ".join(arms)
+        notes.append(f"{'95' if known else 'No 95'} % interval of {of}: {basis}.")
     shown = table(f"bench-{number}", columns, list(zip(*values, strict=True)), "All arms")
     return div("card", shown, tag("ul", *(tag("li", n) for n in notes), cls="notes") if notes else None)
 

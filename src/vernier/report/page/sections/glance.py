@@ -196,7 +196,8 @@ def _speed_tiles(s: Subject) -> list[Markup]:
         remark = f"all recorded steps, warm-up included{devices}"
         return [tile(name, measured(rate, None, None)[0], "img/s", remark)] if rate else []
     figure, between = measured(speed.images_per_s_total, *speed.images_per_s_total_95)
-    remark = f"{between or 'no interval: too few steps'}; data included"
+    why = speed.step_s.basis if speed.step_s is not None and speed.step_s.basis else "too few steps"
+    remark = f"{between or f'no interval: {why}'}; data included"
     tiles = [tile("throughput", figure, "img/s", remark)]
     if speed.energy:
         tiles.append(tile("energy", number(speed.energy.joules_per_image), "J/img", speed.energy.method))
