@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 
 from vernier.measure.bench import measuring as bench
@@ -95,6 +96,28 @@ def test_measuring_lasts_until_the_precision_target_is_reached(clock: Clock) -> 
     assert tight.reached_precision is True
     assert len(loose.step_s) < len(tight.step_s)
     assert is_precise(tight.step_s, 0.001)
+
+
+def test_a_process_alone_measures_until_its_steps_have_an_interval(clock: Clock) -> None:
+    """Several processes have the interval of processes: then a few precise steps of each are enough."""
+    rng = np.random.default_rng(1)
+    varying = [float(s) for s in 1 + 0.001 * rng.standard_normal(2000)]
+    among, alone = (
+        measure(FakeLoad(clock, iter(varying)), Plan(precision=0.01, max_seconds=1e6, split_steps=0, alone=alone))
+        for alone in (None, True)
+    )
+    assert (len(among.step_s), among.reached_precision) == (30, True)
+    assert len(alone.step_s) >= 200
+    assert alone.reached_precision is True
+    assert compute_figures(alone, images=8, devices=2).images_per_s_total.low is not None
+
+
+def test_steps_that_vary_slowly_are_measured_longer(clock: Clock) -> None:
+    """A machine that is 10 % slower every other 25 steps: 300 of them are precise to 5 %, and not enough."""
+    states = [1.0 + 0.1 * (i // 25 % 2) + 0.0001 * (i * 7 % 5) for i in range(20_000)]
+    samples = measure(FakeLoad(clock, iter(states)), Plan(precision=0.05, max_seconds=1e6, split_steps=0, alone=True))
+    assert len(samples.step_s) > 400
+    assert samples.reached_precision is True
 
 
 def test_a_precision_missed_at_the_time_limit_is_marked(clock: Clock) -> None:

@@ -50,6 +50,17 @@ def test_what_all_rows_share_comes_first() -> None:
     assert lines[-1] == "batch 1: a remark"
 
 
+def test_a_row_without_interval_says_how_much_longer_to_measure() -> None:
+    times = [1.0 + 0.01 * (i * 7 % 5) for i in range(40)]
+    row = pool_rounds("batch=1", ArmLabels(batch=1), rounds("batch=1", times))
+    assert tables([row])[0][0]["img/s total"] == "9.8 [no interval]"
+    (line,) = [line for line in notes([row]) if "interval" in line]
+    assert line == (
+        "batch=1: no 95 % interval: one process: 40 samples are too few to see how they are correlated; about 200 are "
+        "needed. Give --steps 200 or --max-seconds 245, or two --repeats or more"
+    )
+
+
 def test_a_rate_that_is_not_known_has_no_interval_printed() -> None:
     row = pool_rounds("batch=1", ArmLabels(batch=1), rounds("batch=1", [0.1] * 40, [1.0] * 40))
     assert isinstance(row, StepRow)

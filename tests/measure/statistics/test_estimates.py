@@ -20,7 +20,7 @@ from vernier.measure.statistics.estimates import (
     t_quantiles,
 )
 
-COVERAGE = load_benchmark("promises/intervals")
+COVERAGE, FEW_STEPS = (load_benchmark(f"promises/{name}") for name in ("intervals", "few_steps"))
 
 
 def _correlated(seed: int, n: int, phi: float) -> np.ndarray:
@@ -32,6 +32,26 @@ def test_intervals_hold_as_often_as_they_say(kind: str) -> None:
     """A small run of the benchmark: 93 to 97 %, give or take three standard errors of 1200 traces."""
     estimate = COVERAGE.coverage(np.random.default_rng(4), COVERAGE.KINDS[kind], 1200, 500)
     assert 0.93 - 0.022 <= estimate["covered"] <= 0.97 + 0.015
+
+
+@pytest.mark.parametrize(
+    ("kind", "steps", "most_given", "least_covered"),
+    [
+        ("correlated 0.5", 100, 0.0, 0.0),
+        ("correlated 0.95", 200, 0.02, 0.0),
+        ("two states 10 % apart, noise 1 %", 200, 0.1, 0.0),
+        ("correlated 0.5", 200, 1.0, 0.94),
+        ("correlated 0.8", 500, 1.0, 0.94),
+    ],
+)
+def test_few_correlated_steps_have_no_interval(kind: str, steps: int, most_given: float, least_covered: float) -> None:
+    """A small run of the benchmark, give or take three standard errors of 1200 traces."""
+    figures = FEW_STEPS.cell(np.random.default_rng(2), FEW_STEPS.KINDS[kind], 1200, steps)
+    assert figures["given"] <= most_given
+    assert figures["wrong"] <= 0.05 + 0.019
+    if least_covered:
+        assert figures["given"] > 0.99
+        assert least_covered - 0.021 <= figures["covered"] <= 0.97 + 0.015
 
 
 def test_correlation_widens_the_interval() -> None:

@@ -255,10 +255,10 @@ def _unseen_note(rates: Sequence[Estimate]) -> list[str]:
 def describe_comparison(c: ArmComparison) -> str:
     """1.023 [1.001, 1.045] times the speed of ...: faster"""
     interval = f"[{c.low:.4f}, {c.high:.4f}]" if c.low is not None else "[no interval]"
-    found = "" if c.detectable is None else f"; finds {_percent(c.detectable)} in {100 * DETECTED:.0f} % of cases"
+    power = "" if c.detectable is None else f"; finds {_percent(c.detectable)} in {100 * DETECTED:.0f} % of cases"
     return (
         f"{c.arm}: {c.ratio:.4f} {interval} times the speed of {c.against}: {c.verdict} "
-        f"(tolerance {100 * c.tolerance:g} %, {c.basis}{found})"
+        f"(tolerance {100 * c.tolerance:g} %, {c.basis}{power})"
     )
 
 

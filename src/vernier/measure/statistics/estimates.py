@@ -36,7 +36,7 @@ CORRELATION_TIMES = 20
 _TREND_DEGREE = 2
 _FEWEST_TERMS = 6
 _SPECTRAL_BIAS = 0.12
-_UNCERTAIN_CORRELATION = 0.12
+_UNCERTAIN_CORRELATION = 0.25
 """Share by which an interval from the fewest correlation times is widened: their own estimate is uncertain."""
 
 Floats = npt.NDArray[np.float64]
@@ -146,7 +146,7 @@ def mean_intervals(rows: Floats, fewest: int = FEWEST_STEPS) -> Intervals:
     mean = rows.mean(1)
     power = np.cumsum(((rows - mean[:, None]) @ cosines) ** 2 * _fall_of_spectrum(likeness, cosines), axis=1)
     error = np.sqrt(power[np.arange(count), terms - 1] / terms / n)
-    error *= 1 + _UNCERTAIN_CORRELATION * CORRELATION_TIMES * steps / n
+    error *= 1 + _UNCERTAIN_CORRELATION * (CORRELATION_TIMES * steps / n) ** 2
     skew, tails = _shape_of_mean(rows, steps)
     freedom = 1 / (1 / terms + np.maximum(tails, 0) / 2)
     width = t_quantiles(LEVEL, freedom)
@@ -267,8 +267,10 @@ def quantile_estimate(samples: Sequence[float] | Floats, q: float) -> Estimate:
         if 0 < below.sum() < n:
             interval = mean_intervals(below[None])
             error, freedom = float(interval.error[0]), float(interval.freedom[0])
-            if CORRELATION_TIMES * interval.correlation_steps[0] > n:
-                return replace(_no_interval(value, n, interval), value=value)
+            steps = np.maximum(interval.correlation_steps, correlation_steps(row[None]))
+            if CORRELATION_TIMES * steps[0] > n:
+                needs = np.maximum(interval.needs, np.ceil(CORRELATION_TIMES * steps))
+                return _no_interval(value, n, interval._replace(correlation_steps=steps, needs=needs))
         half = float(t_quantiles(LEVEL, freedom)) * error
         ranks = (math.floor((q - half) * n) - 1, math.ceil((q + half) * n))
         basis = "order statistics, correlation counted"
