@@ -1,6 +1,7 @@
 import csv
 import gzip
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 from vernier.measure.profile.steps import (
     StepProfiler,
     device_kernels,
+    host_operations,
     kernel_calls,
     kernel_table,
     phase_times,
@@ -71,6 +73,47 @@ def test_every_call_has_its_start_and_duration(profiled: tuple[Path, ProfileSumm
     products = [r for r in rows if r["name"] == "aten::mm"]
     assert len(products) == 2 * 3
     assert all(float(r["duration_ms"]) > 0 and r["device"] == "cpu" for r in products)
+
+
+def test_a_call_within_a_call_of_the_same_name_counts(tmp_path: Path) -> None:
+    """Torch's table merges the two `aten::div` of dividing whole numbers; the trace is the judge of times, too."""
+    profiler = StepProfiler(StepRange(1, 2), tmp_path, lambda: None)
+    numbers = torch.arange(1, 9)
+    for step in (1, 2):
+        profiler.begin(step)
+        numbers.float().mean()
+        torch.nn.functional.cross_entropy(torch.randn(4, 3, requires_grad=True), numbers[:4] % 3).backward()
+        profiler.end(step)
+    with gzip.open(tmp_path / "trace.rank0.json.gz", "rt") as f:
+        operations = [e for e in json.load(f)["traceEvents"] if e.get("cat") == "cpu_op"]
+    with (tmp_path / "kernels.rank0.csv").open() as f:
+        rows = {r["name"]: r for r in csv.DictReader(f)}
+    assert {name: int(r["calls"]) for name, r in rows.items()} == Counter(e["name"] for e in operations)
+    outermost_us = 0.0
+    for e in operations:
+        within = [o for o in operations if o is not e and o["tid"] == e["tid"] and _holds(o, e)]
+        outermost_us += 0 if within else e["dur"]
+    assert sum(float(r["total_ms"]) for r in rows.values()) == pytest.approx(outermost_us / 1000, rel=1e-3)
+
+
+def _holds(outer: dict[str, float], inner: dict[str, float]) -> bool:
+    return outer["ts"] <= inner["ts"] and inner["ts"] + inner["dur"] <= outer["ts"] + outer["dur"] + 0.002
+
+
+def test_time_of_its_own_is_without_the_operations_called() -> None:
+    def operation(name: str, ts: float, dur: float, tid: int = 1) -> dict[str, object]:
+        return {"cat": "cpu_op", "name": name, "ts": ts, "dur": dur, "pid": 1, "tid": tid}
+
+    events = [
+        operation("a", 0, 10_000),
+        operation("a", 1_000, 4_000),
+        operation("b", 2_000, 1_000),
+        operation("b", 6_000, 2_000),
+        operation("b", 3_000, 9_000, tid=2),
+        {"cat": "user_annotation", "name": "vernier::forward", "ts": 0, "dur": 99_000, "pid": 1, "tid": 1},
+    ]
+    calls = [(c.name, c.ms) for c in host_operations(events)]
+    assert calls == [("a", 4.0), ("a", 3.0), ("b", 1.0), ("b", 2.0), ("b", 9.0)]
 
 
 def test_memory_is_a_timeline(profiled: tuple[Path, ProfileSummary]) -> None:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.autograd import DeviceType  # type: ignore[attr-defined]
 from torch.profiler import record_function
 
 from vernier.clock import now_s
@@ -39,6 +38,7 @@ PHASES = ("data", "copy", "forward", "backward", "optimizer", "communication")
 _COMMUNICATION = ("nccl", "hccl", "gloo:", "c10d::")
 _ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 _PREFIX = "vernier::"
+_TRACE_ROUNDING_US = 0.002
 
 TraceEvent = dict[str, Any]
 """One entry of `traceEvents` in a Chrome trace, as parsed."""
@@ -92,7 +92,7 @@ class StepProfiler:
         self._profile.export_chrome_trace(str(trace))
         with gzip.open(trace, "rt", encoding="utf-8") as f:
             events = json.load(f)["traceEvents"]
-        self._kernels = kernel_table([*host_operations(self._profile.events()), *device_kernels(events)])
+        self._kernels = kernel_table([*host_operations(events), *device_kernels(events)])
         self._communication_ms = communication_ms(events)
         self._write_table("kernels", KernelTime, self._kernels)
         self._write_table("calls", KernelCall, kernel_calls(events))
@@ -158,13 +158,31 @@ class Call:
     block: str | None = None
 
 
-def host_operations(events: Iterable[Any]) -> list[Call]:
-    """Host operations with the time that is their own, not that of operations they call."""
-    return [
-        Call(name=e.name, device="cpu", ms=e.self_cpu_time_total / 1000)
-        for e in events
-        if e.device_type == DeviceType.CPU and not e.is_user_annotation and not e.name.startswith(("[", _PREFIX))
-    ]
+def host_operations(events: Iterable[TraceEvent]) -> list[Call]:
+    """Host operations with the time that is their own, not that of operations they call.
+
+    From the trace, which has every call: torch's own table merges an operation into a caller of the same name.
+    """
+    spans = sorted(
+        (e for e in events if e.get("cat") == "cpu_op"),
+        key=lambda e: (e.get("pid", 0), e.get("tid", 0), e["ts"], -e.get("dur", 0)),
+    )
+    own_us = [float(e.get("dur", 0)) for e in spans]
+    callers: list[int] = []
+    for i, span in enumerate(spans):
+        while callers and not _is_within(span, spans[callers[-1]]):
+            callers.pop()
+        if callers:
+            own_us[callers[-1]] -= span.get("dur", 0)
+        callers.append(i)
+    return [Call(name=e["name"], device="cpu", ms=max(0.0, us) / 1000) for e, us in zip(spans, own_us, strict=True)]
+
+
+def _is_within(span: TraceEvent, caller: TraceEvent) -> bool:
+    """Whether it ran in the same thread and while the other did; ends are written with nanoseconds."""
+    same_thread = all(span.get(key) == caller.get(key) for key in ("pid", "tid"))
+    ends_us = span["ts"] + span.get("dur", 0), caller["ts"] + caller.get("dur", 0)
+    return same_thread and caller["ts"] <= span["ts"] and ends_us[0] <= ends_us[1] + _TRACE_ROUNDING_US
 
 
 def device_kernels(events: Iterable[TraceEvent]) -> list[Call]:
