@@ -4,11 +4,14 @@ What is made smaller, and what stands in for hardware that is not here, is said 
 """
 
 import json
+import re
 import shlex
 import sys
 import zipfile
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -17,12 +20,14 @@ import torch
 from tests.conftest import TINY, Done, only_run
 from tests.data.archives import SYNSETS, jpeg_bytes, meta_mat, tar_bytes, write_devkit
 from tests.documented import DOCS, Shown, commands, fences, parsed
+from tests.integration.originals import Original, read
 from vernier import cli
 from vernier import recipes as book
-from vernier.config import Config, derive
+from vernier.config import Config, derive, override
 from vernier.data.shapes import ShapesSpec, make_shapes
 from vernier.devices import kinds
 from vernier.models import build
+from vernier.optim.schedules import learning_rate
 
 PAGES = sorted(DOCS.glob("coming-from-*.md"))
 OURS = [shown for page in PAGES for fence in fences(page) if fence.language == "sh" for shown in commands(fence)]
@@ -77,26 +82,148 @@ def test_settings_agree_as_they_are_written(shown: Shown, monkeypatch: pytest.Mo
         assert kinds()["hpu"]().answer(machine.precision, machine.mode).verdict == "yes"
 
 
-def test_rates_and_batches_are_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Peak rate, total batch and steps an epoch of the command lines whose arithmetic the READMEs give."""
-    found = {}
-    for shown in TRAININGS:
-        config = resolved(shown, monkeypatch)
-        derived = derive(config, train_samples=book.train_images(config.recipe))
-        found[shown.line, shown.page.stem.rpartition("-")[2]] = (
-            config.recipe.name,
-            config.recipe.global_batch,
-            round(derived.lr, 4),
-            derived.accumulation,
-            derived.steps_per_epoch,
-        )
-    seen = set(found.values())
-    assert ("nvidia-resnet50-90e", 2048, 2.048, 1, 625) in seen  # 8 x 256
-    assert ("nvidia-resnet50-90e", 256, 0.1, 1, 5004) in seen  # the defaults of main.py on one GPU
-    assert ("nvidia-resnet50-90e", 2048, 0.1, 1, 625) in seen  # and on eight: the rate is not scaled
-    assert ("habana-resnet50-sgd-1", 128, 0.1, 1, 10009) in seen  # -b 128, lr 0.1
-    assert ("habana-ssd-1", 128, 0.012, 1, 916) in seen  # 3e-3 per 32 images; 917 steps there
-    assert ("habana-tf-resnext101-90e", 1024, 1.024, 1, 1251) in seen  # 0.256 per 256 images, eight cards
+# ------------------------------------------------------------------------------------------------- as their documents
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A command line of a document, as numbers, and its equivalent; `processes` where a launcher starts them."""
+
+    theirs: Original
+    ours: Shown
+    processes: int | None
+
+    def __str__(self) -> str:
+        return str(self.ours)
+
+
+def _pairs() -> Iterator[Pair]:
+    """Each line of theirs that trains or measures, with ours: the same number of them, in the same order."""
+    for page in PAGES:
+        blocks = list(fences(page))
+        for before, after in pairwise(blocks):
+            if (before.language, after.language) != ("bash", "sh"):
+                continue
+            originals = [original for _, line in before.lines() if (original := read(line)) is not None]
+            lines, equivalents = dict(after.lines()), list(commands(after))
+            if originals:
+                for theirs, ours in zip(originals, equivalents, strict=True):
+                    launched = re.search(r"mpirun .*-np (\d+)", lines[ours.line])
+                    yield Pair(theirs, ours, int(launched[1]) if launched else None)
+
+
+PAIRS = list(_pairs())
+
+
+def test_every_line_of_a_document_that_trains_or_measures_is_compared() -> None:
+    """NVIDIA: 12 scripts, DALI, 4 trainings, 6 benchmarks. Habana: 7 of ResNet-50, 5 of SSD, 6 of ResNeXt."""
+    counts = Counter((pair.ours.page.stem, pair.ours.words[0]) for pair in PAIRS)
+    nvidia, habana = "coming-from-nvidia", "coming-from-habana"
+    assert counts == {(nvidia, "train"): 17, (nvidia, "bench"): 6, (habana, "train"): 18}
+
+
+@pytest.mark.parametrize("pair", [p for p in PAIRS if p.theirs.task == "train"], ids=str)
+def test_a_training_is_the_documents(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Devices, batches, precision, mode, length, rate, decay and loss scale are those of the document's line."""
+    theirs, config = pair.theirs, resolved(pair.ours, monkeypatch)
+    if pair.processes is not None:
+        config = override(config, "machine.procs", pair.processes)
+    recipe, machine, limits = config.recipe, config.machine, config.limits
+    derived = derive(config, train_samples=book.train_images(recipe))
+    assert (derived.world, derived.process_batch, derived.accumulation) == (
+        theirs.devices,
+        theirs.device_batch,
+        theirs.accumulation,
+    )
+    assert recipe.global_batch == theirs.global_batch
+    assert machine.precision == theirs.precision
+    assert recipe.schedule.epochs == theirs.epochs
+    assert (limits.max_steps, limits.max_eval_steps) == (theirs.steps, theirs.eval_steps)
+    assert theirs.mode in (None, machine.mode)
+    if theirs.lr is not None:
+        assert derived.lr == pytest.approx(theirs.lr)
+    if theirs.first_lr is not None:
+        assert learning_rate(0, recipe.schedule, derived) == pytest.approx(theirs.first_lr)
+    if theirs.weight_decay is not None:
+        assert recipe.optim.weight_decay == pytest.approx(theirs.weight_decay)
+    if theirs.loss_scale is not None:
+        assert (machine.loss_scaling, machine.loss_scale) == ("static", theirs.loss_scale)
+    if theirs.steps_per_epoch is not None:
+        assert derived.steps_per_epoch == theirs.steps_per_epoch
+        assert derived.total_steps == theirs.steps_per_epoch * int(theirs.epochs or 0)
+    if theirs.profile is not None:
+        assert parsed(pair.ours.words)["profile_steps"] == "{}:{}".format(*theirs.profile)
+
+
+@pytest.mark.parametrize("pair", [p for p in PAIRS if p.theirs.task != "train"], ids=str)
+def test_a_benchmark_is_the_documents(pair: Pair) -> None:
+    theirs, words = pair.theirs, pair.ours.words
+    given = parsed(words)
+    assert " ".join(words[:2]) == theirs.task
+
+    def flag(name: str, default: str) -> str:
+        return words[words.index(name) + 1] if name in words else default
+
+    assert (flag("--batch", ""), flag("--procs", "1")) == (str(theirs.device_batch), str(theirs.devices))
+    assert (flag("--steps", ""), flag("--precision", "fp32")) == (str(theirs.steps), theirs.precision)
+    scale = [s for s in given["settings"] if s.startswith("machine.loss_scal")]
+    expected = ["machine.loss_scaling=static", f"machine.loss_scale={theirs.loss_scale:g}"] if theirs.loss_scale else []
+    assert list(scale) == expected
+
+
+def test_steps_are_the_numbers_that_habanas_document_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """917 and 58,688 on one card, twice; 115 and 7,360 on eight."""
+    seen = []
+    for pair in PAIRS:
+        if pair.theirs.steps_per_epoch is not None and pair.theirs.epochs == 64:
+            config = resolved(pair.ours, monkeypatch)
+            derived = derive(config, train_samples=book.train_images(config.recipe))
+            seen.append((derived.steps_per_epoch, derived.total_steps))
+    assert seen == [(917, 58_688), (917, 58_688), (115, 7_360)]
+
+
+def test_the_raport_line_has_the_batch_of_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    (line,) = [s for s in TRAININGS if "--train-only" in s.words and "nvidia" in s.page.stem]
+    config = resolved(line, monkeypatch)
+    assert (config.recipe.global_batch, config.machine.procs, config.limits.max_steps) == (256, 1, 100)
+
+
+def test_the_studys_load_is_its_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """run-resnet.sh: 4 GPUs, batch 64 each, base rate 0.05 times 4; engine.py: 500 iterations."""
+    (line,) = [s for s in TRAININGS if "study" in s.page.stem]
+    config = resolved(line, monkeypatch)
+    derived = derive(config, train_samples=book.train_images(config.recipe))
+    assert (derived.world, derived.process_batch, derived.lr, derived.stop_step) == (4, 64, pytest.approx(0.2), 500)
+    (study,) = [s.words for s in OURS if s.words[:2] == ("study", "run")]
+    assert [study[study.index(flag) + 1] for flag in ("--batch", "--iterations")] == ["64", "500"]
+
+
+MPIRUN = ("--mca btl_tcp_if_include 192.10.100.174/24", "--prefix $MPI_ROOT", "-x GC_KERNEL_PATH", "-x HABANA_LOGS")
+
+
+def test_flags_of_mpirun_are_kept_or_their_absence_is_explained() -> None:
+    """Every flag of their mpirun lines stands in ours, apart from PYTHONPATH, which the page explains."""
+    page = next(p for p in PAGES if "habana" in p.stem)
+    lines = [line for fence in fences(page) if fence.language == "sh" for _, line in fence.lines() if "mpirun" in line]
+    assert len(lines) == 5
+    assert all("--allow-run-as-root" in line for line in lines)
+    assert all(flag in lines[3] for flag in (*MPIRUN, "--tag-output", "--output-filename"))
+    assert "`-x PYTHONPATH` is gone" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "FORCE_HABANA_IMAGENET_LOADER_FALLBACK",
+        "TF_DISABLE_SCOPED_ALLOCATOR",
+        "TF_BF16_CONVERSION",
+        "mini_imagenet",
+        "permuted",
+        "--save-checkpoint",
+    ],
+)
+def test_what_has_no_flag_is_mentioned(name: str) -> None:
+    assert name in next(p for p in PAGES if "habana" in p.stem).read_text()
 
 
 # --------------------------------------------------------------------------------------------------------- in small
