@@ -77,7 +77,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
 GROUPS = {
     "bench": "Measure training, inference, scaling and loading, with intervals.",
     "data": "Make, prepare, verify, inspect or fetch data sets.",
-    "study": "Device variability: measure every device, analyse, learn a baseline, check a machine, merge.",
+    "study": "Device variability: design a study, measure every device, analyse, learn a baseline, check a machine.",
 }
 """Commands with actions; the actions of `data` are in `vernier.cli.data.COMMANDS`."""
 

@@ -32,28 +32,33 @@ def sync_to_disk(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def replaced_atomically(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path`: on success it is synced and replaces `path`, on an error it is removed."""
+def replaced_atomically(path: Path, *, sync: bool = True) -> Iterator[Path]:
+    """A temporary path beside `path`: on success it is synced and replaces `path`, on an error it is removed.
+
+    Without `sync` a crash of the machine may lose the file: for what can be made again.
+    """
     temporary = path.with_name(f".{path.name}.tmp-{os.getpid()}")
     try:
         yield temporary
-        sync_to_disk(temporary)
+        if sync:
+            sync_to_disk(temporary)
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    sync_to_disk(path.parent)
+    if sync:
+        sync_to_disk(path.parent)
 
 
-def write_atomically(path: Path, content: str | bytes) -> None:
+def write_atomically(path: Path, content: str | bytes, *, sync: bool = True) -> None:
     """Replace a file so that a reader, or a crash, sees the old or the new content, never a part."""
-    with replaced_atomically(path) as temporary:
+    with replaced_atomically(path, sync=sync) as temporary:
         temporary.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
 
 
-def write_json(path: Path, value: Any) -> None:
+def write_json(path: Path, value: Any, *, sync: bool = True) -> None:
     """Replace a JSON file atomically; a number that is not finite is a ValueError."""
-    write_atomically(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
+    write_atomically(path, json.dumps(value, indent=2, allow_nan=False) + "\n", sync=sync)
 
 
 def read_json(path: Path) -> Any:

@@ -1,40 +1,26 @@
-"""`vernier study analyze`, `baseline`, `check` and `merge`, one function per command; `run` is in `cli.study.run`."""
+"""`vernier study analyze`, `baseline`, `check` and `merge`, one function per command.
+
+`run` is in `cli.study.run`, `simulate` and `design` are in `cli.study.practice`.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from vernier.cli.flags import JsonFlag, Switch, optional
+from vernier.cli.flags import JsonFlag, Switch
 from vernier.cli.output import print_result, print_rows
 from vernier.errors import EXIT_DONE, EXIT_FAILED, ConfigError
 
+from .practice import design, simulate
 from .run import run
-
-if TYPE_CHECKING:
-    from vernier.measure.study.analysis import Table
+from .sources import Columns, Units, read_sources
 
 Sources = Annotated[Positional[tuple[str, ...]], arg(metavar="CSV|DIR...", help_behavior_hint="(required)")]
 Out = Annotated[str, arg(metavar="PATH", aliases=["-o"])]
-Columns = Annotated[str | None, optional("step_time=NAME,device=NAME,...")]
-Units = Annotated[str | None, optional("UNIT|step_time=UNIT,power=UNIT,...")]
 Drop = Annotated[Switch, arg(help="Drop rows that are exact copies of others.")]
 SHOWN = 20
-
-
-def _table(sources: tuple[str, ...], columns: str | None, units: str | None, drop_duplicates: bool = False) -> "Table":
-    from vernier.report.study.columns import FIELDS, ColumnOptions, parse_pairs, parse_units
-    from vernier.report.study.tables import read_table
-
-    if not sources:
-        raise ConfigError("Name what to read: study directories, CSV files, logs, or folders of them.")
-    options = ColumnOptions(
-        columns=parse_pairs(columns, "--columns", FIELDS),
-        units=parse_units(units),
-        drop_duplicates=drop_duplicates,
-    )
-    return read_table([Path(s).expanduser() for s in sources], options)
 
 
 def analyze(
@@ -67,7 +53,7 @@ def analyze(
     from vernier.measure.study.analysis import analyze as analyze_table
     from vernier.report.study.text import study_lines, study_rows
 
-    analysis = analyze_table(_table(sources, columns, units, drop_duplicates))
+    analysis = analyze_table(read_sources(sources, columns, units, drop_duplicates))
     print_result(analysis, json, study_lines)
     if not json:
         print_rows(
@@ -101,7 +87,7 @@ def baseline(
     """
     from vernier.measure.study.baseline import learn, write_baseline
 
-    learned = learn(_table(sources, columns, units))
+    learned = learn(read_sources(sources, columns, units))
     write_baseline(Path(out).expanduser(), learned)
     line = (
         f"{out}: {learned.devices} devices, {learned.runs} runs; "
@@ -137,7 +123,7 @@ def check(
     from vernier.measure.study.baseline import read_baseline
     from vernier.report.study.text import check_lines
 
-    result = check_table(read_baseline(Path(baseline).expanduser()), _table(sources, columns, units))
+    result = check_table(read_baseline(Path(baseline).expanduser()), read_sources(sources, columns, units))
     print_result(result, json, check_lines)
     return EXIT_DONE if result.accepted else EXIT_FAILED
 
@@ -175,4 +161,6 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "baseline": baseline,
     "check": check,
     "merge": merge,
+    "simulate": simulate,
+    "design": design,
 }

@@ -150,8 +150,8 @@ class StudyDir:
 
     # -- repeats
 
-    def write_repeat(self, repeat: Repeat) -> Path:
-        """Add a repeat; it counts as soon as its last file, repeat.json, is there."""
+    def write_repeat(self, repeat: Repeat, *, sync: bool = True) -> Path:
+        """Add a repeat; it counts as soon as its last file, repeat.json, is there. `sync` is that of `store`."""
         folder = self.path / DATA / _folder(repeat.device) / f"repeat-{repeat.repeat}"
         if (folder / REPEAT).exists():
             raise ConfigError(f"{folder} already exists: a repeat is measured once.")
@@ -159,8 +159,10 @@ class StudyDir:
         numbered: list[CsvRow] = [{"iteration": i, "seconds": s} for i, s in enumerate(repeat.seconds)]
         for name, rows in ((ITERATIONS, numbered), (KERNELS, repeat.kernels), (TELEMETRY, repeat.telemetry)):
             if rows:
-                write_atomically(folder / name, csv_text(list(dict.fromkeys(k for r in rows for k in r)), rows))
-        write_json(folder / REPEAT, {f.name: encode(getattr(repeat, f.name)) for f in fields(RepeatInfo)})
+                columns = list(dict.fromkeys(k for r in rows for k in r))
+                write_atomically(folder / name, csv_text(columns, rows), sync=sync)
+        info = {f.name: encode(getattr(repeat, f.name)) for f in fields(RepeatInfo)}
+        write_json(folder / REPEAT, info, sync=sync)
         return folder
 
     def repeats(self) -> list[Repeat]:
@@ -171,11 +173,16 @@ class StudyDir:
 
     def write_tables(self) -> None:
         """Write all_data.csv and aggregated_data.csv from the repeats so far."""
-        meta = self.meta()
-        devices = {d.id: d for d in meta.devices}
-        rows = [_all_data_row(r, devices.get(r.device) or StudyDevice(id=r.device), meta) for r in self.repeats()]
-        write_atomically(self.path / ALL, csv_text(ALL_COLUMNS, rows))
-        write_atomically(self.path / AGGREGATED, csv_text(AGGREGATED_COLUMNS, _aggregate(rows)))
+        all_data, aggregated = table_texts(self.meta(), self.repeats())
+        write_atomically(self.path / ALL, all_data)
+        write_atomically(self.path / AGGREGATED, aggregated)
+
+
+def table_texts(meta: StudyMeta, repeats: Sequence[Repeat]) -> tuple[str, str]:
+    """The content of all_data.csv and of aggregated_data.csv."""
+    devices = {d.id: d for d in meta.devices}
+    rows = [_all_data_row(r, devices.get(r.device) or StudyDevice(id=r.device), meta) for r in repeats]
+    return csv_text(ALL_COLUMNS, rows), csv_text(AGGREGATED_COLUMNS, _aggregate(rows))
 
 
 def _read_repeat(folder: Path) -> Repeat:

@@ -1,0 +1,171 @@
+"""What a study of so many devices and repeats can find, and the fewest repeats that find it.
+
+Simulated fleets (`simulation`) with one device that is slow by a known share are analysed with `judge_devices`, as
+`study analyze` does it: the power is the share of fleets in which that device is called slow for certain. So a better
+analysis is a better design, and nothing is assumed about it here.
+"""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from vernier.errors import ConfigError
+from vernier.frozen import frozen
+from vernier.measure.statistics.estimates import t_quantiles
+from vernier.records.codec import omitted
+
+from .analysis import Table, judge_devices, variance_split
+from .simulation import FleetSettings, device_names, draw_fleet, fleet_table
+
+ENOUGH = 0.95
+"""Power that a design should have."""
+FLEETS = 200
+MOST_REPEATS = 20
+_FIRST_FLEETS, _MOST_MEASUREMENTS = 30, 60_000
+_LARGEST_SLOWDOWN, _STEPS = 0.5, 5
+_FEWEST = 3
+
+
+@frozen
+class Power:
+    """Share of simulated fleets in which the slow device was named, with its 95 % interval.
+
+    `false_alarms`: share of fleets in which a device was named that is not slow.
+    """
+
+    devices: int
+    repeats: int
+    slower: float
+    power: float
+    low: float
+    high: float
+    false_alarms: float
+    fleets: int
+
+    @property
+    def enough(self) -> bool:
+        return self.power >= ENOUGH
+
+
+@frozen
+class DesignAnswer:
+    """The power of a design, and what would be enough.
+
+    Devices are measured one after the other in a host, for `repeat_s` seconds per repeat. `cheapest` has the fewest
+    repeats for these devices; None where not even MOST_REPEATS suffice. `smallest`: the smallest slowdown that the
+    design itself finds with a power of ENOUGH; None where it finds none up to 50 %.
+    """
+
+    proposed: Power
+    cheapest: Power | None = omitted()
+    smallest: float | None = omitted()
+    repeat_s: float
+    per_host: int
+
+    def hours(self, power: Power) -> float:
+        """Hours of a study: one device of a host after the other, all hosts at the same time."""
+        return power.repeats * min(self.per_host, power.devices) * self.repeat_s / 3600
+
+
+def interval_of_share(hits: int, count: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of a share."""
+    z = float(t_quantiles(0.95, 10**9))
+    centre = (hits + z * z / 2) / (count + z * z)
+    half = z * math.sqrt(hits * (count - hits) / count + z * z / 4) / (count + z * z)
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def fleets_for(devices: int, repeats: int) -> int:
+    """How many fleets to simulate: fewer where they are large, so that the answer comes in seconds."""
+    return max(2 * _FIRST_FLEETS, min(FLEETS, _MOST_MEASUREMENTS // (devices * repeats)))
+
+
+def power_of(settings: FleetSettings, slower: float, fleets: int | None = None, *, decide: bool = False) -> Power:
+    """The power of a design to find one device that is slower by this share.
+
+    With `decide` it stops as soon as the power is clearly below or above ENOUGH. `fleets` None: as `fleets_for` says.
+    """
+    settings = replace(settings, slow=1, slow_by=slower)
+    rng, most = np.random.default_rng((settings.seed, 2)), fleets or fleets_for(settings.devices, settings.repeats)
+    hits, alarms, count, names = 0, 0, 0, device_names(settings)
+    while count < most:
+        draws = draw_fleet(settings, rng)
+        table = fleet_table(settings, draws.step_s)
+        named = {verdict.device for verdict in judge_devices(table) if verdict.sure_slow}
+        truth = {name for name, fault in zip(names, draws.faults, strict=True) if fault != "none"}
+        hits, alarms, count = hits + (truth <= named), alarms + bool(named - truth), count + 1
+        low, high = interval_of_share(hits, count)
+        if decide and count >= _FIRST_FLEETS and not low < ENOUGH < high:
+            break
+    return Power(
+        devices=settings.devices,
+        repeats=settings.repeats,
+        slower=slower,
+        power=hits / count,
+        low=low,
+        high=high,
+        false_alarms=alarms / count,
+        fleets=count,
+    )
+
+
+def fewest_repeats(settings: FleetSettings, slower: float) -> Power | None:
+    """The design with the fewest repeats that has enough power; None where MOST_REPEATS are not enough."""
+    enough = None
+    low = 1
+    for repeats in (2, 4, 8, MOST_REPEATS):
+        power = power_of(replace(settings, repeats=repeats), slower, decide=True)
+        if power.enough:
+            enough = power
+            break
+        low = repeats
+    while enough is not None and enough.repeats - low > 1:
+        middle = (low + enough.repeats) // 2
+        power = power_of(replace(settings, repeats=middle), slower, decide=True)
+        low, enough = (low, power) if power.enough else (middle, enough)
+    return enough
+
+
+def smallest_slowdown(settings: FleetSettings) -> float | None:
+    """The smallest slowdown that this design finds with enough power, to two digits."""
+    if not power_of(settings, _LARGEST_SLOWDOWN, decide=True).enough:
+        return None
+    expected = 5 * math.hypot(settings.spread, settings.noise / math.sqrt(settings.repeats))
+    low, high = max(expected / 2, 1e-5), _LARGEST_SLOWDOWN
+    while 2 * low < high and not power_of(settings, 2 * low, decide=True).enough:
+        low *= 2
+    high = min(high, 2 * low)
+    for _ in range(_STEPS):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if power_of(settings, middle, decide=True).enough else (middle, high)
+    return float(f"{high:.2g}")
+
+
+def answer(settings: FleetSettings, slower: float, *, repeat_s: float, fleets: int | None = None) -> DesignAnswer:
+    """What a design can find, and which one would do. Raises ConfigError for one that can find nothing."""
+    if settings.devices < _FEWEST:
+        raise ConfigError(f"--devices {settings.devices}: with fewer than {_FEWEST} no device can be called slow.")
+    if settings.repeats < 2:
+        raise ConfigError(f"--repeats {settings.repeats}: without a second repeat a disturbed run cannot be told.")
+    return DesignAnswer(
+        proposed=power_of(settings, slower, fleets),
+        cheapest=fewest_repeats(settings, slower),
+        smallest=smallest_slowdown(settings),
+        repeat_s=repeat_s,
+        per_host=settings.per_host,
+    )
+
+
+def spreads_of(table: Table) -> tuple[float, float]:
+    """Relative spread between normal devices and between repeats of a pilot study.
+
+    Devices that are certainly slow or fast are left out, and disturbed runs. Raises ConfigError for too small a pilot.
+    """
+    unusual = {verdict.device for verdict in judge_devices(table) if verdict.sure_slow or verdict.sure_fast}
+    groups = [values for name, values in table.by_device().items() if name not in unusual]
+    split = variance_split(groups)
+    parts = split.undisturbed_runs or split.all_runs
+    if parts is None:
+        raise ConfigError(f"The pilot cannot tell devices from noise: {split.missing}. Give --spread and --noise.")
+    return parts.between_devices.value / 100, parts.between_repeats.value / 100

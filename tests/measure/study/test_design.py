@@ -1,0 +1,82 @@
+"""What a design can find: against arithmetic where that is known, and the answers in order."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.measure.study.fleets import table
+from vernier.errors import ConfigError
+from vernier.measure.study.design import (
+    answer,
+    fewest_repeats,
+    fleets_for,
+    interval_of_share,
+    power_of,
+    smallest_slowdown,
+    spreads_of,
+)
+from vernier.measure.study.simulation import FleetSettings, fleet_table, simulate_fleet
+
+SMALL = FleetSettings(devices=12, repeats=3, spread=0.004, noise=0.006)
+
+
+def test_interval_of_a_share() -> None:
+    """Wilson's, by the textbook: 8 of 10 is 0.490 to 0.943."""
+    assert interval_of_share(8, 10) == pytest.approx((0.490, 0.943), abs=0.001)
+    assert interval_of_share(0, 50)[0] == 0
+    assert interval_of_share(50, 50)[1] == 1
+
+
+def test_power_grows_with_the_slowdown_and_with_repeats() -> None:
+    powers = [power_of(SMALL, slower, 40).power for slower in (0.001, 0.02, 0.2)]
+    assert powers[0] < 0.2 < powers[1] < powers[2] == 1
+    noisy = replace(SMALL, noise=0.03)
+    assert power_of(noisy, 0.03, 40).power < power_of(replace(noisy, repeats=12), 0.03, 40).power
+    estimate = power_of(SMALL, 0.02, 40)
+    assert estimate.low < estimate.power < estimate.high
+    assert (estimate.fleets, estimate.devices, estimate.repeats) == (40, 12, 3)
+
+
+def test_the_same_seed_is_the_same_answer() -> None:
+    assert power_of(SMALL, 0.02, 30) == power_of(SMALL, 0.02, 30)
+
+
+def test_fewest_repeats_are_enough_and_fewer_are_not() -> None:
+    noisy = replace(SMALL, noise=0.02)
+    best = fewest_repeats(noisy, 0.05)
+    assert best is not None
+    assert best.enough
+    assert best.repeats > 2
+    assert not power_of(replace(noisy, repeats=2), 0.05, decide=True).enough
+    assert fewest_repeats(replace(SMALL, spread=0.05), 0.02) is None  # more repeats do not make devices alike
+
+
+def test_the_smallest_slowdown_is_found_and_half_of_it_is_not() -> None:
+    smallest = smallest_slowdown(SMALL)
+    assert smallest is not None
+    assert power_of(SMALL, 1.2 * smallest, 60).power > 0.9
+    assert power_of(SMALL, 0.5 * smallest, 60).power < 0.9
+
+
+def test_the_whole_answer() -> None:
+    result = answer(SMALL, 0.05, repeat_s=60, fleets=30)
+    assert result.proposed.fleets == 30
+    assert result.cheapest is not None
+    assert result.hours(result.proposed) == pytest.approx(3 * 4 * 60 / 3600)  # one device of a host after the other
+    for changes, message in (({"devices": 2}, "--devices 2"), ({"repeats": 1}, "--repeats 1")):
+        with pytest.raises(ConfigError, match=message):
+            answer(replace(SMALL, **changes), 0.05, repeat_s=60)
+
+
+def test_large_fleets_are_simulated_less_often() -> None:
+    assert fleets_for(64, 3) == 200
+    assert fleets_for(2000, 5) <= fleets_for(400, 5) < fleets_for(64, 10) < 200
+
+
+def test_spreads_of_a_pilot_are_those_of_its_normal_devices() -> None:
+    settings = FleetSettings(devices=64, repeats=5, spread=0.006, noise=0.008, slow=3, slow_by=0.2)
+    between, within = spreads_of(fleet_table(settings, simulate_fleet(settings).step_s))
+    assert between == pytest.approx(0.006, rel=0.5)
+    assert within == pytest.approx(0.008, rel=0.2)
+    with pytest.raises(ConfigError, match="cannot tell devices from noise: one repeat per device"):
+        spreads_of(table({f"d{i}": [1.0 + i / 1000] for i in range(8)}))
