@@ -74,28 +74,25 @@ def simulate(
     """
     from vernier.measure.study.simulation import FleetSettings, simulate_fleet, write_fleet
 
-    shares = {
-        "spread": spread,
-        "host_spread": host_spread,
-        "cabinet_spread": cabinet_spread,
-        "noise": noise,
-        "slow_by": slow_by,
-        "drift": drift,
-        "disturbed": disturbed,
-        "missing_sensors": missing_sensors,
-    }
-    counts = {
-        "devices": devices,
-        "per_host": per_host,
-        "hosts_per_cabinet": hosts_per_cabinet,
-        "repeats": repeats,
-        "iterations": iterations,
-        "slow": slow,
-        "throttling": throttling,
-        "failing_coolers": failing_coolers,
-        "seed": seed,
-    }
-    settings = FleetSettings(**counts, **{name: _share(name, text) for name, text in shares.items()})  # type: ignore[arg-type]
+    settings = FleetSettings(
+        devices=devices,
+        per_host=per_host,
+        hosts_per_cabinet=hosts_per_cabinet,
+        repeats=repeats,
+        iterations=iterations,
+        spread=_share("spread", spread),
+        host_spread=_share("host-spread", host_spread),
+        cabinet_spread=_share("cabinet-spread", cabinet_spread),
+        noise=_share("noise", noise),
+        slow=slow,
+        slow_by=_share("slow-by", slow_by),
+        throttling=throttling,
+        failing_coolers=failing_coolers,
+        drift=_share("drift", drift),
+        disturbed=_share("disturbed", disturbed),
+        missing_sensors=_share("missing-sensors", missing_sensors),
+        seed=seed,
+    )
     fleet, path = simulate_fleet(settings), Path(out).expanduser()
     truth = write_fleet(fleet, path)
     faulty = sum(device.fault != "none" for device in fleet.devices)
@@ -105,7 +102,7 @@ def simulate(
 
 
 def _share(name: str, text: str) -> float:
-    return parse_share(f"--{name.replace('_', '-')}", text, allow_zero=True)
+    return parse_share(f"--{name}", text, allow_zero=True)
 
 
 def _simulated_lines(fleet: "Fleet", path: Path, truth: Path, faulty: int) -> list[str]:
