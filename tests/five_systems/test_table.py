@@ -120,6 +120,18 @@ def test_every_test_that_is_a_proof_exists() -> None:
     assert missing == []
 
 
+@cache
+def skips_of(file: str) -> list[tuple[list[str], str]]:
+    """What a file says about skipping outside of its functions: the names that it assigns, if any, and the source."""
+    skips = []
+    for statement in ast.parse((REPO / file).read_text(encoding="utf-8")).body:
+        if isinstance(statement, ast.Expr | ast.Assign) and "skip" in (text := ast.unparse(statement)):
+            marks = [t.id for t in getattr(statement, "targets", []) if isinstance(t, ast.Name)]
+            skips.append((marks, text))
+    return skips
+
+
+@cache
 def skip_sources(name: str) -> str:
     """The source of everything that could skip a test: decorators, fixtures, and what the whole file needs."""
     file, _, function = name.partition("::")
@@ -140,12 +152,9 @@ def skip_sources(name: str) -> str:
                 seen.add(current)
                 sources.append(ast.unparse(node))
                 pending += [argument.arg for argument in node.args.args]
-    for statement in ast.parse(path.read_text(encoding="utf-8")).body:
-        text = ast.unparse(statement)
-        if isinstance(statement, ast.Expr | ast.Assign) and "skip" in text:
-            marks = [t.id for t in getattr(statement, "targets", []) if isinstance(t, ast.Name)]
-            if not marks or any(mark in source for mark in marks for source in sources):
-                sources.append(text)
+    for marks, text in skips_of(file):
+        if not marks or any(mark in source for mark in marks for source in sources):
+            sources.append(text)
     return "\n".join(sources)
 
 

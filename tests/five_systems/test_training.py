@@ -20,11 +20,3 @@ def test_weight_decay_is_not_in_the_reported_loss(
         events = [json.loads(line) for line in (only_run(Path(out)) / "events.jsonl").read_text().splitlines()]
         first.append(next(e["loss"] for e in events if e["kind"] == "step"))
     assert first[0] == first[1]
-
-
-def test_other_processes_log_to_files_of_their_own(
-    tiny: list[str], vernier: Callable[..., Done], tmp_path: Path
-) -> None:
-    done = vernier("train", *tiny, *FEW, "--procs", "2")
-    assert done.code == 0, done.err
-    assert (only_run(tmp_path / "runs") / "logs" / "rank1.log").is_file()

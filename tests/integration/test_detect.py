@@ -258,6 +258,7 @@ def test_two_processes_find_what_one_finds(vernier: Vernier, boxes: Path, tmp_pa
     assert 0 < two["spent_s"]["communication"] < two["spent_s"]["total"]
     assert "communication" not in one["spent_s"]
     run = only_run(tmp_path / "two")
+    assert (run / "logs" / "rank1.log").is_file()  # what the second process printed
     alone = json.loads(vernier("eval", str(run), "--json").out)
     assert {k: alone[k] for k in ("AP", "AP50", "AR100", "detections")} == {
         k: two["result"][k] for k in ("AP", "AP50", "AR100", "detections")
