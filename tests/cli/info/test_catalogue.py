@@ -72,6 +72,9 @@ def test_speeds_of_an_unknown_recipe_and_of_one_without_any(
     done = vernier_here("recipes", name, "--speeds")
     assert done.code == 2
     assert message in done.err
+    both = vernier_here("recipes", "--speeds", "--device-hours", "1000")
+    assert both.code == 2
+    assert "give one of them" in both.err
 
 
 @pytest.mark.parametrize("words", [["show", "shapes-quick"], ["shapes-quick"]])

@@ -12,7 +12,7 @@ import torch
 from tests.conftest import only_run
 from tests.measure.telemetry.nvidia_host import NvmlLibrary, install_cuda, install_nvml, uuid_of, watts_of
 from tests.tiny_training import events_of, run_training, tiny_config
-from vernier.config import Ema, Eval, Limits, Loss, Schedule
+from vernier.config import Ema, Eval, Limits, Loss, Schedule, override
 from vernier.data.shapes import ShapesSpec, make_shapes
 from vernier.devices import resolve
 from vernier.devices.cpu import Cpu
@@ -50,6 +50,21 @@ def test_a_run_leaves_its_directory_with_every_file_and_event(shapes: Path, tmp_
     steps = events_of(run, StepEvent)
     assert sum(e.samples for e in steps) == 20 * 16
     assert sum(len(e.step_s) for e in steps) == 20
+
+
+def test_a_filled_last_batch_is_one_more_step_per_epoch_and_resumes_within_it(shapes: Path, tmp_path: Path) -> None:
+    """160 images at 48 per step: the fourth step has the last 16 and 32 of that epoch once more."""
+    config = tiny_config(shapes, global_batch=48)
+    config = override(override(config, "recipe.data.last_batch", "fill"), "recipe.eval.every_epochs", 0.0)
+    whole = run_training(config, tmp_path / "whole")
+    steps = events_of(whole.run, StepEvent)
+    assert sum(e.samples for e in steps) == 2 * 4 * 48
+    assert [e.epoch for e in events_of(whole.run, EpochEvent)] == [1, 2]
+    cut = run_training(override(config, "limits.max_steps", 3), tmp_path / "cut")
+    resumed = train(config, tmp_path / "cut", resume=find_resume_point(cut.run, config, print))
+    assert resumed.summary.step == 8
+    first, second = (load_trained(outcome.run.path).model.state_dict() for outcome in (whole, resumed))
+    assert all(torch.equal(first[name], second[name]) for name in first)
 
 
 def test_the_summary_is_the_same_in_the_outcome_the_end_event_and_run_json(shapes: Path, tmp_path: Path) -> None:

@@ -43,6 +43,8 @@ def recipes(
     from vernier import recipes as book
 
     name = None if words in ((), ("list",)) else _one_name(words)
+    if speeds and device_hours is not None:
+        raise ConfigError("--speeds lists what was published, --device-hours estimates: give one of them.")
     if speeds:
         return _show_speeds(name, json)
     if name is not None:
