@@ -1,5 +1,6 @@
 """Benchmarks, profiles and studies as a person starts them."""
 
+import json
 import signal
 import subprocess
 import time
@@ -23,8 +24,12 @@ def test_a_batch_that_does_not_fit_is_a_row_and_not_a_crash(
     out = tmp_path / "runs"
     flags = "--data synthetic --model resnet18 --batch 1,1024 --steps 2 --repeats 1 --memory-limit 3 --json"
     settings = "--set data.image_px=224 --set machine.threads=1 --set machine.telemetry_hz=50"
-    done = vernier_here("bench", "train", *flags.split(), *settings.split(), "--out", str(out))
+    raport = tmp_path / "benchmark.json"
+    done = vernier_here("bench", "train", *flags.split(), *settings.split(), "--out", str(out), "--raport", str(raport))
     assert done.code == 0, done.err
+    tree = json.loads(raport.read_text())
+    assert (tree["iter"]["it"], tree["run"]["batch_size"], tree["run"]["training_only"]) == ([[1, 2]], 1, True)
+    assert [len(times) for times in tree["iter"]["train.data_time"]] == [2]
     small, large = done.json()["rows"]
     assert (small["status"], large["status"]) == ("ok", "out-of-memory")
     assert small["images_per_s_total"]["value"] > 0

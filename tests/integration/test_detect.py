@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -259,6 +260,10 @@ def test_two_processes_find_what_one_finds(vernier: Vernier, boxes: Path, tmp_pa
     assert "communication" not in one["spent_s"]
     run = only_run(tmp_path / "two")
     assert (run / "logs" / "rank1.log").is_file()  # what the second process printed
+    study = vernier("convert", str(run), "--to", "study", "--out", str(tmp_path / "study"))
+    assert study.code == 0, study.err
+    names = [re.search(r"_iterdur_\d+_[a-zA-Z0-9-]+-\d+_(\d+)_0\.txt$", line) for line in study.out.splitlines()]
+    assert [name[1] for name in names if name] == ["0", "1"]
     alone = json.loads(vernier("eval", str(run), "--json").out)
     assert {k: alone[k] for k in ("AP", "AP50", "AR100", "detections")} == {
         k: two["result"][k] for k in ("AP", "AP50", "AR100", "detections")

@@ -1,5 +1,6 @@
 """Comparing runs with known step times."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ from tests.report.run_dirs import step_times, write_run
 from vernier.errors import ConfigError
 from vernier.records.bench import ArmFailure, BenchResult, Round
 from vernier.report.compare import compare_runs, comparison_lines
+from vernier.report.logs.model import RunLog
 from vernier.report.logs.reading import open_logs, open_side
+from vernier.report.logs.writing import convert
 
 
 def test_equal_runs_cannot_be_told_apart(tmp_path: Path) -> None:
@@ -111,3 +114,27 @@ def test_an_endless_interval_is_not_written_out(tmp_path: Path) -> None:
     assert "more than 100 times" in text
     assert "finds a difference of 100 % or more in 80 % of cases" in text
     assert all(len(word) < 200 for word in text.split())
+
+
+def test_aborted_mlperf_runs_are_left_out_and_the_score_is_printed(tmp_path: Path) -> None:
+    def side(name: str, *statuses: str) -> list[RunLog]:
+        logs = []
+        for number, status in enumerate(statuses):
+            step_s = [float(x) for x in step_times(number + len(name), n=300)]
+            log = open_logs(write_run(tmp_path, f"{name}{number}", step_s))[0]
+            (path,) = convert(
+                replace(log, reached_target=status == "success"), "mllog", tmp_path / f"{name}{number}.txt"
+            )
+            logs += open_logs(path)
+        return logs
+
+    a, b = side("a", "success", "aborted", "success", "success"), side("bb", "aborted")
+    result = compare_runs(a, b)
+    assert (len(result.a.runs), len(result.b.runs)) == (3, 1)
+    assert any(n.startswith("left out of A, aborted or without reaching the target:") for n in result.notes)
+    assert "every run of B was aborted or did not reach its target: speeds only" in result.notes
+    lines = comparison_lines(result)
+    (score,) = [line for line in lines if "time to train" in line]
+    assert "minutes (olympic mean of 3 runs: without the fastest and the slowest)" in score
+    assert result.a.time_to_train_s == pytest.approx(sorted(r.total_s or 0 for r in a if not r.aborted)[1])
+    assert result.a.warmup_steps_excluded == 3

@@ -127,9 +127,12 @@ def test_a_benchmark_shows_the_batches_it_measured_and_not_the_recipes(tmp_path:
     assert "batch 1, 32" in text_of(section(page, "glance"))
 
 
-def test_devices_that_a_log_does_not_name_are_not_one_device(real_data: Callable[[str], Path]) -> None:
+def test_devices_that_a_log_does_not_name_are_not_one_device(real_data: Callable[[str], Path], tmp_path: Path) -> None:
     """MLPerf logs of a machine with 8 GPUs were shown as 1 device."""
-    text = text_of(section(page_of(foreign_logs(real_data)[1]), "glance"))
+    lines = foreign_logs(real_data)[1].read_text().splitlines()
+    log = tmp_path / "result_0.txt"
+    log.write_text("\n".join(line for line in lines if "init_start" not in line))  # one per process
+    text = text_of(section(page_of(log), "glance"))
     assert "devices not in the log" in text
     assert "over all devices, whose number is not in the log" in text
 

@@ -132,13 +132,18 @@ class EpochEvent:
 
 @frozen
 class EvalEvent(EvalResult):
-    """An evaluation: when, how long it took, and its result."""
+    """An evaluation: when, how long it took, and its result.
+
+    `batch_s` are the seconds of each batch of the first process, `wait_s` what of them was waiting for images.
+    """
 
     kind: ClassVar[str] = "eval"
     step: int
     epoch: float
     seconds: float = 0.0
     best: bool = False
+    batch_s: tuple[float, ...] | None = omitted()
+    wait_s: tuple[float, ...] | None = omitted()
     time: str | None = omitted()
 
 

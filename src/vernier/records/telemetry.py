@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import field, fields
 from typing import Any, ClassVar
 
 from vernier.frozen import frozen
@@ -85,6 +85,11 @@ class Sample(Reading):
     device: int
     t_s: float
     session: int = 0
+
+    def row(self) -> dict[str, float]:
+        """The readings by name, as in the table of a study: numbers only."""
+        readings = {f.name: getattr(self, f.name) for f in fields(Reading)}
+        return {name: value for name, value in readings.items() if isinstance(value, int | float)}
 
 
 @frozen

@@ -16,6 +16,7 @@ from vernier.records.statistics import Comparison
 from vernier.records.what_ran import WhatRan, line_of
 from vernier.wording import plural
 
+from .logs.mllog import time_to_train
 from .logs.model import RunLog
 from .logs.work import Work, different_work, other_differences, unknown_work, work_of
 
@@ -75,6 +76,9 @@ class Side:
     devices: tuple[int, ...]
     warmup_steps_excluded: int
     ran: WhatRan | None = None
+    time_to_train_s: float | None = None
+    """MLPerf's score, where these are MLPerf logs; `time_to_train_is` says of how many runs."""
+    time_to_train_is: str | None = None
 
 
 @frozen
@@ -120,6 +124,7 @@ def compare_runs(
     Raises ConfigError where a run has no steps to measure, and for different work unless it is allowed.
     """
     (a, copies_of_a), (b, copies_of_b) = _without_copies("A", a), _without_copies("B", b)
+    (a, aborted_of_a), (b, aborted_of_b) = _without_aborted("A", a), _without_aborted("B", b)
     work_a, work_b = work_of(a[0]), work_of(b[0])
     other_work = _describe_other_work(work_a, work_b)
     sides = (("A", a), ("B", b))
@@ -139,7 +144,14 @@ def compare_runs(
         other_work=other_work or mixed,
         not_alike=tuple(not_alike),
         notes=tuple(
-            dict.fromkeys([*copies_of_a, *copies_of_b, *_on_both_sides(a, b), *_unknown(work_a, work_b), *notes])
+            dict.fromkeys(
+                [
+                    *(*copies_of_a, *copies_of_b, *aborted_of_a, *aborted_of_b),
+                    *_on_both_sides(a, b),
+                    *_unknown(work_a, work_b),
+                    *notes,
+                ]
+            )
         ),
     )
 
@@ -156,6 +168,17 @@ def _without_copies(name: str, runs: Sequence[RunLog]) -> tuple[list[RunLog], li
         if first is not run:
             notes.append(f"{run.path} is a copy of {first.path}: in {name} it counts once")
     return list(distinct.values()), notes
+
+
+def _without_aborted(name: str, runs: Sequence[RunLog]) -> tuple[list[RunLog], list[str]]:
+    """The runs that reached their target; aborted ones are not pooled with them, and are named in notes."""
+    finished = [run for run in runs if not run.aborted]
+    aborted = [str(run.path) for run in runs if run.aborted]
+    if not aborted:
+        return list(runs), []
+    if not finished:
+        return list(runs), [f"every run of {name} was aborted or did not reach its target: speeds only"]
+    return finished, [f"left out of {name}, aborted or without reaching the target: {', '.join(aborted)}"]
 
 
 def _on_both_sides(a: Sequence[RunLog], b: Sequence[RunLog]) -> list[str]:
@@ -200,21 +223,28 @@ def _differs(a: RunLog, b: RunLog, work_a: Work, work_b: Work) -> Differs:
         *(_IN_WORDS if a.ran is not None and b.ran is not None else ()),
         *(_NOT_IN_A_BENCH if a.format != b.format else ()),
     )
+    comparable = (a.ran is None) == (b.ran is None)  # the settings of another system have other names
     return Differs(
         work={p: (work_a.texts[p], work_b.texts[p]) for p in different_work(work_a, work_b)},
         words=other_differences(work_a, work_b),
-        settings=_differences(a.settings, b.settings, hidden),
-        environment=_differences(encode(a.environment) or {}, encode(b.environment) or {}, hidden),
+        settings=_differences(a.settings, b.settings, hidden) if comparable else {},
+        environment=_differences(encode(a.environment) or {}, encode(b.environment) or {}, hidden)
+        if comparable
+        else {},
     )
 
 
 def _side(runs: Sequence[RunLog]) -> Side:
+    times = [r.total_s for r in runs if r.format == "mllog" and r.total_s and not r.aborted]
+    score, how = time_to_train(times) or (None, None)
     return Side(
         runs=tuple(str(r.path) for r in runs),
         format=tuple(sorted({r.format for r in runs})),
         devices=tuple(sorted({r.devices for r in runs if r.devices is not None})),
         warmup_steps_excluded=sum(s.steps for r in runs for s in r.steps if not s.steady),
         ran=runs[0].ran,
+        time_to_train_s=score,
+        time_to_train_is=how,
     )
 
 
@@ -273,6 +303,11 @@ def _side_lines(name: str, side: Side, rate: float, steps: int) -> list[str]:
         f"{name}  {rate:,.1f} img/s total {devices}, data included; {plural(steps, 'step')} of "
         f"{plural(len(side.runs), 'run')}: {paths[0]}{more}",
         *([f"   {line_of([side.ran])}"] if side.ran else []),
+        *(
+            [f"   time to train {side.time_to_train_s / 60:,.2f} minutes ({side.time_to_train_is})"]
+            if side.time_to_train_s
+            else []
+        ),
     ]
 
 

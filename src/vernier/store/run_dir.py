@@ -177,9 +177,9 @@ class RunDir:
         self.path.mkdir(parents=True, exist_ok=True)
         return EventLog(self.path / _rank_file("events", rank))
 
-    def history(self) -> list[Event]:
-        """The events of the run, of all its sessions; damaged ones are left out."""
-        return self.history_and_damage()[0]
+    def history(self, rank: int = 0) -> list[Event]:
+        """The events of a process, of all its sessions; damaged ones are left out. Those of rank 0 are the run's."""
+        return read_history(self.path / _rank_file("events", rank))[0]
 
     def history_and_damage(self) -> tuple[list[Event], int]:
         """The same, and how many lines and events cannot be read: a killed run leaves one, a damaged file more."""

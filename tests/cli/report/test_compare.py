@@ -71,7 +71,7 @@ def test_a_killed_run_is_used_as_far_as_it_was_recorded(tmp_path: Path, vernier_
         (lambda d: d / "nowhere", "does not exist"),
         (lambda d: d, "not a run directory"),
         (lambda d: (d / "x.json", (d / "x.json").write_text("{"))[0], "not complete JSON"),
-        (lambda d: (d / "x.json", (d / "x.json").write_text("{}"))[0], "neither a bench result"),
+        (lambda d: (d / "x.json", (d / "x.json").write_text("{}"))[0], "not the log of a run"),
         (lambda d: (d / "x.txt", (d / "x.txt").write_text("hello"))[0], "not the log of a run"),
         (lambda d: write_run(d, "empty", []), "records no steps"),
     ],

@@ -3,15 +3,19 @@
 import contextlib
 import importlib.util
 import io
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.report.logs.conftest import TIMES
 from vernier.errors import ConfigError
+from vernier.report.logs.mllog import time_to_train
 from vernier.report.logs.model import RunLog
 from vernier.report.logs.reading import open_logs
+from vernier.report.logs.work import work_of
 from vernier.report.logs.writing import convert
 
 RULES = "training_4.0.0/common.yaml"  # the last ones with a ResNet-50
@@ -52,7 +56,8 @@ def test_mlperfs_published_logs_are_read(real_data: Callable[[str], Path]) -> No
     assert resnet.reached_target
     ssd = open_logs(real_data("mlperf-v0.7") / "dgxa100_ngc20.06_pytorch" / "ssd" / "result_0.txt")[0]
     assert len(ssd.steps) == 50  # the epoch in which the target was met has no end
-    assert ssd.trace().window.samples_per_s == pytest.approx(117266 * 50 / sum(s.seconds for s in ssd.steps))
+    assert ssd.trace().window.samples_per_s == pytest.approx(117266 * 49 / sum(s.seconds for s in ssd.steps[1:]))
+    assert (resnet.devices, ssd.devices) == (8, 8)
 
 
 def test_a_log_without_an_end_has_no_time_to_train(tmp_path: Path) -> None:
@@ -64,3 +69,83 @@ def test_a_log_without_an_end_has_no_time_to_train(tmp_path: Path) -> None:
     assert any("1 broken line(s)" in n for n in run.notes)
     with pytest.raises(ConfigError, match="no steps"):
         run.trace()
+
+
+def _old_log(version: str, *, status: str = "success") -> str:
+    """Three epochs of 20, 10 and 10 s as v0.5 and v0.6 logged them, among other lines."""
+    if version == "0.6":
+
+        def line(at_s: float, key: str, value: str = "null", **metadata: Any) -> str:
+            return f':::MLL {1560881700 + at_s:.3f} {key}: {{"value": {value}, "metadata": {json.dumps(metadata)}}}'
+
+        epochs = [
+            text
+            for number, (start, end) in enumerate([(10, 30), (30, 40), (41, 51)], start=1)
+            for text in (
+                line(start, "epoch_start", epoch_num=number),
+                line(end, "epoch_stop", epoch_num=number),
+                line(end, "eval_accuracy", "0.7", epoch_num=number),
+            )
+        ]
+        head = [line(0, "submission_benchmark", '"resnet"'), line(0, "train_samples", "1000"), line(5, "run_start")]
+        return "\n".join(["srun: started", *head, *epochs, line(55, "run_stop", status=status)])
+
+    def old(at_s: float, key: str, value: str = "") -> str:
+        return f":::MLPv0.5.0 resnet {1541635700 + at_s:.9f} (train.py:120) {key}{': ' if value else ''}{value}"
+
+    marks = [(10, "train_epoch", "0"), (30, "train_epoch", "1"), (40, "eval_start", "1"), (41, "train_epoch", "2")]
+    tail = [(51, "eval_start", "2"), (52, "eval_accuracy", '{"epoch": 2, "value": 0.7}')]
+    ended = (55, "run_stop", json.dumps({"success": status == "success"}))
+    head = [(0, "preproc_num_train_examples", "1000"), (5, "run_start", "")]
+    return "\n".join(["INFO: started", *(old(*m) for m in [*head, *marks, *tail, ended])])
+
+
+@pytest.mark.parametrize("version", ["0.5", "0.6"])
+def test_old_logs_are_read_without_their_first_epoch(tmp_path: Path, version: str) -> None:
+    (tmp_path / "result.txt").write_text(_old_log(version))
+    (run,) = open_logs(tmp_path / "result.txt")
+    assert [(s.seconds, s.steady) for s in run.steps] == [(20.0, False), (10.0, True), (10.0, True)]
+    assert (run.total_s, run.reached_target, run.aborted, run.devices) == (50.0, True, False, None)
+    assert run.trace().window.samples_per_s == pytest.approx(100)
+    assert work_of(run).values["network"] == "resnet50"
+    assert run.evals[-1].values == {"eval_accuracy": 0.7}
+
+
+@pytest.mark.parametrize("version", ["0.5", "0.6"])
+def test_an_aborted_run_says_so(tmp_path: Path, version: str) -> None:
+    (tmp_path / "result.txt").write_text(_old_log(version, status="aborted"))
+    (run,) = open_logs(tmp_path / "result.txt")
+    assert (run.aborted, run.reached_target) == (True, False)
+    assert "result.txt ended with status aborted" in run.notes
+
+
+@pytest.mark.parametrize(
+    ("settings", "devices"),
+    [
+        ({"number_of_ranks": 16}, 16),
+        ({"number_of_nodes": 2, "accelerators_per_node": 8}, 16),
+        ({"submission_entry": "{'num_accelerators': '4', 'num_nodes': '2'}"}, 8),
+        ({}, None),
+    ],
+)
+def test_the_number_of_devices_is_the_logs_or_unknown(tmp_path: Path, settings: Any, devices: int | None) -> None:
+    records = [{"key": k, "value": v, "time_ms": 0, "event_type": "POINT_IN_TIME"} for k, v in settings.items()]
+    records.append({"key": "init_start", "time_ms": 0, "event_type": "INTERVAL_START"})
+    (tmp_path / "r.txt").write_text("".join(f":::MLLOG {json.dumps(r)}\n" for r in records))
+    assert open_logs(tmp_path / "r.txt")[0].devices == devices
+
+
+def test_the_published_scores_are_reproduced(real_data: Callable[[str], Path]) -> None:
+    """NVIDIA's v0.7 results of one DGX A100: 39.78 and 10.21 minutes."""
+    for folder, minutes in (("dgxa100_ngc20.06_mxnet/resnet", 39.78), ("dgxa100_ngc20.06_pytorch/ssd", 10.21)):
+        runs = [open_logs(p)[0] for p in sorted((real_data("mlperf-v0.7") / folder).glob("result_*.txt"))]
+        score, how = time_to_train([r.total_s for r in runs if r.total_s]) or (0.0, "")
+        assert score / 60 == pytest.approx(minutes, abs=0.005)
+        assert how == "olympic mean of 5 runs: without the fastest and the slowest"
+
+
+def test_the_olympic_mean_needs_three_runs() -> None:
+    assert time_to_train([]) is None
+    assert time_to_train([60.0]) == (60.0, "one run")
+    assert time_to_train([60.0, 80.0]) == (70.0, "mean of 2 runs")
+    assert time_to_train([60.0, 100.0, 80.0]) == (80.0, "olympic mean of 3 runs: without the fastest and the slowest")

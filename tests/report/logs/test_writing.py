@@ -16,11 +16,10 @@ from vernier.report.study.tables import read_table
 
 
 def test_a_study_round_trips(run: RunLog, tmp_path: Path) -> None:
-    (path,) = convert(run, "study", tmp_path / "study")
+    path, raw = convert(run, "study", tmp_path / "study")
     (repeat,) = StudyDir.open(path).repeats()
     assert repeat.seconds == tuple(s.seconds for s in run.steps)
     assert repeat.warmup == 1
-    (raw,) = path.glob("resnet_iterdur_*.txt")
     whole, text = read_table([path]), read_table([raw])
     assert whole.rows[0].value == pytest.approx(text.rows[0].value)
     assert whole.workload == "example"

@@ -10,6 +10,7 @@ from tyro.conf import arg
 from vernier.cli.flags import (
     DeviceFlag,
     IntFlag,
+    OptionalFile,
     OptionalInt,
     OptionalText,
     RecipeName,
@@ -60,6 +61,10 @@ class Comparing(Measuring):
     """With --against: smaller differences count as equal. The exit code is 1 when this version is slower."""
     memory_limit: Annotated[float | None, optional("GIB")] = None
     """Largest memory per arm, in GiB. Default on a CPU: nine tenths of the free memory."""
+    raport: OptionalFile = None
+    """Also write NVIDIA's raport.json (2019) to this file; of several arms each gets one, named after the arm."""
+    dllogger: OptionalFile = None
+    """Also write NVIDIA's DLLogger lines (since 2020) to this file, in the same way."""
 
 
 @frozen

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vernier.cli.exports import check_exports, write_exports
 from vernier.cli.launching import sigterm_as_interrupt
 from vernier.cli.output import print_json, print_rows, say
 from vernier.config import parse_share
@@ -25,6 +26,8 @@ def measure_and_print(request: BenchRequest, how: Comparing, json: bool) -> int:
 
     from .live import LiveDisplay
 
+    exports = {"raport": how.raport, "dllogger": how.dllogger}
+    check_exports(exports)
     with LiveDisplay() as display, sigterm_as_interrupt():
         outcome = run_bench(with_plan(request, how), Path(how.out), display)
     if json:
@@ -36,6 +39,7 @@ def measure_and_print(request: BenchRequest, how: Comparing, json: bool) -> int:
     if outcome.stopped:
         say("vernier: interrupted")
         return EXIT_INTERRUPTED
+    write_exports(outcome.run.path, exports)
     return EXIT_FAILED if outcome.slower else EXIT_DONE
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import arg
 
 from vernier import recipes as book
+from vernier.cli.exports import Files, check_exports, write_exports
 from vernier.cli.flags import (
     DataFlag,
     DeviceFlag,
@@ -78,6 +79,8 @@ def train(
     checkpoints: bool = True,
     tensorboard: bool = True,
     track: TrackFlag = (),
+    raport: OptionalFile = None,
+    dllogger: OptionalFile = None,
     profile_steps: Annotated[str | None, optional("A:B")] = None,
     resume: Annotated[str | None, optional("auto|never|PATH")] = None,
     config: OptionalFile = None,
@@ -123,6 +126,8 @@ def train(
         checkpoints: Save checkpoints. Without them a finished training leaves its results, but no weights; a signal
             still saves one, to resume from.
         tensorboard: Write TensorBoard event files into the run directory if the package is installed.
+        raport: Also write NVIDIA's raport.json (2019) to this file when the run ends.
+        dllogger: Also write NVIDIA's DLLogger lines (since 2020) to this file when the run ends.
         profile_steps: Profile steps A to B, both included: kernel table, trace, memory (see `vernier profile`).
         resume: auto: the newest run of this recipe in --out; never: always a new run; or a run directory. A
             checkpoint.pth.tar of NVIDIA's or a checkpoint.pth of Habana's code: a new run that takes over its weights,
@@ -176,12 +181,13 @@ def train(
     if explain:
         return _explain(replace(changed, config=chosen), warnings, Path(out), json)
     require_installed(track)
+    check_exports(exports := {"raport": raport, "dllogger": dllogger})
     chosen, to_start = with_procs(chosen)
     check_before_start(chosen, Path(out), resume, detector=detector)
     if to_start:
         return start_processes(to_start)
     outcome = _run(replace(changed, config=chosen), warnings, Path(out), resume, track, tensorboard, profile)
-    return EXIT_DONE if outcome is None else _print_outcome(outcome, json)
+    return EXIT_DONE if outcome is None else _print_outcome(outcome, json, exports)
 
 
 def _steps_to_profile(text: str | None) -> StepRange | None:
@@ -263,12 +269,14 @@ def _run(
         return outcome if world.first else None
 
 
-def _print_outcome(outcome: "Outcome", json: bool) -> int:
+def _print_outcome(outcome: "Outcome", json: bool, exports: Files) -> int:
     from vernier.report.live.console import closing_lines
 
     path, status, summary = outcome.run.path, outcome.status, outcome.summary
     result = {"run": path, "status": status, **encode(summary)}
     print_result(result, json, lambda _: closing_lines(summary, str(path), status))
+    if status == "finished":
+        write_exports(path, exports)
     return EXIT_DONE if status == "finished" else EXIT_STOPPED
 
 

@@ -25,10 +25,11 @@ def compare(
     """Compare the speed of two runs: is B faster or slower than A, how certain is that, and what else differs?
 
     A side is one run or several: comma-separated paths, a quoted pattern ('runs/base-*'), or a folder of runs. A run
-    is a run directory, a benchmark (RUN, or RUN#ARM where it has several arms), a raport.json, DLLogger lines or an
-    MLPerf log. Both sides must have done the same work: kind, network, image size, classes where they matter, and
-    batch per device; copies of one run count once. Give several runs per side: one run each shows how noisy these two
-    runs were, not how runs of the same thing differ, so there is no verdict. The exit code is 1 when B is slower.
+    is a run directory, a benchmark (RUN, or RUN#ARM where it has several arms), a raport.json, DLLogger lines, an
+    MLPerf log (aborted runs are left out), or a training script's console output. Both sides must have done the same
+    work: kind, network, image size, classes where they matter, and batch per device; copies of one run count once.
+    Give several runs per side: one run each shows how noisy these two runs were, not how runs of the same thing
+    differ, so there is no verdict. The exit code is 1 when B is slower.
 
     Args:
         a: Run or runs to compare with.

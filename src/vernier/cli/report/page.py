@@ -25,7 +25,8 @@ def report(
     """Make one self-contained HTML page about runs, which needs no network and can be sent to others.
 
     Reads run directories (also running and crashed ones, benchmarks, profiles), studies and their CSV files, NVIDIA's
-    raport.json and DLLogger lines, and MLPerf logs. Several runs share the charts, and their differences are marked.
+    raport.json and DLLogger lines, MLPerf logs (with their time to train), and the console output of torchvision's,
+    Habana's and TensorFlow's training scripts. Several runs share the charts, and their differences are marked.
 
     Args:
         runs: Runs, studies or logs; a folder of runs means all of them but smoke runs.
@@ -60,7 +61,7 @@ def _target(paths: list[Path], out: str | None) -> Path:
 def _write(paths: list[Path], target: Path, json: bool) -> int:
     from vernier.records.codec import encode
     from vernier.report.page.build import build
-    from vernier.report.page.collect import collect, smoke_runs
+    from vernier.report.page.collect import collect, smoke_runs, times_to_train
     from vernier.store import write_atomically
     from vernier.wording import plural
 
@@ -87,10 +88,13 @@ def _write(paths: list[Path], target: Path, json: bool) -> int:
             for s in subjects
         ]
         sections, smoke = [s.name for s in page.sections], [str(path) for path in left_out]
-        print_json({"page": str(target), "bytes": size, "sections": sections, "runs": runs, "smoke_left_out": smoke})
+        scores = {"times_to_train": lines} if (lines := times_to_train(subjects)) else {}
+        result = {"page": str(target), "bytes": size, "sections": sections, "runs": runs, "smoke_left_out": smoke}
+        print_json({**result, **scores})
     else:
         if left_out:
             say(f"left out: {plural(len(left_out), 'smoke run')}, whose figures mean nothing; name one to see it")
+        sys.stdout.write("".join(f"{line}\n" for line in times_to_train(subjects)))
         names = ", ".join(s.title for s in page.sections)
         sys.stdout.write(f"{target}: {size / 1000:,.0f} kB; {names}\n")
     return EXIT_DONE

@@ -22,6 +22,7 @@ FLAGS: dict[str, tuple[str, ...]] = {
     "--dataset": ("--data",),
     "--arch": ("--model",),
     "--output": ("--out",),
+    "--raport-file": ("--raport",),
     "--print-freq": ("--print-every",),
 }
 """The flags an alias can stand for: the first that the command has."""

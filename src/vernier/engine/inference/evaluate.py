@@ -33,6 +33,7 @@ from vernier.store import write_json
 from vernier.tasks import task_of
 from vernier.tasks.base import Forward, Score, Task
 
+from .batch_times import BatchTimes
 from .classes import ClassMatch, match_classes
 from .trained import Trained
 
@@ -66,6 +67,8 @@ class Evaluator:
         )
         reader = task.eval_reader(cache_in_memory(source, machine.cache_share / 2, world.size)[0])
         self.bad = reader.bad
+        self.times = BatchTimes(device)
+        """Of this process's batches in the last evaluation."""
         self._loader = Loader(
             reader, batch=machine.eval_batch, workers=machine.workers, prefetch=machine.prefetch, device=device
         )
@@ -86,9 +89,14 @@ class Evaluator:
         forward = network.evaluation_network(self._order.batch)
         batches = self._loader.batches((0, indices) for indices in mine)
         with borrowed(network.model, weights), evaluating(network.model, self._device), contextlib.closing(batches):
+            self.times = BatchTimes(self._device)
             for done in range(1, rounds + 1):
                 if done <= len(mine):
-                    self._add(score, next(batches), forward)
+                    began_s = now_s()
+                    batch = next(batches)
+                    wait_s = now_s() - began_s
+                    self._add(score, batch, forward)
+                    self.times.add(wait_s)
                 observers.progress("evaluate", done, rounds)
                 check_stop()
             score.collect()

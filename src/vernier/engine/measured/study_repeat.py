@@ -25,7 +25,6 @@ from vernier.measure.telemetry.noise import describe_noise, measure_noise
 from vernier.measure.telemetry.sampler import RecordList, Sampler
 from vernier.measure.telemetry.sensors import describe_unknown_devices
 from vernier.records.bench import Cell, RepeatResult, StudyRequest
-from vernier.records.codec import encode
 from vernier.records.environment import DeviceInfo
 from vernier.records.telemetry import Sample
 from vernier.store import write_json
@@ -133,9 +132,6 @@ def _profile_kernels(load: Load, device: Device, iterations: int) -> tuple[dict[
 
 def _telemetry_rows(samples: list[Sample], kind: str, span: tuple[float, float]) -> tuple[dict[str, Cell], ...]:
     """Samples of the device in use while it was measured; seconds from the start of the first iteration."""
-    hidden = ("device_kind", "device", "session", "t_s", "throttle")
     return tuple(
-        {"t_s": s.t_s - span[0], **{k: v for k, v in encode(s).items() if k not in hidden}}
-        for s in samples
-        if s.device_kind == kind and span[0] <= s.t_s <= span[1]
+        {"t_s": s.t_s - span[0], **s.row()} for s in samples if s.device_kind == kind and span[0] <= s.t_s <= span[1]
     )

@@ -207,8 +207,18 @@ class Training:
             result = self.job.evaluator.result(score, averaged=weights is not None)
         best = self._note_result(result)
         epoch = progress.step / job.derived.steps_per_epoch
+        times = self.job.evaluator.times
+        batch_s = times.seconds()
         self.observers.emit(
-            EvalEvent(**vars(result), step=progress.step, epoch=epoch, best=best, seconds=now_s() - began_s)
+            EvalEvent(
+                **vars(result),
+                step=progress.step,
+                epoch=epoch,
+                best=best,
+                seconds=now_s() - began_s,
+                batch_s=batch_s,
+                wait_s=None if batch_s is None else times.wait_s,
+            )
         )
         if job.world.first:
             for name, document in score.documents().items():

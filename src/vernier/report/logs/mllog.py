@@ -1,4 +1,4 @@
-"""MLPerf's `:::MLLOG` lines, read and written.
+"""MLPerf's logs: `:::MLLOG` lines (since v0.7) read and written, `:::MLL` (v0.6) and `:::MLPv0.5` lines read.
 
 Written logs have the keys and the order that mlperf-logging's parser and compliance checker require; `submission_org`
 and the like are left for the user to fill in before a submission. Times are milliseconds of the wall clock, accuracies
@@ -6,8 +6,10 @@ from 0 to 1 (top1 is in percent in Vernier).
 """
 
 import json
-from collections.abc import Sequence
-from dataclasses import field
+import re
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,10 @@ from vernier.records.codec import decode, encode
 from .model import EvalRecord, RunLog, StepRecord, Tree, finite, whole
 
 PREFIX = ":::MLLOG "
+_V06 = re.compile(r":::MLL (\d+\.\d+) (\w+): (.*)")
+_V05 = re.compile(r":::MLPv0\.5\.\d+ (\w+) (\d+(?:\.\d+)?) \([^)]*\) (\w+)(?:: (.*))?$")
+_OTHER_NAMES = {"preproc_num_train_examples": "train_samples", "preproc_num_eval_examples": "eval_samples"}
+"""Keys of v0.5 that have another name since."""
 
 
 @frozen
@@ -42,26 +48,74 @@ class _Record:
 # ------------------------------------------------------------------------------------------------------------- reading
 
 
+def is_mllog(text: str) -> bool:
+    """Whether a text has lines of any version of MLPerf's training log."""
+    return PREFIX in text or _V06.search(text) is not None or ":::MLPv0.5" in text
+
+
 def _read_lines(text: str) -> tuple[list[_Record], int]:
-    """The MLLOG records of a log that may have other lines too, and how many of them are broken."""
+    """The records of a log that may have other lines too, and how many of them are broken."""
     records, broken = [], 0
     for line in text.splitlines():
-        _, prefix, rest = line.partition(PREFIX)
-        if not prefix:
+        if ":::ML" not in line:
             continue
         try:
-            records.append(decode(_Record, json.loads(rest)))
+            record = _read_line(line.strip())
         except ValueError:
             broken += 1
+            continue
+        records += [record] if record else []
     return records, broken
 
 
+def _read_line(line: str) -> _Record | None:
+    _, prefix, rest = line.partition(PREFIX)
+    if prefix:
+        return decode(_Record, json.loads(rest))
+    if match := _V06.search(line):
+        tree = json.loads(match[3])
+        value, metadata = tree.get("value"), tree.get("metadata") or {}
+        return _old_record(match[1], match[2], value, metadata)
+    if match := _V05.search(line):
+        return _record_of_v05(match)
+    return None
+
+
+def _old_record(time_s: str, key: str, value: Any, metadata: Tree) -> _Record:
+    kinds = {"start": "INTERVAL_START", "stop": "INTERVAL_END"}
+    kind = kinds.get(key.rpartition("_")[2], "POINT_IN_TIME")
+    return _Record(time_ms=1000 * float(time_s), event_type=kind, key=key, value=value, metadata=metadata)
+
+
+def _record_of_v05(match: re.Match[str]) -> _Record:
+    """v0.5: `:::MLPv0.5.0 resnet 1541635761.383 (train.py:120) train_epoch: 0`, later values as JSON."""
+    benchmark, time_s, key, text = match.groups()
+    try:
+        value = json.loads(text) if text else None
+    except ValueError:
+        value = text
+    metadata: Tree = {"benchmark": benchmark}
+    if isinstance(value, dict):
+        metadata |= {"epoch_num": value.get("epoch")}
+        if key == "run_stop":
+            metadata |= {"status": "success" if value.get("success") else "aborted"}
+        value = value.get("value")
+    elif key == "train_epoch":
+        metadata |= {"epoch_num": value}
+    return _old_record(time_s, _OTHER_NAMES.get(key, key), value, metadata)
+
+
 def read_mllog(path: Path, text: str) -> RunLog:
-    """The run of an MLPerf log. Its steps are whole epochs: their wall time, and the samples of the training set."""
+    """The run of an MLPerf log. Its steps are whole epochs: their wall time, and the samples of the training set.
+
+    The first epoch, which includes start-up and warm-up, is in no rate.
+    """
     records, broken = _read_lines(text)
     if not records:
         raise ConfigError(f"{path} has no {PREFIX.strip()} records.")
     settings = {r.key: r.value for r in records if r.event_type == "POINT_IN_TIME" and "eval_acc" not in r.key}
+    if benchmark := next((r.meta("benchmark") for r in records if r.meta("benchmark")), None):
+        settings.setdefault("submission_benchmark", benchmark)
     notes = [f"{broken} broken line(s) in {path.name} left out"] if broken else []
     starts, stops = ([r for r in records if r.key == key] for key in ("run_start", "run_stop"))
     total = (stops[-1].time_ms - starts[0].time_ms) / 1000 if starts and stops else None
@@ -70,40 +124,85 @@ def read_mllog(path: Path, text: str) -> RunLog:
         notes.append(f"{path.name} has no end of the run: no time to train")
     elif status != "success":
         notes.append(f"{path.name} ended with status {status}")
+    devices, origin = _devices(records, settings)
+    epochs = _epochs(records, settings)
     return RunLog(
         format="mllog",
         path=path,
         settings=settings,
-        steps=tuple(_epochs(records, settings)),
+        steps=tuple(replace(e, steady=i > 0 or len(epochs) == 1) for i, e in enumerate(epochs)),
         evals=tuple(
             EvalRecord(epoch=r.epoch or 0, values={r.key: float(r.value)})
             for r in records
             if r.key == "eval_accuracy" and finite(r.value) is not None
         ),
+        devices=devices,
         total_s=total,
         reached_target=status == "success",
+        aborted=status != "success",
         train_samples=whole(settings.get("train_samples")),
         eval_samples=whole(settings.get("eval_samples")),
-        notes=(*notes, "times are those of whole epochs"),
+        notes=(*notes, *origin, "times are those of whole epochs; the first, with the warm-up, is in no rate"),
     )
 
 
+def _devices(records: Sequence[_Record], settings: Tree) -> tuple[int | None, list[str]]:
+    """The number of devices as far as the log has it, with a note where it is counted; None: unknown."""
+    if ranks := whole(settings.get("number_of_ranks")):
+        return ranks, []
+    nodes, per_node = (whole(settings.get(key)) for key in ("number_of_nodes", "accelerators_per_node"))
+    if nodes and per_node:
+        return nodes * per_node, []
+    entry = str(settings.get("submission_entry") or "")
+    per_host, hosts = (re.search(rf"'{key}': '(\d+)'", entry) for key in ("num_accelerators", "num_nodes"))
+    if per_host and int(per_host[1]):
+        return int(per_host[1]) * int(hosts[1] if hosts else 1), []
+    processes = sum(r.key == "init_start" for r in records)
+    if processes > 1:
+        return processes, [f"{processes} devices: as many processes as logged their start (init_start)"]
+    return None, []
+
+
 def _epochs(records: Sequence[_Record], settings: Tree) -> list[StepRecord]:
-    """Epochs with a start and a stop; one that the target cut short has no stop and is left out."""
+    """Epochs with a start and a stop; one that the target cut short has no stop and is left out.
+
+    v0.5 has no stop: there an epoch lasts until the next one, its evaluation or the end.
+    """
     samples = float(finite(settings.get("train_samples")) or 0)
     starts_ms: dict[int, float] = {}
     epochs = []
+
+    def close(number: int, at_ms: float) -> None:
+        seconds = (at_ms - starts_ms.pop(number)) / 1000
+        if seconds > 0:
+            epochs.append(StepRecord(epoch=number, step=number, seconds=seconds, samples=samples))
+
     for record in records:
         number = record.epoch
+        if record.key in ("train_epoch", "eval_start", "run_stop") and record.meta("benchmark"):
+            for open_epoch in list(starts_ms):
+                close(open_epoch, record.time_ms)
         if number is None:
             continue
-        if record.key == "epoch_start":
+        if record.key in ("epoch_start", "train_epoch"):
             starts_ms[number] = record.time_ms
         elif record.key == "epoch_stop" and number in starts_ms:
-            seconds = (record.time_ms - starts_ms.pop(number)) / 1000
-            if seconds > 0:
-                epochs.append(StepRecord(epoch=number, step=number, seconds=seconds, samples=samples))
+            close(number, record.time_ms)
     return epochs
+
+
+def time_to_train(total_s: Iterable[float]) -> tuple[float, str] | None:
+    """MLPerf's score in seconds of runs that reached the target, and how it was taken; None without any run.
+
+    The olympic mean: the fastest and the slowest run are dropped. MLPerf asks for five runs in vision; of one or two
+    it is the plain mean.
+    """
+    times = sorted(total_s)
+    if not times:
+        return None
+    if len(times) < 3:
+        return statistics.fmean(times), "one run" if len(times) == 1 else "mean of 2 runs"
+    return statistics.fmean(times[1:-1]), f"olympic mean of {len(times)} runs: without the fastest and the slowest"
 
 
 # ------------------------------------------------------------------------------------------------------------- writing

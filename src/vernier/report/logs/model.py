@@ -1,7 +1,6 @@
-"""The common form of a training run's log: settings, step times, evaluations.
+"""The common form of a run's log: settings, step times, evaluations.
 
-Readers (run directories, NVIDIA's `raport.json` and DLLogger lines, MLPerf's `:::MLLOG`) produce it; comparison,
-studies and converters use it.
+Readers (run directories, NVIDIA's, MLPerf's and console logs) produce it; comparison, studies and converters use it.
 """
 
 import hashlib
@@ -9,7 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
@@ -37,8 +36,10 @@ def whole(value: Any) -> int | None:
 class StepRecord:
     """A step, or a window of steps of which a log keeps the mean. `seconds` is wall time, data loading included.
 
-    `loss` and `lr` are None where the log has none; `steady` is False for warm-up steps, which no figure includes.
-    `steps` is above 1 where several were timed as one: then seconds, waits and samples are their sums.
+    `loss`, `lr` and the training accuracy (`top1`, `top5` in percent) are None where the log has none; `steady` is
+    False for warm-up steps, which no figure includes. `step` counts from the start of the run in Vernier's own logs
+    and as the log does in others. `steps` is above 1 where several were timed as one: then seconds, waits and samples
+    are their sums.
     """
 
     epoch: int
@@ -48,6 +49,8 @@ class StepRecord:
     samples: float = 0.0
     loss: float | None = None
     lr: float | None = None
+    top1: float | None = None
+    top5: float | None = None
     steady: bool = True
     steps: int = 1
 
@@ -58,11 +61,18 @@ class StepRecord:
 
 @frozen
 class EvalRecord:
-    """An evaluation. `values` are named as Vernier names them (top1 and top5 in percent, AP from 0 to 1)."""
+    """An evaluation. `values` are named as Vernier names them (top1 and top5 in percent, AP from 0 to 1).
+
+    `batches` are its batches as far as they were timed. `speed` has the figures of another system's log, by NVIDIA's
+    names (total_ips, data_time, compute_latency_at95, ...).
+    """
 
     epoch: int
     values: dict[str, float] = field(default_factory=dict)
     seconds: float = 0.0
+    samples: int | None = None
+    batches: tuple[StepRecord, ...] = ()
+    speed: dict[str, float] = field(default_factory=dict)
 
 
 @frozen
@@ -70,12 +80,15 @@ class RunLog:
     """The log of one run; `notes` say what a reader should know about it. `devices` is None where no log says it.
 
     `ran` is Vernier's own record of what ran, `content` a digest of what was measured, by which copies are recognised.
-    `reached_target` is whether it reached the accuracy it aimed for; `started` is an ISO time; `train_samples` and
-    `eval_samples` are the sizes of the sets; `round` is the round of a benchmark that it was measured in.
+    `kind` is what a step is: training, or inference on a batch. `total_s` is the time of the whole run.
+    `reached_target` is whether it reached the accuracy it aimed for; `aborted` that its log says it did not.
+    `started` is an ISO time; `train_samples` and `eval_samples` are the sizes of the sets; `round` is the round of a
+    benchmark that it was measured in.
     """
 
     format: str
     path: Path
+    kind: Literal["train", "infer"] = "train"
     settings: Tree = field(default_factory=dict)
     ran: WhatRan | None = None
     environment: Environment | None = None
@@ -85,6 +98,7 @@ class RunLog:
     round: int | None = None
     total_s: float | None = None
     reached_target: bool | None = None
+    aborted: bool = False
     started: str | None = None
     train_samples: int | None = None
     eval_samples: int | None = None

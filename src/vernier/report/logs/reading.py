@@ -1,31 +1,34 @@
-"""Opens the log of any run: run directories, bench results, NVIDIA's and MLPerf's logs.
+"""Opens the log of any run: run directories, bench results, NVIDIA's, MLPerf's and console logs.
 
-Only this module recognises formats; parsing a foreign one is left to `dllogger` and `mllog`.
+Only this module recognises formats, and says what a file looks like that it cannot read. Parsing a foreign format is
+left to `nvidia`, `mllog` and `console`, Vernier's own runs to `own`.
 """
 
+import csv
 import glob
 import json
-import math
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vernier.config import config_from_tree
-from vernier.errors import ConfigError, did_you_mean
-from vernier.measure.study.csv_tables import decode_text
-from vernier.measure.what_ran import describe_old_run
-from vernier.records.bench import ArmLabels, BenchResult, StepResult
-from vernier.records.environment import Environment, decode_environment
-from vernier.records.events import EvalEvent, Event, StartEvent, StepEvent, sessions
-from vernier.records.run import RunSummary
-from vernier.records.what_ran import WhatRan
-from vernier.report.logs import dllogger, mllog
-from vernier.store import DamagedFile, RunDir, find_runs, read_bench, read_json
+from vernier.errors import ConfigError
+from vernier.measure.study.csv_tables import SEPARATORS, decode_text
+from vernier.store import DamagedFile, RunDir, find_runs, read_json
 
-from .model import EvalRecord, RunLog, StepRecord, Tree, finite, mark_warmup
+from . import console, mllog
+from .model import RunLog
+from .nvidia.reading import is_dllogger, read_dllogger, read_raport
+from .nvprof import looks_like_trace
+from .own import arms_of, bench_rounds, join_rounds, read_run
+from .smi import looks_like_smi
 
-_KINDS = "a run directory, a bench result (JSON), a raport.json, DLLogger lines or an MLPerf log"
+KINDS = (
+    "a run directory, a bench.json, NVIDIA's raport.json or DLLogger lines (JSON or text), an MLPerf log (:::MLLOG, "
+    ":::MLL or :::MLPv0.5), or the console output of torchvision's, Habana's or TensorFlow's training scripts"
+)
+_STUDY_FILES = "`vernier study analyze` reads it."
 
 
 def open_side(paths: str) -> list[RunLog]:
@@ -50,20 +53,71 @@ def open_logs(path: Path, arm: str | None = None) -> list[RunLog]:
         return _open_runs(find_runs(path), arm) or _open_folder(path, arm)
     text = read_text(path)
     if text.lstrip().startswith("{"):
+        return _open_json(path, text, arm)
+    reader = log_reader(text)
+    if reader is None:
+        raise ConfigError(f"{path} {describe_content(text)} It is not the log of a run. Give {KINDS}.")
+    return [reader(path, text)]
+
+
+def log_reader(text: str) -> Callable[[Path, str], RunLog] | None:
+    """What reads this text as the log of a run; None where nothing does."""
+    if mllog.is_mllog(text):
+        return mllog.read_mllog
+    if is_dllogger(text):
+        return read_dllogger
+    return console.read_console if console.is_console(text) else None
+
+
+def _open_json(path: Path, text: str, arm: str | None) -> list[RunLog]:
+    try:
+        tree = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"{path} is not complete JSON: {error}.") from None
+    if is_bench_result(tree):
+        return bench_rounds(path, arm)
+    if "iter" in tree and "epoch" in tree:
+        return [read_raport(path, tree)]
+    keys = ", ".join(list(tree)[:5])
+    raise ConfigError(f"{path} is JSON with the keys {keys or '(none)'}, not the log of a run. Give {KINDS}.")
+
+
+def open_to_convert(name: str) -> dict[str, RunLog]:
+    """The logs of RUN, FILE or FILE#ARM to be converted, by arm; the name of a single one is empty.
+
+    Rounds of a benchmark are one log, whose epochs they are. Raises ConfigError where several runs are named.
+    """
+    text, _, arm = name.partition("#")
+    path = Path(text).expanduser()
+    if path.exists() and not arm:
+        files = _bench_files(path) if path.is_dir() else [path] if is_bench_result(read_json_or_none(path)) else []
+        if len(files) == 1 and len(arms := arms_of(files[0])) > 1:
+            return _arms(files[0], arms)
+    logs = open_logs(path, arm or None)
+    paths = list(dict.fromkeys(log.path for log in logs))
+    if len(paths) > 1:
+        shown = ", ".join(map(str, paths[:3])) + (", ..." if len(paths) > 3 else "")
+        raise ConfigError(f"{name} holds {len(paths)} runs. Give one of them: {shown}")
+    return {"": join_rounds(logs) if logs[0].format == "bench" else logs[0]}
+
+
+def _arms(path: Path, arms: Sequence[str]) -> dict[str, RunLog]:
+    """The arms of a benchmark that have step times; others (failed, or single queries) are named in a note."""
+    logs: dict[str, RunLog] = {}
+    without: list[str] = []
+    why = ConfigError(f"{path} has no arm.")
+    for arm in arms:
         try:
-            tree = json.loads(text)
-        except ValueError as error:
-            raise ConfigError(f"{path} is not complete JSON: {error}.") from None
-        if is_bench_result(tree):
-            return _bench_rounds(path, arm)
-        if "iter" in tree and "epoch" in tree:
-            return [dllogger.read_raport(path, tree)]
-        raise ConfigError(f"{path} is JSON, but neither a bench result nor a raport.json. Give {_KINDS}.")
-    if mllog.PREFIX in text:
-        return [mllog.read_mllog(path, text)]
-    if dllogger.PREFIX in text:
-        return [dllogger.read_dllogger(path, text)]
-    raise ConfigError(f"{path} is not the log of a run. Give {_KINDS}.")
+            logs[arm] = join_rounds(bench_rounds(path, arm))
+        except ConfigError as error:
+            without, why = [*without, arm], error
+    if not logs:
+        raise why
+    if without:
+        first = next(iter(logs))
+        note = f"without step times, and left out: {', '.join(without)}"
+        logs[first] = replace(logs[first], notes=(*logs[first].notes, note))
+    return logs
 
 
 def _open_runs(runs: Sequence[RunDir], arm: str | None) -> list[RunLog]:
@@ -88,9 +142,12 @@ def read_text(path: Path) -> str:
         raise ConfigError(f"Cannot read {path}: {error.strerror}.") from None
 
 
+def _bench_files(folder: Path) -> list[Path]:
+    return [p for p in sorted(folder.glob("*.json")) if is_bench_result(read_json_or_none(p))]
+
+
 def _open_folder(path: Path, arm: str | None) -> list[RunLog]:
-    results = [p for p in sorted(path.glob("*.json")) if is_bench_result(read_json_or_none(p))]
-    return [run for p in results for run in _bench_rounds(p, arm)] or [read_run(RunDir.open(path))]
+    return [run for p in _bench_files(path) for run in bench_rounds(p, arm)] or [read_run(RunDir.open(path))]
 
 
 def read_json_or_none(path: Path) -> Any:
@@ -106,144 +163,41 @@ def is_bench_result(tree: Any) -> bool:
     return isinstance(tree, dict) and isinstance(tree.get("rounds"), list)
 
 
-# ----------------------------------------------------------------------------------------------------- run directories
+# ------------------------------------------------------------------------------------------------ what cannot be opened
 
 
-def read_run(run: RunDir) -> RunLog:
-    """The log of a Vernier run, also of a killed one, with notes about what is missing."""
-    events, damaged = run.history_and_damage()
-    start = next((e for e in reversed(events) if isinstance(e, StartEvent)), None)
-    steps = tuple(_steps(events, start.steps_per_epoch if start else 1))
-    notes = [f"{run.path.name}: {damaged} damaged event(s) left out"] if damaged else []
-    status = run.status()
-    summary = status.summary or RunSummary()
-    if status.status != "finished":
-        notes.insert(0, f"{run.path.name} did not finish ({status.status}): its {len(steps)} recorded steps are used")
-    settings, environment = run.read_config(), decode_environment(run.read_environment())
-    return RunLog(
-        format="vernier",
-        path=run.path,
-        settings=settings,
-        ran=(start and start.ran) or what_an_old_run_ran(settings, start, environment),
-        environment=environment,
-        steps=steps,
-        evals=tuple(_eval(e) for e in events if isinstance(e, EvalEvent)),
-        devices=start.world if start else None,
-        reached_target=bool(summary.reached_target),
-        started=start.time if start else None,
-        train_samples=start.train_samples if start else None,
-        eval_samples=start.val_samples if start else None,
-        total_s=summary.spent_s.get("total"),
-        notes=tuple(notes),
-    )
+def describe_content(text: str) -> str:
+    """What a text that no reader knows looks like, as the rest of a sentence with its full stop."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if not lines:
+        return "is empty."
+    if "\0" in text[:1000] or sum(c == "\ufffd" for c in text[:1000]) > 20:
+        return "is not text."
+    for look, words in _LOOKS:
+        if look(text):
+            return words
+    shown = lines[0] if len(lines[0]) <= 60 else f"{lines[0][:57]}..."
+    return f"is text that no reader here knows; its first line is {shown!r}."
 
 
-def what_an_old_run_ran(
-    settings: Tree, start: StartEvent | None, environment: Environment | None, **more: Any
-) -> WhatRan | None:
-    """What ran, from the configuration of a run that did not record it; None where that cannot be read any more."""
-    try:
-        return describe_old_run(config_from_tree(settings), start, environment, **more)
-    except ConfigError:
-        return None
+def is_table(text: str) -> bool:
+    """Whether most of its first lines have as many separated cells as the first, as those of a CSV file."""
+    lines = [line for line in text.splitlines()[:50] if line.strip()]
+    for mark in SEPARATORS:
+        cells = [len(row) for row in csv.reader(lines, delimiter=mark)]
+        if cells and cells[0] > 1 and cells.count(cells[0]) >= 0.5 * len(cells):
+            return True
+    return False
 
 
-def _steps(events: Sequence[Event], steps_per_epoch: int) -> Iterator[StepRecord]:
-    """One record per step, or per window where only those were timed; a window's mean loss is that of its last step."""
-    for session in sessions(events):
-        yield from mark_warmup([s for e in session for s in _steps_of_window(e, max(1, steps_per_epoch))])
-
-
-def _steps_of_window(event: StepEvent, steps_per_epoch: int) -> Iterator[StepRecord]:
-    count = len(event.step_s)
-    if event.step_times == "windows":
-        yield StepRecord(
-            epoch=(event.step - 1) // steps_per_epoch,
-            step=event.step - 1,
-            seconds=sum(event.step_s),
-            wait_s=sum(event.wait_s),
-            samples=event.samples,
-            loss=finite(event.loss),
-            lr=event.lr,
-            steps=count,
-        )
-        return
-    for number, (seconds, wait_s) in enumerate(zip(event.step_s, event.wait_s, strict=True), event.step - count):
-        last = number == event.step - 1
-        yield StepRecord(
-            epoch=number // steps_per_epoch,
-            step=number,
-            seconds=seconds,
-            wait_s=wait_s,
-            samples=event.samples / count,
-            loss=finite(event.loss) if last else None,
-            lr=event.lr if last else None,
-        )
-
-
-def _eval(event: EvalEvent) -> EvalRecord:
-    figures = {**event.figures, "detections": event.detections}
-    values = {k: float(v) for k, v in figures.items() if v is not None}
-    return EvalRecord(epoch=max(0, math.ceil(event.epoch - 1e-9) - 1), values=values, seconds=event.seconds)
-
-
-# -------------------------------------------------------------------------------------------------------------- bench
-
-
-def _bench_rounds(path: Path, arm: str | None) -> list[RunLog]:
-    """One log per round of an arm; `arm` may be None where there is only one."""
-    bench = read_bench(path)
-    names = list(dict.fromkeys(r.arm for r in bench.rounds))
-    if arm is None and len(names) > 1:
-        raise ConfigError(f"{path} has {len(names)} arms. Name one as {path}#ARM: {', '.join(names)}.")
-    chosen = arm or next(iter(names), "")
-    if chosen not in names:
-        raise ConfigError(f"{path} has no arm {chosen!r}. {did_you_mean(chosen, names)}")
-    rounds = [r for r in bench.rounds if r.arm == chosen]
-    row = next((row for row in bench.rows if row.arm == chosen), None)
-    runs = [_round(path, bench, row, r.round, r.result) for r in rounds if isinstance(r.result, StepResult)]
-    if not runs:
-        raise ConfigError(
-            f"No round of {chosen} in {path} has step times: it failed, or measured single queries. There is no speed "
-            "to compare."
-        )
-    if len(runs) < len(rounds):
-        note = f"{len(rounds) - len(runs)} round(s) of {chosen} in {path.name} were not measured"
-        runs[0] = replace(runs[0], notes=(note,))
-    return runs
-
-
-def _settings_of_arm(bench: BenchResult, row: ArmLabels | None) -> Tree:
-    """The configuration that an arm was measured with, in the form of a run's."""
-    tree = bench.asked.config if bench.asked else {}
-    machine = tree.get("machine")
-    if row is None or not isinstance(machine, dict):
-        return tree
-    of_arm = {name: getattr(row, name) for name in ("precision", "mode", "procs")}
-    return {**tree, "machine": {**machine, **of_arm}}
-
-
-def what_an_old_arm_ran(bench: BenchResult, row: ArmLabels, environment: Environment | None) -> WhatRan | None:
-    """The same for an arm of a benchmark that did not record it."""
-    if bench.asked is None:
-        return None
-    more = {"kind": bench.asked.what, "batch_per_device": row.batch, "devices": row.procs, "whole_run": False}
-    return what_an_old_run_ran(_settings_of_arm(bench, row), None, environment, **more)
-
-
-def _round(path: Path, bench: BenchResult, row: ArmLabels | None, number: int, result: StepResult) -> RunLog:
-    samples = float(result.images_per_step)
-    environment = decode_environment(RunDir(path.parent).read_environment())
-    settings = _settings_of_arm(bench, row)
-    ran = result.ran or (what_an_old_arm_ran(bench, row, environment) if row is not None else None)
-    return RunLog(
-        format="bench",
-        path=path,
-        settings={**settings, **{n: v for n in ("scenario", "exchange") if (v := getattr(row, n, None)) is not None}},
-        ran=ran,
-        environment=environment,
-        started=result.time or None,
-        steps=tuple(StepRecord(epoch=0, step=i, seconds=s, samples=samples) for i, s in enumerate(result.raw.step_s)),
-        devices=result.figures.devices,
-        round=number,
-    )
+_LOOKS: tuple[tuple[Callable[[str], bool], str], ...] = (
+    (looks_like_trace, f"looks like an nvprof GPU trace. {_STUDY_FILES}"),
+    (looks_like_smi, f"looks like samples of nvidia-smi or hl-smi: sensors without step times. {_STUDY_FILES}"),
+    (lambda t: re.search(r"Iteration Duration \d+ \d+ : ", t) is not None, f"has iteration durations. {_STUDY_FILES}"),
+    (lambda t: t.lstrip().lower().startswith(("<!doctype", "<html")), "looks like a web page."),
+    (
+        lambda t: "Traceback (most recent call last)" in t,
+        "has no measurements that are known here, but a Python error.",
+    ),
+    (is_table, f"looks like a table (CSV). {_STUDY_FILES}"),
+)

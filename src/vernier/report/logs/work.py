@@ -5,6 +5,7 @@ own; what none of them says is missing here, and people read that it is not in t
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from vernier.frozen import frozen
@@ -58,31 +59,35 @@ def _recorded(ran: WhatRan) -> Work:
     return Work(values=values, texts={**ran.parts(), "image size": size}, ran=ran)
 
 
-def _of_settings(network: Any, numbers: dict[str, tuple[int | None, str]], texts: Tree) -> Work:
+def _of_settings(kind: str, network: Any, numbers: dict[str, tuple[int | None, str]], texts: Tree) -> Work:
     """`numbers` are counts with the words for them; parts without a value are left out."""
     known = {part: (value, text.format(value)) for part, (value, text) in numbers.items() if value}
     values = {
-        "kind": "train",
+        "kind": kind,
         **({"network": str(network)} if network else {}),
         **{p: v for p, (v, _) in known.items()},
     }
-    words = {"kind": "train", "network": str(network or NOT_IN_LOG), **{p: t for p, (_, t) in known.items()}}
+    words = {"kind": kind, "network": str(network or NOT_IN_LOG), **{p: t for p, (_, t) in known.items()}}
     return Work(values=values, texts={**words, **{part: str(text) for part, text in texts.items() if text}})
 
 
 def _of_dllogger(run: RunLog) -> Work:
     s = run.settings
     mixed = "AMP" if s.get("amp") else "fp16" if s.get("fp16") else "not mixed"
-    precision = mixed if "amp" in s or "fp16" in s else ""
-    return _of_settings(
+    precision = s.get("precision") or (mixed if "amp" in s or "fp16" in s else "")
+    work = _of_settings(
+        run.kind,
         next((name for key in ("arch", "model") if isinstance(name := s.get(key), str)), None),
         {
-            "image size": (whole(s.get("image_size")), "{} px"),
             "classes": (whole(s.get("num_classes")), "{:,} classes"),
             "batch": (whole(s.get("batch_size")), "batch {:,}"),
         },
         {"devices": _devices(run.devices), "data": s.get("data"), "precision": precision},
     )
+    if size := whole(s.get("image_size")):
+        work = replace(work, values={**work.values, "image size": (None, size)})
+        work = replace(work, texts={**work.texts, "image size": f"{size} px"})
+    return work
 
 
 def _of_mllog(run: RunLog) -> Work:
@@ -90,6 +95,7 @@ def _of_mllog(run: RunLog) -> Work:
     benchmark = s.get("submission_benchmark")
     images = f"{run.train_samples:,} training images" if run.train_samples else ""
     return _of_settings(
+        run.kind,
         _MLPERF_NETWORKS.get(str(benchmark), benchmark),
         {"global batch": (whole(s.get("global_batch_size")), "global batch {:,}")},
         {"devices": _devices(run.devices), "data": images, "device": s.get("submission_platform")},
@@ -99,6 +105,7 @@ def _of_mllog(run: RunLog) -> Work:
 _FOREIGN: dict[str, Callable[[RunLog], Work]] = {
     "dllogger": _of_dllogger,
     "raport": _of_dllogger,
+    "console": _of_dllogger,
     "mllog": _of_mllog,
 }
 

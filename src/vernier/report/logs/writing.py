@@ -1,20 +1,37 @@
 """Writes a run's log in the format of another tool. Any log that `reading` opens can be converted."""
 
 import datetime as dt
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from vernier.clock import utc_stamp
 from vernier.errors import ConfigError
-from vernier.measure.study.files import Repeat, StudyDir
-from vernier.records.study import StudyDevice, StudyMeta
 from vernier.report.live import tags
 from vernier.report.live.tensorboard import EventFile
 from vernier.store import write_atomically
 
-from .dllogger import write_dllogger, write_raport
+from .as_study import write_study
 from .mllog import write_mllog
 from .model import RunLog, Tree
+from .nvidia.writing import write_dllogger, write_raport
+
+
+def convert_all(logs: Mapping[str, RunLog], form: str, out: Path) -> list[Path]:
+    """Write each log as `form`; of several arms each gets its name between the name of `out` and its ending."""
+    if len(logs) == 1:
+        return convert(next(iter(logs.values())), form, out)
+    names = {arm: re.sub(r"[^A-Za-z0-9.=_-]+", "-", arm) for arm in logs}
+    paths = {arm: out.with_name(f"{out.stem}.{name}{out.suffix}") for arm, name in names.items()}
+    for path in paths.values():
+        check_target(path)
+    return [written for arm, log in logs.items() for written in convert(log, form, paths[arm])]
+
+
+def check_target(out: Path) -> None:
+    """Raise ConfigError where something exists already: nothing is overwritten."""
+    if out.exists() and (out.is_file() or any(out.iterdir())):
+        raise ConfigError(f"{out} exists already. Choose another file.")
 
 
 def convert(run: RunLog, form: str, out: Path) -> list[Path]:
@@ -26,8 +43,7 @@ def convert(run: RunLog, form: str, out: Path) -> list[Path]:
             f"{run.path} has no times of single steps, which {form} lists: its device tells only how long several "
             "took. Convert to mllog or tensorboard, or train with --set machine.step_times=each."
         )
-    if out.exists() and (out.is_file() or any(out.iterdir())):
-        raise ConfigError(f"{out} exists already. Choose another --out.")
+    check_target(out)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         if form in DIRECTORIES:
@@ -63,31 +79,6 @@ def _mllog(run: RunLog) -> str:
         benchmark="ssd" if any("AP" in e.values for e in run.evals) else "resnet",
         hyperparameters={k: v for k, v in hyperparameters.items() if v is not None},
     )
-
-
-# --------------------------------------------------------------------------------------------------------------- study
-
-
-def _study(run: RunLog, out: Path) -> list[Path]:
-    """A study of one device and one repeat, with its raw iteration-duration text."""
-    host = (run.environment and run.environment.host) or "unknown"
-    first = run.environment.devices[0] if run.environment and run.environment.devices else None
-    device = StudyDevice(id=(first and first.uuid) or f"{host}-0", name=first.name if first else "", host=host)
-    warmup = next((i for i, s in enumerate(run.steps) if s.steady), 0)
-    name = str((run.settings.get("recipe") or {}).get("name") or run.settings.get("arch") or "training")
-    iterations = len(run.steps) - warmup
-    meta = StudyMeta(workload=name, iterations=iterations, repeats=1, devices=(device,), order=((device.id, 0),))
-    study = StudyDir.create(out, meta)
-    seconds = tuple(s.seconds for s in run.steps)
-    total_s = sum(seconds)
-    study.write_repeat(
-        Repeat(device=device.id, repeat=0, seconds=seconds, warmup=warmup, train_time_s=total_s, started=run.started)
-    )
-    study.write_tables()
-    text = "".join(f"Iteration Duration {i} 0 : {s!r}\n" for i, s in enumerate(seconds))
-    raw = out / f"resnet_iterdur_{int(_start(run).timestamp())}_{host}.txt"
-    write_atomically(raw, f"{text}Training time: {dt.timedelta(seconds=total_s)}\n")
-    return [out]
 
 
 # --------------------------------------------------------------------------------------------------------- TensorBoard
@@ -127,4 +118,4 @@ FILES: dict[str, Callable[[RunLog], str]] = {
 }
 STEP_BY_STEP = ("raport", "dllogger", "study")
 """Formats that have a time for every step."""
-DIRECTORIES: dict[str, Callable[[RunLog, Path], list[Path]]] = {"study": _study, "tensorboard": _tensorboard}
+DIRECTORIES: dict[str, Callable[[RunLog, Path], list[Path]]] = {"study": write_study, "tensorboard": _tensorboard}

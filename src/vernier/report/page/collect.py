@@ -37,13 +37,13 @@ from vernier.records.profile import KernelTime, MemoryPoint, ProfileSummary
 from vernier.records.run import EvalResult, RunSummary
 from vernier.records.telemetry import TelemetryRecord, decode_telemetry
 from vernier.records.what_ran import WhatRan
+from vernier.report.logs.mllog import time_to_train
 from vernier.report.logs.model import RunLog, Tree
+from vernier.report.logs.own import what_an_old_arm_ran, what_an_old_run_ran
 from vernier.report.logs.reading import (
     is_bench_result,
     open_logs,
     read_json_or_none,
-    what_an_old_arm_ran,
-    what_an_old_run_ran,
 )
 from vernier.report.logs.work import NOT_IN_LOG
 from vernier.store import DamagedFile, RunDir, find_runs, read_bench, read_json, read_record
@@ -54,7 +54,12 @@ from .studies import Study, open_study, open_study_result
 
 T = TypeVar("T")
 MOST_POINTS = 1500
-FOREIGN = {"raport": "NVIDIA's raport.json", "dllogger": "NVIDIA's DLLogger lines", "mllog": "an MLPerf log"}
+FOREIGN = {
+    "raport": "NVIDIA's raport.json",
+    "dllogger": "NVIDIA's DLLogger lines",
+    "mllog": "an MLPerf log",
+    "console": "a script's console output",
+}
 
 
 @frozen
@@ -162,6 +167,23 @@ def collect(paths: Sequence[Path], page_folder: Path | None = None) -> list[Subj
     names = unique_names([s.name for s in opened], [s.settings for s in opened])
     subjects = [replace(s, name=name) for s, name in zip(opened, names, strict=True)]
     return [_link_traces(s, page_folder) for s in subjects] if page_folder else subjects
+
+
+def times_to_train(subjects: Sequence[Subject]) -> list[str]:
+    """MLPerf's score of the logs of one folder and network, in words; aborted runs are counted apart."""
+    groups: dict[tuple[str, Path], list[Subject]] = {}
+    for subject in subjects:
+        if subject.format == "mllog":
+            groups.setdefault((subject.parts.get("network", NOT_IN_LOG), subject.path.parent), []).append(subject)
+    lines = []
+    for (network, folder), group in groups.items():
+        finished = [s for s in group if s.summary.reached_target and "total" in s.spent_s]
+        left = len(group) - len(finished)
+        aborted = f"; {plural(left, 'aborted run')} left out" if left else ""
+        score, how = time_to_train([s.spent_s["total"] for s in finished]) or (None, "no run reached the target")
+        minutes = "time to train" if score is None else f"time to train {score / 60:,.2f} minutes"
+        lines.append(f"{network} in {folder}: {minutes} ({how}{aborted})")
+    return lines
 
 
 def smoke_runs(paths: Sequence[Path]) -> list[Path]:
@@ -412,7 +434,7 @@ def _of_log(log: RunLog) -> Subject:
     points = []
     for s in log.steps:
         epoch = s.epoch + (0.0 if by_epoch else (s.step + 1) / per_epoch[s.epoch])
-        points.append(Point(epoch=epoch, step=s.step, loss=s.loss, lr=s.lr, steps=1, window=s.window))
+        points.append(Point(epoch=epoch, step=s.step, loss=s.loss, lr=s.lr, steps=s.steps, window=s.window))
     evals = [
         EvalPoint(epoch=e.epoch + (not by_epoch), step=None, result=EvalResult(figures={**e.values})) for e in log.evals
     ]

@@ -19,15 +19,20 @@ from vernier.measure.study.csv_tables import CsvRow, read_csv
 from vernier.measure.study.files import StudyDir
 from vernier.records.bench import Cell
 from vernier.records.environment import Environment
-from vernier.report.logs import dllogger, mllog
 from vernier.report.logs.model import RunLog
 from vernier.report.logs.nvprof import looks_like_trace, read_trace
-from vernier.report.logs.reading import open_logs, read_text
+from vernier.report.logs.reading import describe_content, is_table, log_reader, open_logs, read_text
+from vernier.report.logs.smi import looks_like_smi, read_smi
 from vernier.store import find_runs
 
 from .columns import VALUE, ColumnOptions, Layout, find_layout, missing_unit, with_known_names
+from .sensors import SensorFile, describe_sensors, join_sensors
 from .units import SENSOR_UNITS
 
+STUDY_KINDS = (
+    "a study directory, a CSV with one row per measurement, iteration durations or nvprof traces of the SC22 study, "
+    "run directories, or logs of NVIDIA's, MLPerf's, Habana's or TensorFlow's scripts"
+)
 POSSIBLE = {"freq": (0.0, 10_000.0), "power": (0.0, 3_000.0), "temp": (-50.0, 150.0)}
 _STUDY_SENSORS = {"freq": "clock_mhz", "power": "power_w", "temp": "temperature_c"}
 _ITERATION = re.compile(r"Iteration Duration (\d+) (\d+) : ([0-9.eE+-]+)")
@@ -44,6 +49,8 @@ class _Part:
     workloads: set[str] = field(default_factory=set)
     simulated: bool = False
     notes: list[str] = field(default_factory=list)
+    sensors: SensorFile | None = None
+    """Sensors of devices whose times are in other files."""
 
 
 def read_table(paths: Sequence[Path], options: ColumnOptions | None = None) -> Table:
@@ -51,7 +58,10 @@ def read_table(paths: Sequence[Path], options: ColumnOptions | None = None) -> T
     options = options or ColumnOptions()
     parts = [part for path in paths for part in _parts(path, options)]
     notes = [n for p in parts for n in p.notes]
+    sensors = [p.sensors for p in parts if p.sensors]
     parts = [p for p in parts if p.rows]
+    if sensors and not parts:
+        raise ConfigError(f"{describe_sensors(sensors)} Give files with step times too: {STUDY_KINDS}.")
     if not parts:
         raise ConfigError(f"No usable row in {', '.join(map(str, paths))}. {'; '.join(notes)}".strip())
     workloads = sorted({w for p in parts for w in p.workloads if w})
@@ -63,6 +73,7 @@ def read_table(paths: Sequence[Path], options: ColumnOptions | None = None) -> T
     if len(simulated) > 1:
         raise ConfigError("Simulated and real devices cannot be analysed together.")
     unit, rows = _one_unit(parts, notes)
+    rows = join_sensors(rows, sensors, notes)
     table = Table(
         rows=tuple(rows),
         unit=unit,
@@ -113,13 +124,17 @@ def _file(path: Path, options: ColumnOptions) -> _Part:
     text = read_text(path)
     if not text.strip():
         raise ConfigError(f"{path} is empty.")
-    if mllog.PREFIX in text or dllogger.PREFIX in text or text.lstrip().startswith("{"):
+    if text.lstrip().startswith("{") or log_reader(text) is not None:
         return _runs(open_logs(path))
     if _ITERATION.search(text):
         return _iteration_file(path, text)
     if looks_like_trace(text):
         rows, notes = read_trace(path, text)
         return _Part(unit="ms", what="mean duration of the kernel that takes most time", rows=rows, notes=notes)
+    if looks_like_smi(text):
+        return _Part(unit="", what="", sensors=SensorFile(path=path, devices=read_smi(path, text)))
+    if not is_table(text):
+        raise ConfigError(f"{path} {describe_content(text)} Give {STUDY_KINDS}.")
     return _csv(path, options)
 
 

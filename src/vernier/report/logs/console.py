@@ -1,0 +1,233 @@
+"""Console output of training scripts: torchvision's (also Habana's PyTorch), Habana's TensorFlow SSD, TensorFlow's.
+
+These logs are for people: times are rounded and often means over printed lines, and the batch is not on the lines. It
+is read from the printed arguments or the command line, or from rate and time, and a note says which.
+"""
+
+import math
+import re
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from .model import EvalRecord, RunLog, StepRecord, Tree, mark_warmup
+
+_NUMBER = r"([-+\d.eE]+|nan|inf)"
+_TORCHVISION = re.compile(r"Epoch: \[(\d+)\]\s+\[\s*(\d+)/\d+\]\s+eta: \S+\s+(.*)")
+_METER = re.compile(r"(\S+): (-?\d\S*)")
+_ACCURACY = re.compile(r"Acc@1 ([\d.]+) Acc@5 ([\d.]+)")
+_SSD_STEP = re.compile(rf"Step (\d+) : loss = {_NUMBER} , time = ([\d.]+) ms")
+_SSD_EPOCH = re.compile(r"Epoch (\d+) finished\. Duration: (?:(\d+) days?, )?(\d+):(\d\d):(\d\d) -> IPS: ([\d.]+)")
+_COCO = re.compile(r"Average Precision\s+\(AP\) @\[ IoU=([\d.:]+)\s*\| area=\s*all \| maxDets=\s*\d+ \] = ([\d.]+)")
+_ESTIMATOR = re.compile(rf"loss = {_NUMBER}, step = (\d+)(?: \(([\d.]+) sec\))?")
+_BENCHMARK = re.compile(
+    r"BenchmarkMetric: \{'global step':(\d+), 'time_taken': ([\d.]+), ?'examples_per_second': ([\d.]+)\}"
+)
+_HISTORY = re.compile(r"TimeHistory: ([\d.]+) seconds, ([\d.]+) examples/second between steps (\d+) and (\d+)")
+_RESULT = re.compile(r"Saving dict for global step (\d+): (.*)")
+_ARGUMENTS = re.compile(r"Namespace\((.*)\)")
+_BATCH = re.compile(r"(?:--batch[_-]size[ =]|--batch[ =]|\s-bs?[ =])(\d+)")
+_LAUNCHED = re.compile(r"(?:mpirun\b.*?-(?:np|n) |--num_workers_per_hls[ =]|--nproc[_-]per[_-]node[ =])(\d+)")
+
+
+@dataclass
+class _Parts:
+    """What the lines of a log add up to, while it is read."""
+
+    steps: list[StepRecord] = field(default_factory=list)
+    evals: list[EvalRecord] = field(default_factory=list)
+    batches: list[tuple[float, float]] = field(default_factory=list)
+    """Lower and upper bound of the global batch, from rate and time."""
+    values: dict[str, float] = field(default_factory=dict)
+    epoch: int = 0
+    per_process: bool = False
+    """Whether the rate of these lines is that of one process."""
+
+
+def is_console(text: str) -> bool:
+    patterns = (_TORCHVISION, _SSD_STEP, _SSD_EPOCH, _BENCHMARK, _HISTORY, _ESTIMATOR)
+    return any(p.search(text) for p in patterns)
+
+
+def read_console(path: Path, text: str) -> RunLog:
+    """The run of such a log. Without a batch its steps have no samples, and no rate can be computed."""
+    parts, settings = _Parts(), _settings(text)
+    for line in text.splitlines():
+        for pattern, take in _LINES:
+            if match := pattern.search(line):
+                take(parts, match)
+                break
+    steps = list(_with_durations(parts.steps))
+    batch, notes = _global_batch(parts, settings)
+    per_step = batch or 0.0
+    return RunLog(
+        format="console",
+        path=path,
+        settings=settings,
+        steps=mark_warmup([replace(s, samples=per_step * s.steps) for s in steps]),
+        evals=tuple(parts.evals),
+        devices=settings.get("world_size"),
+        notes=(*notes, "times are those that the console shows: rounded, and means where several steps share a line"),
+    )
+
+
+def _settings(text: str) -> Tree:
+    """Arguments that the script printed or was started with; only those that say what ran."""
+    settings: Tree = {}
+    if match := _ARGUMENTS.search(text):
+        pairs = re.findall(r"(\w+)=('[^']*'|\[[^\]]*\]|[^,]+)", match[1])
+        settings = {k: _plain(v) for k, v in pairs}
+    if "batch_size" not in settings and (match := _BATCH.search(text)):
+        settings["batch_size"] = int(match[1])
+    if not settings.get("world_size") and (match := _LAUNCHED.search(text)):
+        settings["world_size"] = int(match[1])
+    return settings
+
+
+def _plain(text: str) -> Any:
+    text = text.strip()
+    if re.fullmatch(r"-?\d+", text):
+        return int(text)
+    if re.fullmatch(r"-?\d*\.\d+(?:[eE][-+]?\d+)?", text):
+        return float(text)
+    return {"True": True, "False": False, "None": None}.get(text, text.strip("'"))
+
+
+def _global_batch(parts: _Parts, settings: Tree) -> tuple[float | None, list[str]]:
+    """Images per step over all devices, and where they are from."""
+    own, world = settings.get("batch_size"), settings.get("world_size")
+    bounds = parts.batches
+    if isinstance(own, int) and (isinstance(world, int) or parts.per_process or not bounds):
+        if isinstance(world, int):
+            return float(own * world), []
+        return float(own), [
+            f"the log has a batch of {own} per process but not how many: rates are those of one process"
+        ]
+    if not bounds:
+        return None, ["the batch is not in the log: there is no rate"]
+    low, high = max(b[0] for b in bounds), min(b[1] for b in bounds)
+    if low > high:  # bounds of rounded figures that do not meet
+        low = high = statistics.median((a + b) / 2 for a, b in bounds)
+    whole = list(range(math.ceil(low), math.floor(high) + 1))
+    best = max(whole, key=lambda n: n & -n, default=round((low + high) / 2))
+    scope = "per process" if parts.per_process else "over all devices"
+    return float(best), [f"the batch of {best} {scope} follows from rate and time: it is not in the log"]
+
+
+# --------------------------------------------------------------------------------------------------------------- lines
+
+
+def _torchvision(parts: _Parts, match: re.Match[str]) -> None:
+    meters = {k: float(v) for k, v in _METER.findall(match[3]) if re.fullmatch(r"-?[\d.]+(?:e-?\d+)?", v)}
+    seconds, wait_s = meters.get("time", 0.0), meters.get("data", 0.0)
+    if seconds <= 0:
+        return
+    parts.epoch, parts.per_process = int(match[1]), True
+    if (rate := meters.get("img/s")) and seconds > wait_s:
+        parts.batches.append((0.9 * rate * (seconds - wait_s), 1.1 * rate * (seconds - wait_s)))
+    parts.steps.append(
+        StepRecord(
+            epoch=parts.epoch,
+            step=int(match[2]) + 1,
+            seconds=seconds,
+            wait_s=min(wait_s, seconds),
+            loss=meters.get("loss"),
+            lr=meters.get("lr"),
+            top1=meters.get("acc1"),
+            top5=meters.get("acc5"),
+        )
+    )
+
+
+def _accuracy(parts: _Parts, match: re.Match[str]) -> None:
+    parts.evals.append(EvalRecord(epoch=parts.epoch, values={"top1": float(match[1]), "top5": float(match[2])}))
+
+
+def _ssd_step(parts: _Parts, match: re.Match[str]) -> None:
+    seconds = float(match[3]) / 1000
+    parts.steps.append(StepRecord(epoch=parts.epoch, step=int(match[1]), seconds=seconds, loss=_finite(match[2])))
+
+
+def _ssd_epoch(parts: _Parts, match: re.Match[str]) -> None:
+    days, hours, minutes, seconds = (int(n or 0) for n in match.groups()[1:5])
+    duration = ((24 * days + hours) * 60 + minutes) * 60 + seconds
+    numbers = [s.step for s in parts.steps if s.epoch == parts.epoch]
+    if len(numbers) > 1 and duration:
+        steps = (max(numbers) - min(numbers)) * len(numbers) / (len(numbers) - 1)
+        rate = float(match[6])
+        parts.batches.append((rate * (duration - 0.5) / steps, rate * (duration + 0.5) / steps))
+    parts.epoch += 1
+
+
+def _coco(parts: _Parts, match: re.Match[str]) -> None:
+    name = {"0.50:0.95": "AP", "0.50": "AP50", "0.75": "AP75"}.get(match[1])
+    if name is None:
+        return
+    last = parts.evals[-1] if parts.evals else None
+    if last is None or name in last.values:
+        parts.evals.append(EvalRecord(epoch=max(0, parts.epoch - 1), values={name: float(match[2])}))
+    else:
+        parts.evals[-1] = replace(last, values={**last.values, name: float(match[2])})
+
+
+def _estimator(parts: _Parts, match: re.Match[str]) -> None:
+    """The time on a line is that since the line before; the first has none."""
+    step, seconds = int(match[2]), float(match[3] or 0)
+    parts.steps.append(StepRecord(epoch=parts.epoch, step=step, seconds=seconds, loss=_finite(match[1]), steps=0))
+
+
+def _benchmark(parts: _Parts, match: re.Match[str]) -> None:
+    _timed(parts, int(match[1]), float(match[2]), float(match[3]))
+
+
+def _history(parts: _Parts, match: re.Match[str]) -> None:
+    _timed(parts, int(match[4]), float(match[1]), float(match[2]), int(match[4]) - int(match[3]))
+
+
+def _timed(parts: _Parts, step: int, seconds: float, rate: float, steps: int = 0) -> None:
+    before = parts.steps[-1].step if parts.steps else 0
+    count = steps or step - before
+    if count < 1 or seconds <= 0:
+        return
+    images = rate * seconds / count
+    parts.batches.append((images * 0.99, images * 1.01))
+    parts.steps.append(StepRecord(epoch=parts.epoch, step=step, seconds=seconds, steps=count))
+
+
+def _result(parts: _Parts, match: re.Match[str]) -> None:
+    values = {k: float(v) for k, v in re.findall(r"(\w+) = ([\d.eE+-]+)", match[2])}
+    named = {"top1": 100 * values["accuracy"]} if "accuracy" in values else {}
+    named |= {"top5": 100 * values["accuracy_top_5"]} if "accuracy_top_5" in values else {}
+    named |= {"loss": values["loss"]} if "loss" in values else {}
+    parts.evals.append(EvalRecord(epoch=parts.epoch, values=named))
+    parts.epoch += 1
+
+
+def _finite(text: str) -> float | None:
+    value = float(text)
+    return value if math.isfinite(value) else None
+
+
+def _with_durations(steps: Sequence[StepRecord]) -> Iterator[StepRecord]:
+    """Lines of an estimator get the number of steps since the line before; lines without a time are left out."""
+    before = 0
+    for step in steps:
+        count = step.steps or step.step - before
+        before = step.step
+        if step.seconds > 0 and count > 0:
+            yield replace(step, steps=count)
+
+
+_LINES: tuple[tuple[re.Pattern[str], Callable[[_Parts, re.Match[str]], None]], ...] = (
+    (_TORCHVISION, _torchvision),
+    (_ACCURACY, _accuracy),
+    (_SSD_STEP, _ssd_step),
+    (_SSD_EPOCH, _ssd_epoch),
+    (_COCO, _coco),
+    (_BENCHMARK, _benchmark),
+    (_HISTORY, _history),
+    (_RESULT, _result),
+    (_ESTIMATOR, _estimator),
+)

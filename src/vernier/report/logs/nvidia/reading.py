@@ -1,0 +1,279 @@
+"""Reads NVIDIA's logs: `raport.json`, DLLogger's JSON lines (`DLLL {...}`) and text lines, and the console of 2019.
+
+All of them are first brought into one form: values by (), (epoch,), (epoch, iteration) and (epoch, iteration,
+validation iteration).
+"""
+
+import ast
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from vernier.errors import ConfigError
+from vernier.report.logs.model import EvalRecord, RunLog, StepRecord, Tree, finite, mark_warmup, whole
+
+PREFIX = "DLLL "
+SPEEDS = (
+    *("total_ips", "compute_ips", "data_time", "compute_time", "compute_latency"),
+    *(f"compute_latency_at{q}" for q in (95, 99, 100)),
+)
+"""Names of an evaluation's speed, after `val.`."""
+_TEXT = re.compile(r"\bDLLL? (\d{4}-\d\d-\d\d[ T][\d:.]+(?:[+-][\d:]+)?) - (.*)")
+_CONSOLE = re.compile(r"^(Summary )?Epoch: (\d+)/\d+ *(Validation)? *(?:Iteration: (\d+)/\d+)?;\t(.*)")
+_STEP = re.compile(
+    r"(?:Epoch: (\d+) )?(?:Iteration: (\d+) )?(?:Validation Iteration: (\d+) )?|Summary:|[(\[][\d, ]*[)\]]"
+)
+_PAIR = re.compile(r"(\S+) : (.*?)(?=\s+\S+ : |\s*$)")
+Points = dict[tuple[int, ...], dict[str, Any]]
+
+
+def is_dllogger(text: str) -> bool:
+    """Whether these are DLLogger's lines, JSON or text, or the console of NVIDIA's script of 2019."""
+    return (
+        f"{PREFIX}{{" in text or _TEXT.search(text) is not None or re.search(_CONSOLE.pattern, text, re.M) is not None
+    )
+
+
+def read_dllogger(path: Path, text: str) -> RunLog:
+    """The run of DLLogger's lines; other lines between them are ignored, broken ones counted."""
+    settings: Tree = {}
+    points: Points = {}
+    broken, started = 0, None
+    for line in text.splitlines():
+        try:
+            record = _json_record(line) or _text_record(line) or _console_record(line)
+        except ValueError:
+            broken += 1
+            continue
+        if record is None:
+            continue
+        step, data, time = record
+        started = started or time
+        if step == "PARAMETER":
+            settings |= data
+        elif isinstance(step, tuple):
+            points.setdefault(step, {}).update(data)
+    if not settings and not points:
+        raise ConfigError(f"{path} has no DLLogger records (lines that begin with {PREFIX.strip()} or DLL).")
+    notes = [f"{broken} broken line(s) in {path.name} left out"] if broken else []
+    return replace(_run_log("dllogger", path, settings, points, notes), started=started)
+
+
+_Record = tuple[tuple[int, ...] | str, dict[str, Any], str | None]
+
+
+def _json_record(line: str) -> _Record | None:
+    _, prefix, rest = line.partition(f"{PREFIX}{{")
+    if not prefix:
+        return None
+    record = json.loads("{" + rest)
+    step, data = record.get("step"), record.get("data")
+    if not isinstance(data, dict):
+        return "", {}, None
+    if isinstance(step, list) and all(isinstance(s, int) for s in step):
+        step = tuple(step)
+    time = str(record.get("datetime") or "")
+    return step if isinstance(step, tuple) else str(step), data, _iso(time)
+
+
+def _iso(time: str) -> str | None:
+    """DLLogger's time as an ISO time; it has no zone in most versions, and is taken for UTC."""
+    match = re.match(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d(?:\.\d+)?)([+-]\d\d:\d\d)?$", time)
+    return f"{match[1]}T{match[2]}{match[3] or '+00:00'}" if match else None
+
+
+def _text_record(line: str) -> _Record | None:
+    """`DLL 2024-01-02 03:04:05.678901 - Epoch: 0 Iteration: 1  train.loss : 6.9 train.total_ips : 700.1 images/s`."""
+    match = _TEXT.search(line)
+    if match is None:
+        return None
+    rest = f"{match[2]} "
+    if rest.startswith("PARAMETER "):
+        return "PARAMETER", {k: _literal(v) for k, v in _PAIR.findall(rest.removeprefix("PARAMETER "))}, _iso(match[1])
+    head = _STEP.match(rest)
+    text = head[0].strip() if head else ""
+    if head is None or not text:
+        return "", {}, None
+    numbers = ast.literal_eval(text) if text[0] in "([" else [int(n) for n in head.groups() if n is not None]
+    step = tuple(numbers) if isinstance(numbers, list | tuple) else (int(numbers),)
+    return step, _values(rest[head.end() :]), _iso(match[1])
+
+
+def _console_record(line: str) -> _Record | None:
+    """`Epoch: 0/90  Iteration: 1/5004;<tab>train.loss : 6.9<tab>...`, as NVIDIA's script of 2019 prints."""
+    match = _CONSOLE.match(line)
+    if match is None:
+        return None
+    summary, epoch, validation, iteration, rest = match.groups()
+    numbers = [] if summary or not iteration else [0, int(iteration)] if validation else [int(iteration)]
+    return (int(epoch), *numbers), _values(rest), None
+
+
+def _values(text: str) -> dict[str, float]:
+    """Metrics of a text line; what follows a number is its unit."""
+    pairs = ((name, _number(value)) for name, value in _PAIR.findall(text))
+    return {name: value for name, value in pairs if value is not None}
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text.split()[0])
+    except (ValueError, IndexError):
+        return None
+
+
+def _literal(text: str) -> Any:
+    """A parameter of a text line: a number, True, None, or the text itself."""
+    try:
+        return ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError):
+        return text.strip()
+
+
+# -------------------------------------------------------------------------------------------------------------- raport
+
+
+def read_raport(path: Path, tree: Tree) -> RunLog:
+    """The run of a `raport.json`: lists by metric, inner lists by epoch."""
+    settings, iterations, epochs = (tree.get(k) or {} for k in ("run", "iter", "epoch"))
+    if not all(isinstance(part, dict) for part in (settings, iterations, epochs)):
+        raise ConfigError(f"{path} is not a raport.json: it has no `iter` and `epoch` tables.")
+    numbers = [whole(n) for n in epochs.get("ep") or []]
+    first = numbers[0] or 0 if numbers else 0
+
+    def epoch_of(index: int) -> int:
+        number = numbers[index] if index < len(numbers) else None
+        return first + index if number is None else number
+
+    points: Points = {}
+    train_it = _by_epoch(iterations.get("it"), None)
+    shape = [len(e) for e in _by_epoch(iterations.get("train.compute_time"), None)]
+    for name, metric in iterations.items():
+        if name in ("it", "val.it") or not isinstance(metric, list):
+            continue
+        validation = name.startswith("val.")
+        own = _by_epoch(iterations.get("val.it"), _shape_of(iterations)) if validation else train_it
+        for index, values in enumerate(_by_epoch(metric, _shape_of(iterations) if validation else shape)):
+            for position, value in enumerate(values):
+                given = own[index][position] if index < len(own) and position < len(own[index]) else None
+                number = position + 1 if given is None else int(given)
+                key = (epoch_of(index), 0, number) if validation else (epoch_of(index), number)
+                if value is not None:
+                    points.setdefault(key, {})[name] = value
+    for name, values in epochs.items():
+        for index, value in enumerate(values if isinstance(values, list) and name != "ep" else []):
+            if value is not None:
+                points.setdefault((epoch_of(index),), {})[name] = value
+    return _run_log("raport", path, settings, points, [])
+
+
+def _shape_of(iterations: Tree) -> list[int]:
+    """Number of validation iterations per epoch, by the first list that has one inner list per epoch."""
+    lists = (v for k, v in iterations.items() if k.startswith("val.") and k != "val.it" and isinstance(v, list))
+    return [len(e) for e in next(lists, []) if isinstance(e, list)]
+
+
+def _by_epoch(metric: Any, shape: list[int] | None) -> list[list[Any]]:
+    """A metric as one list per epoch. NVIDIA's `lr` and `val.it` are one list over all epochs, cut here by `shape`."""
+    lists = [e if isinstance(e, list) else [] for e in metric] if isinstance(metric, list) else []
+    if isinstance(metric, list) and metric and not isinstance(metric[0], list):
+        lists = [metric]
+    filled = [n for n in shape or [] if n]
+    if len(lists) != 1 or len(filled) < 2:
+        return lists
+    flat, cut = iter(lists[0]), []
+    for count in shape or []:
+        cut.append([v for _, v in zip(range(count), flat, strict=False)])
+    return cut
+
+
+# --------------------------------------------------------------------------------------------------------- common form
+
+
+def _run_log(form: str, path: Path, settings: Tree, points: Points, notes: list[str]) -> RunLog:
+    timing, points = _Timing(settings), dict(sorted(points.items()))
+    steps = [timing.step("train", k[0], k[1], v) for k, v in points.items() if len(k) == 2]
+    batches: dict[int, list[StepRecord]] = {}
+    for key, data in points.items():
+        if len(key) == 3 and (batch := timing.step("val", key[0], key[2], data)):
+            batches.setdefault(key[0], []).append(batch)
+    usable = [s for s in steps if s is not None]
+    if len(usable) < len(steps):
+        notes.append(f"{len(steps) - len(usable)} step record(s) of {path.name} without usable times left out")
+    evals = [e for k, v in points.items() if len(k) == 1 and (e := _eval(k[0], v, batches.get(k[0], [])))]
+    infers = not usable and bool(batches or any(e.speed for e in evals))
+    if infers:
+        per_epoch = [timing.step("val", e.epoch, 1, {f"val.{k}": v for k, v in e.speed.items()}) for e in evals]
+        usable = [b for e in sorted(batches) for b in batches[e]] or [s for s in per_epoch if s is not None]
+        evals = [replace(e, batches=()) for e in evals]
+    if timing.guessed:
+        notes.append(f"{path.name} does not say the batch: its times are per image")
+    return RunLog(
+        format=form,
+        path=path,
+        kind="infer" if infers else "train",
+        settings=settings,
+        steps=mark_warmup(usable),
+        evals=tuple(evals),
+        devices=whole(settings.get("world_size")) or None,
+        notes=(*notes, *(() if timing.every else ("times are those of the printed iterations, not of every step",))),
+    )
+
+
+class _Timing:
+    """Times and samples of iterations. Text lines have rates only; times follow from the batch."""
+
+    def __init__(self, settings: Tree) -> None:
+        per_process, world = finite(settings.get("batch_size")), finite(settings.get("world_size"))
+        self._global_batch = per_process * world if per_process and world else None
+        self.every = settings.get("print_freq") == 1
+        self.guessed = False
+
+    def step(self, prefix: str, epoch: int, number: int, data: Mapping[str, Any]) -> StepRecord | None:
+        """The record of an iteration; None without usable times."""
+        value = {k.removeprefix(f"{prefix}."): finite(v) for k, v in data.items() if k.startswith(f"{prefix}.")}
+        wait, busy = value.get("data_time"), value.get("compute_time") or value.get("compute_latency")
+        total, compute = value.get("total_ips"), value.get("compute_ips")
+        samples = self._samples(busy, compute)
+        if (wait is None or busy is None) and total:
+            self.guessed |= samples is None
+            samples = samples or 1.0
+            wait, busy = self._times(samples, total, compute)
+        if wait is None or busy is None or busy <= 0 or wait < 0:
+            return None
+        return StepRecord(
+            epoch=epoch,
+            step=number,
+            seconds=wait + busy,
+            wait_s=wait,
+            samples=samples or 0.0,
+            loss=value.get("loss") if prefix == "train" else None,
+            lr=finite(data.get("lr", data.get("train.lr"))) if prefix == "train" else None,
+            top1=value.get("top1") if prefix == "train" else None,
+            top5=value.get("top5") if prefix == "train" else None,
+        )
+
+    def _samples(self, busy: float | None, compute_ips: float | None) -> float | None:
+        """Images of an iteration. Over several iterations NVIDIA's rate is a mean of rates: then the batch is exact."""
+        from_rate = busy * compute_ips if busy and compute_ips else None
+        if self.every and from_rate:
+            return float(round(from_rate)) if abs(from_rate - round(from_rate)) < 1e-6 * from_rate else from_rate
+        return self._global_batch or from_rate
+
+    @staticmethod
+    def _times(samples: float, total_ips: float, compute_ips: float | None) -> tuple[float, float]:
+        seconds = samples / total_ips
+        busy = min(seconds, samples / compute_ips) if compute_ips else seconds
+        return seconds - busy, busy
+
+
+def _eval(epoch: int, data: Mapping[str, Any], batches: list[StepRecord]) -> EvalRecord | None:
+    numbers = {
+        k.removeprefix("val."): float(v) for k, v in data.items() if k.startswith("val.") and finite(v) is not None
+    }
+    speed = {k: v for k, v in numbers.items() if k in SPEEDS}
+    values = {k: v for k, v in numbers.items() if k not in SPEEDS}
+    return EvalRecord(epoch=epoch, values=values, speed=speed, batches=tuple(batches)) if numbers or batches else None

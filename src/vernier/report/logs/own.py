@@ -1,0 +1,209 @@
+"""Reads Vernier's own runs and benchmarks into the common form of a log. `reading` decides which file is which."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from vernier.config import config_from_tree
+from vernier.errors import ConfigError, did_you_mean
+from vernier.measure.what_ran import describe_old_run
+from vernier.records.bench import ArmLabels, BenchResult, StepResult
+from vernier.records.environment import Environment, decode_environment
+from vernier.records.events import EvalEvent, Event, StartEvent, StepEvent, sessions
+from vernier.records.run import RunSummary
+from vernier.records.what_ran import WhatRan
+from vernier.store import RunDir, read_bench
+
+from .model import EvalRecord, RunLog, StepRecord, Tree, finite, mark_warmup
+
+# ----------------------------------------------------------------------------------------------------- run directories
+
+
+def read_run(run: RunDir) -> RunLog:
+    """The log of a Vernier run, also of a killed one, with notes about what is missing."""
+    events, damaged = run.history_and_damage()
+    start = next((e for e in reversed(events) if isinstance(e, StartEvent)), None)
+    steps = steps_of(events)
+    notes = [f"{run.path.name}: {damaged} damaged event(s) left out"] if damaged else []
+    status = run.status()
+    summary = status.summary or RunSummary()
+    if status.status != "finished":
+        notes.insert(0, f"{run.path.name} did not finish ({status.status}): its {len(steps)} recorded steps are used")
+    settings, environment = run.read_config(), decode_environment(run.read_environment())
+    return RunLog(
+        format="vernier",
+        path=run.path,
+        settings=settings,
+        ran=(start and start.ran) or what_an_old_run_ran(settings, start, environment),
+        environment=environment,
+        steps=steps,
+        evals=tuple(_eval(e, _images_per_round(settings, start)) for e in events if isinstance(e, EvalEvent)),
+        devices=start.world if start else None,
+        reached_target=bool(summary.reached_target),
+        started=start.time if start else None,
+        train_samples=start.train_samples if start else None,
+        eval_samples=start.val_samples if start else None,
+        total_s=summary.spent_s.get("total"),
+        notes=tuple(notes),
+    )
+
+
+def what_an_old_run_ran(
+    settings: Tree, start: StartEvent | None, environment: Environment | None, **more: Any
+) -> WhatRan | None:
+    """What ran, from the configuration of a run that did not record it; None where that cannot be read any more."""
+    try:
+        return describe_old_run(config_from_tree(settings), start, environment, **more)
+    except ConfigError:
+        return None
+
+
+def steps_of(events: Sequence[Event]) -> tuple[StepRecord, ...]:
+    """One record per step, or per window where only those were timed; a window's mean loss is that of its last step."""
+    start = next((e for e in reversed(events) if isinstance(e, StartEvent)), None)
+    per_epoch = max(1, start.steps_per_epoch if start else 1)
+    marked = [mark_warmup([s for e in session for s in _steps_of_window(e, per_epoch)]) for session in sessions(events)]
+    return tuple(s for session in marked for s in session)
+
+
+def _steps_of_window(event: StepEvent, steps_per_epoch: int) -> Iterator[StepRecord]:
+    count = len(event.step_s)
+    if event.step_times == "windows":
+        yield StepRecord(
+            epoch=(event.step - 1) // steps_per_epoch,
+            step=event.step - 1,
+            seconds=sum(event.step_s),
+            wait_s=sum(event.wait_s),
+            samples=event.samples,
+            loss=finite(event.loss),
+            lr=event.lr,
+            top1=event.top1,
+            top5=event.top5,
+            steps=count,
+        )
+        return
+    for number, (seconds, wait_s) in enumerate(zip(event.step_s, event.wait_s, strict=True), event.step - count):
+        last = number == event.step - 1
+        yield StepRecord(
+            epoch=number // steps_per_epoch,
+            step=number,
+            seconds=seconds,
+            wait_s=wait_s,
+            samples=event.samples / count,
+            loss=finite(event.loss) if last else None,
+            lr=event.lr if last else None,
+            top1=event.top1 if last else None,
+            top5=event.top5 if last else None,
+        )
+
+
+def _images_per_round(settings: Tree, start: StartEvent | None) -> int:
+    """Images of one validation batch of every process."""
+    batch = (settings.get("machine") or {}).get("eval_batch")
+    return (batch if isinstance(batch, int) else 0) * (start.world if start else 1)
+
+
+def _eval(event: EvalEvent, per_round: int) -> EvalRecord:
+    figures = {**event.figures, "detections": event.detections}
+    values = {k: float(v) for k, v in figures.items() if v is not None}
+    epoch, times, waits = max(0, math.ceil(event.epoch - 1e-9) - 1), event.batch_s or (), event.wait_s or ()
+    batches = [
+        StepRecord(
+            epoch=epoch,
+            step=i,
+            seconds=seconds,
+            wait_s=min(wait_s, seconds),
+            samples=max(0, min(per_round, event.samples - i * per_round)),
+        )
+        for i, (seconds, wait_s) in enumerate(zip(times, waits, strict=False))
+        if seconds > 0
+    ]
+    return EvalRecord(
+        epoch=epoch, values=values, seconds=event.seconds, samples=event.samples or None, batches=tuple(batches)
+    )
+
+
+# -------------------------------------------------------------------------------------------------------------- bench
+
+
+def bench_rounds(path: Path, arm: str | None) -> list[RunLog]:
+    """One log per round of an arm; `arm` may be None where there is only one."""
+    bench = read_bench(path)
+    names = list(dict.fromkeys(r.arm for r in bench.rounds))
+    if arm is None and len(names) > 1:
+        raise ConfigError(f"{path} has {len(names)} arms. Name one as {path}#ARM: {', '.join(names)}.")
+    chosen = arm or next(iter(names), "")
+    if chosen not in names:
+        raise ConfigError(f"{path} has no arm {chosen!r}. {did_you_mean(chosen, names)}")
+    rounds = [r for r in bench.rounds if r.arm == chosen]
+    row = next((row for row in bench.rows if row.arm == chosen), None)
+    runs = [_round(path, bench, row, r.round, r.result) for r in rounds if isinstance(r.result, StepResult)]
+    if not runs:
+        raise ConfigError(
+            f"No round of {chosen} in {path} has step times: it failed, or measured single queries. There is no speed "
+            "to compare."
+        )
+    if len(runs) < len(rounds):
+        note = f"{len(rounds) - len(runs)} round(s) of {chosen} in {path.name} were not measured"
+        runs[0] = replace(runs[0], notes=(note,))
+    return runs
+
+
+def _settings_of_arm(bench: BenchResult, row: ArmLabels | None) -> Tree:
+    """The configuration that an arm was measured with, in the form of a run's."""
+    tree = bench.asked.config if bench.asked else {}
+    machine = tree.get("machine")
+    if row is None or not isinstance(machine, dict):
+        return tree
+    of_arm = {name: getattr(row, name) for name in ("precision", "mode", "procs")}
+    return {**tree, "machine": {**machine, **of_arm}}
+
+
+def what_an_old_arm_ran(bench: BenchResult, row: ArmLabels, environment: Environment | None) -> WhatRan | None:
+    """The same for an arm of a benchmark that did not record it."""
+    if bench.asked is None:
+        return None
+    more = {"kind": bench.asked.what, "batch_per_device": row.batch, "devices": row.procs, "whole_run": False}
+    return what_an_old_run_ran(_settings_of_arm(bench, row), None, environment, **more)
+
+
+def _round(path: Path, bench: BenchResult, row: ArmLabels | None, number: int, result: StepResult) -> RunLog:
+    environment = decode_environment(RunDir(path.parent).read_environment())
+    settings = _settings_of_arm(bench, row)
+    ran = result.ran or (what_an_old_arm_ran(bench, row, environment) if row is not None else None)
+    kind = bench.asked.what if bench.asked else "infer" if ran and ran.kind == "infer" else "train"
+    return RunLog(
+        format="bench",
+        path=path,
+        kind=kind,
+        settings={**settings, **{n: v for n in ("scenario", "exchange") if (v := getattr(row, n, None)) is not None}},
+        ran=ran,
+        environment=environment,
+        started=result.time or None,
+        steps=_steps_of_round(result),
+        devices=result.figures.devices,
+        round=number,
+    )
+
+
+def _steps_of_round(result: StepResult) -> tuple[StepRecord, ...]:
+    """Measured steps with their waits for data; files of early versions have no waits of single steps."""
+    times, waits, samples = result.raw.step_s, result.raw.wait_s, float(result.images_per_step)
+    return tuple(
+        StepRecord(epoch=0, step=i, seconds=s, samples=samples, wait_s=waits[i] if len(waits) == len(times) else 0.0)
+        for i, s in enumerate(times)
+    )
+
+
+def arms_of(path: Path) -> list[str]:
+    """The arms of a benchmark, in the order of its rounds."""
+    return list(dict.fromkeys(r.arm for r in read_bench(path).rounds))
+
+
+def join_rounds(rounds: Sequence[RunLog]) -> RunLog:
+    """The rounds of an arm as one log: each fresh process is an epoch."""
+    steps = tuple(replace(s, epoch=number) for number, run in enumerate(rounds) for s in run.steps)
+    notes = tuple(dict.fromkeys(n for run in rounds for n in run.notes))
+    return replace(rounds[0], steps=steps, notes=notes, round=None)
