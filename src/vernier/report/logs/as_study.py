@@ -16,7 +16,6 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from vernier.clock import utc_stamp
 from vernier.measure.study.csv_tables import CsvRow, read_csv
@@ -26,7 +25,7 @@ from vernier.records.study import StudyDevice, StudyMeta
 from vernier.records.telemetry import Sample, TelemetryHeader, decode_telemetry
 from vernier.store import RunDir, write_atomically
 
-from .model import RunLog, StepRecord
+from .model import RunLog, StepRecord, Tree
 from .own import steps_of
 
 RAW = "raw"
@@ -50,7 +49,7 @@ class _Part:
     samples: Sequence[tuple[float, Sample]] = ()
     """Seconds since the first step, and what the sensors said."""
     kernels: tuple[CsvRow, ...] = ()
-    calls: Sequence[tuple[float, dict[str, Any]]] = ()
+    calls: Sequence[tuple[float, Tree]] = ()
     """Seconds since the first step, and an event of the profiler's trace: one call of a kernel."""
     notes: tuple[str, ...] = ()
 
@@ -194,7 +193,7 @@ def _kernels(folder: RunDir, rank: int) -> tuple[CsvRow, ...]:
     return tuple(read_csv(path)) if path.is_file() else ()
 
 
-def _calls(folder: RunDir, rank: int, steps: Sequence[StepRecord]) -> list[tuple[float, dict[str, Any]]]:
+def _calls(folder: RunDir, rank: int, steps: Sequence[StepRecord]) -> list[tuple[float, Tree]]:
     """Kernels on the accelerator in the profiler's trace, from the start of the first profiled step."""
     summary = folder.path / "traces" / f"profile.rank{rank}.json"
     trace = next((p for p in (folder.path / "traces").glob(f"trace.rank{rank}.json*")), None)
@@ -257,7 +256,7 @@ def _sensor_rows(sample: Sample) -> Iterable[dict[str, str]]:
         yield {"System": f"{1000 * sample.power_w:.0f}/{limit}", "Name": "[Power/Limit (mW)]"}
 
 
-def _kernel_row(event: dict[str, Any]) -> dict[str, str]:
+def _kernel_row(event: Tree) -> dict[str, str]:
     args = event.get("args") or {}
     shapes = {name: args.get(name.lower()) or ["", "", ""] for name in ("Grid", "Block")}
     cells = {f"{name} {axis}": str(v) for name, shape in shapes.items() for axis, v in zip("XYZ", shape, strict=False)}

@@ -181,11 +181,11 @@ def describe_content(text: str) -> str:
 
 
 def is_table(text: str) -> bool:
-    """Whether most of its first lines have as many separated cells as the first, as those of a CSV file."""
+    """Whether half of its first lines have as many separated cells as the header, as those of a CSV file."""
     lines = [line for line in text.splitlines()[:50] if line.strip()]
     for mark in SEPARATORS:
         cells = [len(row) for row in csv.reader(lines, delimiter=mark)]
-        if cells and cells[0] > 1 and cells.count(cells[0]) >= 0.5 * len(cells):
+        if cells and cells[0] > 1 and 2 * cells[1:].count(cells[0]) >= len(cells) - 1:
             return True
     return False
 

@@ -27,7 +27,7 @@ _STEP = re.compile(
     r"(?:Epoch: (\d+) )?(?:Iteration: (\d+) )?(?:Validation Iteration: (\d+) )?|Summary:|[(\[][\d, ]*[)\]]"
 )
 _PAIR = re.compile(r"(\S+) : (.*?)(?=\s+\S+ : |\s*$)")
-Points = dict[tuple[int, ...], dict[str, Any]]
+Points = dict[tuple[int, ...], Tree]
 
 
 def is_dllogger(text: str) -> bool:
@@ -62,7 +62,7 @@ def read_dllogger(path: Path, text: str) -> RunLog:
     return replace(_run_log("dllogger", path, settings, points, notes), started=started)
 
 
-_Record = tuple[tuple[int, ...] | str, dict[str, Any], str | None]
+_Record = tuple[tuple[int, ...] | str, Tree, str | None]
 
 
 def _json_record(line: str) -> _Record | None:
