@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -75,6 +76,37 @@ def test_a_mean_above_its_99th_percentile_implies_a_maximum() -> None:
     ]
     assert contradictions(n=1000, mean=20.0, maximum=50.0, minimum=5.0, percentiles={99: 12.0}) != []
     assert contradictions(n=1000, mean=20.0, maximum=9000.0, minimum=5.0, percentiles={99: 12.0}) == []
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(VALUES, min_size=2, max_size=59), st.sampled_from([0, 1]))
+def test_tables_of_others_may_have_either_standard_deviation(values: list[float], ddof: int) -> None:
+    """numpy divides by n, the statistics module by n - 1: tables with the former were called impossible."""
+    row = np.array(values)
+    figures = {
+        "n": row.size,
+        "mean": float(row.mean()),
+        "median": float(np.median(row)),
+        "sd": float(row.std(ddof=ddof)),
+        "minimum": float(row.min()),
+        "maximum": float(row.max()),
+        "percentiles": {p: float(np.percentile(row, p)) for p in (5, 95, 99)},
+    }
+    assert contradictions(**figures) == []
+
+
+def test_a_standard_deviation_that_fits_one_convention_only_is_said() -> None:
+    """Of 0 and 1 it is 0.5 for a population and 0.707 for a sample."""
+    figures = {"n": 2, "mean": 0.5, "minimum": 0.0, "maximum": 1.0}
+    assert contradictions(**figures, sd=0.5) == contradictions(**figures, sd=0.70711, rounding=5e-6) == []
+    wrong = contradictions(**figures, sd=0.5, divisor="n - 1")
+    assert wrong[-1] == "sd 0.5 would be possible if it were divided by n"
+    assert any("the least this range allows" in line for line in wrong)
+    assert needs(**figures, sd=0.5) == ["sd 0.5 is that of a population (divided by n): the other would be impossible"]
+    assert needs(**figures, sd=0.70711, rounding=5e-6) == [
+        "sd 0.70711 is that of a sample (divided by n - 1): the other would be impossible"
+    ]
+    assert contradictions(**figures, sd=0.9) != []
 
 
 def test_the_minimum_is_the_smallest_value() -> None:

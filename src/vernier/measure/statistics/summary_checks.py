@@ -1,13 +1,16 @@
 """Summarises samples, and rejects statistics that no sample can have.
 
 `contradictions` checks n, mean, median, sd, min, max and percentiles against the inequalities that hold for every set
-of numbers. `summarize` checks its own result with it before anyone can print it; tables of others can be checked too.
-`needs` says what a table silently implies: a mean above its 99th percentile needs a maximum far beyond it.
+of numbers. `summarize` checks its own result with it before anyone can print it; tables of others can be checked too,
+whichever standard deviation they have: that of a sample (divided by n - 1) or of a population (divided by n).
+`needs` says what a table silently implies: a mean above its 99th percentile needs a maximum far beyond it, and some
+figures fit together for one of the two standard deviations only.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import Any, Literal
 
 import numpy as np
 
@@ -16,6 +19,10 @@ from vernier.records.statistics import SampleSummary
 from .estimates import METHOD, Floats, mean_estimate
 
 _ROUNDING, _UNDERFLOW = 1e-9, 1e-150
+
+Divisor = Literal["n - 1", "n"]
+"""What the sum of squares is divided by in a standard deviation: `n - 1` for a sample, `n` for a population."""
+_DIVISORS: tuple[Divisor, Divisor] = ("n - 1", "n")
 
 
 class Impossible(ValueError):
@@ -65,6 +72,7 @@ def check_summary(summary: SampleSummary) -> None:
         minimum=summary.min,
         maximum=summary.max,
         percentiles={5: summary.p5, 95: summary.p95, 99: summary.p99},
+        divisor="n - 1",
     )
     if summary.low is not None and summary.high is not None and not summary.low <= summary.mean <= summary.high:
         problems.append(f"the mean {summary.mean:g} is outside its own interval {summary.low:g} to {summary.high:g}")
@@ -85,18 +93,42 @@ def contradictions(
     maximum: float | None = None,
     percentiles: Mapping[int, float | None] | None = None,
     rounding: float = 0.0,
+    divisor: Divisor | None = None,
 ) -> list[str]:
     """The inequalities that these statistics break; empty when a sample with them can exist. None is not checked.
 
-    `rounding` is half the last digit of published figures; sd is divided by n - 1, the larger of the two conventions.
+    `rounding` is half the last digit of published figures. Without a `divisor` sd may be either; with one that does not
+    fit, the message says whether the other would.
     """
-    figures = [x for x in (mean, median, sd, minimum, maximum, *(percentiles or {}).values()) if x is not None]
+    every = {
+        choice: _contradictions(n, mean, median, sd, minimum, maximum, percentiles or {}, rounding, choice)
+        for choice in _DIVISORS
+    }
+    if divisor is None:
+        return min(every.values(), key=len)
+    other = next(choice for choice in _DIVISORS if choice != divisor)
+    fits = every[divisor] and not every[other]
+    return every[divisor] + ([f"sd {sd:g} would be possible if it were divided by {other}"] if fits else [])
+
+
+def _contradictions(
+    n: int | None,
+    mean: float | None,
+    median: float | None,
+    sd: float | None,
+    minimum: float | None,
+    maximum: float | None,
+    percentiles: Mapping[int, float | None],
+    rounding: float,
+    divisor: Divisor,
+) -> list[str]:
+    figures = [x for x in (mean, median, sd, minimum, maximum, *percentiles.values()) if x is not None]
     if not all(math.isfinite(x) for x in figures):
         return ["a figure is not a number"]
     if n is not None and n < 1:
         return [f"n is {n}"]
     slack = 4 * rounding + _ROUNDING * max((abs(x) for x in figures), default=0.0) + _UNDERFLOW
-    by_share = {**{p / 100: v for p, v in (percentiles or {}).items()}, 0.0: minimum, 0.5: median, 1.0: maximum}
+    by_share = {**{p / 100: v for p, v in percentiles.items()}, 0.0: minimum, 0.5: median, 1.0: maximum}
     ladder = sorted((share, value) for share, value in by_share.items() if value is not None)
     # NaN stands for what was not stated: a comparison with it is False, so nothing is broken
     low, centre, high = (math.nan if x is None else x for x in (minimum, mean, maximum))
@@ -106,7 +138,7 @@ def contradictions(
     if centre > high + slack:
         problems.append(f"mean {centre:g} is above maximum {high:g}")
     if sd is not None:
-        problems += _spread(n or math.nan, centre, sd, low, high, slack)
+        problems += _spread(n or math.nan, centre, sd, low, high, slack, divisor)
         problems += _around_mean(n, centre, sd, ladder, slack)
     if n is not None and mean is not None:
         problems += _mean_between(n, mean, ladder, slack)
@@ -117,25 +149,27 @@ def _name(share: float) -> str:
     return {0.0: "minimum", 0.5: "median", 1.0: "maximum"}.get(share, f"p{100 * share:g}")
 
 
-def _spread(n: float, mean: float, sd: float, minimum: float, maximum: float, slack: float) -> list[str]:
+def _spread(
+    n: float, mean: float, sd: float, minimum: float, maximum: float, slack: float, divisor: Divisor
+) -> list[str]:
     """sd against the range (Popoviciu, Bhatia-Davis, Nagy) and the extremes against sd (Samuelson)."""
     if sd < 0:
         return [f"sd {sd:g} is negative"]
     if n == 1:
         return [f"one value has no spread, but sd is {sd:g}"] if sd > slack else []
     problems = []
-    scale = math.sqrt(n / (n - 1)) if n > 1 else math.sqrt(2)
+    scale = 1.0 if divisor == "n" else math.sqrt(n / (n - 1)) if n > 1 else math.sqrt(2)
     most = (maximum - minimum) / 2 * scale
     if not math.isnan(mean):
         most = min(most, math.sqrt(max(0.0, (maximum - mean) * (mean - minimum))) * scale)
     if sd > most + slack * 2 * scale:
         problems.append(f"sd {sd:g} is above {most:g}, the most these extremes allow")
-    least = (maximum - minimum) / math.sqrt(2 * (n - 1))
+    least = (maximum - minimum) / math.sqrt(2 * (n if divisor == "n" else n - 1))
     if sd < least - slack:
         problems.append(f"sd {sd:g} is below {least:g}, the least this range allows")
-    most_sds = (n - 1) / math.sqrt(n)
+    most_sds = math.sqrt(n - 1) if divisor == "n" else (n - 1) / math.sqrt(n)
     for name, value in (("minimum", minimum), ("maximum", maximum)):
-        if abs(value - mean) > sd * (n - 1) / math.sqrt(n) + slack * (1 + most_sds):
+        if abs(value - mean) > sd * most_sds + slack * (1 + most_sds):
             far = abs(value - mean) / sd if sd > 0 else math.inf
             problems.append(f"{name} is {far:.1f} sd from the mean, n = {n} allows {most_sds:.1f}")
     return problems
@@ -186,10 +220,15 @@ def _bound(n: int, ranked: Sequence[tuple[int, float]], rest: float) -> float:
     return (total + (n - used) * rest) / n
 
 
-def needs(*, mean: float, percentiles: Mapping[int, float]) -> list[str]:
-    """What a mean above its own percentiles implies about the maximum, which was not stated."""
-    return [
+def needs(*, mean: float, percentiles: Mapping[int, float] | None = None, **others: Any) -> list[str]:
+    """What a table implies without stating it: its maximum, and by what its standard deviation was divided.
+
+    The maximum follows from a mean above its own percentiles; `others` are further arguments of `contradictions`.
+    """
+    fits = [d for d in _DIVISORS if not contradictions(mean=mean, percentiles=percentiles, divisor=d, **others)]
+    which = "that of a population (divided by n)" if fits == ["n"] else "that of a sample (divided by n - 1)"
+    return ([f"sd {others['sd']:g} is {which}: the other would be impossible"] if len(fits) == 1 else []) + [
         f"mean {mean:g} above p{p} {value:g} needs a maximum of at least {value + (mean - value) / (1 - p / 100):g}"
-        for p, value in sorted(percentiles.items())
+        for p, value in sorted((percentiles or {}).items())
         if 50 < p < 100 and mean > value
     ]
