@@ -10,17 +10,6 @@ from vernier.measure.machine.environment import collect_environment
 HABANA = DOCS / "coming-from-habana.md"
 
 
-def test_flags_of_mpirun_that_place_processes_are_kept() -> None:
-    """The flags of the 64-card line that place processes are in its equivalent."""
-    blocks = list(fences(HABANA))
-    their_number = next(i for i, block in enumerate(blocks) if "-np 64" in block.text)
-    assert blocks[their_number + 1].language == "sh"
-    ours = blocks[their_number + 1].text
-    for flag in ("--mca plm_rsh_args -p3022", "--bind-to core", "--map-by socket:PE=7", "-H 192.10.100.174:8"):
-        assert flag in ours
-    assert "HCCL_SOCKET_IFNAME" in ours
-
-
 def test_the_network_interface_of_hccl_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HCCL_SOCKET_IFNAME", "eth7")
     assert collect_environment([], "cpu", threads=1).variables["HCCL_SOCKET_IFNAME"] == "eth7"

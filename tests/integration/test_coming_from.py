@@ -197,7 +197,11 @@ def test_the_studys_load_is_its_scripts(monkeypatch: pytest.MonkeyPatch) -> None
     assert [study[study.index(flag) + 1] for flag in ("--batch", "--iterations")] == ["64", "500"]
 
 
-MPIRUN = ("--mca btl_tcp_if_include 192.10.100.174/24", "--prefix $MPI_ROOT", "-x GC_KERNEL_PATH", "-x HABANA_LOGS")
+MPIRUN = (
+    *("--mca btl_tcp_if_include 192.10.100.174/24", "--prefix $MPI_ROOT", "-x GC_KERNEL_PATH", "-x HABANA_LOGS"),
+    *("--mca plm_rsh_args -p3022", "--bind-to core", "--map-by socket:PE=7", "-H 192.10.100.174:8,10.10.100.101:8,"),
+    *("-x HCCL_SOCKET_IFNAME=", "--merge-stderr-to-stdout"),
+)
 
 
 def test_flags_of_mpirun_are_kept_or_their_absence_is_explained() -> None:
