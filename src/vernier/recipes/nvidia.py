@@ -133,7 +133,8 @@ def resnet50_50e_as_documented() -> Recipe:
 
     Source: NVIDIA/DeepLearningExamples, RN50v1.5, May 2019, README: a linear warm-up whose length depends on that of
     the training (after Goyal: 5 of 90 epochs), no decay on any batch norm. Its scripts, and nvidia-resnet50-50e, warm
-    up over 8 epochs at this batch, in stairs, and decay projection norms.
+    up over 8 epochs at this batch, in stairs, and decay projection norms. Below 512 images the text has no warm-up:
+    --set schedule.warmup_epochs=0.
     Hardware and cost: as nvidia-resnet50-50e.
     Command: vernier train nvidia-resnet50-50e-as-documented --data IMAGENET
     """

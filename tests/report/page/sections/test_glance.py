@@ -7,11 +7,11 @@ from pathlib import Path
 
 from tests.report.page.conftest import text_of
 from tests.report.run_dirs import step_times, write_run
-from vernier.records.run import BadImageNote, RunSummary, TrainingSpeed
+from vernier.records.run import BadImageNote, PublishedSpeed, RunSummary, TrainingSpeed
 from vernier.records.what_ran import line_of
 from vernier.report.page.build import Page
 from vernier.report.page.collect import collect
-from vernier.report.page.sections.glance import messages
+from vernier.report.page.sections.glance import _card, messages
 
 PageOf = Callable[..., Page]
 
@@ -59,3 +59,18 @@ def test_runs_side_by_side_show_results_first_and_the_work_that_differs(tmp_path
     assert columns[:3] == ["run", "top-1 %", "img/s"]
     assert columns[-1] == "network"
     assert "image size" not in columns
+
+
+def test_a_card_says_how_the_rate_stands_against_a_published_one(tmp_path: Path) -> None:
+    (subject,) = collect([write_run(tmp_path, "v100", step_times(1, n=100))])
+    speed = PublishedSpeed(
+        images_per_s_total=5815.8,
+        devices=8,
+        device="V100 16 GB",
+        batch_per_device=256,
+        precision="fp16",
+        where="DGX-1V",
+        times_published=1.031,
+    )
+    card = text_of(_card(replace(subject, summary=replace(subject.summary, published_speeds=(speed,))), 0, False))
+    assert "1.031 times the published rate per device: 5,815.8 img/s on 8 x V100 16 GB" in card

@@ -9,6 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 from vernier.measure.bench.table import ARM_COLUMNS, UNKNOWN_RATE_FACTOR, is_unknown, shared_labels, varying_labels
+from vernier.measure.published.standing import speed_lines
 from vernier.records.bench import BenchResult, BenchRow, FailedRow, Samples, ServingResult, StepResult, StepRow
 from vernier.records.statistics import Estimate
 from vernier.report.page.collect import Subject
@@ -214,6 +215,7 @@ def _table(rows: Sequence[BenchRow], number: int) -> Markup:
             values.append(cells)
     notes = [f"All arms: {', '.join(f'{k} {value}' for k, value in shared.items())}."] if shared else []
     notes += [f"{r.arm}: {r.why}" for r in rows if isinstance(r, FailedRow)]
+    notes += [f"{r.arm}: {line}" for r in rows if isinstance(r, StepRow) for line in speed_lines(r.published_speeds)]
     notes += [f"{r.arm}: noisy, {'; '.join(r.noise)}" for r in rows if not isinstance(r, FailedRow) and r.noise]
     steps = [r for r in rows if isinstance(r, StepRow)]
     for basis in dict.fromkeys(r.images_per_s_total.basis for r in steps):

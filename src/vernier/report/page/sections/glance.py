@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from vernier.measure.bench.measuring import LOADER_BOUND_SHARE
 from vernier.measure.bench.table import UNKNOWN_RATE_FACTOR, is_unknown
+from vernier.measure.published.standing import speed_lines
 from vernier.measure.statistics.agreement import agreement_lines
 from vernier.measure.statistics.estimates import share_interval
 from vernier.measure.statistics.throughput import Window
@@ -69,6 +70,7 @@ def _card(subject: Subject, index: int, several: bool) -> Markup:
         facts(_facts(subject)),
         tag("dl", *_tiles(subject), cls="tiles"),
         _agreement(subject),
+        _list(speed_lines(subject.summary.published_speeds), SHOWN_NOTES, "notes"),
         _list(
             messages(subject), SHOWN_WARNINGS, "warnings", "bad" if subject.status in ("crashed", "failed") else None
         ),
