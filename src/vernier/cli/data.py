@@ -30,11 +30,12 @@ Paths = Annotated[
     ),
 ]
 Layout = Annotated[
-    Literal["folders", "shards", "raw"],
+    Literal["folders", "shards", "raw", "tfrecord"],
     arg(
         name="format",
         help="folders: image files, one folder per class; shards: tar files, for large sets and slow disks; raw: "
-        "decoded images, for small sets that fit into memory. coco is always unpacked as it is.",
+        "decoded images, for small sets that fit into memory; tfrecord: for systems that read TensorFlow's files, also "
+        "of a folder with COCO's layout. coco's zips are always unpacked as they are.",
     ),
 ]
 ValLabels = Annotated[
@@ -51,6 +52,14 @@ Expect = Annotated[
         "CLASSES TRAIN VAL",
         help="imagenet and coco: the numbers of classes, training and validation images, if not the official ones "
         "(coco ignores CLASSES).",
+    ),
+]
+Files = Annotated[
+    tuple[int, int] | None,
+    optional(
+        "TRAIN VAL",
+        help="tfrecord: the numbers of files (default: imagenet 1024 128, coco 256 32, as their readers expect; folder "
+        "one per 1,000 images).",
     ),
 ]
 ValShare = Annotated[
@@ -118,6 +127,7 @@ def prepare(
     short_side_px: int = 256,
     shard_mb: int = 512,
     restarts: bool = True,
+    files: Files = None,
     val_share: ValShare = 0.1,
     workers: Workers = None,
     expect: Expect = None,
@@ -138,6 +148,7 @@ def prepare(
     Examples:
         vernier data prepare imagenet ILSVRC2012_*.tar ILSVRC2012_devkit_t12.tar.gz imagenet
         vernier data prepare folder photos photos-shards --format shards
+        vernier data prepare coco coco coco-records --format tfrecord
     """
     _check(val_share, short_side_px=short_side_px, shard_mb=shard_mb, workers=workers)
     if len(paths) < 2:
@@ -147,14 +158,17 @@ def prepare(
         sources = [Path(p).expanduser() for p in paths[:-1]]
         if missing := [str(p) for p in sources if not p.exists()]:
             raise ConfigError(f"{', '.join(missing)} does not exist.")
-    if kind == "coco":
+    if kind == "coco" and layout != "tfrecord":
         return _prepare_coco(sources, out, layout, expect, json)
+    numbers = _numbers_of_files(files, kind, layout)
     from vernier.data.preparing.packing import forget_progress
     from vernier.data.preparing.prepare import open_encoded, prepare_split
 
     if any(Path(p).expanduser().resolve() == out.resolve() for p in paths[:-1]):
         raise ConfigError(f"{out} is both SRC and OUT. Choose another folder to write to.")
-    if kind == "imagenet":
+    if kind == "coco":
+        splits = _open_coco(sources)
+    elif kind == "imagenet":
         splits = _open_imagenet(sources, val_labels, expect)
     elif len(paths) == 2:
         splits = open_encoded(paths[0], layout, val_share)
@@ -174,12 +188,38 @@ def prepare(
                         shard_mb=shard_mb,
                         restarts=restarts,
                         workers=workers or len(allowed_cores()),
+                        files=numbers.get(split),
                         progress=progress,
                     )
                 )
         forget_progress(out)
     print_result(packed, json, lambda splits: map(_packed_lines, splits))
     return EXIT_DONE
+
+
+def _numbers_of_files(files: tuple[int, int] | None, kind: str, layout: str) -> dict[str, int]:
+    """The number of TFRecord files per split; empty: by the number of images."""
+    from vernier.data.preparing.tfrecord import COCO_FILES, IMAGENET_FILES
+
+    if files is None:
+        return {"imagenet": IMAGENET_FILES, "coco": COCO_FILES}.get(kind, {})
+    if layout != "tfrecord":
+        raise ConfigError(f"--files is for --format tfrecord, not {layout}. Leave it out.")
+    if min(files) < 1:
+        raise ConfigError(f"--files {files[0]} {files[1]}: give two whole numbers, 1 or more.")
+    return dict(zip(("train", "val"), files, strict=True))
+
+
+def _open_coco(sources: list[Path]) -> "dict[str, EncodedSource]":
+    """An unpacked COCO, to be written as TFRecord files."""
+    from vernier.data.preparing.prepare import open_annotated
+
+    if len(sources) != 1 or not sources[0].is_dir():
+        raise ConfigError(
+            "--format tfrecord reads COCO from a folder. Unpack the zips first: vernier data prepare coco ZIPS coco; "
+            "then: vernier data prepare coco coco OUT --format tfrecord."
+        )
+    return open_annotated(sources[0])
 
 
 def _open_imagenet(
@@ -208,6 +248,9 @@ def _packed_lines(packed: "PackedSplit") -> str:
     if packed.source_bytes:
         line += f" in {packed.shards} shard(s) from {packed.source_bytes / 2**20:,.1f} MiB; "
         line += f"{packed.restart_indexed:,} restart-indexed, {packed.kept_as_they_are:,} unchanged"
+    if packed.files:
+        line += f" in {packed.files:,} file(s)"
+        line += f"; {packed.converted:,} were no RGB JPEG and were converted" if packed.converted else ""
     if packed.continued_after:
         line += f"; {packed.continued_after:,} images of an earlier run were kept"
     for image in packed.left_out:

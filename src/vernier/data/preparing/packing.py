@@ -33,6 +33,10 @@ class PackedSplit:
     bytes: int = 0
     source_bytes: int = 0
     shards: int = 0
+    files: int = 0
+    """TFRecord only."""
+    converted: int = 0
+    """TFRecord only: images that were no RGB JPEG and were encoded again, at quality 100."""
     restart_indexed: int = 0
     kept_as_they_are: int = 0
     continued_after: int = 0

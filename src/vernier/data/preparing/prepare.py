@@ -21,8 +21,9 @@ from .imagenet import check_count
 from .packing import PackedSplit, Progress, read_encoded
 from .raw import pack_raw
 from .shards import pack_shards
+from .tfrecord import pack_tfrecord
 
-Layout = Literal["folders", "shards", "raw"]
+Layout = Literal["folders", "shards", "raw", "tfrecord"]
 COCO_IMAGES = {"train": 118_287, "val": 5_000}
 
 
@@ -36,9 +37,12 @@ def prepare_split(
     shard_mb: int,
     restarts: bool,
     workers: int,
+    files: int | None = None,
     progress: Progress | None = None,
 ) -> PackedSplit:
-    """Write one split as folders, shards or a raw file."""
+    """Write one split as folders, shards, a raw file or TFRecord files; `files`: how many of the latter."""
+    if layout == "tfrecord":
+        return pack_tfrecord(source, out, split, files=files, workers=workers, progress=progress)
     if layout == "shards":
         return pack_shards(
             source, out, split, shard_bytes=shard_mb << 20, restarts=restarts, workers=workers, progress=progress
@@ -59,6 +63,19 @@ def open_encoded(path: str, layout: Layout, val_share: float) -> dict[str, Encod
     if len(encoded) < len(splits):
         raise ConfigError(f"{path} holds decoded images already; there is nothing to prepare.")
     return encoded
+
+
+def open_annotated(path: Path) -> dict[str, EncodedSource]:
+    """The splits of a folder with boxes, to be written as TFRecord files. Raises ConfigError."""
+    splits: dict[str, EncodedSource] = {}
+    for split in ("train", "val"):
+        with contextlib.suppress(NoSuchSplit):
+            source = open_folder(path, split, VAL_SHARE)
+            assert isinstance(source, EncodedSource)
+            splits[split] = source
+    if not splits:
+        raise ConfigError(f"{path} has no images with boxes. Give a folder that `vernier data prepare coco` wrote.")
+    return splits
 
 
 def write_folders(source: EncodedSource, out: Path, split: str, progress: Progress | None) -> PackedSplit:

@@ -23,7 +23,12 @@ from .example import Feature, parse_example, read_records
 from .tables import Columns, load_or_scan
 
 VERSION = "2"
-SPLIT_PREFIXES = {"train": ("train",), "val": ("val", "validation"), "test": ("test",)}
+SPLIT_PREFIXES = {
+    "train": ("train", "imagenet_train_subset"),
+    "val": ("val", "validation", "imagenet_val_subset"),
+    "test": ("test",),
+}
+"""With the names of Habana's mini-ImageNet."""
 _COLUMNS = ("offset", "size", "label", "boxes", "id", "width", "height")
 _LEFT, _TOP, _RIGHT, _BOTTOM, _CATEGORY, _CROWD, _AREA = range(7)
 """The numbers of one box in the column `box`: edges as shares of the image, area in pixels (NaN if there is none)."""
