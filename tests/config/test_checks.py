@@ -91,3 +91,18 @@ def test_making_a_task_checks_its_recipe() -> None:
     recipe = override_from_text(Config(recipe=recipes.get(DETECTOR)), "loss.label_smoothing=0.1").recipe
     with pytest.raises(ConfigError, match="has no effect"):
         task_of(recipe)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "settings", "message"),
+    [
+        (CLASSIFIER, ("data.epoch_images=100", "augment.repeats=2"), "both say how often an image comes in an epoch"),
+        (CLASSIFIER, ("model.checkpoint=a.pth.tar", "model.weights=b.pth"), "has weights of its own"),
+        (CLASSIFIER, ("machine.workers=0", "machine.backend=dali-cpu"), "has threads of its own"),
+        (DETECTOR, ("limits.train_accuracy=true",), "top-1 counts images with one class each"),
+        (DETECTOR, ("model.checkpoint=a.pth.tar",), "only checkpoints of classifiers are read"),
+    ],
+)
+def test_what_belongs_to_other_systems_is_checked_too(recipe: str, settings: tuple[str, ...], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        _check(recipe, *settings)

@@ -54,3 +54,23 @@ def test_filling_the_last_batch_rounds_the_steps_up(batch: int, samples: int) ->
     filled = override(config, "recipe.data.last_batch", "fill")
     assert derive(config, train_samples=samples).steps_per_epoch == samples // batch
     assert derive(filled, train_samples=samples).steps_per_epoch == -(-samples // batch)
+
+
+def test_steps_may_exceed_the_epochs_and_the_schedule_stays() -> None:
+    config = override(_config(global_batch=10), "schedule.steps", 70)
+    derived = derive(config, train_samples=100)
+    assert (derived.steps_per_epoch, derived.total_steps, derived.stop_step) == (10, 25, 70)
+    assert derive(override(config, "limits.max_steps", 5), train_samples=100).stop_step == 5
+    assert derive(override(config, "schedule.steps", 7), train_samples=100).stop_step == 7
+
+
+@pytest.mark.parametrize(("images", "steps"), [(40, 4), (117, 11), (250, 25)])
+def test_an_epoch_has_the_images_it_is_given(images: int, steps: int) -> None:
+    derived = derive(override(_config(global_batch=10), "data.epoch_images", images), train_samples=100)
+    assert (derived.steps_per_epoch, derived.total_steps) == (steps, round(2.5 * steps))
+
+
+def test_an_epoch_smaller_than_a_batch_is_refused() -> None:
+    config = override(_config(global_batch=10), "data.epoch_images", 9)
+    with pytest.raises(ConfigError, match=r"more than the 9 images of an epoch \(data.epoch_images\)"):
+        derive(config, train_samples=100)

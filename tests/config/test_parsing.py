@@ -94,7 +94,7 @@ def test_set_reaches_any_field(assignment: str, path: tuple[str, ...], expected:
         ("schedule.kind=cosin", "cosine, step"),
         ("augment.area=[0.1]", "list of 2"),
         ("augment.flip=2", "1 or less"),
-        ("machine.workers=0", "1 or more"),
+        ("machine.workers=-1", "0 or more"),
         ("optim.lr.x=1", "Unknown setting"),
     ],
 )

@@ -43,6 +43,11 @@ def check_recipe(recipe: Recipe, *, detector: bool) -> None:
     _check_schedule(recipe)
     _check_sizes(recipe, detector)
     _check_crop(recipe, detector)
+    if recipe.data.epoch_images is not None and recipe.augment.repeats > 1:
+        raise ConfigError(
+            f"data.epoch_images = {recipe.data.epoch_images} and augment.repeats = {recipe.augment.repeats} both say "
+            "how often an image comes in an epoch. Leave one of them out."
+        )
     if recipe.loss.bce_threshold is not None and recipe.loss.kind != "bce":
         raise ConfigError("loss.bce_threshold is for loss.kind = bce. Leave it out, or change loss.kind.")
     if recipe.optim.nesterov and recipe.optim.name != "sgd":
@@ -62,6 +67,8 @@ def check_loader(machine: Machine, recipe: Recipe, *, detector: bool) -> None:
     if machine.backend == "native":
         return
     augment, data = recipe.augment, recipe.data
+    if machine.workers == 0:
+        raise ConfigError(f"machine.backend = {machine.backend} has threads of its own. Use --workers 1 or more.")
     if detector:
         raise ConfigError(f"machine.backend = {machine.backend} reads for classifiers. Use native for a detector.")
     if augment.crop != "random-resized":

@@ -20,23 +20,26 @@ class Derived:
     steps_per_epoch: int
     total_steps: int
     stop_step: int
+    """More than `total_steps` where schedule.steps asks for it."""
 
 
 def derive(config: Config, *, train_samples: int) -> Derived:
     """Batch per process, accumulation, learning rate and steps. Raises ConfigError for a batch that does not divide."""
     recipe, machine = config.recipe, config.machine
     process_batch, accumulation = _split_batch(recipe.global_batch, machine)
-    steps_per_epoch, rest = divmod(train_samples, recipe.global_batch)
+    epoch_images = recipe.data.epoch_images or train_samples
+    steps_per_epoch, rest = divmod(epoch_images, recipe.global_batch)
     if steps_per_epoch == 0:
         raise ConfigError(
-            f"global_batch = {recipe.global_batch} is more than the {train_samples} training images. "
-            f"Use --global-batch {2 ** int(math.log2(max(train_samples, 1)))} or less."
+            f"global_batch = {recipe.global_batch} is more than the {epoch_images} "
+            f"{'images of an epoch (data.epoch_images)' if recipe.data.epoch_images else 'training images'}. "
+            f"Use --global-batch {2 ** int(math.log2(max(epoch_images, 1)))} or less."
         )
     if rest and recipe.data.last_batch == "fill":
         steps_per_epoch += 1
     total_steps = max(1, round(recipe.schedule.epochs * steps_per_epoch))
     scale = 1.0 if recipe.optim.lr_batch is None else recipe.global_batch / recipe.optim.lr_batch
-    limit = config.limits.max_steps
+    steps, limit = recipe.schedule.steps or total_steps, config.limits.max_steps
     return Derived(
         world=machine.procs,
         process_batch=process_batch,
@@ -45,7 +48,7 @@ def derive(config: Config, *, train_samples: int) -> Derived:
         end_lr=recipe.schedule.end_lr * scale,
         steps_per_epoch=steps_per_epoch,
         total_steps=total_steps,
-        stop_step=total_steps if limit is None else min(limit, total_steps),
+        stop_step=steps if limit is None else min(limit, steps),
     )
 
 

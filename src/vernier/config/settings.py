@@ -90,6 +90,9 @@ class Data:
     val_share: float = option(
         0.1, "a folder without train/ and val/: share of each class used for validation", above=0, high=0.9
     )
+    epoch_images: int | None = option(
+        None, "images that make up an epoch; more than the set has: some several times; left out: all of the set", low=1
+    )
     shuffle_shards: int = option(
         0, "shards: shuffle among this many shards at a time, for slow storage; 0: among all", low=0
     )
@@ -205,6 +208,9 @@ class Schedule:
         "cosine", "shape after the warm-up; mlperf: the polynomial of its LARS submissions"
     )
     epochs: float = option(90.0, "number of epochs", above=0)
+    steps: int | None = option(
+        None, "train this many steps instead; beyond the epochs' worth the rate stays at its last value", low=1
+    )
     warmup_epochs: float = option(0.0, "length of the warm-up", low=0)
     warmup_start: float = option(0.0, "line: share of the peak rate at step 0; 1/n is Goyal's form", low=0, high=1)
     warmup_form: Literal["line", "stairs"] = option(
@@ -301,7 +307,7 @@ class Machine:
     backend: Literal["native", "dali-cpu", "dali-gpu", "gaudi-media"] = option(
         "native", "decodes and resizes training images"
     )
-    workers: int = option(2, "loader threads per process", low=1, high=256)
+    workers: int = option(2, "loader threads per process; 0: the training thread loads", low=0, high=256)
     prefetch: int = option(3, "batches prepared ahead", low=1, high=64)
     cache_share: float = option(
         0.25, "cache decoded images when all fit into this share of free memory; 0: never", low=0, high=0.9

@@ -109,7 +109,7 @@ def run_name(config: Config) -> str:
 
 def describe_feeding(source: str, loading: Loading | None, workers: int) -> str:
     """How images reach the network, in words."""
-    threads = plural(workers, "loader thread")
+    threads = plural(workers, "loader thread") if workers else "loading in the main process"
     if source in ("synthetic", "static"):
         pixels = "random pixels" if source == "synthetic" else "the same random pixels in every batch"
         return f"{pixels} copied from memory" + (f" by {threads}" if workers else "")

@@ -38,11 +38,31 @@ def _stream(
     return out
 
 
-@pytest.mark.parametrize("workers", [2, 4])
+@pytest.mark.parametrize("workers", [0, 2, 4])
 def test_pixels_and_order_do_not_depend_on_workers(shapes: Path, workers: int) -> None:
     alone, several = _stream(shapes, workers=1), _stream(shapes, workers=workers)
     assert len(alone) == 26
     assert all(torch.equal(a, b) for a, b in zip(alone, several, strict=True))
+
+
+def test_without_workers_the_asking_thread_loads_and_its_time_is_the_wait(shapes: Path) -> None:
+    """--workers=0 of PyTorch's scripts: nothing is prepared ahead."""
+    source, threads = open_split(str(shapes), "train"), []
+
+    class Noting(TrainReader):
+        def fill(self, epoch: int, indices: Any, out: Any) -> Any:
+            threads.append(threading.current_thread())
+            return super().fill(epoch, indices, out)
+
+    reader = Noting(source, Data(image_px=24), Augment(), seed=5)
+    loader = Loader(reader, batch=4, workers=0, prefetch=3)
+    batches = loader.batches((0, np.arange(4 * n, 4 * n + 4)) for n in range(3))
+    first = next(batches)
+    assert set(threads) == {threading.current_thread()}
+    assert len(threads) == 2  # the two halves of one batch
+    assert first.wait_s > 0
+    batches.close()
+    loader.close()
 
 
 @pytest.mark.parametrize("world", [2, 3])

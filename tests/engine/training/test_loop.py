@@ -39,6 +39,27 @@ def test_max_steps_cuts_the_run_but_not_the_schedule(shapes: Path, tmp_path: Pat
     assert outcome.summary.result.exact is False
 
 
+def test_steps_beyond_the_epochs_train_on_at_the_last_rate(shapes: Path, tmp_path: Path) -> None:
+    """`--steps` of Habana's SSD may exceed its epochs; `--max-steps` only shortened."""
+    schedule = Schedule(kind="step", epochs=1.0, milestones=(0.5,), gamma=0.1, steps=13)
+    config = replace(tiny_config(shapes, schedule=schedule), limits=Limits(log_every_steps=1, max_eval_steps=1))
+    outcome = run_training(config, tmp_path)
+    rates = [event.lr for event in events_of(outcome.run, StepEvent)]
+    assert rates == pytest.approx([0.05] * 5 + [0.005] * 8)
+    assert outcome.summary.step == 13
+    assert [event.step for event in events_of(outcome.run, EvalEvent)] == [10, 13]
+
+
+@pytest.mark.parametrize(("images", "evaluations"), [(80, [5, 10]), (240, [15, 30])])
+def test_an_epoch_of_another_length(shapes: Path, tmp_path: Path, images: int, evaluations: list[int]) -> None:
+    """`--num_examples_per_epoch`: 160 images are there; a longer epoch repeats some, augmented anew."""
+    config = tiny_config(shapes)
+    data = replace(config.recipe.data, epoch_images=images)
+    config = replace(config, recipe=replace(config.recipe, data=data), limits=Limits(max_eval_steps=1))
+    outcome = run_training(config, tmp_path)
+    assert [event.step for event in events_of(outcome.run, EvalEvent)] == evaluations
+
+
 def test_train_only_never_evaluates(shapes: Path, tmp_path: Path) -> None:
     outcome = run_training(tiny_config(shapes, eval=Eval(every_epochs=0)), tmp_path)
     assert outcome.summary.result is None

@@ -49,6 +49,8 @@ def data(
         if value < 1:
             raise ConfigError(f"{flag} {value} is out of range: it must be 1 or more.")
     start = recipes.load(recipe) if recipe is not None else Config(recipe=Recipe(name="plain"))
+    if workers == 0:
+        raise ConfigError("--workers 0: a loader is measured with 1 thread or more.")
     config = recipes.change(start, {"data.image_px": image_px, "machine.workers": workers}, ()).config
     from vernier.data.sources.opening import check_source
     from vernier.measure.bench.combinations import at_final_size

@@ -77,7 +77,7 @@ def evaluate(
         out: Folder for the predictions: detections.json of a detector, in COCO's results format.
         flip_tta: Test-time augmentation: add the scores of the mirrored image. The result says so.
         max_eval_steps: Evaluate on this many batches only.
-        workers: Loader threads per process. Default: 2.
+        workers: Loader threads per process; 0: none, the main thread loads. Default: 2.
 
     Examples:
         vernier eval runs/RUN

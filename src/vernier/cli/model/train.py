@@ -70,6 +70,7 @@ def train(
     workers: OptionalInt = None,
     max_bad_images: Annotated[str | None, optional("N|SHARE%")] = None,
     max_steps: OptionalInt = None,
+    steps: OptionalInt = None,
     max_eval_steps: OptionalInt = None,
     train_only: Switch = False,
     train_accuracy: Switch = False,
@@ -111,9 +112,11 @@ def train(
             Habana's code.
         backbone_weights: For detectors: a classifier's weights file for the backbone.
         reset_head: With --weights: start with a new classifier layer, for other classes.
-        workers: Loader threads per process. Default: 2.
+        workers: Loader threads per process; 0: the training thread loads its images itself. Default: 2.
         max_bad_images: How many unreadable images to replace before giving up, e.g. 20 or 0.1% of the set.
         max_steps: Stop after this many steps; the schedule stays that of --epochs.
+        steps: Train this many steps, also more than --epochs give; the schedule stays that of --epochs, and beyond it
+            the rate stays at its last value. Epochs of another length: --set data.epoch_images=N.
         max_eval_steps: Evaluate on this many batches only.
         train_only: Do not evaluate.
         train_accuracy: Also record top-1 and top-5 of the training batches, in percent. An image mixed from two
@@ -159,6 +162,7 @@ def train(
         "machine.workers": workers,
         "data.max_bad_images": max_bad_images,
         "limits.max_steps": max_steps,
+        "schedule.steps": steps,
         "limits.max_eval_steps": max_eval_steps,
         "limits.train_accuracy": train_accuracy or None,
         "limits.log_every_steps": print_every,

@@ -24,6 +24,7 @@ FLAGS: dict[str, tuple[str, ...]] = {
     "--output": ("--out",),
     "--raport-file": ("--raport",),
     "--print-freq": ("--print-every",),
+    "--num-steps": ("--steps",),
 }
 """The flags an alias can stand for: the first that the command has."""
 

@@ -7,7 +7,7 @@ batch is filled with is the readers' business (`readers`, `box_readers`, `backen
 
 import math
 from collections import deque
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -85,18 +85,29 @@ class _Buffer:
 
 
 @dataclass(frozen=True)
+class _Deferred:
+    """Work that the thread does that asks for its result: there are no loader threads."""
+
+    work: Callable[[], Any]
+
+    def result(self) -> Any:
+        return self.work()
+
+
+@dataclass(frozen=True)
 class _Pending:
     """A batch in the making."""
 
     buffer: _Buffer
     images: torch.Tensor
     indices: Indices
-    jobs: list[Future[Any]]
+    jobs: Sequence[Future[Any] | _Deferred]
 
 
 class Loader:
     """Runs a reader ahead of the consumer by `prefetch` batches. Memory: prefetch + 2 batches, whatever the workers.
 
+    Without workers nothing is prepared ahead: a batch is made when it is asked for, by the thread that asks.
     `device` is where batches are copied to, if not the CPU. Where it copies or reads buffers while the host goes on, a
     buffer is not filled again before that is done.
     """
@@ -104,9 +115,9 @@ class Loader:
     def __init__(
         self, reader: Reader, *, batch: int, workers: int, prefetch: int, device: Consumer | None = None
     ) -> None:
-        self._reader, self._prefetch = reader, prefetch
-        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="vernier-loader")
-        shape, count = (batch, *reader.shape), prefetch + 2
+        self._reader, self._prefetch = reader, prefetch if workers else 0
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="vernier-loader") if workers else None
+        shape, count = (batch, *reader.shape), self._prefetch + 2
         if isinstance(reader, DeviceReader) and reader.torch_device.type != "cpu":
             images = [torch.empty(shape, dtype=torch.uint8, device=reader.torch_device) for _ in range(count)]
             self._queue = device
@@ -139,8 +150,8 @@ class Loader:
                 if self._queue is not None:
                     batch.buffer.read = self._queue.record_event()
         finally:
-            unfinished = [job for batch in pending for job in batch.jobs if not job.cancel()]
-            wait(unfinished)  # another call may use the buffers next
+            jobs = [job for batch in pending for job in batch.jobs if isinstance(job, Future)]
+            wait([job for job in jobs if not job.cancel()])  # another call may use the buffers next
 
     def _start(self, buffer: _Buffer, epoch: int, indices: Indices) -> _Pending:
         shape = (len(indices), *self._reader.shape_at(epoch))
@@ -149,11 +160,14 @@ class Loader:
         pixels: Any = images.numpy() if on_cpu else images
         indices = np.array(indices)  # the reader may change them
         chunk = max(1, min(_CHUNK, -(-len(indices) // 2)) if on_cpu else len(indices))
-        jobs = [
-            self._pool.submit(self._reader.fill, epoch, indices[at : at + chunk], pixels[at : at + chunk])
-            for at in range(0, len(indices), chunk)
-        ]
-        return _Pending(buffer, images, indices, jobs)
+        parts = [(indices[at : at + chunk], pixels[at : at + chunk]) for at in range(0, len(indices), chunk)]
+        return _Pending(buffer, images, indices, [self._submit(epoch, *part) for part in parts])
+
+    def _submit(self, epoch: int, indices: Indices, pixels: Any) -> "Future[Any] | _Deferred":
+        if self._pool is None:
+            return _Deferred(lambda: self._reader.fill(epoch, indices, pixels))
+        return self._pool.submit(self._reader.fill, epoch, indices, pixels)
 
     def close(self) -> None:
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)

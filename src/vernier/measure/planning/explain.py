@@ -175,7 +175,8 @@ def describe_explanation(explained: Explanation) -> list[str]:
         f"{plural(d.world, 'process')} x {plural(d.process_batch, 'image')} x "
         f"{plural(d.accumulation, 'accumulation step')}",
         f"  steps      {d.steps_per_epoch:,} per epoch, {d.total_steps:,} in total"
-        + (f", stopping at {d.stop_step:,}" if d.stop_step < d.total_steps else ""),
+        + (f", stopping at {d.stop_step:,}" if d.stop_step < d.total_steps else "")
+        + (f", then on to {d.stop_step:,} at the last rate" if d.stop_step > d.total_steps else ""),
         f"  rate       {explained.lr_rule} at its peak; first {rates[0]:.3g}, last {rates[-1]:.3g}",
         f"             {sparkline(rates)}",
     ]

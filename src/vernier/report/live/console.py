@@ -179,6 +179,8 @@ class ConsoleObserver:
 def opening_lines(start: StartEvent) -> list[str]:
     """What a run is about to do, and the values derived for it."""
     cut = f", stopping at {start.stop_step:,}" if start.stop_step < start.total_steps else ""
+    if start.stop_step > start.total_steps:
+        cut = f", then on to {start.stop_step:,} at the last rate"
     validation = f" and {start.val_samples:,} validation" if start.val_samples else ""
     processes, epochs = plural(start.world, "process"), "epoch" if start.epochs == 1 else "epochs"
     return [
