@@ -15,11 +15,7 @@ from tests.five_systems import test_recipes as recipe_values
 from tests.five_systems.__main__ import page
 
 FEATURES = {"habana-resnet50": 64, "habana-ssd": 79, "habana-resnext101": 94, "nvidia-resnet50": 92, "sc22-study": 51}
-OPEN: dict[str, set[int]] = {
-    "habana-resnet50": {30},
-    "habana-ssd": {13, 14, 43},
-    "habana-resnext101": {23, 60},
-}
+OPEN: dict[str, set[int]] = {}
 """Features that work partly or not at all, by number. Nothing else may be marked so."""
 
 PARAMETERS: dict[str, Collection[str]] = {
