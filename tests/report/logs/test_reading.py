@@ -70,3 +70,9 @@ def test_all_arms_of_a_benchmark_are_converted_or_the_one_that_is_named(tmp_path
     assert [p.name for p in written] == ["r.old.json", "r.new.json"]
     with pytest.raises(ConfigError, match="exists already"):
         convert_all(open_to_convert(str(path)), "raport", tmp_path / "r.json")
+
+
+def test_only_a_benchmark_has_arms(tmp_path: Path) -> None:
+    (tmp_path / "raport.json").write_text('{"iter": {}, "epoch": {}}')
+    with pytest.raises(ConfigError, match="is not a benchmark, so it has no arm 'a'"):
+        open_to_convert(f"{tmp_path / 'raport.json'}#a")

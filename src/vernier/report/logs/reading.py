@@ -51,6 +51,8 @@ def open_logs(path: Path, arm: str | None = None) -> list[RunLog]:
         raise ConfigError(f"{path} does not exist.")
     if path.is_dir():
         return _open_runs(find_runs(path), arm) or _open_folder(path, arm)
+    if arm is not None and not is_bench_result(read_json_or_none(path)):
+        raise ConfigError(f"{path} is not a benchmark, so it has no arm {arm!r}. Leave out #{arm}.")
     text = read_text(path)
     if text.lstrip().startswith("{"):
         return _open_json(path, text, arm)
