@@ -167,7 +167,9 @@ class DeviceVerdict:
     """One device: the median of its repeats, also over the median device's (`normalised`, with 95 % interval).
 
     `p_slow` is the probability that a normal device would be this slow. `sure_slow` and `sure_fast` correct it for the
-    number of devices: the family-wise error is below 5 %.
+    number of devices: the family-wise error is below 5 %. `matters`: it differs from the median device by at least
+    `matter_percent` of the analysis. `whole_host`: its host is slow or fast as a whole. `disturbed_repeats` is the
+    number of its runs that something slowed down; they are left out of the verdict.
     """
 
     device: str
@@ -183,6 +185,9 @@ class DeviceVerdict:
     sure_slow: bool
     sure_fast: bool
     repeat_spread_percent: float | None
+    matters: bool = True
+    whole_host: bool = False
+    disturbed_repeats: int = 0
 
     @property
     def verdict(self) -> SlowOrFast | None:
@@ -191,7 +196,10 @@ class DeviceVerdict:
 
 @frozen
 class StudyAnalysis:
-    """What `study analyze --json` prints. `pull` are the devices to take out; `devices` has the slowest first."""
+    """What `study analyze --json` prints. `devices` has the slowest first.
+
+    `pull` are the devices to remove: slow for sure, and by at least `matter_percent`; None in results of version 0.1.
+    """
 
     method: str
     workload: str
@@ -211,6 +219,7 @@ class StudyAnalysis:
     pull: tuple[str, ...]
     devices: tuple[DeviceVerdict, ...]
     notes: tuple[str, ...]
+    matter_percent: float | None = None
 
     @property
     def value_name(self) -> str:
@@ -254,7 +263,10 @@ class Baseline:
 
 @frozen
 class DeviceCheck:
-    """Whether one device belongs to the fleet. `limit` is the slowest median accepted; `unusual` names odd sensors."""
+    """Whether one device belongs to the fleet. `limit` is the slowest median accepted; `unusual` names odd sensors.
+
+    `remarks` say what is certain but does not matter.
+    """
 
     device: str
     accepted: bool
@@ -264,11 +276,15 @@ class DeviceCheck:
     p_slow: float
     reasons: tuple[str, ...] = ()
     unusual: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 @frozen
 class CheckResult:
-    """What `study check --json` prints. `false_alarms` is the accepted probability of rejecting a normal machine."""
+    """What `study check --json` prints. `false_alarms` is the accepted probability of rejecting a normal machine.
+
+    A device that is slower by less than `matter_percent` is accepted.
+    """
 
     method: str
     accepted: bool
@@ -278,3 +294,4 @@ class CheckResult:
     false_alarms: float
     devices: tuple[DeviceCheck, ...]
     notes: tuple[str, ...] = ()
+    matter_percent: float | None = None

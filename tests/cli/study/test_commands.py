@@ -67,3 +67,14 @@ def test_nothing_to_read(tmp_path: Path, vernier_here: Runner) -> None:
     for arguments, message in cases:
         done = vernier_here("study", "analyze", *arguments)
         assert (done.code, message in done.err) == (2, True), done.err
+
+
+def test_what_matters_is_a_share(tmp_path: Path, vernier_here: Runner) -> None:
+    steady = {f"d{i}": [1 + i / 1e5 + k / 1e5 for k in range(4)] for i in range(20)}
+    study = str(write_study(tmp_path / "m", {**steady, "slow": [1.006, 1.00601, 1.00602, 1.00603]}, 1))
+    assert vernier_here("study", "analyze", study, "--json").json()["pull"] == []
+    finer = vernier_here("study", "analyze", study, "--matter", "0.3%", "--json").json()
+    assert (finer["pull"], finer["matter_percent"]) == (["slow"], 0.3)
+    for wrong in ("-1%", "much", "300%"):
+        done = vernier_here("study", "analyze", study, "--matter", wrong)
+        assert (done.code, "--matter" in done.err) == (2, True), done.err

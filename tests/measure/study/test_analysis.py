@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +15,7 @@ from vernier.measure.study.analysis import (
     Table,
     analyze,
     correlations,
-    fit_inliers,
     judge_devices,
-    limit_above,
-    p_above,
-    undisturbed,
-    variance_split,
     variations,
 )
 from vernier.records.codec import decode, encode
@@ -77,15 +73,6 @@ def test_variations_by_hand() -> None:
     assert set(variations(np.array([1.0])).values()) == {None}
 
 
-def test_the_variance_split_recovers_what_was_put_in() -> None:
-    rng = np.random.default_rng(0)
-    groups = [np.exp(rng.normal(0, 0.03) + rng.normal(0, 0.01, 6)) for _ in range(150)]
-    parts = variance_split(groups).all_runs
-    assert parts is not None
-    for part, truth in ((parts.between_devices, 3), (parts.between_repeats, 1), (parts.share_between_devices, 0.9)):
-        assert (part.low or 9) < truth < (part.high or 0)
-
-
 def test_rates_are_slow_when_low() -> None:
     rng = np.random.default_rng(0)
     values = {f"d{i}": list(100 * np.exp(rng.normal(0, 0.005, 4)) * (0.9 if i == 3 else 1)) for i in range(12)}
@@ -126,15 +113,6 @@ def test_a_constant_sensor_has_no_correlation() -> None:
     assert (analysis.not_measured, analysis.constant) == (("power",), ("freq",))
 
 
-def test_inliers_ignore_outliers() -> None:
-    rng = np.random.default_rng(0)
-    clean = rng.normal(0, 1, 400)
-    analysis = fit_inliers(np.concatenate([clean, np.full(40, 50.0)]))
-    assert analysis.centre == pytest.approx(0, abs=0.15)
-    assert analysis.sd == pytest.approx(1, abs=0.1)
-    assert p_above(analysis, limit_above(analysis, 0.01)) == pytest.approx(0.01, rel=0.02)
-
-
 def test_every_device_has_a_normalised_value() -> None:
     analysis = judge_devices(table({"a": [2.0, 2.0], "b": [1.0, 1.0], "c": [1.0, 1.0]}))
     assert [(d.device, d.normalised) for d in analysis] == [("a", 2.0), ("b", 1.0), ("c", 1.0)]
@@ -145,10 +123,48 @@ def test_an_analysis_survives_its_json() -> None:
     assert decode(StudyAnalysis, json.loads(json.dumps(encode(analysis)))) == analysis
 
 
-def test_a_run_far_from_the_others_of_its_device_is_disturbed() -> None:
-    dice = np.random.default_rng(1)
-    groups = [np.exp(0.01 * dice.standard_normal(8)) * (1 + device / 10) for device in range(6)]
-    groups[2][5] *= 1.5
-    calm = undisturbed(groups)
-    assert [(d, i) for d, flags in enumerate(calm) for i, ok in enumerate(flags) if not ok] == [(2, 5)]
-    assert all(flags.all() for flags in undisturbed([np.array([1.0]), np.array([5.0])]))  # one repeat: nobody knows
+def test_slow_for_sure_by_too_little_to_matter_is_not_removed() -> None:
+    rng = np.random.default_rng(0)
+    values = {f"d{i:02d}": (1 + 0.0003 * rng.standard_normal(5)).tolist() for i in range(30)}
+    values["d04"] = [v * 1.005 for v in values["d04"]]
+    analysis = analyze(table(values))
+    slowest = analysis.devices[0]
+    assert (slowest.device, slowest.sure_slow, slowest.matters) == ("d04", True, False)
+    assert (analysis.pull, analysis.matter_percent) == ((), 1.0)
+    assert analyze(table(values), matter=0.003).pull == ("d04",)
+
+
+def test_chances_are_ordered_however_small() -> None:
+    rng = np.random.default_rng(0)
+    values = {f"d{i:03d}": (1 + 0.002 * rng.standard_normal(20)).tolist() for i in range(200)}
+    for i in range(8):
+        values[f"d{i:03d}"] = [v * (1.05 + i / 50) for v in values[f"d{i:03d}"]]
+    devices = analyze(table(values)).devices
+    chances = [d.p_slow for d in devices]
+    assert chances == sorted(chances)
+    assert 0 < chances[0] < 1e-20
+    assert [d.sure_slow for d in devices[:9]] == [True] * 8 + [False]
+
+
+def test_too_few_repeats_to_be_certain_are_said() -> None:
+    rng = np.random.default_rng(0)
+    two = {f"d{i}": [1.0 + 0.01 * rng.standard_normal() for _ in range(2)] for i in range(5)}
+    two["d3"] = [1.3, 1.3]
+    analysis = analyze(table(two))
+    assert not analysis.devices[0].sure_slow
+    assert any("2 repeats on each of 5 devices are too few" in n and "--repeats 3" in n for n in analysis.notes)
+
+
+def test_devices_are_compared_within_few_hosts_that_differ() -> None:
+    rng = np.random.default_rng(1)
+    rows = tuple(
+        Measurement(device=f"h{h}-{d}", repeat=str(k), value=1 + 0.1 * h + 0.004 * rng.standard_normal(), host=f"h{h}")
+        for h in range(3)
+        for d in range(4)
+        for k in range(4)
+    )
+    slow = tuple(replace(r, value=r.value * 1.05) if r.device == "h0-2" else r for r in rows)
+    analysis = analyze(Table(rows=slow, unit="s", what="x"))
+    assert analysis.pull == ("h0-2",)  # although every device of the third host is slower
+    assert any("3 hosts are too few" in note for note in analysis.notes)
+    assert analyze(Table(rows=tuple(replace(r, host="") for r in slow), unit="s", what="x")).pull == ()

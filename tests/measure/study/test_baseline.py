@@ -8,7 +8,15 @@ import pytest
 
 from tests.measure.study.fleets import Values, machine, table
 from vernier.errors import ConfigError
-from vernier.measure.study.baseline import check, learn, read_baseline, write_baseline
+from vernier.measure.study.baseline import (
+    check,
+    fit_inliers,
+    learn,
+    limit_above,
+    p_above,
+    read_baseline,
+    write_baseline,
+)
 from vernier.records.codec import encode
 
 
@@ -113,3 +121,25 @@ def test_a_file_that_is_no_baseline_is_refused(tmp_path: Path, changes: dict[str
     path.write_text(json.dumps({**encode(learned), **changes}))
     with pytest.raises(ConfigError, match=message):
         read_baseline(path)
+
+
+def test_inliers_ignore_outliers() -> None:
+    clean = np.random.default_rng(0).normal(0, 1, 400)
+    inliers = fit_inliers(np.concatenate([clean, np.full(40, 50.0)]))
+    assert inliers.centre == pytest.approx(0, abs=0.15)
+    assert inliers.sd == pytest.approx(1, abs=0.1)
+    assert p_above(inliers, limit_above(inliers, 0.01)) == pytest.approx(0.01, rel=0.02)
+    chances = [p_above(inliers, value) for value in (10.0, 12.0, 15.0, 40.0)]
+    assert chances == sorted(chances, reverse=True)
+    assert 0 < chances[-1] < 1e-100
+
+
+def test_slower_for_sure_by_too_little_to_matter_is_accepted_and_said() -> None:
+    rng = np.random.default_rng(5)
+    steady = {f"d{i}": (1 + 0.0003 * rng.standard_normal(5)).tolist() for i in range(40)}
+    learned = learn(table(steady))
+    result = check(learned, table({"new": [1.006] * 5}))
+    assert result.accepted
+    assert result.devices[0].remarks == ("certainly slower than the fleet, but by 0.60 % only",)
+    assert not check(learned, table({"new": [1.006] * 5}), matter=0.005).accepted
+    assert not check(learned, table({"new": [1.02] * 5})).accepted

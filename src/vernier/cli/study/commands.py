@@ -11,6 +11,7 @@ from tyro.conf import Positional, arg
 
 from vernier.cli.flags import JsonFlag, Switch
 from vernier.cli.output import print_result, print_rows
+from vernier.config import parse_share
 from vernier.errors import EXIT_DONE, EXIT_FAILED, ConfigError
 
 from .practice import design, simulate
@@ -19,6 +20,7 @@ from .sources import Columns, Units, read_sources
 
 Sources = Annotated[Positional[tuple[str, ...]], arg(metavar="CSV|DIR...", help_behavior_hint="(required)")]
 Out = Annotated[str, arg(metavar="PATH", aliases=["-o"])]
+Matter = Annotated[str, arg(metavar="SHARE")]
 Drop = Annotated[Switch, arg(help="Drop rows that are exact copies of others.")]
 SHOWN = 20
 
@@ -30,6 +32,7 @@ def analyze(
     columns: Columns = None,
     units: Units = None,
     drop_duplicates: Drop = False,
+    matter: Matter = "1%",
     all_devices: Switch = False,
     json: JsonFlag = False,
 ) -> int:
@@ -44,6 +47,8 @@ def analyze(
             write speed instead of step_time.
         units: The unit of the step time, if the file does not state it: ms (s, us, ns, min), img/s. With the units of
             sensors: step_time=ms,power=mW,freq=GHz.
+        matter: A device that is slower by less than this is not recommended for removal, however certain it is: 1% or
+            0.01.
         all_devices: List every device, not only the 20 slowest.
 
     Examples:
@@ -53,7 +58,8 @@ def analyze(
     from vernier.measure.study.analysis import analyze as analyze_table
     from vernier.report.study.text import study_lines, study_rows
 
-    analysis = analyze_table(read_sources(sources, columns, units, drop_duplicates))
+    share = parse_share("--matter", matter, allow_zero=True)
+    analysis = analyze_table(read_sources(sources, columns, units, drop_duplicates), share)
     print_result(analysis, json, study_lines)
     if not json:
         print_rows(
@@ -105,6 +111,7 @@ def check(
     baseline: Annotated[str, arg(metavar="FILE")],
     columns: Columns = None,
     units: Units = None,
+    matter: Matter = "1%",
     json: JsonFlag = False,
 ) -> int:
     """Accept or reject a new or repaired machine: exit code 1, with the reason, if a device is slower than the fleet.
@@ -114,6 +121,7 @@ def check(
         baseline: File written by `vernier study baseline`.
         columns: As in `study analyze`.
         units: As in `study analyze`.
+        matter: A device that is slower than the fleet by less than this is accepted, however certain it is: 1% or 0.01.
 
     Examples:
         vernier study check runs/new-node --baseline baseline.json
@@ -123,7 +131,8 @@ def check(
     from vernier.measure.study.baseline import read_baseline
     from vernier.report.study.text import check_lines
 
-    result = check_table(read_baseline(Path(baseline).expanduser()), read_sources(sources, columns, units))
+    share = parse_share("--matter", matter, allow_zero=True)
+    result = check_table(read_baseline(Path(baseline).expanduser()), read_sources(sources, columns, units), share)
     print_result(result, json, check_lines)
     return EXIT_DONE if result.accepted else EXIT_FAILED
 

@@ -15,23 +15,15 @@ import numpy as np
 
 from vernier.config.migrations import SCHEMAS, migrated
 from vernier.errors import ConfigError
+from vernier.measure.statistics.distributions import t_limit, t_tail
 from vernier.measure.statistics.estimates import Floats
 from vernier.records.codec import DamagedRecord, decode, encode
-from vernier.records.study import Baseline, CheckResult, DeviceCheck
+from vernier.records.study import Baseline, CheckResult, DeviceCheck, Inliers
 from vernier.store import read_object, write_json
 
-from .analysis import (
-    FEWEST_DEVICES,
-    SENSORS,
-    SUSPICIOUS,
-    TIMES,
-    Table,
-    fit_inliers,
-    limit_above,
-    median_variance,
-    p_above,
-    repeat_noise,
-)
+from .analysis import DEFAULT_MATTER, SENSORS, SUSPICIOUS, TIMES, Table
+from .noise import median_variance, repeat_noise, slowness_rows
+from .outliers import FEWEST_DEVICES, studentized
 
 METHOD = "vernier-baseline-1"
 FALSE_ALARMS = 0.01
@@ -61,6 +53,26 @@ def read_baseline(path: Path) -> Baseline:
         raise ConfigError(f"The baseline {path} is damaged: {error}. {advice}") from None
 
 
+def fit_inliers(values: Floats) -> Inliers:
+    """Mean and standard deviation of the values that are no outliers (Rosner's test, as for the devices of a study)."""
+    ordinary = values[studentized(values, np.zeros(values.size, np.int64)).ordinary]
+    return Inliers(centre=float(ordinary.mean()), sd=float(ordinary.std(ddof=1)), count=ordinary.size)
+
+
+def p_above(inliers: Inliers, value: float, extra_variance: float = 0.0) -> float:
+    """Probability that one more inlier would be this high; counts the uncertainty of the estimate itself."""
+    spread = math.sqrt(inliers.sd**2 * (1 + 1 / inliers.count) + extra_variance)
+    if spread == 0:
+        return 0.5 if value == inliers.centre else float(value < inliers.centre)
+    return t_tail((value - inliers.centre) / spread, max(1, inliers.count - 1))
+
+
+def limit_above(inliers: Inliers, alpha: float, extra_variance: float = 0.0) -> float:
+    """The value that one more inlier exceeds with probability `alpha`."""
+    spread = math.sqrt(inliers.sd**2 * (1 + 1 / inliers.count) + extra_variance)
+    return inliers.centre + t_limit(alpha, max(1, inliers.count - 1)) * spread
+
+
 def _slowness(table: Table) -> dict[str, float]:
     sign = 1.0 if table.slow_is_high else -1.0
     return {name: sign * math.log(median) for name, median in table.medians().items()}
@@ -84,7 +96,7 @@ def learn(table: Table) -> Baseline:
     groups = table.by_device()
     if len(groups) < FEWEST_DEVICES:
         raise ConfigError(f"A baseline needs at least {FEWEST_DEVICES} devices; these are {len(groups)}.")
-    noise = repeat_noise(list(groups.values()))
+    noise = float(repeat_noise(slowness_rows(list(groups.values()), table.slow_is_high)).sd)
     if noise == 0:
         raise ConfigError("A baseline needs repeats: no device was measured twice with different results.")
     slow = _slowness(table)
@@ -111,10 +123,11 @@ def learn(table: Table) -> Baseline:
     )
 
 
-def check(baseline: Baseline, table: Table) -> CheckResult:
+def check(baseline: Baseline, table: Table, matter: float = DEFAULT_MATTER) -> CheckResult:
     """Accept or reject each device of a machine. Raises ConfigError when the two were not measured alike.
 
-    Times in another unit are converted, with a note.
+    Times in another unit are converted, with a note. A device that is slower than the fleet by less than the share
+    `matter` is not rejected for that.
     """
     table = _in_unit_of(baseline, table)
     for name in ("workload", "what", "unit", "simulated"):
@@ -132,7 +145,7 @@ def check(baseline: Baseline, table: Table) -> CheckResult:
     verdicts, smallest_detectable = [], 0.0
     for name, values in groups.items():
         extra = median_variance(baseline.noise_sd, values.size)
-        limit = limit_above(baseline.speed, alpha, extra)
+        limit = max(limit_above(baseline.speed, alpha, extra), baseline.speed.centre + math.log1p(matter))
         smallest_detectable = max(smallest_detectable, math.exp(limit - baseline.speed.centre) - 1)
         reasons = (*_slow(baseline, slowness[name], limit), *_unsteady(baseline, _spread(values), alpha))
         verdicts.append(
@@ -145,6 +158,7 @@ def check(baseline: Baseline, table: Table) -> CheckResult:
                 p_slow=p_above(baseline.speed, slowness[name], extra),
                 reasons=reasons,
                 unusual=_unusual(baseline, {s: v[name] for s, v in sensors.items() if name in v}, alpha),
+                remarks=_too_little(baseline, slowness[name], limit_above(baseline.speed, alpha, extra), limit),
             )
         )
     return CheckResult(
@@ -154,6 +168,7 @@ def check(baseline: Baseline, table: Table) -> CheckResult:
         workload=table.workload,
         simulated=table.simulated,
         false_alarms=FALSE_ALARMS,
+        matter_percent=100 * matter,
         devices=tuple(verdicts),
         notes=(*table.notes, *sensitivity_notes(baseline, table, smallest_detectable)),
     )
@@ -189,6 +204,14 @@ def _slow(baseline: Baseline, slowness: float, limit: float) -> tuple[str, ...]:
     allowed = 100 * (math.exp(limit - baseline.speed.centre) - 1)
     fleet = f"{normal:g} {baseline.unit}"
     return (f"{percent:.1f} % slower than the fleet's {fleet}; normal devices stay within {allowed:.1f} %",)
+
+
+def _too_little(baseline: Baseline, slowness: float, certain: float, limit: float) -> tuple[str, ...]:
+    """A slowness that is certain and does not matter."""
+    if not certain < slowness <= limit:
+        return ()
+    percent = 100 * (math.exp(slowness - baseline.speed.centre) - 1)
+    return (f"certainly slower than the fleet, but by {percent:.2f} % only",)
 
 
 def _unsteady(baseline: Baseline, spread: float | None, alpha: float) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.measure.statistics.throughput import Window
-from vernier.measure.study.analysis import METHOD as STUDY_METHOD
+from vernier.measure.study.analysis import METHODS as STUDY_METHODS
 from vernier.measure.study.csv_tables import read_csv
 from vernier.measure.study.files import StudyDir
 from vernier.measure.telemetry.noise import describe_noise, measure_noise, worst_noise
@@ -208,7 +208,7 @@ def _open(path: Path) -> Iterable[Subject]:
     if path.suffix == ".csv":
         return [_of_study(path, open_study([path]))]
     tree = read_json_or_none(path)
-    if isinstance(tree, dict) and tree.get("method") == STUDY_METHOD:
+    if isinstance(tree, dict) and tree.get("method") in STUDY_METHODS:
         return [_of_study(path, open_study_result(tree))]
     if is_bench_result(tree):
         return [_of_bench(path, read_bench(path))]

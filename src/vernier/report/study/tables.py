@@ -148,11 +148,13 @@ def _study(study: StudyDir) -> _Part:
     if len(repeats) < expected:
         unfinished = f"{len(repeats)} of {expected} repeats: it was interrupted or is still running"
         notes.insert(0, f"{study.path.name} has {unfinished}")
+    hosts = {device.id: device.host for device in meta.devices}
     rows = [
         Measurement(
             device=r.device,
             repeat=str(r.repeat),
             value=statistics.median(r.steady_s),
+            host=hosts.get(r.device, ""),
             sensors={name: r.sensor(column) for name, column in _STUDY_SENSORS.items()},
         )
         for r in repeats
@@ -201,7 +203,7 @@ def _iteration_file(path: Path, text: str) -> _Part:
     match = _ITERATION_FILE.search(path.name)
     stamp, host = match.groups() if match else (path.stem, path.stem)
     rows = [
-        Measurement(device=f"{host}-{device}", repeat=stamp, value=statistics.median(values[1:]))
+        Measurement(device=f"{host}-{device}", repeat=stamp, value=statistics.median(values[1:]), host=host)
         for device, values in times.items()
         if len(values) > 1
     ]
@@ -252,11 +254,19 @@ def _fill(part: _Part, path: Path, rows: Sequence[CsvRow], layout: Layout, optio
         repeat = layout.cell(row, "repeat") if "repeat" in layout.columns else numbered[device]
         numbered[device] += 1
         sensors = {s: _sensor(s, layout.cell(row, s), options, unmeasured) for s in SENSOR_UNITS}
-        part.rows.append(Measurement(device=device, repeat=str(repeat), value=value * scale, sensors=sensors))
+        part.rows.append(
+            Measurement(device=device, repeat=str(repeat), value=value * scale, host=_host(row), sensors=sensors)
+        )
         part.workloads.add(str(layout.cell(row, "workload") or ""))
         part.simulated |= str(row.get("simulated") or "0") not in ("0", "False", "false")
     part.notes += [f"{path.name}: {count} row(s) with {why}: dropped" for why, count in dropped.items()]
     part.notes += [f"{path.name}: {count} {why}: treated as not measured" for why, count in unmeasured.items()]
+
+
+def _host(row: CsvRow) -> str:
+    """Cabinet and node of the SC22 study's tables, which have -1 where that is not known."""
+    parts = [str(row.get(name)) for name in ("cabinet", "node") if row.get(name) not in (None, "", -1)]
+    return "-".join(parts) if len(parts) == 2 else ""
 
 
 def _column_units(path: Path, cells: Sequence[tuple[float, str]], layout: Layout) -> set[str]:

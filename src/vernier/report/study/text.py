@@ -5,13 +5,11 @@ from vernier.records.study import CheckResult, Component, DeviceVerdict, StudyAn
 SHOWN_NOTES = 8
 
 
-LEAST_CHANCE = 1e-15
-"""Below this, a chance is a rounding error of the arithmetic."""
-
-
 def _span(component: Component, unit: str = " %") -> str:
-    interval = "no interval" if component.low is None else f"{component.low:.2f} to {component.high:.2f}"
-    return f"{component.value:.2f}{unit} ({interval})"
+    if component.low is None or component.high is None:
+        return f"{component.value:.2f}{unit} (no interval)"
+    digits = 2 if component.high - component.low >= 0.02 else 4
+    return f"{component.value:.{digits}f}{unit} ({component.low:.{digits}f} to {component.high:.{digits}f})"
 
 
 def _between_devices(component: Component) -> str:
@@ -45,7 +43,7 @@ def study_lines(result: StudyAnalysis) -> list[str]:
     fence, sure = result.outliers.beyond_fence, result.outliers.sure
     lines.append(
         f"outliers   beyond the fences: {fence.slow} slow, {fence.fast} fast; certainly (family-wise error "
-        f"below 5 %): {sure.slow} slow, {sure.fast} fast"
+        f"below 5 %): {sure.slow} slow, {sure.fast} fast{_small_outliers(result)}"
     )
     lines += [*straggler_lines(result), *(f"note       {n}" for n in result.notes[:SHOWN_NOTES])]
     more = len(result.notes) - SHOWN_NOTES
@@ -63,14 +61,31 @@ def straggler_lines(result: StudyAnalysis) -> list[str]:
         )
     if result.pull:
         return [*lines, f"remove     {', '.join(result.pull)}", f"           {removal_sentence(result)}"]
-    return [*lines, "remove     no device"]
+    return [*lines, f"remove     no device{_why_none(result)}"]
+
+
+def _small_outliers(result: StudyAnalysis) -> str:
+    """How many of the certain ones do not matter."""
+    small = sum(bool(d.verdict) and not d.matters for d in result.devices)
+    return f", of which {small} by less than {result.matter_percent:g} %" if small else ""
+
+
+def _why_none(result: StudyAnalysis) -> str:
+    if result.matter_percent is None or result.devices_measured < 2:
+        return ""
+    if any(d.sure_slow and not d.matters for d in result.devices):
+        return f": those that are certainly slow lose less than {result.matter_percent:g} %, which --matter sets"
+    return f" (certainly slow by {result.matter_percent:g} % or more: none)"
 
 
 def removal_sentence(result: StudyAnalysis) -> str:
     """What synchronous training would gain without the devices to remove."""
     count, cost = len(result.pull), result.straggler
-    devices = "this device" if count == 1 else f"these {count} devices"
-    return f"Removing {devices} would cut the slow-down from {cost.cost:.3f}x to {cost.after_pulling.cost:.3f}x."
+    devices, rest = "this device" if count == 1 else f"these {count} devices", cost.after_pulling
+    now, then = (100 * (c - 1) for c in (cost.cost, rest.cost))
+    if f"{now:.1f}" == f"{then:.1f}":
+        return f"Without {devices} synchronous training would still lose {then:.1f} % by waiting for {rest.slowest}."
+    return f"Without {devices} synchronous training would lose {then:.1f} % instead of {now:.1f} %."
 
 
 def _variance_lines(variance: VarianceSplit) -> list[str]:
@@ -100,13 +115,14 @@ def _correlation_lines(result: StudyAnalysis) -> list[str]:
 def verdict_in_words(device: DeviceVerdict) -> str:
     """One device's verdict: certain, possible, or nothing unusual."""
     if device.verdict:
-        return f"certainly {device.verdict}"
-    return f"perhaps {device.beyond_fence}" if device.beyond_fence else "not unusual"
+        host = ", as its whole host" if device.whole_host else ""
+        return f"certainly {device.verdict}{host}{'' if device.matters else ', too little to matter'}"
+    disturbed = f" ({device.disturbed_repeats} of {device.repeats} runs disturbed)" if device.disturbed_repeats else ""
+    return f"perhaps {device.beyond_fence}{disturbed}" if device.beyond_fence else "not unusual"
 
 
 def _chance(device: DeviceVerdict) -> str:
-    chance = min(device.p_slow, device.p_fast, 0.5) * 2
-    return f"{chance:.2g}" if chance > LEAST_CHANCE else f"< {LEAST_CHANCE:g}"
+    return f"{min(1.0, 2 * min(device.p_slow, device.p_fast)):.2g}"
 
 
 def study_rows(result: StudyAnalysis, most: int | None) -> list[dict[str, object]]:
@@ -132,7 +148,10 @@ def check_lines(result: CheckResult) -> list[str]:
     for device in result.devices:
         verdict = "accepted" if device.accepted else f"REJECTED: {'; '.join(device.reasons)}"
         hints = f" [unusual: {', '.join(device.unusual)}]" if device.unusual else ""
-        lines.append(f"{device.device}: {verdict} ({device.median:g} {result.unit}, limit {device.limit:g}){hints}")
+        remarks = "".join(f"; {remark}" for remark in device.remarks)
+        lines.append(
+            f"{device.device}: {verdict}{remarks} ({device.median:g} {result.unit}, limit {device.limit:g}){hints}"
+        )
     simulated = "SIMULATED " if result.simulated else ""
     lines.append(
         f"{simulated}machine {'accepted' if result.accepted else 'rejected'}; "

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from vernier.measure.study.analysis import SENSORS, undisturbed
+from vernier.measure.study.analysis import SENSORS
+from vernier.measure.study.noise import undisturbed
 from vernier.records.study import StudyAnalysis
 from vernier.records.telemetry import ALL_SENSORS, LostSensor, Sample, TelemetryHeader, TelemetryRecord
 from vernier.report.page.collect import MOST_POINTS, Subject
@@ -152,7 +153,8 @@ def _disturbed(study: Study) -> list[str]:
     runs_by_device: dict[str, list[int]] = {}
     for i, run in enumerate(study.runs):
         runs_by_device.setdefault(run.device, []).append(i)
-    calm = undisturbed([np.array([study.runs[i].value for i in runs]) for runs in runs_by_device.values()])
+    values = [np.array([study.runs[i].value for i in runs]) for runs in runs_by_device.values()]
+    calm = undisturbed(values, slow_is_high=study.result.value_name == "step time")
     remarks = [""] * len(study.runs)
     for runs, is_calm in zip(runs_by_device.values(), calm, strict=True):
         for i, ok in zip(runs, is_calm, strict=True):

@@ -1,0 +1,243 @@
+"""How often the promises of `vernier study` hold, on simulated fleets whose truth is known.
+
+Run by benchmarks/coverage.py. Every cell is a number of devices and of repeats; repeats differ by 1 % where
+nothing else is said.
+
+- Repeat noise: the estimate over the truth is 0.97 to 1.03 for 2 to 20 repeats. Where one run in five is slowed down by
+  5 to 30 % it is below 1.3 from 16 devices on (fewer devices: shown, no band).
+- A device's 95 % interval covers 93 to 97 %.
+- The intervals of the variance split cover 93 to 97 %. Normal: devices and repeats differ by 1 % each; lognormal:
+  log-sd 5 % and 3 %. A spread that the repeats hide (0.3 %), or none, cannot be missed on one side: at least 93 %. No
+  interval has no width.
+- An ordinary device is called slow for sure in at most 5 % of fleets: identical devices; identical ones of which one
+  run in five is slowed down by 5 to 30 %, or by an exponential law of mean 10 %; identical ones on hosts of four that
+  differ by 1 %; from five devices on also devices that differ by 0.6 %, with and without such hosts.
+- How often a device that is 3, 5 and 10 % slow is found, among devices that differ by 0.6 %, without and with disturbed
+  runs: an eighth of the cases, no band.
+
+With fewer than 4,000 cases the bands are wider by three standard errors.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from vernier.measure.statistics.estimates import Floats
+from vernier.measure.study import noise, outliers, variance
+
+Rng = np.random.Generator
+DEVICES, REPEATS, SLOWER = (3, 4, 5, 8, 16, 32, 100, 400), (2, 3, 5, 10), (0.03, 0.05, 0.10)
+BIAS_REPEATS = (2, 3, 4, 5, 7, 10, 15, 20)
+COVER, FALSE_ALARMS, BIAS, DISTURBED_BIAS = (0.93, 0.97), 0.05, (0.97, 1.03), 1.3
+PER_HOST, MOST_RUNS, ALL_CASES = 4, 400_000, 4000
+BEFORE = {
+    "device interval": "77 % with 3 repeats, 91 % with 5",
+    "between devices": "64 / 74 / 84 / 89 / 92 % with 5 / 8 / 16 / 32 / 100 devices",
+    "between repeats": "81 / 86 / 90 / 93 / 93 % with 5 / 8 / 16 / 32 / 100 devices",
+    "false alarms, identical": "16 to 18 % with 3 or 4 devices, 8 to 10 % with 5 to 16, 5.3 to 8 % with 32 to 400",
+}
+"""Before the present method, simulated independently on 2026-11-16 at commit b2a6a81."""
+
+
+def disturbed(rng: Rng, slowness: Floats, exponential: bool = False) -> Floats:
+    """One run in five is slowed down."""
+    slower = rng.exponential(0.1, slowness.shape) if exponential else rng.uniform(0.05, 0.3, slowness.shape)
+    return slowness + np.where(rng.random(slowness.shape) < 0.2, np.log1p(slower), 0.0)
+
+
+def fleets(rng: Rng, shape: tuple[int, int, int], between: float, within: float = 0.01, host: float = 0.0) -> Floats:
+    """Slowness of normal fleets: cases x devices x repeats."""
+    hosts = np.arange(shape[1]) // PER_HOST
+    shared = host * rng.standard_normal((shape[0], hosts[-1] + 1))[:, hosts, None]
+    return shared + between * rng.standard_normal((*shape[:2], 1)) + within * rng.standard_normal(shape)
+
+
+def in_parts(cases: int, devices: int, repeats: int) -> Iterator[int]:
+    """The cases in parts that fit in memory."""
+    size = max(1, MOST_RUNS // (devices * repeats))
+    for begin in range(0, cases, size):
+        yield min(size, cases - begin)
+
+
+# ------------------------------------------------------------------------------------------------------ noise, variance
+
+
+def noise_bias(rng: Rng, cases: int, devices: int, repeats: int) -> dict[str, float]:
+    """The estimate of the noise of repeats over the truth: root mean square, and the median with disturbed runs."""
+    clean, rough = [], []
+    for part in in_parts(cases, devices, repeats):
+        slowness = fleets(rng, (part, devices, repeats), 0.01)
+        clean.append(noise.repeat_noise(slowness).sd)
+        rough.append(noise.repeat_noise(disturbed(rng, slowness)).sd)
+    rms = math.sqrt(float((np.concatenate(clean) ** 2).mean()))
+    return {"clean": rms / 0.01, "disturbed": float(np.median(np.concatenate(rough))) / 0.01}
+
+
+def device_coverage(rng: Rng, cases: int, devices: int, repeats: int) -> float:
+    """How often the 95 % interval of a device's median covers its true value."""
+    inside = []
+    for part in in_parts(cases, devices, repeats):
+        truth = 0.01 * rng.standard_normal((part, devices, 1))
+        slowness = truth + 0.01 * rng.standard_normal((part, devices, repeats))
+        half = noise.half_width(noise.repeat_noise(slowness), repeats)[:, None]
+        inside.append(np.abs(np.median(slowness, -1) - truth[..., 0]) <= half)
+    return float(np.concatenate(inside).mean())
+
+
+def normal_values(rng: Rng, shape: tuple[int, int, int]) -> Floats:
+    """Logarithms of normal times: devices and repeats differ by 1 % each."""
+    return np.log(1 + 0.01 * rng.standard_normal((*shape[:2], 1)) + 0.01 * rng.standard_normal(shape))
+
+
+SPREADS: dict[str, tuple[Callable[[Rng, tuple[int, int, int]], Floats], float, float]] = {
+    "normal": (normal_values, 0.01, 0.01),
+    "lognormal": (lambda r, s: fleets(r, s, 0.05, 0.03), 0.05, 0.03),
+    "hidden": (lambda r, s: fleets(r, s, 0.003), 0.003, 0.01),
+    "equal devices": (lambda r, s: fleets(r, s, 0.0), 0.0, 0.01),
+}
+
+
+def variance_coverage(rng: Rng, cases: int, devices: int, repeats: int, kind: str) -> dict[str, float]:
+    """How often the intervals of the variance split hold; `no_width` is the share of intervals without width."""
+    draw, between, within = SPREADS[kind]
+    truths = {"between": between**2, "within": within**2, "share": between**2 / (between**2 + within**2)}
+    hits: dict[str, list[Floats]] = {name: [] for name in (*truths, "no_width")}
+    for part in in_parts(cases, devices, repeats):
+        slowness = draw(rng, (part, devices, repeats))
+        parts = variance.variances(slowness, np.ones(slowness.shape, np.bool_))
+        for name, truth in truths.items():
+            _, low, high = getattr(parts, name)
+            hits[name].append((low <= truth) & (truth <= high))
+            hits["no_width"].append(high <= low)
+    return {name: float(np.concatenate(rows).mean()) for name, rows in hits.items()}
+
+
+# --------------------------------------------------------------------------------------------------------- slow devices
+
+KINDS: dict[str, Callable[[Rng, tuple[int, int, int]], Floats]] = {
+    "identical": lambda r, s: fleets(r, s, 0.0),
+    "disturbed by 5 to 30 %": lambda r, s: disturbed(r, fleets(r, s, 0.0)),
+    "disturbed, exponential": lambda r, s: disturbed(r, fleets(r, s, 0.0), exponential=True),
+    "hosts of four": lambda r, s: fleets(r, s, 0.0, host=0.01),
+    "devices differ by 0.6 %": lambda r, s: fleets(r, s, 0.006),
+    "hosts of four, devices differ by 0.6 %": lambda r, s: fleets(r, s, 0.006, host=0.01),
+}
+DETECTED: dict[str, Callable[[Rng, tuple[int, int, int]], Floats]] = {
+    "devices differ by 0.6 %": KINDS["devices differ by 0.6 %"],
+    "disturbed by 5 to 30 %": lambda r, s: fleets(r, s, 0.006),
+}
+
+
+def called_slow(slowness: Floats, hosts: bool) -> outliers.Bools:
+    """The verdicts of `vernier study analyze`, fleet by fleet."""
+    devices = slowness.shape[1]
+    if devices < outliers.FEWEST_DEVICES:
+        return np.stack([outliers.judge_few(fleet).slow for fleet in slowness])
+    labels = np.arange(devices) // PER_HOST if hosts else None
+    return outliers.judge(slowness, noise.repeat_noise(slowness), labels).slow
+
+
+def false_alarms(rng: Rng, cases: int, devices: int, repeats: int, kind: str) -> float:
+    """Share of fleets in which an ordinary device is called slow."""
+    alarms = [
+        called_slow(KINDS[kind](rng, (part, devices, repeats)), kind.startswith("hosts")).any(-1)
+        for part in in_parts(cases, devices, repeats)
+    ]
+    return float(np.concatenate(alarms).mean())
+
+
+def detection(rng: Rng, cases: int, devices: int, repeats: int, kind: str, slower: float) -> float:
+    """Share of fleets in which the one slow device is found."""
+    hits = []
+    for part in in_parts(cases, devices, repeats):
+        slowness = DETECTED[kind](rng, (part, devices, repeats))
+        slowness[:, 0] += math.log1p(slower)
+        if kind.startswith("disturbed"):
+            slowness = disturbed(rng, slowness)
+        hits.append(called_slow(slowness, hosts=False)[:, 0])
+    return float(np.concatenate(hits).mean())
+
+
+# -------------------------------------------------------------------------------------------------------------- results
+
+
+def simulate(cases: int, seed: int) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    cells = [(d, r) for d in DEVICES for r in REPEATS]
+    large = [cell for cell in cells if cell[0] >= variance.FEWEST_DEVICES]
+    return {
+        "cases": cases,
+        "seed": seed,
+        "noise over truth": {f"{d} x {r}": noise_bias(rng, cases, d, r) for d in (3, 5, 16, 100) for r in BIAS_REPEATS},
+        "device interval": {f"{d} x {r}": device_coverage(rng, cases, d, r) for d, r in cells},
+        "variance": {
+            kind: {f"{d} x {r}": variance_coverage(rng, cases, d, r, kind) for d, r in large} for kind in SPREADS
+        },
+        "false alarms": {
+            kind: {
+                f"{d} x {r}": false_alarms(rng, cases, d, r, kind)
+                for d, r in (large if kind.endswith("0.6 %") else cells)
+            }
+            for kind in KINDS
+        },
+        "found": {
+            f"{kind}, {slower:.0%} slow": {
+                f"{d} x {r}": detection(rng, max(1, cases // 8), d, r, kind, slower) for d, r in cells
+            }
+            for kind in DETECTED
+            for slower in SLOWER
+        },
+        "before": BEFORE,
+    }
+
+
+def failures(result: dict[str, Any]) -> list[str]:
+    slack = 0.0 if result["cases"] >= ALL_CASES else 3 * math.sqrt(0.05 * 0.95 / result["cases"])
+    low, high = COVER[0] - slack, COVER[1] + slack
+    wrong = []
+    for cell, bias in result["noise over truth"].items():
+        if not BIAS[0] - slack <= bias["clean"] <= BIAS[1] + slack:
+            wrong.append(f"noise of {cell}: {bias['clean']:.3f} times the truth")
+        if int(cell.split(" x ")[0]) >= 16 and bias["disturbed"] > DISTURBED_BIAS + slack:
+            wrong.append(f"noise of {cell}, disturbed: {bias['disturbed']:.2f} times the truth")
+    for cell, covered in result["device interval"].items():
+        if not low <= covered <= high:
+            wrong.append(f"device interval of {cell}: covers {covered:.1%}")
+    for kind, cells in result["variance"].items():
+        for cell, shares in cells.items():
+            for name in ("between", "within", "share"):
+                one_sided = kind in ("hidden", "equal devices") and name != "within"
+                if not low <= shares[name] <= (1.0 if one_sided else high):
+                    wrong.append(f"{name}, {kind}, {cell}: covers {shares[name]:.1%}")
+            if shares["no_width"]:
+                wrong.append(f"{kind}, {cell}: {shares['no_width']:.1%} of the intervals have no width")
+    for kind, rates in result["false alarms"].items():
+        wrong += [f"{kind}, {cell}: false alarms in {v:.1%}" for cell, v in rates.items() if v > FALSE_ALARMS + slack]
+    return wrong
+
+
+def _table(title: str, cells: dict[str, float], digits: int = 1, scale: float = 100.0) -> list[str]:
+    """Devices down, repeats across."""
+    repeats = list(dict.fromkeys(name.split(" x ")[1] for name in cells))
+    rows = [f"  {title}", "  devices" + "".join(f"{r:>8}" for r in repeats) + "  repeats"]
+    for d in dict.fromkeys(name.split(" x ")[0] for name in cells):
+        rows.append(f"  {d:>7}" + "".join(f"{scale * cells[f'{d} x {r}']:8.{digits}f}" for r in repeats))
+    return rows
+
+
+def lines(result: dict[str, Any]) -> list[str]:
+    """Tables of percentages, each with what an earlier version had."""
+    bias = result["noise over truth"]
+    shown = _table("noise of repeats / truth", {k: v["clean"] for k, v in bias.items()}, 3, 1.0)
+    shown += _table("the same, one run in five disturbed", {k: v["disturbed"] for k, v in bias.items()}, 2, 1.0)
+    shown += _table("95 % interval of a device covers, %", result["device interval"])
+    for kind, cells in result["variance"].items():
+        for name in ("between", "within", "share"):
+            shown += _table(f"variance, {kind}: {name}, covers %", {k: v[name] for k, v in cells.items()})
+    for kind, rates in result["false alarms"].items():
+        shown += _table(f"fleets with a false alarm, %: {kind}", rates)
+    for kind, rates in result["found"].items():
+        shown += _table(f"found, %: {kind}", rates, 0)
+    return [*shown, "  before:", *(f"  {name}: {text}" for name, text in result["before"].items())]
