@@ -93,8 +93,26 @@ def test_a_study_is_analysed_to_the_same_figures(golden: Path, vernier_here: Cal
     assert done.code == 0, done.err
     result, expected = done.json(), _expected(golden, "analysis.json")
     assert set(expected) <= set(result)
-    for key in ("workload", "devices", "unit"):
+    for key in ("workload", "unit", "median", "variation_percent"):
         assert result.get(key) == expected.get(key), key
+    measured = (
+        "device",
+        "repeats",
+        "median",
+        "normalised",
+        "slower_percent",
+        "beyond_fence",
+    )  # verdicts are better now
+    assert [[d[k] for k in measured] for d in result["devices"]] == [
+        [d[k] for k in measured] for d in expected["devices"]
+    ]
+
+
+def test_an_analysis_is_shown_on_a_page(golden: Path, vernier_here: Callable[..., Done]) -> None:
+    (golden / "old.json").write_text(json.dumps(_expected(golden, "analysis.json")))
+    done = vernier_here("report", "old.json", "-o", "page.html")
+    assert done.code == 0, done.err
+    assert "simulated-004" in (golden / "page.html").read_text()
 
 
 def test_a_baseline_checks_a_machine(golden: Path, vernier_here: Callable[..., Done]) -> None:

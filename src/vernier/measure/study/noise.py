@@ -39,7 +39,7 @@ class RepeatNoise(NamedTuple):
 
 def slowness_rows(groups: Sequence[Floats], slow_is_high: bool = True) -> Floats:
     """One row per device, padded with NaN: logarithms of times, or minus those of rates."""
-    rows = np.full((len(groups), max(g.size for g in groups)), np.nan)
+    rows = np.full((len(groups), max((g.size for g in groups), default=0)), np.nan)
     for row, group in zip(rows, groups, strict=True):
         row[: group.size] = (1.0 if slow_is_high else -1.0) * np.log(group)
     return rows
