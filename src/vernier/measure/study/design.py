@@ -15,8 +15,9 @@ from vernier.frozen import frozen
 from vernier.measure.statistics.estimates import t_quantiles
 from vernier.records.codec import omitted
 
-from .analysis import Table, judge_devices, variance_split
+from .analysis import Table, judge_devices
 from .simulation import FleetSettings, device_names, draw_fleet, fleet_table
+from .variance import variance_split
 
 ENOUGH = 0.95
 """Power that a design should have."""

@@ -217,9 +217,10 @@ def _fault_factors(settings: FleetSettings, fault: Fault) -> Floats:
 
 def fleet_table(settings: FleetSettings, step_s: Floats) -> Table:
     """A fleet as the table that `study analyze` would read from its files."""
+    hosts = _hosts_and_cabinets(settings)[0].tolist()
     rows = tuple(
-        Measurement(device=name, repeat=str(k), value=value)
-        for name, values in zip(device_names(settings), step_s.tolist(), strict=True)
+        Measurement(device=name, repeat=str(k), value=value, host=f"host{host}")
+        for name, host, values in zip(device_names(settings), hosts, step_s.tolist(), strict=True)
         for k, value in enumerate(values)
     )
     return Table(rows=rows, unit="s", what="median iteration", workload=WORKLOAD, simulated=True)
