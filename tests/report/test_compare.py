@@ -65,6 +65,27 @@ def test_one_step_each_gives_no_interval(tmp_path: Path) -> None:
     assert "insist" not in " ".join(comparison_lines(result))
 
 
+def test_a_run_that_is_given_twice_counts_once(tmp_path: Path) -> None:
+    (a,), b = (open_logs(write_run(tmp_path, n, step_times(s))) for n, s in (("a", 1), ("b", 2)))
+    result = compare_runs([a, a], b)
+    assert result.comparison.runs == (1, 1)
+    assert result.notes == (f"{a.path} is given twice: in A it counts once",)
+
+
+def test_what_could_have_been_found_is_said(tmp_path: Path) -> None:
+    a, b = (
+        [run for i in range(3) for run in open_logs(write_run(tmp_path, f"{name}{i}", step_times(first + i)))]
+        for name, first in (("a", 1), ("b", 11))
+    )
+    result = compare_runs(a, b)
+    smallest = result.comparison.detectable
+    assert smallest is not None
+    assert f"finds a difference of {100 * smallest:.2g} % or more in 80 % of cases" in "\n".join(
+        comparison_lines(result)
+    )
+    assert compare_runs(a[:1], b[:1]).comparison.detectable is None  # without a verdict there is nothing to find
+
+
 def test_runs_that_are_equal_to_the_last_digit_are_no_certainty(tmp_path: Path) -> None:
     """Rounded figures: the runs differ in their losses, so they are no copies."""
     a, b = (

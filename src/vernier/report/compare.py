@@ -166,7 +166,8 @@ def _without_copies(name: str, runs: Sequence[RunLog]) -> tuple[list[RunLog], li
     for run in runs:
         first = distinct.setdefault(run.content, run)
         if first is not run:
-            notes.append(f"{run.path} is a copy of {first.path}: in {name} it counts once")
+            same = "is given twice" if run.path == first.path else f"is a copy of {first.path}"
+            notes.append(f"{run.path} {same}: in {name} it counts once")
     return list(distinct.values()), notes
 
 

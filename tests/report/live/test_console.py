@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from vernier.measure.statistics.summary_checks import summarize
 from vernier.records.events import EpochEvent, EvalEvent, StartEvent, StepEvent, WarningEvent
 from vernier.records.run import Best, EvalResult, RunSummary, TrainingSpeed
 from vernier.report.live import console
@@ -225,6 +226,9 @@ def test_the_total_rate_names_its_devices() -> None:
     (line,) = [line for line in lines if line.startswith("speed")]
     assert "128 img/s total on 8 devices" in line
     assert "19 steps, without the first" in line
+    summary = summarize([1.0 + i % 3 for i in range(19)], unit="s", of="training step, all devices")
+    lines = closing_lines(RunSummary(training=replace(speed, step_s=summary), spent_s={"total": 10.0}), "r", "finished")
+    assert "no 95 % interval (19 samples are too few" in "".join(lines)
 
 
 def test_figures_become_words() -> None:

@@ -38,7 +38,8 @@ class Measuring:
     steps: OptionalInt = None
     """Measure exactly this many steps, instead of until the precision target."""
     precision_target: Annotated[str | None, optional("SHARE")] = None
-    """Stop when the 95 % interval is within this share of the rate. Default: 1%; 0.5% with --against."""
+    """Stop when the 95 % interval is within this share of the rate; with --repeats 1 not before the steps are enough
+    for an interval. Default: 1%; 0.5% with --against."""
     max_seconds: float = 20.0
     """Longest measuring time per process, in seconds. Start-up, warm-up and the rest take at most 0.9 times as long
     again, unless compiling takes longer."""

@@ -29,7 +29,8 @@ def compare(
     MLPerf log (aborted runs are left out), or a training script's console output. Both sides must have done the same
     work: kind, network, image size, classes where they matter, and batch per device; copies of one run count once.
     Give several runs per side: one run each shows how noisy these two runs were, not how runs of the same thing
-    differ, so there is no verdict. The exit code is 1 when B is slower.
+    differ, so there is no verdict. Beside the verdict stands the smallest difference that such runs show in 80 % of
+    cases. The exit code is 1 when B is certainly slower.
 
     Args:
         a: Run or runs to compare with.

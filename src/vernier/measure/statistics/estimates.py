@@ -235,7 +235,7 @@ def _no_interval(mean: float, n: int, interval: Intervals) -> Estimate:
     if not math.isfinite(interval.needs[0]):
         return _estimate(mean, None, None, n, f"all {n:,} samples are equal, as rounded times are")
     needs, steps = int(interval.needs[0]), float(interval.correlation_steps[0])
-    if CORRELATION_TIMES * steps > n and n >= FEWEST_SAMPLES:
+    if needs == math.ceil(CORRELATION_TIMES * steps):
         why = f"{n:,} samples are too few for a correlation over about {steps:.0f}"
     else:
         why = f"{n:,} samples are too few to see how they are correlated"
