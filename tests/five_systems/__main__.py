@@ -14,9 +14,10 @@ to type instead of their commands is on the pages [NVIDIA](coming-from-nvidia.md
 [SC22](coming-from-study.md).
 
 - **CPU**: proven by a test that runs on a CPU, with the real code.
-- **device**: needs an accelerator that we do not have. The tests named are the nearest proof: they run on rgpu, a
-  PyTorch device that queues its work in another process, or against the vendor's real interface. **The hardware itself
-  was not run by us**: [what was run where](devices.md#what-was-run-where).
+- **device**: needs an accelerator, or several hosts, that we do not have. The tests named are the nearest proof: they
+  run on rgpu, a PyTorch device that queues its work in another process, against the vendor's real interface, or with a
+  stand-in that the note names. **The hardware itself was not run by us**:
+  [what was run where](devices.md#what-was-run-where).
 - **left out**: deliberately; the note says why.
 """
 TAIL = """
