@@ -164,8 +164,9 @@ def _without_copies(name: str, runs: Sequence[RunLog]) -> tuple[list[RunLog], li
     distinct: dict[str, RunLog] = {}
     notes = []
     for run in runs:
-        first = distinct.setdefault(run.content, run)
-        if first is not run:
+        if (first := distinct.get(run.content)) is None:
+            distinct[run.content] = run
+        else:
             same = "is given twice" if run.path == first.path else f"is a copy of {first.path}"
             notes.append(f"{run.path} {same}: in {name} it counts once")
     return list(distinct.values()), notes
