@@ -113,6 +113,7 @@ def test_a_table_alone(tmp_path: Path) -> None:
     [
         ({"devices": 0}, "--devices 0 is out of range: it must be 1 or more"),
         ({"iterations": 1}, "--iterations 1 is out of range: it must be 2 or more"),
+        ({"seed": -1}, "--seed -1 is out of range: it must be 0 or more"),
         ({"noise": 2}, "--noise 2 is out of range: it must be between 0 and 1"),
         ({"devices": 3, "slow": 4}, "4 slow devices, 0 that throttle .* not possible among 3 devices"),
         ({"slow": -1}, "not possible"),

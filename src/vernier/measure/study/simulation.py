@@ -73,6 +73,7 @@ class FleetSettings:
         for name in ("devices", "per_host", "hosts_per_cabinet", "repeats"):
             _check(name, getattr(self, name), 1, math.inf)
         _check("iterations", self.iterations, 2, math.inf)
+        _check("seed", self.seed, 0, math.inf)
         _check("step_s", self.step_s, 1e-9, math.inf)
         for name in ("spread", "host_spread", "cabinet_spread", "noise", "disturbed", "missing_sensors"):
             _check(name, getattr(self, name), 0, 1)
@@ -238,10 +239,10 @@ def write_fleet(fleet: Fleet, out: Path) -> Path:
     tree = {"settings": encode(fleet.settings), "devices": encode(fleet.devices)}
     if out.suffix != ".csv":
         study = StudyDir.create(out, _meta(fleet))
+        write_json(out / TRUTH, tree)  # first: an interrupted simulation is a study with fewer repeats
         for repeat in _repeats(fleet):
             study.write_repeat(repeat, sync=False)
         study.write_tables()
-        write_json(out / TRUTH, tree)
         return out / TRUTH
     truth = out.with_suffix(".truth.json")
     for path in (out, truth):
