@@ -2,12 +2,15 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from tests.measure.study.fleets import table
 from vernier.errors import ConfigError
+from vernier.measure.study.analysis import judge_devices
 from vernier.measure.study.design import (
     answer,
+    called_slow,
     fewest_repeats,
     fleets_for,
     interval_of_share,
@@ -15,7 +18,7 @@ from vernier.measure.study.design import (
     smallest_slowdown,
     spreads_of,
 )
-from vernier.measure.study.simulation import FleetSettings, fleet_table, simulate_fleet
+from vernier.measure.study.simulation import FleetSettings, device_names, draw_fleet, fleet_table, simulate_fleet
 
 SMALL = FleetSettings(devices=12, repeats=3, spread=0.004, noise=0.006)
 
@@ -35,6 +38,19 @@ def test_power_grows_with_the_slowdown_and_with_repeats() -> None:
     estimate = power_of(SMALL, 0.02, 40)
     assert estimate.low < estimate.power < estimate.high
     assert (estimate.fleets, estimate.devices, estimate.repeats) == (40, 12, 3)
+
+
+@pytest.mark.parametrize("devices", [4, 12])
+def test_verdicts_are_those_of_the_analysis(devices: int) -> None:
+    """Fleet by fleet, with the hosts that a study knows."""
+    settings = replace(SMALL, devices=devices, host_spread=0.01, slow=1, slow_by=0.04, disturbed=0.1, repeats=4)
+    rng = np.random.default_rng(5)
+    step_s = np.array([draw_fleet(settings, rng).step_s for _ in range(20)])
+    called = called_slow(np.log(step_s), np.arange(devices) // settings.per_host)
+    analysed = [{v.device for v in judge_devices(fleet_table(settings, values)) if v.sure_slow} for values in step_s]
+    names = np.array(device_names(settings))
+    assert [set(names[row].tolist()) for row in called] == analysed
+    assert 0 < called.sum() < called.size
 
 
 def test_the_same_seed_is_the_same_answer() -> None:
@@ -69,8 +85,8 @@ def test_the_whole_answer() -> None:
 
 
 def test_large_fleets_are_simulated_less_often() -> None:
-    assert fleets_for(64, 3) == 200
-    assert fleets_for(2000, 5) <= fleets_for(400, 5) < fleets_for(64, 10) < 200
+    assert fleets_for(64, 3) == 1000
+    assert fleets_for(2000, 5) <= fleets_for(400, 5) < fleets_for(64, 10) < 1000
 
 
 def test_spreads_of_a_pilot_are_those_of_its_normal_devices() -> None:

@@ -149,7 +149,7 @@ def design(
         disturbed: Share of repeats that something else slows down, by 20 % on average.
         per_host: Devices per host; they are measured one after the other, the hosts at the same time.
         repeat_seconds: Seconds per repeat, with its pause.
-        fleets: Simulated fleets. Default: 200, fewer for large ones.
+        fleets: Simulated fleets. Default: 1000, fewer for large ones.
         seed: Seed of the simulation.
 
     Examples:
@@ -192,6 +192,10 @@ def _in_words(power: "Power") -> str:
     return f"{100 * power.power:.0f} % (95 % interval {low:.0f} to {high:.0f}) of {power.fleets} simulated fleets"
 
 
+def _slowdown(share: float | None) -> str:
+    return "no slowdown up to 50 %" if share is None else f"a device that is {100 * share:.2g} % slow or more"
+
+
 def _design_lines(result: "DesignAnswer") -> list[str]:
     from vernier.measure.study.design import MOST_REPEATS
 
@@ -202,11 +206,11 @@ def _design_lines(result: "DesignAnswer") -> list[str]:
         f"{_in_words(proposed)}; they name a normal one in {100 * proposed.false_alarms:.0f} %",
         f"time        about {rough_duration(3600 * result.hours(proposed))}",
     ]
-    smallest = "no slowdown up to 50 %" if result.smallest is None else f"about {100 * result.smallest:.2g} % or more"
-    lines.append(f"finds       in 95 % of fleets: {smallest}")
+    lines.append(f"finds       in 95 % of fleets: {_slowdown(result.smallest)}")
     if best is None:
         lines.append(
-            f"cheapest    none up to {MOST_REPEATS} repeats: normal devices differ too much for {slower} to stand out"
+            f"cheapest    none up to {MOST_REPEATS} repeats: normal devices differ too much for {slower} to stand out; "
+            f"{MOST_REPEATS} repeats find {_slowdown(result.limit)}"
         )
     else:
         lines.append(

@@ -1,8 +1,8 @@
 """What a study of so many devices and repeats can find, and the fewest repeats that find it.
 
-Simulated fleets (`simulation`) with one device that is slow by a known share are analysed with `judge_devices`, as
-`study analyze` does it: the power is the share of fleets in which that device is called slow for certain. So a better
-analysis is a better design, and nothing is assumed about it here.
+Simulated fleets (`simulation`) with one device that is slow by a known share are judged as `study analyze` does it
+(`outliers`, many fleets at once): the power is the share of fleets in which that device is called slow for certain. So a
+better analysis is a better design, and nothing is assumed about it here.
 """
 
 import math
@@ -12,18 +12,20 @@ import numpy as np
 
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
-from vernier.measure.statistics.estimates import t_quantiles
+from vernier.measure.statistics.estimates import Floats, t_quantiles
 from vernier.records.codec import omitted
 
 from .analysis import Table, judge_devices
-from .simulation import FleetSettings, device_names, draw_fleet, fleet_table
+from .noise import Bools, repeat_noise
+from .outliers import FEWEST_DEVICES, Labels, judge, judge_few
+from .simulation import FleetSettings, draw_fleet
 from .variance import variance_split
 
 ENOUGH = 0.95
 """Power that a design should have."""
-FLEETS = 200
-MOST_REPEATS = 20
-_FIRST_FLEETS, _MOST_MEASUREMENTS = 30, 60_000
+FLEETS = 1000
+MOST_REPEATS = 30
+_FIRST_FLEETS, _MOST_MEASUREMENTS = 100, 200_000
 _LARGEST_SLOWDOWN, _STEPS = 0.5, 5
 _FEWEST = 3
 
@@ -55,12 +57,14 @@ class DesignAnswer:
 
     Devices are measured one after the other in a host, for `repeat_s` seconds per repeat. `cheapest` has the fewest
     repeats for these devices; None where not even MOST_REPEATS suffice. `smallest`: the smallest slowdown that the
-    design itself finds with a power of ENOUGH; None where it finds none up to 50 %.
+    design itself finds with a power of ENOUGH; None where it finds none up to 50 %. `limit`: that of MOST_REPEATS, if
+    there is no cheapest design.
     """
 
     proposed: Power
     cheapest: Power | None = omitted()
     smallest: float | None = omitted()
+    limit: float | None = omitted()
     repeat_s: float
     per_host: int
 
@@ -89,15 +93,15 @@ def power_of(settings: FleetSettings, slower: float, fleets: int | None = None, 
     """
     settings = replace(settings, slow=1, slow_by=slower)
     rng, most = np.random.default_rng((settings.seed, 2)), fleets or fleets_for(settings.devices, settings.repeats)
-    hits, alarms, count, names = 0, 0, 0, device_names(settings)
+    hits = alarms = count = 0
     while count < most:
-        draws = draw_fleet(settings, rng)
-        table = fleet_table(settings, draws.step_s)
-        named = {verdict.device for verdict in judge_devices(table) if verdict.sure_slow}
-        truth = {name for name, fault in zip(names, draws.faults, strict=True) if fault != "none"}
-        hits, alarms, count = hits + (truth <= named), alarms + bool(named - truth), count + 1
+        draws = [draw_fleet(settings, rng) for _ in range(min(_FIRST_FLEETS, most - count) if decide else most)]
+        truth = np.array([[fault != "none" for fault in draw.faults] for draw in draws])
+        called = called_slow(np.log([draw.step_s for draw in draws]), np.arange(settings.devices) // settings.per_host)
+        hits, alarms = hits + int((called & truth).any(-1).sum()), alarms + int((called & ~truth).any(-1).sum())
+        count += len(draws)
         low, high = interval_of_share(hits, count)
-        if decide and count >= _FIRST_FLEETS and not low < ENOUGH < high:
+        if decide and not low < ENOUGH < high:
             break
     return Power(
         devices=settings.devices,
@@ -109,6 +113,13 @@ def power_of(settings: FleetSettings, slower: float, fleets: int | None = None, 
         false_alarms=alarms / count,
         fleets=count,
     )
+
+
+def called_slow(slowness: Floats, hosts: Labels) -> Bools:
+    """Which devices `study analyze` would call slow for certain; fleets x devices x repeats."""
+    if slowness.shape[1] < FEWEST_DEVICES:
+        return np.stack([judge_few(fleet).slow for fleet in slowness])
+    return judge(slowness, repeat_noise(slowness), hosts).slow
 
 
 def fewest_repeats(settings: FleetSettings, slower: float) -> Power | None:
@@ -125,7 +136,13 @@ def fewest_repeats(settings: FleetSettings, slower: float) -> Power | None:
         middle = (low + enough.repeats) // 2
         power = power_of(replace(settings, repeats=middle), slower, decide=True)
         low, enough = (low, power) if power.enough else (middle, enough)
-    return enough
+    if enough is None:
+        return None
+    for repeats in range(enough.repeats, MOST_REPEATS + 1):  # with all fleets: the search stopped as soon as it could
+        power = power_of(replace(settings, repeats=repeats), slower)
+        if power.enough:
+            return power
+    return None
 
 
 def smallest_slowdown(settings: FleetSettings) -> float | None:
@@ -149,10 +166,12 @@ def answer(settings: FleetSettings, slower: float, *, repeat_s: float, fleets: i
         raise ConfigError(f"--devices {settings.devices}: with fewer than {_FEWEST} no device can be called slow.")
     if settings.repeats < 2:
         raise ConfigError(f"--repeats {settings.repeats}: without a second repeat a disturbed run cannot be told.")
+    cheapest = fewest_repeats(settings, slower)
     return DesignAnswer(
         proposed=power_of(settings, slower, fleets),
-        cheapest=fewest_repeats(settings, slower),
+        cheapest=cheapest,
         smallest=smallest_slowdown(settings),
+        limit=smallest_slowdown(replace(settings, repeats=MOST_REPEATS)) if cheapest is None else None,
         repeat_s=repeat_s,
         per_host=settings.per_host,
     )

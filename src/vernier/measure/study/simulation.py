@@ -24,7 +24,7 @@ from vernier.store import write_atomically, write_json
 
 from .analysis import Measurement, Table
 from .csv_tables import CsvRow
-from .files import Repeat, StudyDir, table_texts
+from .files import Repeat, StudyDir, split_host, table_texts
 from .run import plan_order
 
 WORKLOAD, TRUTH = "simulated", "truth.json"
@@ -146,6 +146,10 @@ def _hosts_and_cabinets(settings: FleetSettings) -> tuple[npt.NDArray[np.int64],
     return hosts, hosts // settings.hosts_per_cabinet
 
 
+def _host_names(settings: FleetSettings) -> list[str]:
+    return [f"c{cabinet:03d}-{host:03d}" for host, cabinet in zip(*_hosts_and_cabinets(settings), strict=True)]
+
+
 def draw_fleet(settings: FleetSettings, rng: np.random.Generator, *, with_order: bool = False) -> Draws:
     """Draw the numbers of a fleet."""
     shape, (hosts, cabinets) = (settings.devices, settings.repeats), _hosts_and_cabinets(settings)
@@ -172,15 +176,15 @@ def draw_fleet(settings: FleetSettings, rng: np.random.Generator, *, with_order:
 def simulate_fleet(settings: FleetSettings) -> Fleet:
     """A fleet; the same one for the same settings."""
     rng = np.random.default_rng(settings.seed)
-    draws, (hosts, cabinets) = draw_fleet(settings, rng, with_order=True), _hosts_and_cabinets(settings)
+    draws, hosts = draw_fleet(settings, rng, with_order=True), _host_names(settings)
     sensors = rng.random(settings.devices) >= settings.missing_sensors
     return Fleet(
         settings=settings,
         devices=tuple(
             DeviceTruth(
                 id=name,
-                host=f"c{cabinets[d]:03d}-{hosts[d]:03d}",
-                cabinet=f"c{cabinets[d]:03d}",
+                host=hosts[d],
+                cabinet=split_host(hosts[d])[0],
                 factor=round(float(draws.own[d]), 6),
                 fault=draws.faults[d],
                 slower_percent=round(100 * (float(np.median(draws.fault_factors[d])) - 1), 4),
@@ -218,10 +222,10 @@ def _fault_factors(settings: FleetSettings, fault: Fault) -> Floats:
 
 def fleet_table(settings: FleetSettings, step_s: Floats) -> Table:
     """A fleet as the table that `study analyze` would read from its files."""
-    hosts = _hosts_and_cabinets(settings)[0].tolist()
+    named = zip(device_names(settings), _host_names(settings), step_s.tolist(), strict=True)
     rows = tuple(
-        Measurement(device=name, repeat=str(k), value=value, host=f"host{host}")
-        for name, host, values in zip(device_names(settings), hosts, step_s.tolist(), strict=True)
+        Measurement(device=name, repeat=str(k), value=value, host=host)
+        for name, host, values in named
         for k, value in enumerate(values)
     )
     return Table(rows=rows, unit="s", what="median iteration", workload=WORKLOAD, simulated=True)
