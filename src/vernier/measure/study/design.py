@@ -1,8 +1,8 @@
 """What a study of so many devices and repeats can find, and the fewest repeats that find it.
 
 Simulated fleets (`simulation`) with one device that is slow by a known share are judged as `study analyze` does it
-(`outliers`, many fleets at once): the power is the share of fleets in which that device is called slow for certain. So a
-better analysis is a better design, and nothing is assumed about it here.
+(`outliers`, many fleets at once): the power is the share of fleets in which that device is called slow for certain. A
+better analysis makes a better design, and nothing is assumed about it here.
 """
 
 import math
