@@ -169,7 +169,8 @@ class DeviceVerdict:
     `p_slow` is the probability that a normal device would be this slow. `sure_slow` and `sure_fast` correct it for the
     number of devices: the family-wise error is below 5 %. `matters`: it differs from the median device by at least
     `matter_percent` of the analysis. `whole_host`: its host is slow or fast as a whole. `disturbed_repeats` is the
-    number of its runs that something slowed down; they are left out of the verdict.
+    number of its runs that something slowed down; they are left out of the verdict. `fastest_run_percent`: by how much
+    its fastest run was slower than the median device.
     """
 
     device: str
@@ -188,6 +189,7 @@ class DeviceVerdict:
     matters: bool = True
     whole_host: bool = False
     disturbed_repeats: int = 0
+    fastest_run_percent: float | None = None
 
     @property
     def verdict(self) -> SlowOrFast | None:

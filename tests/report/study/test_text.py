@@ -61,4 +61,6 @@ def test_a_removal_that_gains_nothing_says_what_training_waits_for() -> None:
     steady = {f"d{i:02d}": [1 + i / 1e4, 1.001 + i / 1e4, 0.999 + i / 1e4, 1 + i / 1e4] for i in range(20)}
     lines = study_lines(analyze(table({**steady, "slow": [1.1] * 4, "unsteady": [1.0, 1.2, 1.2, 1.2]})))
     assert "remove     slow" in lines
+    rows = study_rows(analyze(table({**steady, "slow": [1.1] * 4, "unsteady": [1.0, 1.2, 1.2, 1.2]})), 2)
+    assert [row["verdict"] for row in rows] == ["perhaps slow (its fastest run: -0.1 %)", "certainly slow"]
     assert any("would still lose 19.9 % by waiting for unsteady." in line for line in lines)

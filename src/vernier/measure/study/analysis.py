@@ -160,6 +160,7 @@ def judge_devices(table: Table, matter: float = DEFAULT_MATTER) -> list[DeviceVe
                 whole_host=chances[i].whole_host,
                 repeat_spread_percent=100 * float(np.ptp(values) / middle) if values.size > 1 else None,
                 disturbed_repeats=int(values.size - noise.calm[i].sum()),
+                fastest_run_percent=100 * math.expm1(float(np.nanmin(slowness[i])) - sign * math.log(cluster)),
             )
         )
     return sorted(verdicts, key=lambda d: -d.slower_percent)

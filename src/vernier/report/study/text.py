@@ -117,8 +117,9 @@ def verdict_in_words(device: DeviceVerdict) -> str:
     if device.verdict:
         host = ", as its whole host" if device.whole_host else ""
         return f"certainly {device.verdict}{host}{'' if device.matters else ', too little to matter'}"
-    disturbed = f" ({device.disturbed_repeats} of {device.repeats} runs disturbed)" if device.disturbed_repeats else ""
-    return f"perhaps {device.beyond_fence}{disturbed}" if device.beyond_fence else "not unusual"
+    fastest = device.fastest_run_percent
+    why = "" if fastest is None or device.beyond_fence != "slow" else f" (its fastest run: {fastest:+.1f} %)"
+    return f"perhaps {device.beyond_fence}{why}" if device.beyond_fence else "not unusual"
 
 
 def _chance(device: DeviceVerdict) -> str:
