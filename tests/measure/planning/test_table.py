@@ -31,6 +31,7 @@ def test_the_range_is_that_of_published_tables_times_that_of_the_speed() -> None
     (one,) = plan_rows(work, {1: 100}, 100, FAST, 3_600_000)
     assert one.img_per_s_range == (500, 2000)
     assert one.hours_range == (0.5, 2.0)
+    assert one.limit == "compute"
     (many,) = plan_rows(work, {64: 6400}, 100, FAST, 3_600_000)
     shares = published_shares(8, 64, None)
     low, high = shares.low / shares.typical, shares.high / shares.typical

@@ -98,7 +98,7 @@ def plan_rows(
                 efficiency_range=(round(100 * efficiency * low, 1), round(100 * efficiency * high, 1)),
                 step_ms=_four_digits(1000 * batch / rate),
                 communication_not_hidden_ms=_four_digits(predicted.exposed_ms),
-                limit=predicted.limit if 1 - shares.typical < 1 - predicted.images_per_s_total / linear else "other",
+                limit="other" if shares.typical < min(1.0, predicted.images_per_s_total / linear) else predicted.limit,
                 hours=_four_digits(hours),
                 hours_range=(_four_digits(hours / high), _four_digits(hours / low)),
                 kwh=None if work.watts is None else _four_digits(hours * devices * work.watts / 1000),
