@@ -101,8 +101,8 @@ def test_kernels_and_sensors_have_the_form_of_nvprof(tmp_path: Path) -> None:
     assert row.value == pytest.approx(1.5)  # ms per call
     assert row.sensors["temp"] is None  # no sample between the two calls
     text = traces[1].read_text()
-    assert '"1501/","[SM/Memory Clock (MHz)]"' in text
-    assert '"250500/","[Power/Limit (mW)]"' in text
+    assert '"1501/0","[SM/Memory Clock (MHz)]"' in text
+    assert '"250500/0","[Power/Limit (mW)]"' in text
     assert '"9.000000","1.500000","4","2","1"' in text
 
 

@@ -246,14 +246,15 @@ def _trace(rows: Iterable[tuple[float, dict[str, str]]]) -> str:
 
 
 def _sensor_rows(sample: Sample) -> Iterable[dict[str, str]]:
+    """Memory clock and power limit share a cell with another value: 0 where they were not read."""
     if sample.clock_mhz is not None:
-        memory = "" if sample.memory_clock_mhz is None else f"{sample.memory_clock_mhz:.0f}"
-        yield {"System": f"{sample.clock_mhz:.0f}/{memory}", "Name": "[SM/Memory Clock (MHz)]"}
+        clocks = f"{sample.clock_mhz:.0f}/{sample.memory_clock_mhz or 0:.0f}"
+        yield {"System": clocks, "Name": "[SM/Memory Clock (MHz)]"}
     if sample.temperature_c is not None:
         yield {"System": f"{sample.temperature_c:.0f}", "Name": "[Temperature (C)]"}
     if sample.power_w is not None:
-        limit = "" if sample.power_limit_w is None else f"{1000 * sample.power_limit_w:.0f}"
-        yield {"System": f"{1000 * sample.power_w:.0f}/{limit}", "Name": "[Power/Limit (mW)]"}
+        power = f"{1000 * sample.power_w:.0f}/{1000 * (sample.power_limit_w or 0):.0f}"
+        yield {"System": power, "Name": "[Power/Limit (mW)]"}
 
 
 def _kernel_row(event: Tree) -> dict[str, str]:

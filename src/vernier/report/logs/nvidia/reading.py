@@ -216,7 +216,7 @@ def _run_log(form: str, path: Path, settings: Tree, points: Points, notes: list[
         path=path,
         kind="infer" if infers else "train",
         settings=settings,
-        steps=mark_warmup(usable),
+        steps=tuple(usable) if settings.get("warmup_left_out") is True else mark_warmup(usable),
         evals=tuple(evals),
         devices=whole(settings.get("world_size")) or None,
         notes=(*notes, *(() if timing.every else ("times are those of the printed iterations, not of every step",))),

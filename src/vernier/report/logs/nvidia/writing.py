@@ -45,7 +45,7 @@ def _parameters(run: RunLog) -> Tree:
         tree |= {"batch_size": int(batch) if batch == int(batch) else batch, "world_size": run.devices}
     if named:
         tree |= {"evaluate": run.kind == "infer", "training_only": not run.evals and run.kind == "train"}
-        tree |= {"print_freq": 1}
+        tree |= {"print_freq": 1, "warmup_left_out": run.format == "bench"}
     return tree
 
 
