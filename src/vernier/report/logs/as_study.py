@@ -14,7 +14,7 @@ import io
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vernier.clock import utc_stamp
@@ -163,7 +163,7 @@ def _processes(run: RunLog, folder: RunDir) -> list[_Part]:
         )
     if missing and parts:
         note = f"no step times of process {', '.join(map(str, missing))}: its events are not in this run directory"
-        parts[0] = _Part(**{**vars(parts[0]), "notes": (note,)})
+        parts[0] = replace(parts[0], notes=(note,))
     return parts
 
 
@@ -196,7 +196,7 @@ def _kernels(folder: RunDir, rank: int) -> tuple[CsvRow, ...]:
 def _calls(folder: RunDir, rank: int, steps: Sequence[StepRecord]) -> list[tuple[float, Tree]]:
     """Kernels on the accelerator in the profiler's trace, from the start of the first profiled step."""
     summary = folder.path / "traces" / f"profile.rank{rank}.json"
-    trace = next((p for p in (folder.path / "traces").glob(f"trace.rank{rank}.json*")), None)
+    trace = next((folder.path / "traces").glob(f"trace.rank{rank}.json*"), None)
     if trace is None or not summary.is_file():
         return []
     opened = gzip.open if trace.suffix == ".gz" else open
