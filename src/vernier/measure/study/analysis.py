@@ -83,7 +83,7 @@ class Table:
 
     def medians(self) -> dict[str, float]:
         """The median of each device's repeats."""
-        return {k: float(np.median(v)) for k, v in self.by_device().items()}
+        return {k: statistics.median(v.tolist()) for k, v in self.by_device().items()}
 
     def host_numbers(self) -> Labels | None:
         """A number for the host of each device, in the order of `by_device`; None where one is not known."""
@@ -185,7 +185,8 @@ def _chances(table: Table, slowness: Floats, noise: RepeatNoise) -> list[_Chance
     judged = judge(slowness, noise, table.host_numbers())
     for i in range(len(slowness)):
         t, freedom, factor = float(judged.t[i]), float(judged.freedom[i]), float(judged.factor[i])
-        above, below = (factor * t_tail(x, freedom) if freedom >= 1 else 0.5 for x in (t, -t))
+        tail = t_tail(abs(t), freedom) if freedom >= 1 else 0.5
+        above, below = (factor * p for p in ((tail, 1 - tail) if t > 0 else (1 - tail, tail)))
         surely: SlowOrFast | None = "slow" if judged.slow[i] else "fast" if judged.fast[i] else None
         slow = min(1.0, max(above, float(judged.by_noise[i])))
         chances.append(_Chance(slow, min(1.0, below), surely, bool(judged.whole_host[i] and surely)))
