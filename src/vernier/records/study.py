@@ -170,7 +170,7 @@ class DeviceVerdict:
     number of devices: the family-wise error is below 5 %. `matters`: it differs from the median device by at least
     `matter_percent` of the analysis. `whole_host`: its host is slow or fast as a whole. `disturbed_repeats` is the
     number of its runs that something slowed down; they are left out of the verdict. `fastest_run_percent`: by how much
-    its fastest run was slower than the median device.
+    its fastest run was slower than the median device. Files of version 0.1 have none of these four.
     """
 
     device: str
@@ -186,10 +186,10 @@ class DeviceVerdict:
     sure_slow: bool
     sure_fast: bool
     repeat_spread_percent: float | None
-    matters: bool = True
-    whole_host: bool = False
-    disturbed_repeats: int = 0
-    fastest_run_percent: float | None = None
+    matters: bool | None = omitted()
+    whole_host: bool | None = omitted()
+    disturbed_repeats: int | None = omitted()
+    fastest_run_percent: float | None = omitted()
 
     @property
     def verdict(self) -> SlowOrFast | None:
@@ -221,7 +221,7 @@ class StudyAnalysis:
     pull: tuple[str, ...]
     devices: tuple[DeviceVerdict, ...]
     notes: tuple[str, ...]
-    matter_percent: float | None = None
+    matter_percent: float | None = omitted()
 
     @property
     def value_name(self) -> str:

@@ -66,14 +66,14 @@ def straggler_lines(result: StudyAnalysis) -> list[str]:
 
 def _small_outliers(result: StudyAnalysis) -> str:
     """How many of the certain ones do not matter."""
-    small = sum(bool(d.verdict) and not d.matters for d in result.devices)
+    small = sum(bool(d.verdict) and d.matters is False for d in result.devices)
     return f", of which {small} by less than {result.matter_percent:g} %" if small else ""
 
 
 def _why_none(result: StudyAnalysis) -> str:
     if result.matter_percent is None or result.devices_measured < 2:
         return ""
-    if any(d.sure_slow and not d.matters for d in result.devices):
+    if any(d.sure_slow and d.matters is False for d in result.devices):
         return f": those that are certainly slow lose less than {result.matter_percent:g} %, which --matter sets"
     return f" (certainly slow by {result.matter_percent:g} % or more: none)"
 
@@ -116,7 +116,7 @@ def verdict_in_words(device: DeviceVerdict) -> str:
     """One device's verdict: certain, possible, or nothing unusual."""
     if device.verdict:
         host = ", as its whole host" if device.whole_host else ""
-        return f"certainly {device.verdict}{host}{'' if device.matters else ', too little to matter'}"
+        return f"certainly {device.verdict}{host}{', too little to matter' if device.matters is False else ''}"
     fastest = device.fastest_run_percent
     why = "" if fastest is None or device.beyond_fence != "slow" else f" (its fastest run: {fastest:+.1f} %)"
     return f"perhaps {device.beyond_fence}{why}" if device.beyond_fence else "not unusual"
