@@ -2,9 +2,9 @@
 
 Usage: python benchmarks/virtual_devices.py [--fleets 1000] [--devices 32] [--repeats 5] [--seed 1] [--json]
 
-Every fleet has normal devices that differ a little, repeats that differ more, a few disturbed repeats, and up to six
-devices that are 5 to 20 % slow. Passes when every slow device is found and at most 1 % of the normal ones are called
-slow. The figures are those of `vernier study analyze`.
+Every fleet has normal devices that differ a little, one per host, repeats that differ more, a few disturbed repeats,
+and up to six devices that are slow by the same 5 to 20 %: those of `vernier study simulate`. Passes when every slow
+device is found and at most 1 % of the normal ones are called slow. The figures are those of `vernier study analyze`.
 """
 
 import argparse
@@ -13,24 +13,28 @@ import sys
 
 import numpy as np
 
-from vernier.measure.study.analysis import Measurement, Table, judge_devices
+from vernier.measure.study.analysis import Table, judge_devices
+from vernier.measure.study.simulation import FleetSettings, device_names, draw_fleet, fleet_table
 
 BETWEEN, REPEATS, DISTURBED = 0.006, 0.008, 0.03
-LEAST_SLOWDOWN, FALSE_ALARMS = 0.05, 0.01
+LEAST_SLOWDOWN, MOST_SLOWDOWN, FALSE_ALARMS = 0.05, 0.20, 0.01
 
 
 def fleet(rng: np.random.Generator, count: int, repeats: int) -> tuple[Table, set[str]]:
-    slow = rng.choice(count, rng.integers(0, max(2, count // 5) + 1), replace=False)
-    factor = np.exp(BETWEEN * rng.standard_normal(count))
-    factor[slow] = 1 + rng.uniform(LEAST_SLOWDOWN, 0.20, slow.size)
-    values = factor[:, None] * np.exp(REPEATS * rng.standard_normal((count, repeats)))
-    values *= np.where(rng.random((count, repeats)) < DISTURBED, 1 + rng.exponential(0.2, (count, repeats)), 1.0)
-    rows = [
-        Measurement(device=f"gpu{d:03d}", repeat=str(k), value=float(values[d, k]))
-        for d in range(count)
-        for k in range(repeats)
-    ]
-    return Table(rows=tuple(rows), unit="s", what="median iteration", simulated=True), {f"gpu{d:03d}" for d in slow}
+    """A fleet of `vernier study simulate`, and the names of its slow devices."""
+    settings = FleetSettings(
+        devices=count,
+        per_host=1,
+        repeats=repeats,
+        spread=BETWEEN,
+        noise=REPEATS,
+        disturbed=DISTURBED,
+        slow=int(rng.integers(0, max(2, count // 5) + 1)),
+        slow_by=float(rng.uniform(LEAST_SLOWDOWN, MOST_SLOWDOWN)),
+    )
+    draws = draw_fleet(settings, rng)
+    slow = {name for name, fault in zip(device_names(settings), draws.faults, strict=True) if fault == "slow"}
+    return fleet_table(settings, draws.step_s), slow
 
 
 def simulate(fleets: int, count: int, repeats: int, seed: int) -> dict[str, float]:
