@@ -97,3 +97,14 @@ def test_without_any_batch_there_is_no_rate(tmp_path: Path) -> None:
     assert [s.loss for s in run.steps] == [9.0, None]
     with pytest.raises(ConfigError, match="does not record the number of samples"):
         run.trace()
+
+
+def test_processes_that_mpirun_tags_are_counted_and_their_steps_are_not(tmp_path: Path) -> None:
+    lines = [
+        f"[1,{rank}]<stderr>:INFO:tensorflow:Step {step} : loss = 9.000 , time = 500.0 ms"
+        for step in range(1, 9)
+        for rank in range(4)
+    ]
+    run = _read(tmp_path, "python3 ssd.py --batch_size 32", *lines)
+    assert (len(run.steps), run.devices) == (8, 4)
+    assert run.trace().window.samples_per_s == pytest.approx(256)

@@ -26,7 +26,7 @@ from vernier.cli.flags import (
     optional,
 )
 from vernier.cli.launching import check_before_start, console_of, joined, silence_profiler, start_processes, with_procs
-from vernier.cli.output import print_result
+from vernier.cli.output import print_result, say
 from vernier.config import Changed, Config, check_batch_rule, check_config, config_warnings, load_file, override
 from vernier.errors import EXIT_DONE, EXIT_STOPPED, ConfigError
 from vernier.measure.profile.summary import StepRange
@@ -281,6 +281,8 @@ def _print_outcome(outcome: "Outcome", json: bool, exports: Files) -> int:
     print_result(result, json, lambda _: closing_lines(summary, str(path), status))
     if status == "finished":
         write_exports(path, exports)
+    elif any(exports.values()):
+        say(f"--raport and --dllogger are written when the run is finished; vernier convert {path} does it now")
     return EXIT_DONE if status == "finished" else EXIT_STOPPED
 
 

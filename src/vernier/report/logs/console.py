@@ -27,6 +27,8 @@ _BENCHMARK = re.compile(
 )
 _HISTORY = re.compile(r"TimeHistory: ([\d.]+) seconds, ([\d.]+) examples/second between steps (\d+) and (\d+)")
 _RESULT = re.compile(r"Saving dict for global step (\d+): (.*)")
+_TAG = re.compile(r"\[\d+,(\d+)\]<std(?:out|err)>:")
+"""How `mpirun --tag-output` marks the lines of each process."""
 _ARGUMENTS = re.compile(r"Namespace\((.*)\)")
 _BATCH = re.compile(r"(?:--batch[_-]size[ =]|--batch[ =]|\s-bs?[ =])(\d+)")
 _LAUNCHED = re.compile(r"(?:mpirun\b.*?-(?:np|n) |--num_workers_per_hls[ =]|--nproc[_-]per[_-]node[ =])(\d+)")
@@ -55,6 +57,9 @@ def read_console(path: Path, text: str) -> RunLog:
     """The run of such a log. Without a batch its steps have no samples, and no rate can be computed."""
     parts, settings = _Parts(), _settings(text)
     for line in text.splitlines():
+        tag = _TAG.match(line)
+        if tag and tag[1] != "0":  # every process prints the same steps
+            continue
         for pattern, take in _LINES:
             if match := pattern.search(line):
                 take(parts, match)
@@ -81,8 +86,11 @@ def _settings(text: str) -> Tree:
         settings = {k: _plain(v) for k, v in pairs}
     if "batch_size" not in settings and (match := _BATCH.search(text)):
         settings["batch_size"] = int(match[1])
+    ranks = {tag[1] for line in text.splitlines() if (tag := _TAG.match(line))}
     if not settings.get("world_size") and (match := _LAUNCHED.search(text)):
         settings["world_size"] = int(match[1])
+    elif not settings.get("world_size") and ranks:
+        settings["world_size"] = len(ranks)
     return settings
 
 

@@ -160,10 +160,6 @@ class _Levels:
         batches = self._steps(epoch) if self._infers else list(result.batches) if result else []
         return [(n, _inference([s], percentiles=False)) for n, s in _numbered(self._run, batches)]
 
-    def seconds(self, epoch: int, number: int) -> float:
-        """How long the training iteration took that is `number` in the order of its epoch."""
-        return self._steps(epoch)[number].seconds
-
     def summary(self, epoch: int) -> Values:
         result = self._results.get(epoch)
         return self._figures(self._steps(epoch)) | (_evaluation(result) if result else {})
@@ -216,8 +212,8 @@ def write_dllogger(run: RunLog, start: dt.datetime) -> str:
         line("METADATA", metric=metric, metadata=_UNITS.get(metric.partition(".")[2], {}))
     for epoch in levels.epochs:
         last = 0
-        for position, (number, values) in enumerate(levels.training(epoch)):
-            elapsed += levels.seconds(epoch, position)
+        for number, values in levels.training(epoch):
+            elapsed += values["train.data_time"] + values["train.compute_time"]
             last = number
             line("LOG", step=[epoch, number], data=values)
         for number, values in levels.validation(epoch):
