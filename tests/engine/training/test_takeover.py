@@ -63,7 +63,7 @@ def test_a_checkpoint_of_nvidias_code_goes_on_with_its_momentum(shapes: Path, tm
     assert same(momentum_of(job), momentum)
     notes = "\n".join(job.notes)
     assert "resumed from NVIDIA's main.py: epoch 2" in notes
-    assert f"momentum of {len(momentum)} weights, best top-1 31.50 %" in notes
+    assert f"momentum of {len(momentum)} weights; best top-1 31.50 %" in notes
     assert "learning rate, schedule, weight decay and the order of images are this recipe's" in notes
 
 
@@ -78,7 +78,7 @@ def test_a_half_precision_checkpoint_goes_on_with_its_fp32_masters(
     assert progress.step == job.derived.steps_per_epoch
     assert same({name: p.detach() for name, p in job.model.named_parameters()}, fp32)
     assert same(momentum_of(job), momentum)
-    assert "their loss scale of 128 was not taken over: it is none" in "\n".join(job.notes)
+    assert "their loss scale of 128 was not taken over: none is needed (fp32)" in "\n".join(job.notes)
 
 
 def test_a_checkpoint_of_habanas_code_counts_epochs_from_zero(shapes: Path, tmp_path: Path) -> None:

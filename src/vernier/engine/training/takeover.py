@@ -106,13 +106,14 @@ def take_over(job: Job) -> Progress:
     )
     if job.average is not None:
         job.average.load(job.model.state_dict())
-    taken = [f"epoch {foreign.epochs}", describe_weights(path.name, report)]
+    taken = [f"epoch {foreign.epochs}"]
     taken += [f"fp32 masters of {masters} weights"] if masters else []
     taken += [f"momentum of {momentum} weights"] if momentum else []
     taken += [f"best top-1 {foreign.best:.2f} %"] if foreign.best is not None else []
+    taken.append(describe_weights(path.name, report))
     job.notes = (
         *job.notes,
-        f"resumed from {foreign.program}: {', '.join(taken)}",
+        f"resumed from {foreign.program}: {'; '.join(taken)}",
         *_left(foreign, job.config, problem),
     )
     return Progress(step=foreign.epochs * steps, last_eval_step=foreign.epochs * steps, best_value=foreign.best)
@@ -123,12 +124,9 @@ def _left(foreign: ForeignTraining, config: Config, problem: str) -> Iterator[st
     if problem:
         yield f"momentum was not taken over ({problem}): it starts at zero"
     if foreign.loss_scale is not None:
-        own = (
-            f"{config.machine.loss_scaling}, from {config.machine.loss_scale:g}"
-            if config.machine.precision == "fp16"
-            else "none"
-        )
-        yield f"their loss scale of {foreign.loss_scale:g} was not taken over: it is {own} (machine.loss_scale)"
+        fp16 = config.machine.precision == "fp16"
+        own = f"machine.loss_scale = {config.machine.loss_scale:g} is the first" if fp16 else "none is needed"
+        yield f"their loss scale of {foreign.loss_scale:g} was not taken over: {own} ({config.machine.precision})"
     yield "learning rate, schedule, weight decay and the order of images are this recipe's, not the file's"
 
 
