@@ -2,8 +2,8 @@
 
 Processes and runs differ normally, by a skewed law (exponential: a few are slow) or as one in ten that is 10 % slow.
 Passes when intervals of 2 to 30 normal or exponential processes cover 94 to 96 %; when runs of the same thing are
-called different in at most 5.5 % (5 % and a standard error and a half of 4,000 cases) for equal and unequal numbers of
-runs; and when a difference of the size that a comparison prints is found in 76 to 84 % (80 % is promised).
+called different in at most 5.5 % for equal and unequal numbers of runs; and when a difference of the size that a
+comparison prints is found in 76 to 84 % (80 % is promised).
 Cases cost little here: ten times as many are simulated.
 """
 

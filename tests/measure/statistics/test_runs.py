@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import load_benchmark
-from vernier.measure.statistics.runs import mean_of_runs, reach_of_one, runs_to_see, unseen_share
+from vernier.measure.statistics.runs import mean_of_runs, reach_of_one, runs_to_see
 
 FEW_RUNS = load_benchmark("promises/few_runs")
 
@@ -36,6 +36,5 @@ def test_the_factors_fade_with_the_number_of_runs() -> None:
 
 
 def test_what_few_processes_do_not_show() -> None:
-    assert unseen_share(5) == pytest.approx(0.451, abs=0.001)
     assert runs_to_see(0.1) == 29
     assert (1 - 0.1) ** 29 < 0.05 < (1 - 0.1) ** 28

@@ -2,8 +2,8 @@
 
 Most runs of one thing are about equally fast, and some are slower: the mean of a few is then too low, and so is their
 spread. Student's interval would cover 88 % for 5 runs that differ exponentially. The intervals here reach further
-towards slow and less far towards fast, so that they cover 95 % for such runs and for normal ones. What fewer runs than
-one in so many do may not have been seen at all: `unseen_share` says how rare that is.
+towards slow and less far towards fast, so that they cover 95 % for such runs and for normal ones. What only few runs do
+may not have been seen at all: `runs_to_see` says how many would show it.
 
 Functions of `Floats` take one row per set of runs. Correlated samples of one run are in `estimates`.
 """
@@ -66,11 +66,6 @@ def reach_of_one(runs: int) -> float:
 def _between(runs: int, counts: Floats, values: Floats) -> float:
     """The value at this number of runs; 1 for endless ones."""
     return float(np.interp(1 / runs, [0.0, *(1 / counts[::-1])], [1.0, *values[::-1]]))
-
-
-def unseen_share(runs: int) -> float:
-    """The largest share of runs whose behaviour none of `runs` runs shows in 5 % of cases."""
-    return float(1 - (1 - LEVEL) ** (1 / runs))
 
 
 def runs_to_see(share: float) -> int:
