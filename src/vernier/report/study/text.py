@@ -60,7 +60,8 @@ def straggler_lines(result: StudyAnalysis) -> list[str]:
             f"step time of the median device; the slowest single run took {cost.slowest_run_over_median:.2f}x"
         )
     if result.pull:
-        return [*lines, f"remove     {', '.join(result.pull)}", f"           {removal_sentence(result)}"]
+        floor = f" (certainly slow by {result.matter_percent:g} % or more)" if result.matter_percent is not None else ""
+        return [*lines, f"remove     {', '.join(result.pull)}{floor}", f"           {removal_sentence(result)}"]
     return [*lines, f"remove     no device{_why_none(result)}"]
 
 
@@ -157,5 +158,6 @@ def check_lines(result: CheckResult) -> list[str]:
     lines.append(
         f"{simulated}machine {'accepted' if result.accepted else 'rejected'}; "
         f"false alarms {100 * result.false_alarms:g} %"
+        + (f"; slower by less than {result.matter_percent:g} % is accepted (--matter)" if result.matter_percent else "")
     )
     return lines + [f"note: {n}" for n in result.notes]
