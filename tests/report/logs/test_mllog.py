@@ -135,8 +135,8 @@ def test_the_number_of_devices_is_the_logs_or_unknown(tmp_path: Path, settings: 
     assert open_logs(tmp_path / "r.txt")[0].devices == devices
 
 
-def test_the_published_scores_are_reproduced(real_data: Callable[[str], Path]) -> None:
-    """NVIDIA's v0.7 results of one DGX A100: 39.78 and 10.21 minutes."""
+def test_the_score_of_published_logs(real_data: Callable[[str], Path]) -> None:
+    """NVIDIA's v0.7 logs of one DGX A100."""
     for folder, minutes in (("dgxa100_ngc20.06_mxnet/resnet", 39.78), ("dgxa100_ngc20.06_pytorch/ssd", 10.21)):
         runs = [open_logs(p)[0] for p in sorted((real_data("mlperf-v0.7") / folder).glob("result_*.txt"))]
         score, how = time_to_train([r.total_s for r in runs if r.total_s]) or (0.0, "")
