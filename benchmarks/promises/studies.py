@@ -14,6 +14,8 @@ nothing else is said.
   differ by 1 %; from five devices on also devices that differ by 0.6 %, with and without such hosts.
 - How often a device that is 3, 5 and 10 % slow is found, among devices that differ by 0.6 %, without and with disturbed
   runs: an eighth of the cases, no band.
+- How many of several devices that are 10 % slow are found where the file names hosts, and how often an ordinary device
+  is named beside them: an eighth of the cases, no band.
 
 With fewer than 4,000 cases the bands are wider by three standard errors.
 """
@@ -29,6 +31,7 @@ from vernier.measure.study import noise, outliers, variance
 
 Rng = np.random.Generator
 DEVICES, REPEATS, SLOWER = (3, 4, 5, 8, 16, 32, 100, 400), (2, 3, 5, 10), (0.03, 0.05, 0.10)
+SEVERAL = ((16, 2), (16, 4), (32, 2), (32, 5), (100, 5), (100, 20))
 BIAS_REPEATS = (2, 3, 4, 5, 7, 10, 15, 20)
 COVER, FALSE_ALARMS, BIAS, DISTURBED_BIAS = (0.93, 0.97), 0.05, (0.97, 1.03), 1.4
 PER_HOST, MOST_RUNS, ALL_CASES = 4, 400_000, 4000
@@ -160,6 +163,18 @@ def detection(rng: Rng, cases: int, devices: int, repeats: int, kind: str, slowe
     return float(np.concatenate(hits).mean())
 
 
+def several_slow(rng: Rng, cases: int, devices: int, repeats: int, slow: int, host: float) -> dict[str, float]:
+    """Devices that are 10 % slow, anywhere on hosts of four: share found, and of fleets with another device named."""
+    called, chosen = [], []
+    for part in in_parts(cases, devices, repeats):
+        slowness = fleets(rng, (part, devices, repeats), 0.006, host=host)
+        is_slow = rng.permuted(np.tile(np.arange(devices) < slow, (part, 1)), axis=1)
+        called.append(called_slow(slowness + math.log1p(0.1) * is_slow[..., None], hosts=True))
+        chosen.append(is_slow)
+    verdicts, truth = np.concatenate(called), np.concatenate(chosen)
+    return {"found": float(verdicts[truth].mean()), "others": float((verdicts & ~truth).any(-1).mean())}
+
+
 # -------------------------------------------------------------------------------------------------------------- results
 
 
@@ -188,6 +203,13 @@ def simulate(cases: int, seed: int) -> dict[str, Any]:
             }
             for kind in DETECTED
             for slower in SLOWER
+        },
+        "several": {
+            f"{slow} of {d} devices x 5, hosts differ by {host:.0%}": several_slow(
+                rng, max(1, cases // 8), d, 5, slow, host
+            )
+            for d, slow in SEVERAL
+            for host in (0.0, 0.01)
         },
         "before": BEFORE,
     }
@@ -240,4 +262,6 @@ def lines(result: dict[str, Any]) -> list[str]:
         shown += _table(f"fleets with a false alarm, %: {kind}", rates)
     for kind, rates in result["found"].items():
         shown += _table(f"found, %: {kind}", rates, 0)
+    shown.append("  several devices 10 % slow, hosts of four: found, and fleets with another device named, %")
+    shown += [f"  {c['found']:8.1%}{c['others']:8.1%}  {name}" for name, c in result["several"].items()]
     return [*shown, "  before:", *(f"  {name}: {text}" for name, text in result["before"].items())]

@@ -52,6 +52,15 @@ def test_several_slow_devices_do_not_hide_each_other() -> None:
     assert np.flatnonzero(~ordinary).tolist() == [3, 7, 11, 19]
 
 
+def test_nor_do_those_of_one_host() -> None:
+    """Three of four are slow, so that the fourth looks fast beside them."""
+    slowness = np.random.default_rng(4).normal(0.0, 0.01, (20, 32, 5))
+    slowness[:, :3] += 0.1
+    slow = judge(slowness, repeat_noise(slowness), np.arange(32) // 4).slow
+    assert slow[:, :3].all()
+    assert not slow[:, 3:].any()
+
+
 def test_a_host_that_is_slow_as_a_whole() -> None:
     rng = np.random.default_rng(3)
     hosts = np.arange(40) // 4

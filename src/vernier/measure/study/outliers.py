@@ -62,16 +62,22 @@ def judge(slowness: Floats, noise: RepeatNoise, hosts: Labels | None = None) -> 
     """Judges five devices or more. `hosts` numbers the host of each device; None where that is not known."""
     values = np.nanmedian(np.where(noise.calm, slowness, np.nan), -1)
     devices, extra = values.shape[-1], _extra_variance(noise)
-    t, freedom, _ = studentized(values, np.zeros(devices, np.int64), extra)
+    t, freedom, in_fleet = studentized(values, np.zeros(devices, np.int64), extra)
     factor, whole_host = np.ones(values.shape), np.zeros(values.shape, np.bool_)
     by_noise = chance_by_noise(slowness)
     if hosts is not None and 1 < len(np.unique(hosts)) < devices:
         nested, ordinary = _judge_in_hosts(values, hosts, extra)
-        differ = hosts_differ(values, hosts, ordinary)[..., None]
-        inside = chance_by_noise(slowness - _fit(values, hosts, ordinary).mean[..., None])
+        # also without the outliers of the fleet, whole hosts excepted: slow devices hide each other in their host
+        rest = in_fleet | (_fit(values, hosts, in_fleet).size == 0)
+        differ = (hosts_differ(values, hosts, ordinary) & hosts_differ(values, hosts, rest))[..., None]
+        host_mean = _fit(values, hosts, ordinary).mean
+        inside = chance_by_noise(slowness - host_mean[..., None])
         whole_host = differ & nested.by_host
         by_noise = np.where(differ, np.where(whole_host, _per_host(by_noise, hosts), inside), by_noise)
         t, freedom, factor = (np.where(differ, a, b) for a, b in zip(nested[:3], (t, freedom, factor), strict=True))
+        centre = np.median(values, -1, keepdims=True)
+        healthy = (host_mean > centre) & (values - centre < (host_mean - centre) / 2)
+        t = np.where(whole_host & healthy, 0.0, t)  # beside slow devices of its host
     limit = _limits(FAMILY_ERROR / devices / factor, freedom)
     by_noise = np.where(t > limit, by_noise, 0.0)
     slow = (t > limit) & _agree(slowness, values, noise) & (by_noise * devices < FAMILY_ERROR)
