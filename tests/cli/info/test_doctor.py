@@ -125,9 +125,11 @@ def test_ctrl_c_ends_the_trial_and_its_process() -> None:
     assert "identity" in child.stderr.readline()
     assert "train" in child.stderr.readline()
     limit_s = time.monotonic() + 60
-    while not (started := psutil.Process(child.pid).children()):
+    started: list[psutil.Process] = []
+    while not started or started[0].cpu_times().user < 0.5:  # it is well under way, not just being started
         assert time.monotonic() < limit_s, "no trial is started"
         time.sleep(0.01)
+        started = psutil.Process(child.pid).children()
     child.send_signal(signal.SIGINT)
     assert child.wait(timeout=60) == 130
     assert not any(trial.is_running() for trial in started)
