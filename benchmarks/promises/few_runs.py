@@ -104,6 +104,9 @@ def simulate(cases: int, seed: int) -> dict[str, Any]:
             f"{a} against {b} {'rounds' if rounds else 'runs'}": power(rng, many, (a, b), rounds)
             for a, b, rounds in ((3, 3, False), (5, 5, False), (10, 10, False), (3, 10, False), (5, 5, True))
         },
+        "same_called_different, one run in ten slow": {
+            f"{a} against {b} runs": false_calls(rng, rare, many, (a, b)) for a, b in (*DESIGNS, *ONE_AGAINST)
+        },
     }
 
 
