@@ -133,6 +133,8 @@ def test_the_command_line_goes_on_and_resumes_its_own_run_after_an_interruption(
     [
         ({"state_dict": {}}, "not a checkpoint of NVIDIA's (epoch, state_dict, optimizer)"),
         ([1, 2], "it has list"),
+        ({"epoch": 2, "model": {}, "optimizer": {"state": {}}}, "not the state of a PyTorch optimiser"),
+        ({"epoch": 2, "state_dict": {}, "optimizer": {"state": {0: 1}, "param_groups": []}}, "(state, param_groups)"),
         ({"epoch": 2, "model": {}, "optimizer": os.system}, "refers to posix.system, and Vernier runs no code"),
     ],
 )

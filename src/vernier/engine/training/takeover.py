@@ -52,6 +52,12 @@ def read_training(path: Path) -> ForeignTraining:
     content = load_torch(path).content
     if isinstance(content, Mapping) and isinstance(content.get("epoch"), int):
         optimizer = content.get("optimizer")
+        sgd = optimizer.get("optimizer_state_dict", optimizer) if isinstance(optimizer, Mapping) else None
+        if "optimizer" in content and not _is_optimizer_state(sgd):
+            raise ConfigError(
+                f"--resume {path}: its `optimizer` is not the state of a PyTorch optimiser (state, param_groups). Its "
+                f"weights start a new training: --weights {path}."
+            )
         if isinstance(optimizer, Mapping) and isinstance(content.get("state_dict"), Mapping):
             return _nvidia(content, optimizer)
         if isinstance(optimizer, Mapping) and isinstance(content.get("model"), Mapping):
@@ -70,8 +76,7 @@ def read_training(path: Path) -> ForeignTraining:
 
 def _nvidia(content: Mapping[str, Any], optimizer: Mapping[str, Any]) -> ForeignTraining:
     best = float(content.get("best_prec1") or 0.0)
-    scaler = vars(optimizer["loss_scaler"]) if "loss_scaler" in optimizer else {}
-    scale = scaler.get("cur_scale")
+    scale = getattr(optimizer.get("loss_scaler"), "cur_scale", None)
     return ForeignTraining(
         program="NVIDIA's main.py" + (" --fp16" if "optimizer_state_dict" in optimizer else ""),
         state=content["state_dict"],
@@ -80,6 +85,18 @@ def _nvidia(content: Mapping[str, Any], optimizer: Mapping[str, Any]) -> Foreign
         best=best if best > 0 else None,
         loss_scale=float(scale) if isinstance(scale, int | float) else None,
         masters=tuple(tensor for group in optimizer.get("fp32_from_fp16", ()) for tensor in group),
+    )
+
+
+def _is_optimizer_state(tree: Any) -> bool:
+    """Whether this is what an optimiser's `state_dict` returns."""
+    if not isinstance(tree, Mapping) or not isinstance(tree.get("state"), Mapping):
+        return False
+    groups = tree.get("param_groups")
+    return (
+        isinstance(groups, list)
+        and all(isinstance(group, Mapping) and isinstance(group.get("params"), list) for group in groups)
+        and all(isinstance(values, Mapping) for values in tree["state"].values())
     )
 
 
