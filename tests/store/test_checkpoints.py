@@ -57,7 +57,7 @@ def test_pruning_keeps_what_is_wanted_the_best_and_the_newest(tmp_path: Path) ->
     run = make_run(tmp_path)
     for step in range(1, 7):
         run.checkpoints.commit(step, fill_checkpoint, best=step == 2)
-    run.checkpoints.prune(lambda step: step == 4)
+    run.checkpoints.prune(run.checkpoints.committed(), lambda step: step == 4)
     assert [c.step for c in run.checkpoints.committed()] == [2, 4, 6]
 
 

@@ -6,7 +6,7 @@ What goes into one is `engine.training.checkpoint`'s business.
 import contextlib
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -146,10 +146,13 @@ class Checkpoints:
         for leftover in self.folder.glob(".*-step-*"):
             shutil.rmtree(leftover, ignore_errors=True)
 
-    def prune(self, keep: Callable[[int], bool]) -> None:
-        """Remove every checkpoint whose step `keep` rejects; `best` and the newest always stay."""
+    def prune(self, sound: Sequence[CheckpointDir], keep: Callable[[int], bool]) -> None:
+        """Remove every one of these whose step `keep` rejects; `best` and the last of them always stay.
+
+        Give only checkpoints whose files are right: a damaged one must not stand for the newest that is kept.
+        """
         best = self.best()
-        for old in self.committed()[:-1]:
+        for old in sound[:-1]:
             if not keep(old.step) and (best is None or old.step != best.step):
                 doomed = old.path.with_name(f".deleting-{old.path.name}")
                 old.path.rename(doomed)

@@ -1,5 +1,6 @@
 """What the loop does when: learning, evaluating, saving, stopping, and failing when numbers stop being finite."""
 
+import resource
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,9 +17,11 @@ from vernier.data.loading.loader import Loader
 from vernier.devices.cpu import Cpu
 from vernier.engine.inference.trained import load_trained
 from vernier.engine.training.loss_scaling import LossScaler
+from vernier.engine.training.resume import choose_resume_point, find_resume_point
+from vernier.engine.training.session import train
 from vernier.engine.training.window import StepWindow
 from vernier.errors import RunFailed
-from vernier.records.events import CheckpointEvent, EvalEvent, StepEvent
+from vernier.records.events import CheckpointEvent, EvalEvent, Event, StepEvent
 from vernier.store import RunDir
 
 
@@ -263,3 +266,53 @@ def test_telemetry_is_aligned_with_the_windows_of_a_device_that_queues(
     config = replace(tiny_config(shapes, eval=Eval(every_epochs=0)), limits=Limits(max_steps=6, log_every_steps=2))
     events = events_of(run_training(config, tmp_path).run, StepEvent)
     assert [event.t_s for event in events] == pytest.approx([1000.0 + 0.088 * n for n in (1, 2, 3)])
+
+
+# ------------------------------------------------------------------------------------------------ checkpoints and disks
+
+
+class LimitFiles:
+    """After the first checkpoint no file may grow beyond `limit_bytes`, as on a disk that is full."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limits = (limit_bytes, resource.getrlimit(resource.RLIMIT_FSIZE)[1])
+
+    def emit(self, event: Event) -> None:
+        if isinstance(event, CheckpointEvent):
+            resource.setrlimit(resource.RLIMIT_FSIZE, self._limits)
+
+    def progress(self, phase: str, done: int, total: int) -> None:
+        pass
+
+
+def test_a_checkpoint_that_cannot_be_written_is_one_message_and_the_same_command_resumes(
+    shapes: Path, tmp_path: Path
+) -> None:
+    policy = Checkpoint(every_epochs=0, every_steps=4)
+    config = replace(tiny_config(shapes, eval=Eval(every_epochs=0)), checkpoint=policy, limits=Limits(max_steps=12))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        with pytest.raises(RunFailed, match=r"could not be saved: .*File too large.*run the same command"):
+            train(config, tmp_path, observers=[LimitFiles(40_000)])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    run = only_run(tmp_path)
+    assert [p.name for p in sorted((run / "checkpoints").iterdir())] == ["latest", "step-00000004"]
+    point = choose_resume_point(config, tmp_path, None, pytest.fail)
+    assert point is not None
+    assert (point.run.path, point.checkpoint.step) == (run, 4)
+
+
+def test_damaged_checkpoints_are_no_reason_to_remove_sound_ones(shapes: Path, tmp_path: Path) -> None:
+    """Those of steps 12 and 16 are damaged; the run resumes from 8 and keeps the two newest that are sound."""
+    config = tiny_config(shapes, eval=Eval(every_epochs=0))
+    policy = Checkpoint(every_epochs=0, every_steps=4, keep_last=4, keep_best=False)
+    run = run_training(replace(config, checkpoint=policy, limits=Limits(max_steps=16)), tmp_path).run
+    for step in (12, 16):
+        (run.path / f"checkpoints/step-{step:08d}/model.safetensors").write_bytes(b"damaged")
+    point = find_resume_point(run, config, lambda _: None)
+    train(replace(config, checkpoint=replace(policy, keep_last=2), limits=Limits(max_steps=10)), tmp_path, point)
+    assert [c.step for c in run.checkpoints.committed()] == [8, 10, 12, 16]
+    newest = run.checkpoints.newest()
+    assert newest is not None
+    assert newest.step == 10

@@ -3,6 +3,9 @@
 That a checkpoint appears on disk whole or not at all is decided in `store`; when one is written, in `loop`.
 """
 
+import errno
+import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -65,8 +68,15 @@ def steps_to_keep(steps: Sequence[int], policy: Checkpoint, steps_per_epoch: int
 # ------------------------------------------------------------------------------------------------------------ tensors
 
 
-def _portable(tensors: Tensors) -> Tensors:
-    return {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
+def _save(tensors: Tensors, path: Path, metadata: dict[str, str] | None = None) -> None:
+    """Write tensors from any device and layout. Raises OSError, also where safetensors has an error of its own."""
+    portable = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
+    try:
+        save_file(portable, path, metadata=metadata)
+    except SafetensorError as error:
+        code = re.search(r"os error (\d+)", str(error))
+        number = int(code[1]) if code else errno.EIO
+        raise OSError(number, os.strerror(number), str(path)) from error
 
 
 def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> Tensors:
@@ -105,10 +115,10 @@ def fill_checkpoint(
 ) -> None:
     """Write one checkpoint's files."""
     written_by = {"format": "vernier"}
-    save_file(_portable(model.state_dict()), folder / "model.safetensors", metadata=written_by)
-    save_file(_portable(optimizer_tensors(model, optimizer)), folder / "optimizer.safetensors")
+    _save(model.state_dict(), folder / "model.safetensors", written_by)
+    _save(optimizer_tensors(model, optimizer), folder / "optimizer.safetensors")
     if average is not None:
-        save_file(_portable(average.tensors), folder / "ema.safetensors", metadata=written_by)
+        _save(average.tensors, folder / "ema.safetensors", written_by)
     write_json(folder / "state.json", {"schema": SCHEMAS["checkpoint"], **encode(state)})
 
 

@@ -18,13 +18,17 @@ from vernier.measure.profile.summary import StepRange
 from vernier.optim.schedules import learning_rate
 from vernier.records.events import CheckpointEvent, EvalEvent, StepEvent, WarningEvent
 from vernier.records.run import EvalResult, Progress
-from vernier.store import RunDir
+from vernier.store import CheckpointDir, RunDir
 
 from .checkpoint import all_finite, checkpoint_state, fill_checkpoint, steps_to_keep
 from .setup import Job
 from .stop import StopFlag
 from .totals import EpochTotals, accuracy_of
 from .window import StepWindow
+
+
+class NotSaved(RunFailed):
+    """A checkpoint could not be written. The run can be resumed from its last one with the same command."""
 
 
 class Training:
@@ -38,6 +42,7 @@ class Training:
         self.saved = self._state()  # what the newest checkpoint holds
         self._epoch = self._resumed_epoch()
         self._stragglers = Stragglers()
+        self._sound: dict[CheckpointDir, bool] = {}
         self.profiler: StepProfiler | None = None
 
     def profile(self, steps: StepRange) -> None:
@@ -281,9 +286,20 @@ class Training:
                 best=progress.best_step == progress.step,
             )
         except OSError as error:
-            raise RunFailed(f"The checkpoint could not be saved: {error}. Earlier checkpoints are intact.") from error
-        steps = [checkpoint.step for checkpoint in self.run.checkpoints.committed()]
+            raise NotSaved(
+                f"The checkpoint could not be saved: {error}. Earlier checkpoints are intact; run the same command to "
+                "resume from the last one."
+            ) from error
+        self._sound[committed] = True
+        sound = [checkpoint for checkpoint in self.run.checkpoints.committed() if self._is_sound(checkpoint)]
+        steps = [checkpoint.step for checkpoint in sound]
         keep = steps_to_keep(steps, job.config.checkpoint, job.derived.steps_per_epoch)
-        self.run.checkpoints.prune(keep.__contains__)
+        self.run.checkpoints.prune(sound, keep.__contains__)
         self.observers.emit(CheckpointEvent(step=progress.step, path=committed.path.name, seconds=now_s() - began_s))
         return now_s() - began_s
+
+    def _is_sound(self, checkpoint: CheckpointDir) -> bool:
+        """Whether its files are right; those of earlier sessions are read once."""
+        if checkpoint not in self._sound:
+            self._sound[checkpoint] = not checkpoint.problems()
+        return self._sound[checkpoint]

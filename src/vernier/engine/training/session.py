@@ -30,7 +30,7 @@ from vernier.records.telemetry import decode_telemetry
 from vernier.store import RunDir
 
 from .checkpoint import read_state, restore
-from .loop import Training
+from .loop import NotSaved, Training
 from .resume import ResumePoint
 from .setup import Job, first_images, prepare
 from .stop import StopFlag, StopRequested
@@ -313,5 +313,5 @@ def _not_deterministic(error: RuntimeError) -> RunFailed | None:
 def _record_failure(job: Job, run: RunDir, observers: Observers, training: Training | None, error: RunFailed) -> None:
     observers.emit(WarningEvent(step=training.progress.step if training else 0, message=str(error)))
     if job.world.first:
-        lost = isinstance(error, LostPeer | LostDevice)
+        lost = isinstance(error, LostPeer | LostDevice | NotSaved)
         run.write_status("crashed" if lost else "failed", reason=str(error))
