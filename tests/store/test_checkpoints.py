@@ -53,6 +53,17 @@ def test_a_failed_write_leaves_the_earlier_checkpoint_and_no_litter(tmp_path: Pa
     assert [p.name for p in sorted((run.path / "checkpoints").iterdir())] == ["latest", "step-00000001"]
 
 
+def test_a_manifest_without_files_and_a_pointer_that_is_no_text_are_not_believed(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    sound = run.checkpoints.commit(1, fill_checkpoint, best=True)
+    (sound.path.parent / "best").write_bytes(b"\xff\xfe\x00")
+    assert run.checkpoints.best() is None
+    empty = run.checkpoints.commit(2, fill_checkpoint, best=False)
+    (empty.path / "manifest.json").write_text('{"schema": 3, "step": 2, "files": {}}')
+    assert empty.problems() == ["manifest.json: it lists no files"]
+    assert run.checkpoints.newest() == sound
+
+
 def test_pruning_keeps_what_is_wanted_the_best_and_the_newest(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     for step in range(1, 7):

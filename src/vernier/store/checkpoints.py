@@ -59,6 +59,8 @@ class CheckpointDir:
             files = read_record(Manifest, self.path / "manifest.json").files
         except (OSError, DamagedFile) as error:
             return [f"manifest.json: {error}"]
+        if not files:
+            return ["manifest.json: it lists no files"]
         return [f"{name}: {why}" for name, entry in files.items() if (why := _file_problem(self.path / name, entry))]
 
 
@@ -109,8 +111,8 @@ class Checkpoints:
 
     def best(self) -> CheckpointDir | None:
         """The one that the `best` file names, where it still exists."""
-        with contextlib.suppress(OSError):
-            name = (self.folder / "best").read_text().strip()
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            name = (self.folder / "best").read_text(encoding="utf-8").strip()
             return next((c for c in self.committed() if c.path.name == name), None)
         return None
 
