@@ -48,7 +48,7 @@ test: $(READY)  ## lint, type-check and run every test
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
 	$(MYPY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
 test-device: $(READY)  ## the whole product on a device of this machine, with a report to send back: make test-device DEVICE=cuda
 	@$(BIN)/python -m tests.device_suite "$(DEVICE)"
@@ -57,7 +57,7 @@ quick: $(READY)  ## lint, type-check and run the fast tests only
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
 	$(MYPY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m "not slow"
 
 lint: $(READY)  ## ruff and mypy alone
 	$(BIN)/python -m ruff check .
