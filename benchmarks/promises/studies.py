@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from vernier.measure.statistics.estimates import Floats
-from vernier.measure.study import noise, outliers, variance
+from vernier.measure.study import design, noise, variance
 
 Rng = np.random.Generator
 DEVICES, REPEATS, SLOWER = (3, 4, 5, 8, 16, 32, 100, 400), (2, 3, 5, 10), (0.03, 0.05, 0.10)
@@ -133,13 +133,9 @@ DETECTED: dict[str, Callable[[Rng, tuple[int, int, int]], Floats]] = {
 }
 
 
-def called_slow(slowness: Floats, hosts: bool) -> outliers.Bools:
+def called_slow(slowness: Floats, hosts: bool) -> noise.Bools:
     """The verdicts of `vernier study analyze`, fleet by fleet."""
-    devices = slowness.shape[1]
-    if devices < outliers.FEWEST_DEVICES:
-        return np.stack([outliers.judge_few(fleet).slow for fleet in slowness])
-    labels = np.arange(devices) // PER_HOST if hosts else None
-    return outliers.judge(slowness, noise.repeat_noise(slowness), labels).slow
+    return design.called_slow(slowness, np.arange(slowness.shape[1]) // PER_HOST if hosts else None)
 
 
 def false_alarms(rng: Rng, cases: int, devices: int, repeats: int, kind: str) -> float:

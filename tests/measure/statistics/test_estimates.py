@@ -145,6 +145,13 @@ def test_the_interval_of_a_share_is_wilsons() -> None:
         assert share_interval(hits, n) == pytest.approx((judge.low, judge.high), abs=1e-9)
 
 
+def test_interval_of_a_share_by_the_textbook() -> None:
+    """Wilson's: 8 of 10 is 0.490 to 0.943."""
+    assert share_interval(8, 10) == pytest.approx((0.490, 0.943), abs=0.001)
+    assert share_interval(0, 50)[0] == 0
+    assert share_interval(50, 50)[1] == 1
+
+
 @pytest.mark.parametrize(
     ("value", "half_width", "text"),
     [

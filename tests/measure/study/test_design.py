@@ -13,7 +13,6 @@ from vernier.measure.study.design import (
     called_slow,
     fewest_repeats,
     fleets_for,
-    interval_of_share,
     power_of,
     smallest_slowdown,
     spreads_of,
@@ -21,13 +20,6 @@ from vernier.measure.study.design import (
 from vernier.measure.study.simulation import FleetSettings, device_names, draw_fleet, fleet_table, simulate_fleet
 
 SMALL = FleetSettings(devices=12, repeats=3, spread=0.004, noise=0.006)
-
-
-def test_interval_of_a_share() -> None:
-    """Wilson's, by the textbook: 8 of 10 is 0.490 to 0.943."""
-    assert interval_of_share(8, 10) == pytest.approx((0.490, 0.943), abs=0.001)
-    assert interval_of_share(0, 50)[0] == 0
-    assert interval_of_share(50, 50)[1] == 1
 
 
 def test_power_grows_with_the_slowdown_and_with_repeats() -> None:

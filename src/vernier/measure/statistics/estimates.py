@@ -24,6 +24,8 @@ import numpy.typing as npt
 
 from vernier.records.statistics import Estimate
 
+from .distributions import t_limit
+
 METHOD = "vernier-stats-2"
 """2: no interval where samples are too few for their correlation; runs that differ by a skewed law."""
 LEVEL = 0.95
@@ -43,31 +45,11 @@ Floats = npt.NDArray[np.float64]
 
 
 # ---------------------------------------------------------------------------------------------------------- Student's t
-# scipy.stats.t does the same, but scipy is not a dependency; these agree with published tables.
 
 
-def t_two_sided(t: float, freedom: int) -> float:
-    """Probability that Student's t with whole degrees of freedom lies within +-t, by a finite, exact series."""
-    angle = math.atan(t / math.sqrt(freedom))
-    cosine, sine = math.cos(angle), math.sin(angle)
-    odd = freedom % 2 == 1
-    term, total = cosine if odd else 1.0, 0.0
-    for k in range((freedom - 1) // 2 if odd else freedom // 2):
-        total += term
-        term *= cosine * cosine * ((2 * k + 2) / (2 * k + 3) if odd else (2 * k + 1) / (2 * k + 2))
-    return 2 / math.pi * (angle + sine * total) if odd else sine * total
-
-
-@lru_cache(maxsize=1024)
-def t_quantile(level: float, freedom: int) -> float:
+def t_quantile(level: float, freedom: float) -> float:
     """The t such that a share `level` of Student's distribution lies within +-t."""
-    low, high = 0.0, 1.0
-    while t_two_sided(high, freedom) < level:
-        high *= 2
-    for _ in range(80):
-        middle = (low + high) / 2
-        low, high = (middle, high) if t_two_sided(middle, freedom) < level else (low, middle)
-    return high
+    return t_limit((1 - level) / 2, freedom)
 
 
 @lru_cache(maxsize=8)

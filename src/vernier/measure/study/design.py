@@ -12,7 +12,7 @@ import numpy as np
 
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
-from vernier.measure.statistics.estimates import Floats, t_quantiles
+from vernier.measure.statistics.estimates import Floats, share_interval
 from vernier.records.codec import omitted
 
 from .analysis import Table, judge_devices
@@ -73,14 +73,6 @@ class DesignAnswer:
         return power.repeats * min(self.per_host, power.devices) * self.repeat_s / 3600
 
 
-def interval_of_share(hits: int, count: int) -> tuple[float, float]:
-    """Wilson's 95 % interval of a share."""
-    z = float(t_quantiles(0.95, 10**9))
-    centre = (hits + z * z / 2) / (count + z * z)
-    half = z * math.sqrt(hits * (count - hits) / count + z * z / 4) / (count + z * z)
-    return max(0.0, centre - half), min(1.0, centre + half)
-
-
 def fleets_for(devices: int, repeats: int) -> int:
     """How many fleets to simulate: fewer where they are large, so that the answer comes in seconds."""
     return max(2 * _FIRST_FLEETS, min(FLEETS, _MOST_MEASUREMENTS // (devices * repeats)))
@@ -100,7 +92,7 @@ def power_of(settings: FleetSettings, slower: float, fleets: int | None = None, 
         called = called_slow(np.log([draw.step_s for draw in draws]), np.arange(settings.devices) // settings.per_host)
         hits, alarms = hits + int((called & truth).any(-1).sum()), alarms + int((called & ~truth).any(-1).sum())
         count += len(draws)
-        low, high = interval_of_share(hits, count)
+        low, high = share_interval(hits, count)
         if decide and not low < ENOUGH < high:
             break
     return Power(
@@ -115,8 +107,8 @@ def power_of(settings: FleetSettings, slower: float, fleets: int | None = None, 
     )
 
 
-def called_slow(slowness: Floats, hosts: Labels) -> Bools:
-    """Which devices `study analyze` would call slow for certain; fleets x devices x repeats."""
+def called_slow(slowness: Floats, hosts: Labels | None) -> Bools:
+    """Which devices `study analyze` would call slow for certain; fleets x devices x repeats. None: hosts not known."""
     if slowness.shape[1] < FEWEST_DEVICES:
         return np.stack([judge_few(fleet).slow for fleet in slowness])
     return judge(slowness, repeat_noise(slowness), hosts).slow
