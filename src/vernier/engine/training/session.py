@@ -68,13 +68,10 @@ def train(
     job = prepare(config, fresh=resume is None, world=world)
     job.notes, job.warnings = (*notes, *job.notes), (*warnings, *job.warnings)
     try:
-        begun = None if resume else _begin(job)
+        begun = Progress() if resume else _begin(job)
         if profile is not None:
-            profile.check(
-                resume.checkpoint.step if resume else begun.step if begun else 0,
-                job.derived.stop_step,
-                "--profile-steps",
-            )
+            first_step = resume.checkpoint.step if resume else begun.step
+            profile.check(first_step, job.derived.stop_step, "--profile-steps")
         run = resume.run if resume else job.world.broadcast_from_first(lambda: RunDir.create(out, run_name(config)))
         if not job.world.first:
             redirect_output(run.rank_log(job.world.rank))
@@ -88,7 +85,7 @@ def _train_locked(
     job: Job,
     run: RunDir,
     resume: ResumePoint | None,
-    begun: Progress | None,
+    begun: Progress,
     observers: Observers,
     reference: Recipe | None,
     profile: StepRange | None,
@@ -97,7 +94,7 @@ def _train_locked(
     observers.add(Recorder(log))
     training: Training | None = None
     try:
-        progress = _restore(job, resume) if resume else begun or Progress()
+        progress = _restore(job, resume) if resume else begun
         processes = _all_processes(job)
         sampler = _sensors(job, run, processes)
         _announce(job, run, observers, resume, sampler, processes)
