@@ -9,8 +9,15 @@ import csv
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vernier.config.derived import Derived
 
 FOLDER = Path(__file__).parent
+Cases = dict[str, tuple[str, dict[str, Any]]]
+"""Number of a row, or system and number -> what is looked at, and the settings it must have: path -> value."""
 SYSTEMS = {
     "habana-resnet50": "Habana: ResNet-50 for PyTorch",
     "habana-ssd": "Habana: SSD-ResNet34 for TensorFlow",
@@ -65,3 +72,17 @@ def rows_of(system: str) -> list[Row]:
 def all_rows() -> list[Row]:
     """The tables of all systems."""
     return [row for system in SYSTEMS for row in rows_of(system)]
+
+
+def by_system(cases: dict[str, Cases]) -> Cases:
+    """The cases of all systems, by system and number of the row."""
+    return {f"{system}-{number}": case for system, own in cases.items() for number, case in own.items()}
+
+
+def check_values(root: object, derived: Derived, values: dict[str, Any]) -> None:
+    """Settings below `root`, and what follows from them (`derived.lr`), are as given."""
+    for path, value in values.items():
+        actual: Any = {"derived": derived} if path.startswith("derived.") else root
+        for part in path.split("."):
+            actual = actual[part] if isinstance(actual, dict) else getattr(actual, part)
+        assert actual == (pytest.approx(value) if isinstance(value, float) else value), path

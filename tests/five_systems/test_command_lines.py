@@ -1,16 +1,14 @@
 """Flags of the five systems: what to type instead reaches the setting that the flag is about, with its value."""
 
 import shlex
-from typing import Any
 
 import pytest
 
 from tests.documented import DOCS, Shown
+from tests.five_systems import Cases, by_system, check_values
 from tests.integration.test_coming_from import resolved
 from vernier.config import derive
 from vernier.recipes import train_images
-
-Cases = dict[str, tuple[str, dict[str, Any]]]
 
 RESNET50: Cases = {
     "1": (
@@ -156,17 +154,15 @@ STUDY: Cases = {
     "7": ("study-resnet50 --procs 2", {"machine.procs": 2}),
     "9": ("study-resnet50 --global-batch 128", {"recipe.global_batch": 128}),
 }
-CASES: Cases = {
-    f"{system}-{number}": case
-    for system, cases in {
+CASES = by_system(
+    {
         "habana-resnet50": RESNET50,
         "habana-ssd": SSD,
         "habana-resnext101": RESNEXT,
         "nvidia-resnet50": NVIDIA,
         "sc22-study": STUDY,
-    }.items()
-    for number, case in cases.items()
-}
+    }
+)
 
 
 @pytest.mark.parametrize("key", CASES)
@@ -174,8 +170,4 @@ def test_flag_sets_what_theirs_did(key: str, monkeypatch: pytest.MonkeyPatch) ->
     line, values = CASES[key]
     config = resolved(Shown(DOCS / "none.md", 1, ("train", *shlex.split(line))), monkeypatch)
     derived = derive(config, train_samples=train_images(config.recipe) or 12_800)
-    for path, value in values.items():
-        actual: Any = {"derived": derived} if path.startswith("derived.") else config
-        for part in path.split("."):
-            actual = actual[part] if isinstance(actual, dict) else getattr(actual, part)
-        assert actual == (pytest.approx(value) if isinstance(value, float) else value), path
+    check_values(config, derived, values)

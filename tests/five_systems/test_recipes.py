@@ -1,13 +1,10 @@
 """The settings of the recipes are the values that the documents give, one case per line of a table."""
 
-from typing import Any
-
 import pytest
 
+from tests.five_systems import Cases, by_system, check_values
 from vernier import recipes
 from vernier.config import Config, derive
-
-Cases = dict[str, tuple[str, dict[str, Any]]]
 
 SSD: Cases = {
     "2": ("habana-ssd-1", {"optim.lr": 3e-3, "optim.lr_batch": 32, "derived.lr": 0.012}),
@@ -64,16 +61,14 @@ STUDY: Cases = {
         },
     ),
 }
-CASES: Cases = {
-    f"{system}-{number}": case
-    for system, cases in {
+CASES = by_system(
+    {
         "habana-ssd": SSD,
         "habana-resnext101": RESNEXT,
         "nvidia-resnet50": NVIDIA,
         "sc22-study": STUDY,
-    }.items()
-    for number, case in cases.items()
-}
+    }
+)
 
 
 @pytest.mark.parametrize("key", CASES)
@@ -81,11 +76,7 @@ def test_recipe_has_the_value_of_the_document(key: str) -> None:
     name, values = CASES[key]
     recipe = recipes.get(name)
     derived = derive(Config(recipe=recipe), train_samples=recipes.train_images(recipe))
-    for path, value in values.items():
-        actual: Any = {"derived": derived} if path.startswith("derived.") else recipe
-        for part in path.split("."):
-            actual = actual[part] if isinstance(actual, dict) else getattr(actual, part)
-        assert actual == (pytest.approx(value) if isinstance(value, float) else value), path
+    check_values(recipe, derived, values)
 
 
 PUBLISHED_TOP1 = {
