@@ -1,8 +1,10 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from vernier.records.events import Event, StartEvent, StepEvent
-from vernier.store.events import EventLog, read_history
+from vernier.store.events import EventLog, read_ends, read_history, read_newest
 
 
 def _step(step: int, loss: float) -> StepEvent:
@@ -42,3 +44,72 @@ def test_damaged_events_are_counted_and_events_of_a_newer_version_are_skipped(tm
 
 def test_a_log_that_does_not_exist_has_no_events(tmp_path: Path) -> None:
     assert read_history(tmp_path / "events.jsonl") == ([], 0)
+
+
+def test_a_log_that_cannot_be_written_raises_nothing_and_warns_once(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.symlink_to("/dev/full")
+    log = EventLog(path)
+    log.emit(_step(1, 1.0))
+    assert "No space left on device" in (log.pop_warning() or "")
+    log.emit(_step(2, 1.0))
+    assert log.pop_warning() is None
+    assert log.close() == f"{path} lacks 2 lines: No space left on device."
+
+
+def test_a_history_with_a_gap_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    _write(path, _step(3, 3.0), _step(4, 4.0), StartEvent(resumed_from=4), _step(9, 9.0))
+    events, damaged = read_history(path)
+    assert [e.step for e in events if isinstance(e, StepEvent)] == [3, 4, 9]
+    assert damaged == 0
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="this system has no /proc")
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "events.jsonl").symlink_to("/proc/self/mem")  # can be opened, and not be read
+    with pytest.raises(OSError, match=r"events\.jsonl"):
+        read_history(tmp_path / "events.jsonl")
+
+
+def test_the_ends_of_a_long_file_are_read_without_its_middle(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    _write(path, StartEvent(seed=7), *(_step(step, float(step)) for step in range(1, 2001)))
+    ends = read_ends(path, tail=True)
+    assert isinstance(ends[0], StartEvent)
+    assert ends[0].seed == 7
+    steps = [event.step for event in ends if isinstance(event, StepEvent)]
+    assert steps == list(range(steps[0], 2001))
+    assert 1 < steps[0] < 2000
+    assert [type(event) for event in read_ends(path, tail=False)] == [StartEvent]
+    assert read_ends(tmp_path / "nothing.jsonl", tail=True) == []
+
+
+def test_the_ends_of_a_short_and_of_a_damaged_file_have_every_event_once(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    _write(path, StartEvent(), _step(1, 1.0))
+    assert len(read_ends(path, tail=True)) == 2
+    with path.open("a") as f:
+        f.write('not JSON\n{"kind": "step"')
+    assert len(read_ends(path, tail=True)) == 2
+
+
+@pytest.mark.parametrize("block", [7, 100, 1 << 18])
+def test_the_newest_event_of_a_kind_is_found_from_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    """Whatever part of the file is read at a time, behind torn and damaged lines."""
+    monkeypatch.setattr("vernier.store.events._BLOCK_BYTES", block)
+    path = tmp_path / "events.jsonl"
+    assert read_newest(path, StepEvent) is None
+    path.touch()
+    assert read_newest(path, StepEvent) is None
+    _write(path, StartEvent(recipe="first"), *(_step(step, float(step)) for step in (1, 2, 3)))
+    with path.open("a") as f:
+        f.write('{"kind": "step", "step": "no number"}\n\n\xff{"kind": "step", "st')
+    newest = read_newest(path, StepEvent)
+    assert newest is not None
+    assert newest.step == 3
+    _write(path, StartEvent(recipe="second"))
+    recipes = [e.recipe for oldest in (True, False) if (e := read_newest(path, StartEvent, oldest=oldest))]
+    assert recipes == ["first", "second"]

@@ -1,9 +1,11 @@
 """Checkpoint directories: each appears whole or not at all, with a hash of every file.
 
-What goes into one is `engine.training.checkpoint`'s business.
+What goes into one is `engine.training.checkpoints.contents`'s business.
 """
 
 import contextlib
+import errno
+import os
 import re
 import shutil
 from collections.abc import Callable, Sequence
@@ -20,8 +22,11 @@ from .durable import (
     DamagedFile,
     read_object,
     read_record,
+    remove_folder,
+    remove_leftover,
     sha256_of_file,
     sync_to_disk,
+    temporaries,
     write_atomically,
     write_json,
 )
@@ -53,23 +58,36 @@ class CheckpointDir:
     step: int
     path: Path
 
-    def problems(self) -> list[str]:
-        """What is wrong with its files; empty when every hash in the manifest agrees."""
+    def problems(self, *, hashes: bool = True) -> list[str]:
+        """What is wrong with its files; empty when every hash in the manifest agrees.
+
+        Without `hashes` only names and sizes are compared, which is fast.
+        """
         try:
-            files = read_record(Manifest, self.path / "manifest.json").files
+            manifest = self.manifest()
         except (OSError, DamagedFile) as error:
             return [f"manifest.json: {error}"]
-        if not files:
+        if not manifest.files:
             return ["manifest.json: it lists no files"]
-        return [f"{name}: {why}" for name, entry in files.items() if (why := _file_problem(self.path / name, entry))]
+        if manifest.step != self.step:
+            return [f"manifest.json: it is the one of step {manifest.step}"]
+        files = manifest.files.items()
+        return [f"{name}: {why}" for name, entry in files if (why := _file_problem(self.path / name, entry, hashes))]
+
+    def manifest(self) -> Manifest:
+        """Its list of files. Raises FileNotFoundError or DamagedFile."""
+        return read_record(Manifest, self.path / "manifest.json")
 
 
-def _file_problem(path: Path, entry: FileEntry) -> str:
-    if not path.is_file():
-        return "missing"
-    if path.stat().st_size != entry.bytes:
-        return f"{path.stat().st_size} bytes instead of {entry.bytes}"
-    return "" if sha256_of_file(path) == entry.sha256 else "content does not match its hash"
+def _file_problem(path: Path, entry: FileEntry, hashes: bool) -> str:
+    try:
+        if not path.is_file():
+            return "missing"
+        if path.stat().st_size != entry.bytes:
+            return f"{path.stat().st_size} bytes instead of {entry.bytes}"
+        return "" if not hashes or sha256_of_file(path) == entry.sha256 else "content does not match its hash"
+    except (OSError, ValueError) as error:  # a medium that cannot be read; a name that no file can have
+        return str(error)
 
 
 def open_checkpoint(path: Path) -> CheckpointDir:
@@ -116,37 +134,59 @@ class Checkpoints:
             return next((c for c in self.committed() if c.path.name == name), None)
         return None
 
-    def commit(self, step: int, fill: Callable[[Path], None], *, best: bool) -> CheckpointDir:
-        """Write a checkpoint with `fill` in a hidden directory, hash and sync it, then rename it to its final name."""
+    def commit(self, step: int, fill: Callable[[Path], None], *, reuse: CheckpointDir | None = None) -> CheckpointDir:
+        """Write a checkpoint with `fill` in a hidden directory, hash and sync it, then rename it to its final name.
+
+        Files of `reuse` that `fill` does not write are taken over unchanged, without copying where links are possible.
+        """
         final = self.folder / f"step-{step:08d}"
-        self.tidy()
         temporary = self.folder / f".writing-{final.name}"
-        temporary.mkdir(parents=True)
         try:
+            self.tidy()
+            temporary.mkdir(parents=True)
             fill(temporary)
-            _write_manifest(temporary, step)
+            _write_manifest(temporary, step, reuse)
             if final.exists():
                 final.rename(self.folder / f".replaced-{final.name}")
             temporary.rename(final)
-        except OSError as error:
-            shutil.rmtree(temporary, ignore_errors=True)
-            raise OSError(error.errno, f"cannot write checkpoint {final}: {error.strerror}") from error
-        sync_to_disk(self.folder)
-        # For people and scripts; Vernier looks at the folders.
-        write_atomically(self.folder / "latest", final.name + "\n")
-        if best:
-            write_atomically(self.folder / "best", final.name + "\n")
-        self.tidy()
+            sync_to_disk(self.folder)
+        except (OSError, DamagedFile) as error:
+            with contextlib.suppress(OSError):
+                self.tidy()
+            number, reason = (error.errno, error.strerror) if isinstance(error, OSError) else (errno.EIO, None)
+            raise OSError(number, f"cannot write checkpoint {final}: {reason or error}") from error
+        with contextlib.suppress(OSError):  # what cannot be removed now is removed by the next one
+            self.tidy()
         return CheckpointDir(step, final)
 
+    def point(self, name: str, checkpoint: CheckpointDir) -> None:
+        """Make `latest` or `best` name a checkpoint. `latest` is for people and scripts: Vernier looks at folders."""
+        write_atomically(self.folder / name, checkpoint.path.name + "\n")
+
     def tidy(self) -> None:
-        """Finish what a crash interrupted: restore a checkpoint that was being replaced, remove half-written ones."""
+        """Finish what a crash interrupted: restore a checkpoint that was being replaced, remove half-written files.
+
+        Only while nobody else writes to the run.
+        """
         for replaced in self.folder.glob(".replaced-*"):
-            original = self.folder / replaced.name.removeprefix(".replaced-")
-            if not original.exists():
+            if not (original := self._original_of(replaced)).exists():
                 replaced.rename(original)
-        for leftover in self.folder.glob(".*-step-*"):
-            shutil.rmtree(leftover, ignore_errors=True)
+        for leftover in self.leftovers():
+            remove_leftover(leftover)
+
+    def leftovers(self) -> list[Path]:
+        """What killed processes left behind. A checkpoint that was being replaced and has no successor is none."""
+        replaced = [p for p in self.folder.glob(".replaced-*") if not self._original_of(p).exists()]
+        return [p for p in self.folder.glob(".*-step-*") if p not in replaced] + temporaries(self.folder)
+
+    def _original_of(self, replaced: Path) -> Path:
+        return self.folder / replaced.name.removeprefix(".replaced-")
+
+    def remove_after(self, step: int) -> None:
+        """Remove every checkpoint of a later step."""
+        for later in self.committed():
+            if later.step > step:
+                remove_folder(later.path)
 
     def prune(self, sound: Sequence[CheckpointDir], keep: Callable[[int], bool]) -> None:
         """Remove every one of these whose step `keep` rejects; `best` and the last of them always stay.
@@ -156,17 +196,29 @@ class Checkpoints:
         best = self.best()
         for old in sound[:-1]:
             if not keep(old.step) and (best is None or old.step != best.step):
-                doomed = old.path.with_name(f".deleting-{old.path.name}")
-                old.path.rename(doomed)
-                shutil.rmtree(doomed, ignore_errors=True)
+                remove_folder(old.path)
 
 
-def _write_manifest(folder: Path, step: int) -> None:
+def _write_manifest(folder: Path, step: int, reuse: CheckpointDir | None) -> None:
     files = {}
     for path in sorted(folder.iterdir()):
         sync_to_disk(path)
         files[path.name] = FileEntry(bytes=path.stat().st_size, sha256=sha256_of_file(path))
+    for name, entry in reuse.manifest().files.items() if reuse is not None else ():
+        if name not in files:
+            assert reuse is not None
+            _take_over(reuse.path / name, folder / name)
+            files[name] = entry
     write_json(folder / "manifest.json", encode(Manifest(schema=SCHEMAS["checkpoint"], step=step, files=files)))
+
+
+def _take_over(path: Path, copy: Path) -> None:
+    """The same file under another name; copied where the file system has no links."""
+    try:
+        os.link(path, copy)
+    except OSError:
+        shutil.copyfile(path, copy)
+        sync_to_disk(copy)
 
 
 def read_checkpoint_state(checkpoint: CheckpointDir) -> dict[str, Any]:

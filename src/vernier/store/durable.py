@@ -8,14 +8,20 @@ import contextlib
 import hashlib
 import json
 import os
+import shutil
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+from vernier.addresses import redact_addresses
 from vernier.errors import ConfigError
 from vernier.records.codec import DamagedRecord, decode
 
 T = TypeVar("T")
+_DEEPEST = 64
+DELETING = ".deleting-"
+"""Start of the name of a folder that is being removed."""
 
 
 class DamagedFile(ConfigError):
@@ -24,11 +30,23 @@ class DamagedFile(ConfigError):
 
 def sync_to_disk(path: Path) -> None:
     """Make the content of a file, or the renames in a folder, durable."""
-    handle = os.open(path, os.O_RDONLY)
+    with naming(path):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Errors of the operating system name the file also where a write or a sync of it was refused."""
     try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno is not None:
+            error.filename = str(path)
+        raise
 
 
 @contextlib.contextmanager
@@ -39,15 +57,57 @@ def replaced_atomically(path: Path, *, sync: bool = True) -> Iterator[Path]:
     """
     temporary = path.with_name(f".{path.name}.tmp-{os.getpid()}")
     try:
+        # In a folder that others can write to, such as /tmp, somebody may have put a link under this name.
+        temporary.unlink(missing_ok=True)
+        temporary.touch(exist_ok=False)
         yield temporary
         if sync:
             sync_to_disk(temporary)
         temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+    except BaseException as error:
+        if isinstance(error, OSError) and error.filename in (None, str(temporary)):
+            error.filename = str(path)  # the error of a write names no file, and nobody knows the temporary one
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise
     if sync:
         sync_to_disk(path.parent)
+
+
+def temporaries(folder: Path) -> list[Path]:
+    """What a killed process was writing here."""
+    return list(folder.glob(".*.tmp-*"))
+
+
+def remove_leftover(path: Path) -> None:
+    """Remove what a killed process left behind, a file or a folder. Only while nobody else writes there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def remove_folder(path: Path) -> None:
+    """Remove a folder: first out of sight in one step, as without some of its files it would look damaged.
+
+    What a kill leaves is hidden, its name begins with `DELETING`, and it is removed later.
+    """
+    doomed = path.with_name(f"{DELETING}{path.name}")
+    shutil.rmtree(doomed, ignore_errors=True)
+    path.rename(doomed)
+    shutil.rmtree(doomed, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def usual_mode(path: Path) -> Iterator[None]:
+    """While entered, another library writes a file; afterwards the umask decides who may read it, as for all others.
+
+    safetensors makes its files readable for their owner alone, also in a folder that a group shares.
+    """
+    path.touch()
+    mode = stat.S_IMODE(path.stat().st_mode)
+    yield
+    path.chmod(mode)
 
 
 def write_atomically(path: Path, content: str | bytes, *, sync: bool = True) -> None:
@@ -57,18 +117,44 @@ def write_atomically(path: Path, content: str | bytes, *, sync: bool = True) -> 
 
 
 def write_json(path: Path, value: Any, *, sync: bool = True) -> None:
-    """Replace a JSON file atomically; a number that is not finite is a ValueError."""
-    write_atomically(path, json.dumps(value, indent=2, allow_nan=False) + "\n", sync=sync)
+    """Replace a JSON file atomically, without credentials; a number that is not finite is a ValueError."""
+    write_atomically(path, redact_addresses(json.dumps(value, indent=2, allow_nan=False)) + "\n", sync=sync)
 
 
 def read_json(path: Path) -> Any:
-    """A small JSON file. Raises FileNotFoundError where it is absent, DamagedFile where it cannot be read."""
+    """A small JSON file. Raises FileNotFoundError where it is absent, DamagedFile where it cannot be read.
+
+    Earlier versions recorded the credentials of addresses; they are left out.
+    """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parse_json(redact_addresses(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         raise
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise DamagedFile(f"Cannot read {path}: {error}.") from None
+
+
+def parse_json(text: str) -> Any:
+    """The value of a JSON text. Raises ValueError, also where it is nested so deeply that nothing could walk it."""
+    try:
+        tree = json.loads(text)
+        deep = _is_deeper(tree, _DEEPEST)
+    except RecursionError:
+        deep = True
+    if deep:
+        raise ValueError(f"it is nested in more than {_DEEPEST} levels")
+    return tree
+
+
+def _is_deeper(tree: Any, levels: int) -> bool:
+    """Whether a value is nested in more levels than functions that call themselves on its parts could follow."""
+    level = [tree] if isinstance(tree, dict | list) else []
+    for _ in range(levels):
+        if not level:
+            return False
+        groups = (group.values() if isinstance(group, dict) else group for group in level)
+        level = [value for group in groups for value in group if isinstance(value, dict | list)]
+    return bool(level)
 
 
 def read_object(path: Path) -> dict[str, Any]:

@@ -6,25 +6,46 @@
 import contextlib
 import fcntl
 import json
+import os
 import re
+import shutil
+import socket
 import tempfile
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
+from vernier.addresses import redact_addresses
 from vernier.clock import file_stamp, utc_stamp
 from vernier.config.migrations import SCHEMAS, migrated
 from vernier.errors import ConfigError
 from vernier.records.bench import BenchResult
-from vernier.records.codec import DamagedRecord, decode
+from vernier.records.codec import DamagedRecord, decode, encode
 from vernier.records.environment import Environment
 from vernier.records.events import Event
-from vernier.records.run import RunStatus
+from vernier.records.predictions import TrainImages
+from vernier.records.run import FinetuningRecord, RunStatus
 
 from .checkpoints import Checkpoints
-from .durable import DamagedFile, read_object, read_record, write_atomically, write_json
-from .events import EventLog, read_history, read_lines
+from .durable import (
+    DamagedFile,
+    read_object,
+    read_record,
+    remove_leftover,
+    sync_to_disk,
+    temporaries,
+    write_atomically,
+    write_json,
+)
+from .events import E, EventLog, read_ends, read_history, read_lines, read_newest
+
+_SMOKE = re.compile(r'"smoke"\s*:\s*true')
+_LONGEST_NOTE = 2000
+
+HELD_OUT = "held_out.json"
+FINETUNING = "finetuning.json"
 
 
 @dataclass(frozen=True)
@@ -42,11 +63,13 @@ class RunDir:
             path = out / f"{stamp}-{safe}{suffix}"
             try:
                 path.mkdir(parents=True)
+                (path / "checkpoints").mkdir()
+                _sync_with_parents(path)
             except FileExistsError:
                 continue
             except OSError as error:
+                shutil.rmtree(path, ignore_errors=True)
                 raise _cannot_make(out, error) from None
-            (path / "checkpoints").mkdir()
             return cls(path)
         raise ConfigError(f"Cannot find a free run name in {out}.")
 
@@ -65,11 +88,16 @@ class RunDir:
     @classmethod
     def open(cls, path: Path) -> "RunDir":
         """A run directory, or the only run in a folder, such as the one given as `--out`. Raises ConfigError."""
-        if not (path / "config.json").is_file():
+        if not cls.is_run(path):
             if len(inside := find_runs(path)) == 1 and not inside[0].is_smoke:
                 return inside[0]
             raise ConfigError(f"{path} is not a run directory: it has no config.json.{_runs_inside(path)}")
         return cls(path)
+
+    @staticmethod
+    def is_run(path: Path) -> bool:
+        """Whether a folder has the configuration that every run has."""
+        return (path / "config.json").is_file()
 
     # -- small files
 
@@ -104,13 +132,17 @@ class RunDir:
         """Replace run.json: `running`, `finished`, `stopped` (by a signal), `crashed` (can be resumed), or `failed`."""
         self._write("run", "run.json", {"status": status, "updated": utc_stamp(), **fields})
 
+    def recorded_status(self) -> RunStatus:
+        """run.json as it was written last. Raises FileNotFoundError, DamagedFile, DamagedRecord or NewerFile."""
+        return decode(RunStatus, self._read("run", "run.json"))
+
     def status(self) -> RunStatus:
         """run.json: `unknown` where it is damaged, `crashed` when it says running and no process holds the run.
 
         Raises NewerFile.
         """
         try:
-            status = decode(RunStatus, self._read("run", "run.json"))
+            status = self.recorded_status()
         except (OSError, DamagedFile, DamagedRecord):
             return RunStatus()
         return replace(status, status="crashed") if status.status == "running" and not self.is_locked() else status
@@ -119,19 +151,49 @@ class RunDir:
         """predictions/NAME.json: what the last evaluation predicted."""
         folder = self.path / "predictions"
         folder.mkdir(exist_ok=True)
-        write_atomically(folder / f"{name}.json", json.dumps(document, allow_nan=False) + "\n")
+        write_atomically(folder / f"{name}.json", redact_addresses(json.dumps(document, allow_nan=False)) + "\n")
         return folder / f"{name}.json"
+
+    def write_held_out(self, tree: dict[str, Any]) -> None:
+        """held_out.json: which images are held out for validation, and how they were chosen."""
+        write_json(self.path / HELD_OUT, tree)
+
+    def write_finetuning(self, tree: dict[str, Any]) -> None:
+        """finetuning.json: which settings `vernier finetune` chose and why, and what came out."""
+        write_json(self.path / FINETUNING, tree)
+
+    def read_finetuning(self) -> FinetuningRecord:
+        """What came out of a fine-tuning. Raises ConfigError where it has not ended, or its file is damaged."""
+        if not (self.path / FINETUNING).exists():
+            raise ConfigError(f"{self.path} has no {FINETUNING}: its fine-tuning has not ended.")
+        return read_record(FinetuningRecord, self.path / FINETUNING)
 
     def write_bench(self, tree: dict[str, Any], markdown: str) -> None:
         """Replace bench.json, with every sample, and its table for people."""
         self._write("bench", "bench.json", tree)
         write_atomically(self.path / "bench.md", markdown)
 
-    def read_bench(self) -> BenchResult:
+    def read_bench(self, *, samples: bool = True) -> BenchResult:
         """The result of a benchmark. Raises ConfigError where the run is none, or its file is damaged."""
         if not self.is_bench:
             raise ConfigError(f"{self.path} is not a benchmark: it has no bench.json.")
-        return read_bench(self.path / "bench.json")
+        return read_bench(self.path / "bench.json", samples=samples)
+
+    def write_train_images(self, images: TrainImages) -> None:
+        """train_images.json: thumbnails of the first training images, for reports."""
+        write_json(self.path / "train_images.json", encode(images))
+
+    def read_train_images(self) -> TrainImages:
+        """Raises FileNotFoundError for runs of earlier versions, and DamagedFile."""
+        return read_record(TrainImages, self.path / "train_images.json")
+
+    def read_note(self) -> str:
+        """What a person wrote into notes.txt, shortened; empty where there is none."""
+        try:
+            with (self.path / "notes.txt").open(encoding="utf-8", errors="replace") as f:
+                return redact_addresses(f.read(_LONGEST_NOTE)).strip()
+        except OSError:
+            return ""
 
     @property
     def is_bench(self) -> bool:
@@ -140,6 +202,12 @@ class RunDir:
     @property
     def is_smoke(self) -> bool:
         """Whether this is a try-out of the settings (`--smoke`), whose figures mean nothing."""
+        try:
+            text = (self.path / "config.json").read_text(encoding="utf-8")
+        except (OSError, ValueError):
+            return False
+        if not _SMOKE.search(text):  # of a thousand runs in a folder, few need more
+            return False
         try:
             return bool((self.read_config().get("limits") or {}).get("smoke"))
         except ConfigError:
@@ -155,6 +223,10 @@ class RunDir:
     def profiles(self) -> list[Path]:
         """The summaries of profiled steps, one per process that was profiled."""
         return sorted((self.path / "traces").glob("profile.rank*.json"))
+
+    def trace_files(self) -> list[Path]:
+        """The traces of profiled steps, which can be large; everything else about a profile is in other files."""
+        return sorted((self.path / "traces").glob("trace.rank*.json.gz"))
 
     def traces(self) -> Path:
         """The folder for profiles, made on first use."""
@@ -185,6 +257,14 @@ class RunDir:
         """The same, and how many lines and events cannot be read: a killed run leaves one, a damaged file more."""
         return read_history(self.path / "events.jsonl")
 
+    def first_and_last_events(self, *, tail: bool = True) -> list[Event]:
+        """The start of the run and, with `tail`, its last steps and evaluations, without reading the whole file."""
+        return read_ends(self.path / "events.jsonl", tail=tail)
+
+    def newest_event(self, kind: type[E], *, oldest: bool = False) -> E | None:
+        """The newest event of a kind, or the oldest; fast, however long the run is."""
+        return read_newest(self.path / "events.jsonl", kind, oldest=oldest)
+
     def telemetry(self, rank: int = 0) -> EventLog:
         """Samples of the sensors; one file per process that samples."""
         return EventLog(self.path / _rank_file("telemetry", rank))
@@ -196,35 +276,92 @@ class RunDir:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the run; the lock vanishes with the process, however it dies."""
-        with (self.path / "run.lock").open("a") as f:
-            try:
-                fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise ConfigError(f"{self.path} is in use by another process; wait for it or stop it first.") from None
+        """Hold the run; the lock vanishes with the process, however it dies. run.lock says who holds it."""
+        f = (self.path / "run.lock").open("a+", encoding="utf-8", errors="replace")
+        try:
+            if not _lock(f):
+                raise ConfigError(
+                    f"{self.path} is in use by another process{_holder(f)}. Wait for it or stop it first; "
+                    "--resume never starts another run."
+                )
+            with contextlib.suppress(OSError):  # for people only: a full disk is no reason to refuse
+                f.truncate(0)
+                f.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+                f.flush()
             yield
+        finally:
+            with contextlib.suppress(OSError):  # it must not hide why the run ended
+                f.close()
 
     def is_locked(self) -> bool:
-        try:
-            with (self.path / "run.lock").open("r") as f:
-                fcntl.flock(f, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except FileNotFoundError:
-            return False
-        except OSError:
-            return True
-        return False
+        return is_locked(self.path / "run.lock")
+
+    def tidy(self) -> None:
+        """Remove what a killed process was writing. Only while the run is locked."""
+        for leftover in self._temporaries():
+            remove_leftover(leftover)
+        self.checkpoints.tidy()
+
+    def leftovers(self) -> list[Path]:
+        """What `tidy` would remove."""
+        return self._temporaries() + self.checkpoints.leftovers()
+
+    def _temporaries(self) -> list[Path]:
+        return temporaries(self.path) + temporaries(self.path / "predictions")
 
     @property
     def checkpoints(self) -> Checkpoints:
         return Checkpoints(self.path / "checkpoints")
 
 
-def read_bench(path: Path) -> BenchResult:
-    """bench.json, or a copy of it under another name. Raises FileNotFoundError, DamagedFile or NewerFile."""
+def read_bench(path: Path, *, samples: bool = True) -> BenchResult:
+    """bench.json, or a copy of it under another name. Raises FileNotFoundError, DamagedFile or NewerFile.
+
+    Without `samples` it has no rounds, and is read faster.
+    """
     try:
-        return decode(BenchResult, migrated("bench", read_object(path), path))
+        tree = migrated("bench", read_object(path), path)
+        return decode(BenchResult, tree if samples else {**tree, "rounds": []})
     except DamagedRecord as error:
         raise DamagedFile(f"Cannot read {path}: {error}.") from None
+
+
+def is_locked(file: Path) -> bool:
+    """Whether a process holds this lock file."""
+    try:
+        with file.open("r") as f:
+            fcntl.flock(f, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
+
+
+_LOCK_TRIES, _LOCK_PAUSE_S = 20, 0.05
+"""`is_locked` of another process holds the lock for microseconds: long enough to refuse one try, not all of them."""
+
+
+def _lock(file: TextIO) -> bool:
+    for _ in range(_LOCK_TRIES):
+        with contextlib.suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        threading.Event().wait(_LOCK_PAUSE_S)
+    return False
+
+
+def _holder(lock: TextIO) -> str:
+    lock.seek(0)
+    text = lock.read(200).strip()
+    return f" ({text})" if text else ""
+
+
+def _sync_with_parents(path: Path) -> None:
+    """Make a new directory durable, and the folders above it that may be new too."""
+    for folder in (path, *path.parents):
+        with contextlib.suppress(PermissionError):
+            sync_to_disk(folder)
 
 
 def _cannot_make(out: Path, error: OSError) -> ConfigError:
@@ -258,11 +395,12 @@ def _runs_inside(path: Path) -> str:
 def run_of_checkpoint(path: Path) -> RunDir | None:
     """The run a checkpoint directory lies in; None when it was taken out of its run."""
     run = path.resolve().parent.parent
-    return RunDir(run) if (run / "config.json").is_file() else None
+    return RunDir(run) if RunDir.is_run(run) else None
 
 
 def find_runs(out: Path) -> list[RunDir]:
-    """The run directories directly under `out`, oldest first."""
+    """The run directories directly under `out`, oldest first. What is being removed is hidden, and none."""
     if not out.is_dir():
         return []
-    return [RunDir(p) for p in sorted(out.iterdir()) if (p / "config.json").is_file()]
+    visible = (p for p in sorted(out.iterdir()) if not p.name.startswith("."))
+    return [RunDir(p) for p in visible if RunDir.is_run(p)]

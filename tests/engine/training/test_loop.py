@@ -1,6 +1,7 @@
 """What the loop does when: learning, evaluating, saving, stopping, and failing when numbers stop being finite."""
 
 import resource
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,17 +13,34 @@ import torch
 from tests.conftest import only_run
 from tests.queueing_device import QueueingCpu, VirtualClock, WindowsCpu
 from tests.tiny_training import events_of, run_training, tiny_config
-from vernier.config import Checkpoint, Eval, Limits, Optim, Schedule
+from vernier.config import Checkpoint, Eval, Limits, Model, Optim, Schedule, override
 from vernier.data.loading.loader import Loader
 from vernier.devices.cpu import Cpu
 from vernier.engine.inference.trained import load_trained
+from vernier.engine.training.checkpoints.resume import choose_resume_point, find_resume_point
 from vernier.engine.training.loss_scaling import LossScaler
-from vernier.engine.training.resume import choose_resume_point, find_resume_point
 from vernier.engine.training.session import train
 from vernier.engine.training.window import StepWindow
 from vernier.errors import RunFailed
 from vernier.records.events import CheckpointEvent, EvalEvent, Event, StepEvent
+from vernier.report.live.console import closing_lines
 from vernier.store import RunDir
+
+FROZEN = Model(name="resnet8-small", width=8, freeze=("backbone",))
+
+
+class StopsAfter:
+    """An observer that sends this process the signal of a preemption after a step."""
+
+    def __init__(self, step: int) -> None:
+        self._step = step
+
+    def emit(self, event: Event) -> None:
+        if isinstance(event, StepEvent) and event.step == self._step:
+            signal.raise_signal(signal.SIGTERM)
+
+    def progress(self, phase: str, done: int, total: int) -> None:
+        pass
 
 
 def test_the_loss_falls(shapes: Path, tmp_path: Path) -> None:
@@ -88,6 +106,39 @@ def test_training_stops_at_the_target(shapes: Path, tmp_path: Path) -> None:
     outcome = run_training(tiny_config(shapes, schedule=Schedule(epochs=50.0), eval=Eval(target_top1=0.0)), tmp_path)
     assert outcome.summary.reached_target
     assert outcome.summary.step == 10
+
+
+def test_training_stops_when_patience_ends_and_the_best_weights_stay(shapes: Path, tmp_path: Path) -> None:
+    """A rate of almost nothing: the first evaluation is the best, and no later one is better."""
+    config = tiny_config(
+        shapes, optim=Optim(lr=1e-12), schedule=Schedule(epochs=50.0), eval=Eval(patience=2), model=FROZEN
+    )
+    outcome = run_training(config, tmp_path)
+    assert outcome.summary.stopped_early
+    assert (outcome.status, outcome.summary.step) == ("finished", 30)
+    assert outcome.summary.best is not None
+    assert outcome.summary.best.step == 10
+    best = outcome.run.checkpoints.best()
+    assert best is not None
+    assert best.step == 10
+    assert any(line.startswith("early stop") for line in closing_lines(outcome.summary, "runs/x", "finished"))
+
+
+def test_patience_survives_a_kill_and_does_not_count_while_the_head_trains(shapes: Path, tmp_path: Path) -> None:
+    config = tiny_config(
+        shapes,
+        optim=Optim(lr=1e-12),
+        schedule=Schedule(epochs=50.0, head_epochs=2.0),
+        eval=Eval(patience=2),
+        model=FROZEN,
+    )
+    whole = run_training(config, tmp_path / "whole")
+    assert whole.summary.step == 40, "the evaluations at 10 and 20 are the head's, those at 30 and 40 count"
+    config = override(config, "limits.log_every_steps", 1)
+    cut = train(config, tmp_path / "cut", observers=[StopsAfter(35)])
+    assert (cut.status, cut.summary.stopped_early) == ("stopped", None)
+    resumed = train(config, tmp_path / "cut", find_resume_point(cut.run, config, lambda _: None))
+    assert (resumed.summary.step, resumed.summary.stopped_early) == (40, True)
 
 
 def test_checkpoints_are_written_and_removed_by_the_policy(shapes: Path, tmp_path: Path) -> None:
@@ -288,7 +339,7 @@ class LimitFiles:
 def test_a_checkpoint_that_cannot_be_written_is_one_message_and_the_same_command_resumes(
     shapes: Path, tmp_path: Path
 ) -> None:
-    policy = Checkpoint(every_epochs=0, every_steps=4)
+    policy = Checkpoint(every_epochs=0, every_steps=4, background=False)
     config = replace(tiny_config(shapes, eval=Eval(every_epochs=0)), checkpoint=policy, limits=Limits(max_steps=12))
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:

@@ -18,8 +18,9 @@ from vernier.devices.cpu import Cpu
 from vernier.engine.processes.gradients import Exchange
 from vernier.engine.processes.launch import Topology
 from vernier.engine.processes.world import World
+from vernier.engine.training.checkpoints.resume import find_resume_point
+from vernier.engine.training.head_phase import HeadPhase
 from vernier.engine.training.loss_scaling import LossScaler
-from vernier.engine.training.resume import find_resume_point
 from vernier.engine.training.session import train
 from vernier.engine.training.step import TrainStep
 from vernier.models import build
@@ -54,7 +55,7 @@ def _parts(machine: Machine) -> tuple[torch.nn.Module, TrainStep, Batch, Derived
         derived=derived,
         task=task_of(recipe),
         model=model,
-        exchange=Exchange(model),
+        head_phase=HeadPhase(model, 0, lambda: Exchange(model)),
         optimizer=optimizer,
         average=None,
         device=Cpu(),

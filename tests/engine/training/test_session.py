@@ -1,7 +1,9 @@
 """A whole run in this process, on real JPEGs: its files and events, and how it ends."""
 
 import math
+import resource
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,12 +22,13 @@ from vernier.engine.inference.trained import load_trained
 from vernier.engine.processes.launch import Topology
 from vernier.engine.processes.world import World, process_info
 from vernier.engine.training import session
-from vernier.engine.training.resume import find_resume_point
+from vernier.engine.training.checkpoints.resume import ResumePoint, find_resume_point
 from vernier.engine.training.session import train
 from vernier.engine.training.step import TrainStep
 from vernier.errors import ConfigError, RunFailed
 from vernier.records.codec import encode
-from vernier.records.events import EndEvent, EpochEvent, EvalEvent, StartEvent, StepEvent
+from vernier.records.events import EndEvent, EpochEvent, EvalEvent, Event, StartEvent, StepEvent, WarningEvent
+from vernier.signals import StopRequested
 from vernier.store import RunDir
 
 
@@ -40,9 +43,14 @@ def test_a_run_leaves_its_directory_with_every_file_and_event(shapes: Path, tmp_
         "telemetry.jsonl",
         "run.json",
         "run.lock",
+        "train_images.json",
         "checkpoints",
         "predictions",
     }
+    images = run.read_train_images()
+    assert (images.width, images.height, len(images.images)) == (32, 32, 16)
+    assert {image.class_name for image in images.images} <= set(load_trained(run.path).classes)
+    assert (run.path / "train_images.json").stat().st_size < 100_000
     files = {p.name for p in run.checkpoints.committed()[-1].path.iterdir()}
     assert files == {"model.safetensors", "optimizer.safetensors", "ema.safetensors", "state.json", "manifest.json"}
     order = [type(e) for e in run.history() if isinstance(e, StartEvent | EvalEvent | EndEvent | EpochEvent)]
@@ -236,3 +244,130 @@ def test_a_device_that_dies_is_named_and_the_run_can_be_resumed(
     with pytest.raises(RunFailed, match=r"device cpu does not answer: no answer.*Run the same command"):
         run_training(tiny_config(shapes), tmp_path / "lost")
     assert RunDir.open(only_run(tmp_path / "lost")).status().status == "crashed"
+
+
+@contextmanager
+def _largest_file(size: int) -> Iterator[None]:
+    """While entered, this process cannot make a file larger than this; to it that is a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_first_files_that_cannot_be_written_are_named_and_leave_no_run(
+    shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full for this file only: git, which is asked for the commit, would leave its lock behind."""
+    write_config = RunDir.write_config
+
+    def on_a_full_disk(run: RunDir, tree: dict[str, Any]) -> None:
+        with _largest_file(100):
+            write_config(run, tree)
+
+    monkeypatch.setattr(RunDir, "write_config", on_a_full_disk)
+    with pytest.raises(RunFailed, match=r"Nothing was trained: .*config\.json could not be written"):
+        run_training(tiny_config(shapes), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+class _StoppedTracker:
+    """An observer during whose start event a signal comes, and which then writes what it has."""
+
+    def __init__(self) -> None:
+        self.run: Path | None = None
+        self.could_write: bool | None = None
+
+    def emit(self, event: Event) -> None:
+        if isinstance(event, StartEvent):
+            self.run = Path(event.run)
+            raise StopRequested("SIGTERM")
+
+    def progress(self, phase: str, done: int, total: int) -> None:
+        pass
+
+    def close(self) -> None:
+        self.could_write = self.run is not None and self.run.exists()
+
+
+def test_a_stop_before_the_first_step_closes_trackers_and_leaves_no_run(shapes: Path, tmp_path: Path) -> None:
+    tracker = _StoppedTracker()
+    with pytest.raises(StopRequested):
+        train(tiny_config(shapes), tmp_path, observers=[tracker])
+    assert tracker.could_write
+    assert list(tmp_path.iterdir()) == []
+
+
+class _DiskFullAtTheEnd(ExitStack):
+    """An observer that lets the disk be full when the run is over."""
+
+    def emit(self, event: Event) -> None:
+        if isinstance(event, EndEvent):
+            self.enter_context(_largest_file(300))
+
+    def progress(self, phase: str, done: int, total: int) -> None:
+        pass
+
+
+def test_a_last_file_that_cannot_be_written_is_named_and_the_run_is_completed_later(
+    shapes: Path, tmp_path: Path
+) -> None:
+    config = tiny_config(shapes)
+    with _DiskFullAtTheEnd() as full, pytest.raises(RunFailed, match=r"training is done, but .*run\.json could not be"):
+        train(config, tmp_path, observers=[full])
+    run = RunDir.open(only_run(tmp_path))
+    assert run.status().status == "crashed"
+    point = find_resume_point(run, config, lambda _: None)
+    assert train(config, tmp_path, point).status == "finished"
+    assert run.status().status == "finished"
+    assert sum(len(e.step_s) for e in events_of(run, StepEvent)) == 20
+
+
+def test_logs_that_cannot_be_written_do_not_end_a_run(shapes: Path, tmp_path: Path) -> None:
+    config = tiny_config(shapes)
+    first = train(override(config, "limits.max_steps", 3), tmp_path)
+    for name in ("events.jsonl", "telemetry.jsonl"):
+        (first.run.path / name).unlink()
+        (first.run.path / name).symlink_to(tmp_path / "no such folder" / name)
+    point = find_resume_point(first.run, config, lambda _: None)
+    outcome = train(config, tmp_path, point)
+    assert (outcome.status, outcome.summary.step) == ("finished", 20)
+
+
+def test_a_time_limit_stops_with_a_checkpoint_and_the_rest_is_bit_for_bit_the_same(
+    shapes: Path, tmp_path: Path
+) -> None:
+    """The process is older than a second, so every session trains as little as it may."""
+    config = tiny_config(shapes)
+    config = override(override(config, "limits.log_every_steps", 1), "limits.max_steps", 6)
+    limited = override(config, "limits.max_time", "1s")
+    whole = run_training(config, tmp_path / "whole")
+    outcome = run_training(limited, tmp_path / "limited")
+    steps = [outcome.summary.step or 0]
+    assert outcome.status == "stopped"
+    assert "stopped by --max-time 1s: saved" in events_of(outcome.run, WarningEvent)[-1].message
+    while outcome.status == "stopped":
+        outcome = train(limited, tmp_path, find_resume_point(outcome.run, limited, lambda _: None))
+        steps.append(outcome.summary.step or 0)
+    assert steps[:-1] == sorted({*steps[:-1]}), "every session gets on; the last one may only evaluate"
+    files = [run.checkpoints.committed()[-1].path / "model.safetensors" for run in (whole.run, outcome.run)]
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+@pytest.mark.usefixtures("_reset_determinism")
+def test_exact_reduction_on_another_device_or_version_is_a_warning(
+    shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tiny_config(shapes, virtual_shards=4)
+    config = replace(config, machine=replace(config.machine, reduction="exact"), limits=Limits(max_steps=1))
+    run = run_training(config, tmp_path).run
+    start = events_of(run, StartEvent)[0]
+    assert (start.virtual_shards, start.process_batch, start.accumulation) == (4, 4, 4)
+    monkeypatch.setattr("vernier.engine.training.session.read_versions", lambda: {"torch": "9.9", "simplejpeg": None})
+    config = replace(config, limits=Limits(max_steps=2))
+    train(config, tmp_path, ResumePoint(run, run.checkpoints.committed()[-1]))
+    (warning,) = [event.message for event in events_of(run, WarningEvent) if "machine.reduction" in event.message]
+    assert f"torch was {torch.__version__}, is 9.9" in warning
+    assert "one kind of device and one version only" in warning

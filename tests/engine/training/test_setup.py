@@ -35,7 +35,7 @@ def test_changes_to_the_annotations_are_noted_before_training(real_data: Callabl
     recipe = replace(recipe, data=replace(recipe.data, source=str(real_data("bccd"))))
     job = prepare(Config(recipe=recipe))
     job.close()
-    assert "1 box(es) without area inside their image were left out" in job.notes
+    assert "1 box without area inside the image left out" in job.notes
     assert job.train_source.classes == ("Platelets", "RBC", "WBC")
 
 
@@ -87,10 +87,11 @@ def test_frozen_layers_do_not_learn_and_are_noted(prepared: Callable[..., Job]) 
 
 def test_the_first_images_are_those_of_the_first_batch(prepared: Callable[..., Job]) -> None:
     job = prepared()
-    images = first_images(job)
+    first = first_images(job)
     (batch,) = job.loader.batches([(0, job.order.indices(0, 0, 0))])
-    assert images.shape == (16, 32, 32, 3)
-    assert torch.equal(torch.from_numpy(images), batch.images.permute(0, 2, 3, 1))
+    assert first.images.shape == (16, 32, 32, 3)
+    assert torch.equal(torch.from_numpy(first.images), batch.images.permute(0, 2, 3, 1))
+    assert first.classes == tuple(job.train_source.classes[label] for label in batch.targets)
 
 
 def test_the_first_images_of_a_detector_show_their_boxes_as_augmented(tmp_path: Path) -> None:
@@ -99,7 +100,7 @@ def test_the_first_images_of_a_detector_show_their_boxes_as_augmented(tmp_path: 
     boxes = make_shapes(tmp_path / "boxes", ShapesSpec(kind="detect", train=16, val=8, size_px=64, seed=5))
     small = replace(recipe.data, source=str(boxes), image_px=64, eval_px=64, eval_short_side_px=64)
     job = prepare(Config(recipe=replace(recipe, data=small, global_batch=8)))
-    shown = torch.from_numpy(first_images(job))
+    shown = torch.from_numpy(first_images(job).images)
     (batch,) = job.loader.batches([(0, job.order.indices(0, 0, 0))])
     plain = batch.images.permute(0, 2, 3, 1)
     changed = (shown != plain).any(dim=3)
@@ -129,7 +130,7 @@ for device in ("cpu", "rgpu"):
     if device == "rgpu":
         backends.TrainReader = DeviceTrainReader
     job = prepare(override(tiny_config(Path(sys.argv[1])), "machine.device", device))
-    images = first_images(job)
+    images = first_images(job).images
     loss, _ = job.step(0, job.loader.batches(job.requests(0, 1)))
     results.append([images.shape, images.tolist(), float(loss)])
     job.close()

@@ -22,6 +22,7 @@ from vernier.devices.cpu import Cpu
 from vernier.engine.processes.gradients import Exchange
 from vernier.engine.processes.launch import Topology
 from vernier.engine.processes.world import World
+from vernier.engine.training.head_phase import HeadPhase
 from vernier.engine.training.step import TrainStep
 from vernier.models import build
 from vernier.models.drop_path import DropPath, PathMasks
@@ -56,7 +57,7 @@ def step_of(
         derived=derived,
         task=task_of(recipe),
         model=model,
-        exchange=Exchange(model),
+        head_phase=HeadPhase(model, 0, lambda: Exchange(model)),
         optimizer=build_optimizer(model, replace(recipe.optim, weight_decay=0.0), derived.lr),
         average=None,
         device=Cpu(),

@@ -9,7 +9,7 @@ import torch
 from tests.conftest import only_run
 from tests.tiny_training import events_of, tiny_config
 from vernier.config import Augment, Config, Eval, Limits
-from vernier.engine.training.resume import ResumePoint
+from vernier.engine.training.checkpoints.resume import ResumePoint
 from vernier.engine.training.session import train
 from vernier.engine.training.totals import EpochTotals, HitCounter, accuracy_of
 from vernier.records.events import EpochEvent, StepEvent

@@ -8,7 +8,7 @@ from vernier.devices import Device
 from vernier.devices.cpu import Cpu
 from vernier.engine.processes.launch import Topology
 from vernier.engine.processes.world import World
-from vernier.engine.training.window import LOG_EVERY_S, StepWindow
+from vernier.engine.training.window import LOG_EVERY_S, StepWindow, WindowValues
 
 ALONE = World(Topology())
 
@@ -126,9 +126,20 @@ def test_each_step_can_be_synchronised_where_it_must_be(
 def test_losses_are_those_of_each_step_and_are_gone_after_closing(clock: VirtualClock) -> None:
     window = StepWindow(Cpu(), 2)
     for loss in (1.0, 2.0):
-        window.add(torch.tensor(loss), 0.1)
+        window.add(torch.tensor(loss), 0.1, torch.tensor(10 * loss))
     hits, scale = torch.tensor([5.0, 6.0]), torch.tensor([3.0])
-    assert window.read(ALONE, hits, scale) == ([1.0, 2.0], [5.0, 6.0], [3.0])
+    assert window.read(ALONE, hits, scale) == WindowValues(
+        losses=[1.0, 2.0], own_losses=[1.0, 2.0], gradient_norms=[10.0, 20.0], sums=[5.0, 6.0], own=[3.0]
+    )
     assert window.wait_s == [0.1, 0.1]
     window.close(clock.now_s)
     assert (len(window), window.losses, window.wait_s) == (0, [], [])
+
+
+def test_a_loss_of_all_processes_has_that_of_this_one_beside_it(clock: VirtualClock) -> None:
+    """Divergence names the processes whose own loss was not finite."""
+    window = StepWindow(QueueingCpu(clock, device_s=0.0, host_s=0.0), 2)
+    window.add(torch.tensor(3.0), 0.0, own_loss=torch.tensor(2.0))
+    window.add(torch.tensor(4.0), 0.0)
+    values = window.read(World(Topology()), torch.zeros(0), torch.tensor([7.0]))
+    assert (values.losses, values.own_losses, values.own) == ([3.0, 4.0], [2.0, 4.0], [7.0])

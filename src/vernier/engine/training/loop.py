@@ -1,34 +1,39 @@
 """The training loop: steps, evaluations and checkpoints until done, stopped or failed.
 
 Knows no concrete model, data set or device. What is built before the first step is in `setup`, what happens around the
-loop (locks, start and end of a session) in `session`, what a checkpoint holds in `checkpoint`.
+loop (locks, start and end of a session) in `session`, what a checkpoint holds in `checkpoints`.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from vernier.clock import Stopwatch, now_s
 from vernier.data.loading.loader import Batch
 from vernier.engine.observe import Observers
 from vernier.engine.processes.gradients import ExchangeTimes
 from vernier.engine.processes.world import Stragglers
-from vernier.errors import RunFailed
 from vernier.measure.profile.steps import StepProfiler
 from vernier.measure.profile.summary import StepRange
 from vernier.optim.schedules import learning_rate
 from vernier.records.events import CheckpointEvent, EvalEvent, StepEvent, WarningEvent
-from vernier.records.run import EvalResult, Progress
+from vernier.records.run import EvalResult, Progress, Rollbacks
 from vernier.store import CheckpointDir, RunDir
+from vernier.wording import plural
 
-from .checkpoint import all_finite, checkpoint_state, fill_checkpoint, steps_to_keep
-from .setup import Job
+from .checkpoints.contents import all_finite, checkpoint_state, tensor_files
+from .checkpoints.writer import CheckpointWriter
+from .divergence import Diverged, check_window, diverged
+from .setup import Job, restore_job
 from .stop import StopFlag
 from .totals import EpochTotals, accuracy_of
 from .window import StepWindow
 
+SavedState = tuple[int, int, Rollbacks | None]
+"""What tells one checkpoint from another: the step, that of the last evaluation, and how often the run went back."""
 
-class NotSaved(RunFailed):
-    """A checkpoint could not be written. The run can be resumed from its last one with the same command."""
+_NOTHING: SavedState = (-1, 0, None)
+"""What the newest checkpoint holds where there is none."""
 
 
 class Training:
@@ -42,7 +47,7 @@ class Training:
         self.saved = self._state()  # what the newest checkpoint holds
         self._epoch = self._resumed_epoch()
         self._stragglers = Stragglers()
-        self._sound: dict[CheckpointDir, bool] = {}
+        self._writer = CheckpointWriter(run.checkpoints, job.config.checkpoint, job.derived.steps_per_epoch)
         self.profiler: StepProfiler | None = None
 
     def profile(self, steps: StepRange) -> None:
@@ -53,15 +58,29 @@ class Training:
     # ------------------------------------------------------------------------------------------------------- the loop
 
     def run_to_end(self) -> None:
-        derived, progress = self.job.derived, self.progress
-        batches = self.job.loader.batches(self.job.requests(progress.step, derived.stop_step))
+        """Train until done. Raises StopRequested after a signal, Diverged, and NotSaved."""
+        if self.job.config.limits.on_divergence == "rollback" and self.progress.step == 0:
+            self.saved = _NOTHING  # so that there is a checkpoint to go back to
+            self.save()
+        while True:
+            batches = self.job.loader.batches(self.job.requests(self.progress.step, self.job.derived.stop_step))
+            try:
+                self._train(batches)
+                break
+            except Diverged as error:
+                batches.close()
+                self._roll_back(error)
+        self.finish_saving()
+
+    def _train(self, batches: Iterator[Batch]) -> None:
+        progress, stop_step = self.progress, self.job.derived.stop_step
         self._at_boundary()
         self.window.restart()
-        while progress.step < derived.stop_step and not progress.reached_target:
+        while progress.step < stop_step and not self.ended_early:
             stop = self._one_step(batches)
             self._at_boundary()
-            if stop:
-                self.stop.obey()
+            if stop and progress.step < stop_step:  # after the last step the run is completed
+                self._obey_stop()
         if self.job.config.checkpoint.at_end:
             self.save()
         self._flush_window()
@@ -74,9 +93,9 @@ class Training:
         self.progress.step += 1
         if self.profiler is not None:
             self.profiler.end(self.progress.step)
-        self.window.add(loss, wait_s)
+        self.window.add(loss, wait_s, self.job.step.gradient_norm, self.job.step.own_loss)
         decision = self.job.world.agree_on_stop_and_report(
-            self.progress.step, stop=self.stop.requested, report=self.window.overdue
+            self.progress.step, stop=self.stop.requested or self._writer.failed, report=self.window.overdue
         )
         if self.window.is_full or decision.report:
             self._flush_window()
@@ -87,6 +106,8 @@ class Training:
         if self.progress.step % self.job.derived.steps_per_epoch == 0:
             self._flush_window()
         if self._eval_due():
+            if self._saves_regularly:
+                self.save()  # an evaluation that fails or is killed costs no step
             self._flush_window()
             self._evaluate()
             self.window.restart()
@@ -102,25 +123,24 @@ class Training:
         The device is synchronised once; then the clock, the losses and what events recorded can be read.
         """
         window, progress, derived = self.window, self.progress, self.job.derived
+        self._report_saved()
         if not len(window):
             return
         self.job.device.synchronize()
         synchronised_s, scaler = now_s(), self.job.step.scaler
-        losses, hits, scaling = window.read(self.job.world, self.job.step.hits.pop(), scaler.figures())
+        values = window.read(self.job.world, self.job.step.hits.pop(), scaler.figures())
         wait_s, timing, step_s = tuple(window.wait_s), window.timing, tuple(window.close(synchronised_s))
-        for step, loss in enumerate(losses, start=progress.step - len(losses) + 1):
-            if not math.isfinite(loss):
-                raise self._divergence(step, "The loss", str(loss))
+        check_window(self.job, values, progress.step)
         exchanges = self.job.step.exchange.pop_times()
         self._account(sum(step_s), sum(wait_s), exchanges)
-        loss_scale, skipped_steps = scaler.read_figures(scaling) or (None, None)
+        loss_scale, skipped_steps = scaler.read_figures(values.own) or (None, None)
         samples = len(step_s) * self.job.config.recipe.global_batch
-        accuracy = accuracy_of(hits, samples / derived.world)
+        accuracy = accuracy_of(values.sums, samples / (1 if derived.virtual_shards else derived.world))
         event = StepEvent(
             step=progress.step,
             epoch=progress.step / derived.steps_per_epoch,
-            loss=sum(losses) / len(losses),
-            lr=learning_rate(progress.step - 1, self.job.config.recipe.schedule, derived),
+            loss=sum(values.losses) / len(values.losses),
+            lr=self.job.step.lr_factor * learning_rate(progress.step - 1, self.job.config.recipe.schedule, derived),
             samples=samples,
             step_s=step_s,
             wait_s=wait_s,
@@ -173,14 +193,52 @@ class Training:
                     self.observers.emit(WarningEvent(step=self.progress.step, message=message))
                     counter.add_from_peer(bad)
 
-    def _divergence(self, step: int, subject: str, value: str) -> RunFailed:
-        newest = self.run.checkpoints.newest()
-        where = f"The last good checkpoint is {newest.path}." if newest else "No checkpoint had been written yet."
-        lr = learning_rate(step - 1, self.job.config.recipe.schedule, self.job.derived)
-        return RunFailed(
-            f"{subject} became {value} at step {step} (learning rate {lr:.6g}). {where} "
-            "Try a lower optim.lr, a longer schedule.warmup_epochs, or check the data."
+    # ----------------------------------------------------------------------------------------------------- divergence
+
+    def _roll_back(self, error: Diverged) -> None:
+        """Go back to the last checkpoint before the step, with a lower rate. Raises the error where that is not to be.
+
+        All processes do the same; that the run went back is on disk before the next step.
+        """
+        limits, before = self.job.config.limits, self.progress.rollbacks or Rollbacks()
+        checkpoint = self.job.world.broadcast_from_first(lambda: self._checkpoint_before(error.event.step))
+        if limits.on_divergence == "stop" or before.count >= limits.max_rollbacks or checkpoint is None:
+            self.observers.emit(error.event)
+            raise self._explain_end(error, checkpoint)
+        now = Rollbacks(count=before.count + 1, lr_factor=before.lr_factor * limits.rollback_lr)
+        self.observers.emit(error.rolled_back(checkpoint.step, now.lr_factor))
+        message = (
+            f"{error} Went back to step {checkpoint.step:,}; from there the learning rate is {now.lr_factor:g} times "
+            f"that of the schedule (rollback {now.count} of at most {limits.max_rollbacks})"
         )
+        self.observers.emit(WarningEvent(step=checkpoint.step, message=message))
+        self.progress = restore_job(self.job, checkpoint)
+        self.saved = self._state()
+        self.progress.rollbacks, self.job.step.lr_factor = now, now.lr_factor
+        self.window.clear()
+        self._epoch = self._resumed_epoch()
+        self.save()
+        self.job.world.broadcast_from_first(lambda: self._forget_after(checkpoint.step))
+
+    def _checkpoint_before(self, step: int) -> CheckpointDir | None:
+        """The newest sound checkpoint from before a step: the state after it may be what diverged."""
+        self.close()
+        older = [checkpoint for checkpoint in self.run.checkpoints.committed() if checkpoint.step < step]
+        return next((checkpoint for checkpoint in reversed(older) if not checkpoint.problems()), None)
+
+    def _forget_after(self, step: int) -> None:
+        """Remove the checkpoints that the run went back from, once the lower rate is on disk."""
+        self._writer.wait()
+        self.run.checkpoints.remove_after(step)
+
+    def _explain_end(self, error: Diverged, checkpoint: CheckpointDir | None) -> Diverged:
+        limits, before = self.job.config.limits, self.progress.rollbacks
+        where = f"The last good checkpoint is {checkpoint.path}." if checkpoint else "There is no earlier checkpoint."
+        advice = "Try a lower optim.lr, a longer schedule.warmup_epochs, or check the data"
+        if limits.on_divergence == "stop":
+            advice += "; --on-divergence rollback goes back to a checkpoint with a lower rate"
+        tried = f" It went back {plural(before.count, 'time')} before." if before else ""
+        return Diverged(f"{error}{tried} {where} {advice}.", error.event)
 
     # ----------------------------------------------------------------------------------------------------- evaluation
 
@@ -226,30 +284,52 @@ class Training:
             )
         )
         if job.world.first:
-            for name, document in score.documents().items():
-                self.run.write_prediction(name, document)
+            self._write_predictions(score.documents())
         self._report_bad_images()
-        if best and job.config.checkpoint.keep_best:
+        if self._saves_regularly or (best and job.config.checkpoint.keep_best):
             self.save()
+
+    def _write_predictions(self, documents: Mapping[str, Any]) -> None:
+        """Write what was predicted; the next evaluation does it again, so a disk that refuses is a warning."""
+        try:
+            for name, document in documents.items():
+                self.run.write_prediction(name, document)
+        except OSError as error:
+            message = f"predictions could not be written: {error.strerror}: {error.filename}"
+            self.observers.emit(WarningEvent(step=self.progress.step, message=message))
 
     def _note_result(self, result: EvalResult) -> bool:
         """Take a result into the progress; whether it is the best so far. Figures must be finite."""
         for name, figure in result.figures.items():
             if not math.isfinite(figure or 0):
-                raise self._divergence(self.progress.step, f"The evaluation's {name}", str(figure))
+                raise diverged(self.job, self.progress.step, f"evaluation {name}", str(figure))
         progress, value, target = self.progress, result.figures[self.job.task.metric], self.job.task.target()
         best = progress.best_value is None or (value is not None and value > progress.best_value)
         progress.last_eval_step, progress.result = progress.step, result
         if best:
             progress.best_value, progress.best_step = value, progress.step
         progress.reached_target = target is not None and value is not None and value >= target
+        head_alone = progress.step <= self.job.step.head_phase.steps
+        progress.evals_since_best = None if best or head_alone else (progress.evals_since_best or 0) + 1
         return best
+
+    @property
+    def out_of_patience(self) -> bool:
+        """Whether eval.patience ends the training: too many evaluations in a row were not the best."""
+        patience = self.job.config.recipe.eval.patience
+        return patience is not None and (self.progress.evals_since_best or 0) >= patience
+
+    @property
+    def ended_early(self) -> bool:
+        return self.progress.reached_target or self.out_of_patience
 
     def _check_stop(self) -> None:
         if self.job.world.any_process(self.stop.requested):
             self.stop.obey()
 
     def _sync_statistics(self) -> None:
+        if self.job.derived.virtual_shards is not None:
+            return  # every step ends with the same ones in all processes
         average = None if self.job.average is None else self.job.average.tensors
         policy = self.job.config.machine.batch_norm_statistics
         self.job.world.sync_batch_norm_statistics(self.job.model, average, policy)
@@ -260,46 +340,63 @@ class Training:
         policy, step = self.job.config.checkpoint, self.progress.step
         return self._crossed(policy.every_epochs) or (policy.every_steps > 0 and step % policy.every_steps == 0)
 
+    @property
+    def _saves_regularly(self) -> bool:
+        policy = self.job.config.checkpoint
+        return policy.every_epochs > 0 or policy.every_steps > 0
+
     def save(self) -> None:
-        """Report what is pending, then write a checkpoint unless the newest one already holds this state."""
+        """Report what is pending, then save a checkpoint unless the newest one already holds this state.
+
+        It is on disk after `finish_saving`. A checkpoint that differs only by a new evaluation is amended.
+        """
         self._flush_window()
         if self.saved == self._state():
             return
         self._sync_statistics()
         if not all_finite(self.job.model):
-            raise self._divergence(self.progress.step, "A weight", "not finite")
+            raise diverged(self.job, self.progress.step, "weights", "not finite")
         self.watch.add("checkpoint", self.job.world.broadcast_from_first(self._write_checkpoint))
         self.saved = self._state()
 
-    def _state(self) -> tuple[int, int]:
-        return self.progress.step, self.progress.last_eval_step
+    def _state(self) -> SavedState:
+        return self.progress.step, self.progress.last_eval_step, self.progress.rollbacks
 
     def _write_checkpoint(self) -> float:
-        """Commit a checkpoint and remove those that the policy does not keep; the seconds it took."""
-        began_s, job, progress = now_s(), self.job, self.progress
+        """Hand the state to the writer; the seconds that training waited."""
+        job, progress = self.job, self.progress
         progress.spent_s, progress.scaler = self.watch.spent(), job.step.scaler.state()
         state = checkpoint_state(job.config, job.task, job.train_source, progress)
-        try:
-            committed = self.run.checkpoints.commit(
-                progress.step,
-                lambda folder: fill_checkpoint(folder, job.model, job.optimizer, job.average, state),
-                best=progress.best_step == progress.step,
-            )
-        except OSError as error:
-            raise NotSaved(
-                f"The checkpoint could not be saved: {error}. Earlier checkpoints are intact; run the same command to "
-                "resume from the last one."
-            ) from error
-        self._sound[committed] = True
-        sound = [checkpoint for checkpoint in self.run.checkpoints.committed() if self._is_sound(checkpoint)]
-        steps = [checkpoint.step for checkpoint in sound]
-        keep = steps_to_keep(steps, job.config.checkpoint, job.derived.steps_per_epoch)
-        self.run.checkpoints.prune(sound, keep.__contains__)
-        self.observers.emit(CheckpointEvent(step=progress.step, path=committed.path.name, seconds=now_s() - began_s))
-        return now_s() - began_s
+        if self.saved[0] == progress.step and self._writer.has(progress.step):
+            return self._writer.amend(state)
+        return self._writer.save(tensor_files(job.model, job.optimizer, job.average), state)
 
-    def _is_sound(self, checkpoint: CheckpointDir) -> bool:
-        """Whether its files are right; those of earlier sessions are read once."""
-        if checkpoint not in self._sound:
-            self._sound[checkpoint] = not checkpoint.problems()
-        return self._sound[checkpoint]
+    def complete_saving(self, checkpoint: CheckpointDir) -> None:
+        """Do what a kill may have left undone after the checkpoint that this session resumes from was written."""
+        if self.job.world.first:
+            for problem in self._writer.complete(checkpoint, self.progress.best_step):
+                self.observers.emit(WarningEvent(step=checkpoint.step, message=problem))
+
+    def finish_saving(self) -> None:
+        """Wait until the last checkpoint is on disk, in all processes. Raises NotSaved."""
+        with self.watch.spending("checkpoint"):
+            self.job.world.broadcast_from_first(self._writer.wait)
+        self._report_saved()
+
+    def close(self) -> None:
+        """Finish what is being written, whatever became of the run: its lock must not be released before."""
+        self._writer.close()
+
+    def _obey_stop(self) -> None:
+        """End the run, because of a checkpoint that could not be written or of a signal."""
+        self.job.world.broadcast_from_first(self._writer.raise_error)
+        self.stop.obey()
+
+    def _report_saved(self) -> None:
+        """Record the checkpoints that reached the disk; amending one is no event."""
+        for saved in self._writer.pop_saved():
+            step, name = saved.checkpoint.step, saved.checkpoint.path.name
+            if not saved.amended:
+                self.observers.emit(CheckpointEvent(step=step, path=name, seconds=saved.seconds, stall_s=saved.stall_s))
+            for problem in saved.problems:
+                self.observers.emit(WarningEvent(step=step, message=problem))

@@ -3,49 +3,60 @@
 The steps themselves are `loop`'s; which checkpoint a session resumes from is chosen in `resume`.
 """
 
+import shutil
 from collections.abc import Sequence
-from contextlib import nullcontext
-from dataclasses import asdict
+from contextlib import nullcontext, suppress
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Literal
 
 from vernier.config import Config, Recipe, describe_lr, to_dict
+from vernier.data.decoding.decode import encode_thumbnail
+from vernier.data.sources import Source
 from vernier.devices import describe_lost_device
 from vernier.engine.observe import Observer, Observers, Recorder, Telemetry
-from vernier.engine.processes.launch import redirect_output
+from vernier.engine.processes.launch import redirect_output, time_left_s
 from vernier.engine.processes.world import LostPeer, World, describe_process, process_info
-from vernier.errors import ConfigError, RunFailed
+from vernier.errors import ConfigError, RunFailed, advice
 from vernier.frozen import frozen
-from vernier.measure.machine.environment import collect_environment
+from vernier.measure.machine.environment import collect_environment, read_versions
 from vernier.measure.profile.summary import StepRange
 from vernier.measure.published.standing import published_speeds
 from vernier.measure.statistics.agreement import agreement
 from vernier.measure.statistics.run_summary import summarize_training
 from vernier.measure.what_ran import run_name
 from vernier.records.codec import encode
+from vernier.records.environment import decode_environment
 from vernier.records.events import EndEvent, ProcessInfo, StartEvent, WarningEvent
+from vernier.records.predictions import TrainImage, TrainImages
 from vernier.records.profile import ProfileSummary
-from vernier.records.run import BadImageNote, Best, Progress, RunSummary
+from vernier.records.run import BadImageNote, Best, HeldOut, Progress, RunSummary
 from vernier.records.telemetry import decode_telemetry
-from vernier.store import RunDir
+from vernier.signals import StopRequested
+from vernier.store import CheckpointDir, RunDir
 
-from .checkpoint import read_state, restore
-from .loop import NotSaved, Training
-from .resume import ResumePoint
-from .setup import Job, first_images, prepare
-from .stop import StopFlag, StopRequested
-from .takeover import take_over
+from .checkpoints.contents import config_of, read_state
+from .checkpoints.resume import ResumePoint, check_exactness, describe_compression
+from .checkpoints.takeover import take_over
+from .checkpoints.writer import NotSaved
+from .divergence import Diverged
+from .loop import Training
+from .setup import Job, first_images, prepare, restore_job
+from .stop import StopFlag, TimeLimit
 
 Ending = Literal["finished", "stopped"]
+THUMBNAIL_PX, DETECTION_THUMBNAIL_PX = 96, 192
+"""Boxes are seen on larger ones only."""
 
 
 @frozen
 class Outcome:
-    """How a run ended."""
+    """How a run ended; `stopped_by` names the signal that stopped it, and is None for a time limit."""
 
     run: RunDir
     status: Ending
     summary: RunSummary
+    stopped_by: str | None = None
 
 
 def train(
@@ -65,18 +76,26 @@ def train(
     `reference` is the built-in recipe the run is based on: what differs from it is named beside the published result.
     `notes` and `warnings` are about the configuration, and are recorded with those of the set-up.
     """
-    job = prepare(config, fresh=resume is None, world=world)
+    restored = resume is not None and resume.checkpoint is not None
+    job = prepare(config, fresh=not restored, world=world)
     job.notes, job.warnings = (*notes, *job.notes), (*warnings, *job.warnings)
     try:
-        begun = Progress() if resume else _begin(job)
+        begun = Progress() if restored else _begin(job)
         if profile is not None:
-            first_step = resume.checkpoint.step if resume else begun.step
+            first_step = resume.step if resume is not None and restored else begun.step
             profile.check(first_step, job.derived.stop_step, "--profile-steps")
-        run = resume.run if resume else job.world.broadcast_from_first(lambda: RunDir.create(out, run_name(config)))
+        run = resume.run if resume else job.world.broadcast_from_first(lambda: _create_run(job, out))
         if not job.world.first:
-            redirect_output(run.rank_log(job.world.rank))
-        with run.locked() if job.world.first else nullcontext():
-            return _train_locked(job, run, resume, begun, Observers(*observers), reference, profile)
+            with suppress(OSError):  # its messages stay on the terminal then
+                redirect_output(run.rank_log(job.world.rank))
+        everyone = Observers(*observers)
+        try:
+            with run.locked() if job.world.first else nullcontext():
+                return _train_locked(job, run, resume, begun, everyone, reference, profile)
+        except (StopRequested, NotStarted):
+            everyone.close()
+            _undo_start(job, run, resume)
+            raise
     finally:
         job.close()
 
@@ -92,18 +111,24 @@ def _train_locked(
 ) -> Outcome:
     log = run.events(job.world.rank)
     observers.add(Recorder(log))
+    observers.watch(log)
     training: Training | None = None
     try:
-        progress = _restore(job, resume) if resume else begun
+        progress = _restore(job, resume.run, resume.checkpoint) if resume and resume.checkpoint else begun
         processes = _all_processes(job)
         sampler = _sensors(job, run, processes)
+        observers.watch(sampler.log)
         _announce(job, run, observers, resume, sampler, processes)
-        with StopFlag(one_of_many=job.world.size > 1) as stop, sampler:
+        limit = _time_limit(job, run, observers)
+        with StopFlag(one_of_many=job.world.size > 1, limit=limit) as stop, sampler:
             training = Training(job, run, observers, stop, progress)
+            if resume and resume.checkpoint:
+                training.complete_saving(resume.checkpoint)
             if profile is not None:
                 training.profile(profile)
             status = _run_until_stopped(training)
-        return _close(training, status, reference)
+        outcome = _close(training, status, reference)
+        return replace(outcome, stopped_by=stop.signal_name) if status == "stopped" else outcome
     except RunFailed as error:
         _record_failure(job, run, observers, training, error)
         raise
@@ -116,7 +141,18 @@ def _train_locked(
         _record_failure(job, run, observers, training, failure)
         raise failure from error
     finally:
-        log.close()
+        observers.close_logs()
+
+
+def _undo_start(job: Job, run: RunDir, resume: ResumePoint | None) -> None:
+    """Before the first step a new run leaves nothing behind, and a resumed one stays as it was."""
+    if not job.world.first:
+        return
+    if resume is None:
+        shutil.rmtree(run.path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            run.write_status("stopped")
 
 
 def _run_until_stopped(training: Training) -> Ending:
@@ -124,9 +160,13 @@ def _run_until_stopped(training: Training) -> Ending:
         training.run_to_end()
     except StopRequested as request:
         training.save()
+        training.finish_saving()
         message = f"stopped by {request}: saved, run the same command to resume"
         training.observers.emit(WarningEvent(step=training.progress.step, message=message))
         return "stopped"
+    except Exception:
+        training.close()
+        raise
     return "finished"
 
 
@@ -138,14 +178,39 @@ def _begin(job: Job) -> Progress:
     return take_over(job) if job.config.recipe.model.checkpoint else Progress()
 
 
-def _restore(job: Job, resume: ResumePoint) -> Progress:
+def _create_run(job: Job, out: Path) -> RunDir:
+    """A new run directory, with its configuration at once: by it the same command finds the run again."""
+    run = RunDir.create(out, run_name(job.config))
+    try:
+        run.write_config(to_dict(job.config))
+    except OSError as error:
+        shutil.rmtree(run.path, ignore_errors=True)
+        raise _not_started(error) from error
+    return run
+
+
+def _restore(job: Job, run: RunDir, checkpoint: CheckpointDir) -> Progress:
     """Load the checkpoint into the job; how far it was."""
-    state = read_state(resume.checkpoint)
+    state = read_state(checkpoint)
     if state.data_fingerprint != job.train_source.fingerprint():
-        raise ConfigError(_explain_changed_data(state.classes, job.train_source.classes, resume.run))
-    restore(resume.checkpoint, job.model, job.optimizer, job.average)
-    job.step.scaler.load(state.progress.scaler)
-    return state.progress
+        raise ConfigError(_explain_changed_data(state.classes, job.train_source.classes, run))
+    was = config_of(state)
+    job.notes += tuple(filter(None, (check_exactness(was, job.config), describe_compression(was, job.config))))
+    job.warnings = (*job.warnings, *_other_kernels(job, run))
+    return restore_job(job, checkpoint)
+
+
+def _other_kernels(job: Job, run: RunDir) -> list[str]:
+    """A warning where exact reduction goes on with another device or other libraries than it began with."""
+    before = decode_environment(run.read_environment())
+    if job.config.machine.reduction != "exact" or before is None:
+        return []
+    versions, devices = read_versions(), job.device.identity()
+    pairs = [(package, before.versions.get(package), versions[package]) for package in ("torch", "simplejpeg")]
+    pairs += [("device", before.devices[0].name, devices[0].name)] if before.devices and devices else []
+    changed = [f"{what} was {old}, is {new}" for what, old, new in pairs if old is not None and old != new]
+    promise = "the same weights are promised for one kind of device and one version only"
+    return [f"machine.reduction = exact: {'; '.join(changed)}. {promise}"] if changed else []
 
 
 def _explain_changed_data(before: tuple[str, ...], now: tuple[str, ...], run: RunDir) -> str:
@@ -185,15 +250,57 @@ def _announce(
     """Write the run's first files, emit the start event and the warnings of the set-up."""
     if job.world.first:
         job.world.on_lost_peer(lambda reason: run.write_status("crashed", reason=reason))
-        run.write_config(to_dict(job.config))
         environment = collect_environment(job.device.identity(), job.device.name, job.threads, sampler.setup, processes)
-        run.write_environment(encode(environment))
-        run.write_status("running")
+        try:
+            run.write_config(to_dict(job.config))
+            run.write_environment(encode(environment))
+            if job.val_source is not None and job.val_source.held_out:
+                run.write_held_out(encode(_held_out(job, job.val_source)))
+            run.write_status("running")
+        except OSError as error:
+            raise _not_started(error) from error
     observers.emit(_start_event(job, run, resume, processes))
     for message in job.warnings:
-        observers.emit(WarningEvent(step=resume.checkpoint.step if resume else 0, message=message))
-    if resume is None:
-        observers.pictures("train/images", lambda: first_images(job))
+        observers.emit(WarningEvent(step=resume.step if resume else 0, message=message))
+    if resume is None and job.world.first:
+        _keep_first_images(job, run, observers)
+
+
+def _keep_first_images(job: Job, run: RunDir, observers: Observers) -> None:
+    """Thumbnails of the first training images go to the run directory, for reports, and the images to trackers."""
+    first = first_images(job)
+    observers.pictures("train/images", first.images)
+    height, width = first.images.shape[1:3]
+    side_px = THUMBNAIL_PX if first.classes else DETECTION_THUMBNAIL_PX
+    thumbnails = (encode_thumbnail(image, side_px) for image in first.images)
+    names = first.classes or [""] * len(first.images)
+    images = tuple(TrainImage(jpeg=jpeg, class_name=name) for jpeg, name in zip(thumbnails, names, strict=True))
+    try:
+        run.write_train_images(TrainImages(width=width, height=height, images=images))
+    except OSError as error:
+        message = f"The first training images are not kept: {error.filename}: {error.strerror}."
+        observers.emit(WarningEvent(step=0, message=message))
+
+
+def _held_out(job: Job, source: Source) -> HeldOut:
+    """The images of the validation part that Vernier made."""
+    data = job.config.recipe.data
+    names = tuple(source.name(i) for i in range(len(source)))
+    return HeldOut(
+        data=data.source, share=data.val_share, images=len(names), train_images=len(job.train_source), names=names
+    )
+
+
+def _time_limit(job: Job, run: RunDir, observers: Observers) -> TimeLimit | None:
+    """limits.max_time as an observer."""
+    text = job.config.limits.max_time
+    left_s = time_left_s(text)
+    if text is None or left_s is None:
+        return None
+    limit = TimeLimit(text, left_s, job.world.size)
+    limit.learn(run.history())
+    observers.add(limit)
+    return limit
 
 
 def _start_event(job: Job, run: RunDir, resume: ResumePoint | None, processes: list[ProcessInfo]) -> StartEvent:
@@ -219,7 +326,7 @@ def _start_event(job: Job, run: RunDir, resume: ResumePoint | None, processes: l
         epochs=recipe.schedule.epochs,
         log_every_steps=job.config.limits.log_every_steps,
         metric=job.task.metric,
-        resumed_from=resume.checkpoint.step if resume else None,
+        resumed_from=resume.step if resume else None,
         processes=tuple(processes),
         restarts=job.world.topology.restarts,
         notes=(*job.notes, *lines),
@@ -237,14 +344,20 @@ def _close(training: Training, status: Ending, reference: Recipe | None) -> Outc
     summary, run = _summarize(training, status, reference), training.run
     training.observers.emit(EndEvent(status=status, **vars(summary)))
     if training.job.world.first:
-        run.write_status(status, summary=encode(summary))
+        try:
+            run.write_status(status, summary=encode(summary))
+        except OSError as error:
+            raise NotSaved(
+                f"The training is done, but {error.filename} could not be written: {error.strerror}. {advice(error)} "
+                "Then run the same command to complete the run."
+            ) from error
     return Outcome(run=run, status=status, summary=summary)
 
 
 def _summarize(training: Training, status: Ending, reference: Recipe | None) -> RunSummary:
     job, progress = training.job, training.progress
     best_figures = {job.task.metric: progress.best_value}
-    comparable = status == "finished" and not job.config.limits.smoke
+    comparable = status == "finished" and not job.config.limits.smoke and not progress.rollbacks
     speed = summarize_training(
         training.run.history(),
         global_batch=job.config.recipe.global_batch,
@@ -259,9 +372,11 @@ def _summarize(training: Training, status: Ending, reference: Recipe | None) -> 
         result=progress.result,
         best=Best(step=progress.best_step, figures=best_figures) if progress.best_step else None,
         reached_target=progress.reached_target,
+        stopped_early=training.out_of_patience or None,
         agreement=agreement(job.config, progress.result, reference) if comparable else None,
         spent_s=training.watch.spent(),
         skipped_steps=job.step.scaler.skipped_steps,
+        rollbacks=progress.rollbacks.count if progress.rollbacks else None,
         bad_images=_bad_images(job),
         profile=_profile(training),
         compilation=job.network.compilation,
@@ -290,6 +405,14 @@ def _bad_images(job: Job) -> tuple[BadImageNote, ...]:
 # ----------------------------------------------------------------------------------------------------------- failures
 
 
+class NotStarted(NotSaved):
+    """The first files of a session could not be written. A new run is removed, a resumed one stays as it was."""
+
+
+def _not_started(error: OSError) -> NotStarted:
+    return NotStarted(f"Nothing was trained: {error.filename} could not be written: {error.strerror}. {advice(error)}")
+
+
 class LostDevice(RunFailed):
     """The device is gone. The run can be resumed from its last checkpoint with the same command."""
 
@@ -304,11 +427,16 @@ def _not_deterministic(error: RuntimeError) -> RunFailed | None:
     """The message for people when PyTorch refuses an operation under --deterministic."""
     if "deterministic implementation" not in str(error):
         return None
-    return RunFailed(f"--deterministic: {str(error).split('. ')[0]}. Leave the flag out, or use --device cpu.")
+    return RunFailed(
+        f"--deterministic: {str(error).split('. ')[0]}. Leave the flag or machine.reduction=exact out, or use --device "
+        "cpu."
+    )
 
 
 def _record_failure(job: Job, run: RunDir, observers: Observers, training: Training | None, error: RunFailed) -> None:
     observers.emit(WarningEvent(step=training.progress.step if training else 0, message=str(error)))
     if job.world.first:
         lost = isinstance(error, LostPeer | LostDevice | NotSaved)
-        run.write_status("crashed" if lost else "failed", reason=str(error))
+        diverged = {"diverged": True} if isinstance(error, Diverged) else {}
+        with suppress(OSError):  # the reason is printed in any case
+            run.write_status("crashed" if lost else "failed", reason=str(error), **diverged)

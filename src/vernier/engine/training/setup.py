@@ -5,6 +5,7 @@ The device and the network come from `engine.build`, the evaluator from `inferen
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from vernier.config import Config, Derived, derive
+from vernier.config import Config, Derived, Recipe, derive
 from vernier.data.loading.backends import RESIZE_KERNELS
 from vernier.data.loading.bad_images import BadImages
 from vernier.data.loading.cache import CacheDecision, cache_in_memory
@@ -26,7 +27,8 @@ from vernier.engine.build import build_model_for_data, prepare_device, threads_n
 from vernier.engine.execution import Execution
 from vernier.engine.inference.evaluate import Evaluator
 from vernier.engine.processes.batch_norm import convert_batch_norms
-from vernier.engine.processes.gradients import build_exchange
+from vernier.engine.processes.exact import ExactExchange, refuse_unequal_processes
+from vernier.engine.processes.gradients import Exchange, build_exchange
 from vernier.engine.processes.launch import Topology
 from vernier.engine.processes.world import World
 from vernier.engine.starting_weights import apply_starting_weights, from_scratch_warnings
@@ -36,10 +38,14 @@ from vernier.models.drop_path import PathMasks
 from vernier.optim.build import build_optimizer
 from vernier.optim.ema import WeightAverage
 from vernier.records.events import Loading
+from vernier.records.run import Progress, Rollbacks
 from vernier.records.what_ran import WhatRan
+from vernier.store import CheckpointDir
 from vernier.tasks import task_of
 from vernier.tasks.base import CountingReader, Task
 
+from .checkpoints.contents import read_state, restore
+from .head_phase import HeadPhase, count_head_steps
 from .step import TrainStep
 
 
@@ -112,14 +118,14 @@ def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -
     Not `fresh`: a checkpoint is about to be restored, so starting weights are not read again.
     """
     recipe, machine, world = config.recipe, config.machine, world or World(Topology())
-    device, threads = prepare_device(config)
+    device, threads = prepare_device(config, exact=machine.reduction == "exact")
     torch_device, task = device.torch_device(world.topology.local_rank), task_of(recipe)
     train_source, val_source = _open_data(task, validation=recipe.eval.every_epochs > 0)
     derived = derive(config, train_samples=len(train_source))
     model = build_model_for_data(config, task, train_source, torch_device)
     model = convert_batch_norms(model, config, derived, world, device)
     weight_notes = apply_starting_weights(model, config, val_source or train_source, torch_device, fresh=fresh)
-    optimizer = build_optimizer(model, recipe.optim, derived.lr, fused=device.fuses_optimizer(machine.precision))
+    optimizer = _build_optimizer(model, recipe, derived, fused=device.fuses_optimizer(machine.precision))
     average = WeightAverage(model, recipe.ema, derived.steps_per_epoch) if recipe.ema.decay > 0 else None
     reader, loading = _build_reader(config, derived, task, train_source)
     loader = Loader(
@@ -127,7 +133,7 @@ def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -
     )
     paths, network = PathMasks(model, derived.process_batch, torch_device), Execution(model, machine, device)
     example = torch.zeros(derived.process_batch, len(recipe.data.mean), *reader.shape_at(0)[:2], device=torch_device)
-    trained_network = network.training_network(example)
+    exchange = partial(_exchange, network.training_network(example), world, config, derived, device, threads)
     return Job(
         config=config,
         task=task,
@@ -144,7 +150,7 @@ def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -
             derived=derived,
             task=task,
             model=model,
-            exchange=build_exchange(trained_network, world, machine, device),
+            head_phase=HeadPhase(model, count_head_steps(config, derived), exchange),
             optimizer=optimizer,
             average=average,
             device=device,
@@ -163,17 +169,26 @@ def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -
     )
 
 
-def first_images(job: Job, count: int = 16) -> npt.NDArray[np.uint8]:
+@dataclass(frozen=True)
+class FirstImages:
     """The first training images as the network gets them, augmented: uint8 [images, height, width, channels].
 
-    Those of a detector have their boxes drawn in.
+    `classes` has the name of each; none for a detector, whose boxes are drawn in.
     """
+
+    images: npt.NDArray[np.uint8]
+    classes: tuple[str, ...] = ()
+
+
+def first_images(job: Job, count: int = 16) -> FirstImages:
+    """At most so many images of the first batch, before MixUp and CutMix."""
     indices = job.order.indices(0, 0, 0)[:count]
     (batch,) = job.loader.batches([(0, indices)])
     images: npt.NDArray[np.uint8] = batch.images.permute(0, 2, 3, 1).cpu().numpy().copy()
     if isinstance(batch.targets, BoxTargets):
         outline_boxes(images, batch.targets.ltrb.cpu().numpy(), batch.targets.classes.cpu().numpy())
-    return images
+        return FirstImages(images)
+    return FirstImages(images, tuple(job.train_source.classes[label] for label in batch.targets.tolist()))
 
 
 def train_order(config: Config, derived: Derived, source: Source, rank: int = 0) -> TrainOrder:
@@ -187,6 +202,7 @@ def train_order(config: Config, derived: Derived, source: Source, rank: int = 0)
         repeats=recipe.augment.repeats,
         world=derived.world,
         rank=rank,
+        neighbouring=derived.virtual_shards is not None,
     )
     if not recipe.data.shuffle_shards:
         return order
@@ -197,6 +213,22 @@ def train_order(config: Config, derived: Derived, source: Source, rank: int = 0)
         )
     starts = tuple(source.starts.tolist())
     return ShardedTrainOrder(**vars(order), starts=starts, window=recipe.data.shuffle_shards)
+
+
+def _build_optimizer(model: nn.Module, recipe: Recipe, derived: Derived, *, fused: bool) -> torch.optim.Optimizer:
+    """The recipe's optimiser; a head that begins before the other layers has groups of its own."""
+    head_apart = recipe.schedule.head_epochs > 0
+    return build_optimizer(model, recipe.optim, derived.lr, fused=fused, head_apart=head_apart)
+
+
+def _exchange(
+    network: nn.Module, world: World, config: Config, derived: Derived, device: Device, threads: int
+) -> Exchange:
+    """How the processes combine their gradients. Collective."""
+    if derived.virtual_shards is None:
+        return build_exchange(network, world, config.machine, device)
+    refuse_unequal_processes(world, device, threads)
+    return ExactExchange(network, world, derived, config.machine.bucket_mb, device)
 
 
 def _build_reader(config: Config, derived: Derived, task: Task, source: Source) -> tuple[CountingReader, Loading]:
@@ -233,3 +265,12 @@ def _open_data(task: Task, *, validation: bool) -> tuple[Source, Source | None]:
             f"not in both: {', '.join(differing[:5])}{', ...' if len(differing) > 5 else ''}."
         )
     return train, val
+
+
+def restore_job(job: Job, checkpoint: CheckpointDir) -> Progress:
+    """Load a checkpoint into the live objects of a job; how far it was."""
+    progress = read_state(checkpoint).progress
+    restore(checkpoint, job.model, job.optimizer, job.average)
+    job.step.scaler.load(progress.scaler)
+    job.step.lr_factor = (progress.rollbacks or Rollbacks()).lr_factor
+    return progress

@@ -40,11 +40,14 @@ class HitCounter:
         return torch.zeros(0, device=self._device) if hits is None else hits
 
 
-def accuracy_of(hits_per_process: Sequence[float], images_per_process: float) -> Accuracy | None:
-    """The accuracy from the values of `HitCounter.pop`, averaged over processes; None where nothing was counted."""
-    if not hits_per_process:
+def accuracy_of(mean_hits: Sequence[float], images: float) -> Accuracy | None:
+    """The accuracy from the values of `HitCounter.pop`, averaged over processes; None where nothing was counted.
+
+    `images` are those that a process counts hits of: its own, or with virtual shards all of them.
+    """
+    if not mean_hits:
         return None
-    top1, top5 = (100 * hits / images_per_process for hits in hits_per_process)
+    top1, top5 = (100 * hits / images for hits in mean_hits)
     return Accuracy(top1, top5)
 
 

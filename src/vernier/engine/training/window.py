@@ -12,9 +12,22 @@ import torch
 from vernier.clock import now_s
 from vernier.devices import Device
 from vernier.engine.processes.world import World
+from vernier.frozen import frozen
 from vernier.records.run import StepTiming
 
 LOG_EVERY_S = 0.5
+
+
+@frozen
+class WindowValues:
+    """Values of the steps of a window: means over processes, and those of this process (`own`)."""
+
+    losses: list[float]
+    own_losses: list[float]
+    gradient_norms: list[float]
+    """One per step, or none where gradients are not checked."""
+    sums: list[float]
+    own: list[float]
 
 
 class StepWindow:
@@ -27,6 +40,8 @@ class StepWindow:
         self._device, self._every_steps = device, every_steps
         self._timing: StepTiming = "synchronised" if each and device.step_times == "windows" else device.step_times
         self.losses: list[torch.Tensor] = []
+        self._own_losses: list[torch.Tensor] = []
+        self._norms: list[torch.Tensor] = []
         self.wait_s: list[float] = []
         self.began_s = 0.0
         """When the next step began, on the clock of telemetry."""
@@ -38,9 +53,18 @@ class StepWindow:
         self.began_s = now_s() if began_s is None else began_s
         self._moments = [self._device.record_event() if self._timing == "device events" else self.began_s]
 
-    def add(self, loss: torch.Tensor, wait_s: float) -> None:
-        """A step has been queued; on a device without a queue it is done."""
+    def add(
+        self,
+        loss: torch.Tensor,
+        wait_s: float,
+        gradient_norm: torch.Tensor | None = None,
+        own_loss: torch.Tensor | None = None,
+    ) -> None:
+        """A step has been queued; on a device without a queue it is done. `own_loss`: where `loss` is that of all."""
         self.losses.append(loss)
+        self._own_losses.append(loss if own_loss is None else own_loss)
+        if gradient_norm is not None:
+            self._norms.append(gradient_norm)
         self.wait_s.append(wait_s)
         if self._timing == "synchronised":
             self._device.synchronize()
@@ -64,13 +88,21 @@ class StepWindow:
         """How the times of its steps are known; one step and its report are synchronised."""
         return "synchronised" if self._timing == "windows" and len(self) == 1 else self._timing
 
-    def read(self, world: World, sums: torch.Tensor, own: torch.Tensor) -> tuple[list[float], list[float], list[float]]:
-        """The loss of each step and `sums`, averaged over processes, and `own` values of this one, in one copy from the
-        device."""
-        values = torch.cat([torch.stack(self.losses), sums, own]).cpu()
-        shared = values[: len(self) + len(sums)].clone()
+    def read(self, world: World, sums: torch.Tensor, own: torch.Tensor) -> "WindowValues":
+        """What was computed in its steps, in one copy from the device. All processes must call it together."""
+        parts = [torch.stack(self.losses), *([torch.stack(self._norms)] if self._norms else []), sums]
+        parts += [torch.stack(self._own_losses), own]
+        values = torch.cat([part.float() for part in parts]).cpu()
+        count, norms = len(self), len(self._norms)
+        shared = values[: count + norms + len(sums)].clone()
         world.average_([shared])
-        return shared[: len(self)].tolist(), shared[len(self) :].tolist(), values[len(shared) :].tolist()
+        return WindowValues(
+            losses=shared[:count].tolist(),
+            own_losses=values[len(shared) : len(shared) + count].tolist(),
+            gradient_norms=shared[count : count + norms].tolist(),
+            sums=shared[count + norms :].tolist(),
+            own=values[len(shared) + count :].tolist(),
+        )
 
     def close(self, synchronised_s: float) -> list[float]:
         """The seconds of each step, the last one until now; empties the window, and the next step begins now.
@@ -85,6 +117,10 @@ class StepWindow:
             step_s[-1] += ended_s - synchronised_s
         else:
             step_s = [end - start for start, end in pairwise([*self._moments[:-1], ended_s])]
-        self.losses, self.wait_s = [], []
+        self.clear()
         self.restart(ended_s)
         return step_s
+
+    def clear(self) -> None:
+        """Forget its steps."""
+        self.losses, self._own_losses, self._norms, self.wait_s = [], [], [], []

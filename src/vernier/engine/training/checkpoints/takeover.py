@@ -2,7 +2,7 @@
 
 Their `checkpoint.pth.tar` or `checkpoint.pth` lists momentum by the position of a parameter, which depends on how the
 script grouped parameters; every order that these scripts use is tried, and the one whose shapes agree is taken. What
-the file has and Vernier does not take over is said. A run's own checkpoints are `checkpoint`'s business.
+the file has and Vernier does not take over is said. A run's own checkpoints are in `contents`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from vernier.config import Config
 from vernier.engine.starting_weights import describe_weights, photographs_for_check, weights_file
+from vernier.engine.training.setup import Job
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.models import weights
@@ -21,8 +22,7 @@ from vernier.models.naming import strip, translate
 from vernier.models.torch_file import load_torch
 from vernier.records.run import Progress
 
-from .checkpoint import restore_optimizer
-from .setup import Job
+from .contents import restore_optimizer
 
 MOMENTUM = "momentum_buffer"
 

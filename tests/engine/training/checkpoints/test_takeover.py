@@ -13,10 +13,10 @@ from tests.conftest import Done, only_run
 from tests.models import their_checkpoints
 from tests.tiny_training import events_of, tiny_config
 from vernier.config import Config, Limits, Model, Optim, Schedule
-from vernier.engine.training.checkpoint import optimizer_tensors
+from vernier.engine.training.checkpoints.contents import optimizer_tensors
+from vernier.engine.training.checkpoints.takeover import take_over
 from vernier.engine.training.session import train
 from vernier.engine.training.setup import Job, prepare
-from vernier.engine.training.takeover import take_over
 from vernier.errors import ConfigError
 from vernier.models import build
 from vernier.records.events import StartEvent, StepEvent

@@ -11,7 +11,7 @@ from torch import nn
 
 from tests.tiny_training import run_training, tiny_config
 from vernier.config import Checkpoint, Ema, Optim, Schedule
-from vernier.engine.training.checkpoint import (
+from vernier.engine.training.checkpoints.contents import (
     all_finite,
     config_of,
     optimizer_tensors,
@@ -136,7 +136,9 @@ from pathlib import Path
 import rgpu, torch
 from tests.tiny_training import tiny_config
 from vernier.config import Augment, Ema, Model, Optim, override
-from vernier.engine.training.checkpoint import checkpoint_state, fill_checkpoint, restore
+from vernier.engine.training.checkpoints.contents import (
+    checkpoint_state, copy_to_host, fill_checkpoint, restore, tensor_files
+)
 from vernier.engine.training.setup import prepare
 from vernier.records.run import Progress
 from vernier.store import CheckpointDir
@@ -159,7 +161,8 @@ def trained(start, stop, folder, *, save_at=None):
         job.step(step, batches)
         if step + 1 == save_at:
             state = checkpoint_state(config, job.task, job.train_source, Progress(step=save_at))
-            fill_checkpoint(folder, job.model, job.optimizer, job.average, state)
+            files = copy_to_host(tensor_files(job.model, job.optimizer, job.average))
+            fill_checkpoint(folder, files, state)
     job.close()
     tensors = [*job.model.state_dict().values(), *job.average.tensors.values()]
     return [tensor.cpu().flatten().tolist() for tensor in tensors]

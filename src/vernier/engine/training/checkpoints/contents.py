@@ -1,12 +1,13 @@
 """What a checkpoint holds: tensors as safetensors, and state.json (`records.run`); which ones a run keeps.
 
-That a checkpoint appears on disk whole or not at all is decided in `store`; when one is written, in `loop`.
+That a checkpoint appears on disk whole or not at all is decided in `store`; `writer` writes one beside training.
 """
 
+import copy
 import errno
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -22,10 +23,12 @@ from vernier.errors import ConfigError
 from vernier.optim.ema import WeightAverage
 from vernier.records.codec import DamagedRecord, decode, encode
 from vernier.records.run import CheckpointState, Progress
-from vernier.store import CheckpointDir, read_checkpoint_state, write_json
+from vernier.store import CheckpointDir, read_checkpoint_state, usual_mode, write_json
 from vernier.tasks.base import Task
 
 Tensors = dict[str, torch.Tensor]
+TensorFiles = dict[str, Tensors]
+"""The tensors of each .safetensors file of a checkpoint."""
 
 
 # -------------------------------------------------------------------------------------------------------------- state
@@ -35,7 +38,7 @@ def checkpoint_state(config: Config, task: Task, source: Source, progress: Progr
     """The state.json of a run on its training data."""
     return CheckpointState(
         step=progress.step,
-        progress=progress,
+        progress=copy.deepcopy(progress),  # it is written while training goes on
         classes=tuple(source.classes),
         channels=source.channels,
         data_fingerprint=source.fingerprint(),
@@ -69,10 +72,10 @@ def steps_to_keep(steps: Sequence[int], policy: Checkpoint, steps_per_epoch: int
 
 
 def _save(tensors: Tensors, path: Path, metadata: dict[str, str] | None = None) -> None:
-    """Write tensors from any device and layout. Raises OSError, also where safetensors has an error of its own."""
-    portable = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
+    """Write tensors of the CPU. Raises OSError, also where safetensors has an error of its own."""
     try:
-        save_file(portable, path, metadata=metadata)
+        with usual_mode(path):
+            save_file(tensors, path, metadata=metadata)
     except SafetensorError as error:
         code = re.search(r"os error (\d+)", str(error))
         number = int(code[1]) if code else errno.EIO
@@ -106,19 +109,37 @@ def restore_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensor
             optimizer.state[p][key] = value.to("cpu" if key == "step" else p.device, copy=True)
 
 
-def fill_checkpoint(
-    folder: Path,
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    average: WeightAverage | None,
-    state: CheckpointState,
-) -> None:
-    """Write one checkpoint's files."""
-    written_by = {"format": "vernier"}
-    _save(model.state_dict(), folder / "model.safetensors", written_by)
-    _save(optimizer_tensors(model, optimizer), folder / "optimizer.safetensors")
+def tensor_files(model: nn.Module, optimizer: torch.optim.Optimizer, average: WeightAverage | None) -> TensorFiles:
+    """The tensors of a checkpoint by file, as they are: training goes on changing them."""
+    files = {"model.safetensors": model.state_dict(), "optimizer.safetensors": optimizer_tensors(model, optimizer)}
     if average is not None:
-        _save(average.tensors, folder / "ema.safetensors", written_by)
+        files["ema.safetensors"] = average.tensors
+    return files
+
+
+def copy_to_host(files: Mapping[str, Tensors], buffers: TensorFiles | None = None) -> TensorFiles:
+    """A copy on the CPU, contiguous whatever the layout; into the buffers of an earlier copy where they fit."""
+    return {
+        file: {name: _copied(tensor, ((buffers or {}).get(file) or {}).get(name)) for name, tensor in tensors.items()}
+        for file, tensors in files.items()
+    }
+
+
+def _copied(tensor: torch.Tensor, buffer: torch.Tensor | None) -> torch.Tensor:
+    if buffer is None or (buffer.shape, buffer.dtype) != (tensor.shape, tensor.dtype):
+        buffer = torch.empty(tensor.shape, dtype=tensor.dtype)
+    return buffer.copy_(tensor.detach())
+
+
+def fill_checkpoint(folder: Path, files: TensorFiles, state: CheckpointState) -> None:
+    """Write one checkpoint's files from tensors of the CPU."""
+    for name, tensors in files.items():
+        _save(tensors, folder / name, {"format": "vernier"} if name != "optimizer.safetensors" else None)
+    write_state(folder, state)
+
+
+def write_state(folder: Path, state: CheckpointState) -> None:
+    """Write state.json, what a checkpoint holds beside tensors."""
     write_json(folder / "state.json", {"schema": SCHEMAS["checkpoint"], **encode(state)})
 
 

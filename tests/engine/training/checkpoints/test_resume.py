@@ -1,0 +1,212 @@
+"""Which run a command resumes, and which it refuses to."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tiny_training import events_of, run_training, tiny_config
+from vernier.config import Config, Limits, Machine, Optim, Schedule, to_dict
+from vernier.engine.training.checkpoints.resume import (
+    check_exactness,
+    choose_resume_point,
+    describe_compression,
+    find_resume_point,
+)
+from vernier.engine.training.session import train
+from vernier.errors import ConfigError
+from vernier.records.events import StepEvent
+from vernier.store import RunDir
+
+
+@pytest.fixture
+def config(shapes: Path) -> Config:
+    return replace(tiny_config(shapes, schedule=Schedule(epochs=1.0)), limits=Limits(max_steps=2))
+
+
+def test_a_finished_run_is_resumed_only_when_asked_for(config: Config, tmp_path: Path) -> None:
+    run = run_training(config, tmp_path).run
+    assert choose_resume_point(config, tmp_path, None, print) is None
+    assert choose_resume_point(config, tmp_path, "never", print) is None
+    for resume in ("auto", str(run.path), str(run.checkpoints.committed()[-1].path)):
+        point = choose_resume_point(config, tmp_path, resume, print)
+        assert point is not None
+        assert (point.run.path, point.checkpoint.step) == (run.path, 2)
+
+
+def test_an_interrupted_run_of_the_same_recipe_is_resumed_by_default(config: Config, tmp_path: Path) -> None:
+    run = run_training(config, tmp_path).run
+    run.write_status("stopped")
+    point = choose_resume_point(config, tmp_path, None, print)
+    assert point is not None
+    assert point.run == run
+    other = replace(config, recipe=replace(config.recipe, optim=Optim(lr=0.5)))
+    assert choose_resume_point(other, tmp_path, None, print) is None
+
+
+def test_a_run_of_another_recipe_is_refused_with_the_settings_that_differ(config: Config, tmp_path: Path) -> None:
+    run = run_training(config, tmp_path).run
+    other = replace(config, recipe=replace(config.recipe, optim=Optim(lr=0.5)))
+    with pytest.raises(ConfigError, match=r"another recipe: optim.lr was 0.05, now 0.5"):
+        choose_resume_point(other, tmp_path, str(run.path), print)
+    renamed = replace(config, recipe=replace(config.recipe, about="another description"))
+    assert choose_resume_point(renamed, tmp_path, str(run.path), print) is not None
+
+
+def test_a_damaged_checkpoint_is_skipped_with_a_warning(config: Config, tmp_path: Path) -> None:
+    policy = replace(config, checkpoint=replace(config.checkpoint, every_steps=1))
+    run = run_training(policy, tmp_path).run
+    (run.checkpoints.committed()[-1].path / "model.safetensors").write_bytes(b"")
+    warnings: list[str] = []
+    point = find_resume_point(run, policy, warnings.append)
+    assert point is not None
+    assert point.checkpoint.step == 1
+    assert len(warnings) == 1
+    assert "is damaged" in warnings[0]
+    assert "is skipped" in warnings[0]
+
+
+def test_a_run_without_a_checkpoint_cannot_be_resumed_by_name(config: Config, tmp_path: Path) -> None:
+    run = RunDir.create(tmp_path, "empty")
+    run.write_config(to_dict(config))
+    with pytest.raises(ConfigError, match="no usable checkpoint"):
+        choose_resume_point(config, tmp_path, str(run.path), print)
+
+
+def test_a_run_that_ended_before_its_first_checkpoint_begins_again_in_its_directory(
+    config: Config, tmp_path: Path
+) -> None:
+    run = RunDir.create(tmp_path, "empty")
+    run.write_config(to_dict(config))
+    point = choose_resume_point(config, tmp_path, None, pytest.fail)
+    assert point is not None
+    assert (point.run, point.checkpoint, point.step) == (run, None, 0)
+    outcome = train(config, tmp_path, point)
+    assert outcome.run == run
+    assert [event.step for event in events_of(run, StepEvent)][-1] == 2
+    whole = run_training(config, tmp_path / "whole").run
+    weights = [r.path / "checkpoints/step-00000002/model.safetensors" for r in (run, whole)]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_is_not_started_anew_without_asking(
+    config: Config, tmp_path: Path
+) -> None:
+    run = run_training(config, tmp_path).run
+    run.write_status("crashed")
+    for checkpoint in run.checkpoints.committed():
+        (checkpoint.path / "state.json").write_text("{}")
+    warnings: list[str] = []
+    with pytest.raises(ConfigError, match=r"Every checkpoint .* is damaged .*--resume never"):
+        choose_resume_point(config, tmp_path, None, warnings.append)
+    assert "is skipped" in warnings[0]
+
+
+@pytest.mark.parametrize("content", [None, b"", b"[]", b"{", b"{}", b"\xff\xfe", b'{"status": 3}', b"[" * 100_000])
+def test_a_lost_or_damaged_run_json_hides_no_checkpoint(config: Config, tmp_path: Path, content: bytes | None) -> None:
+    run = run_training(config, tmp_path).run
+    if content is None:
+        (run.path / "run.json").unlink()
+    else:
+        (run.path / "run.json").write_bytes(content)
+    point = choose_resume_point(config, tmp_path, None, pytest.fail)
+    assert point is not None
+    assert (point.run, point.step) == (run, 2)
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff\xfe", b"null", b"[" * 100_000])
+def test_a_damaged_config_is_replaced_by_that_of_the_checkpoint(config: Config, tmp_path: Path, content: bytes) -> None:
+    run = run_training(config, tmp_path).run
+    run.write_status("crashed")
+    (run.path / "config.json").write_bytes(content)
+    point = choose_resume_point(config, tmp_path, None, pytest.fail)
+    assert point is not None
+    assert point.step == 2
+    train(replace(config, limits=Limits(max_steps=3)), tmp_path, point)
+    assert run.read_config()["limits"]["max_steps"] == 3
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff\xfe", b'{"schema": "x"}', b'{"recipe": 4}'])
+def test_a_damaged_run_blocks_no_other(config: Config, tmp_path: Path, content: bytes) -> None:
+    damaged = RunDir.create(tmp_path, "damaged")
+    (damaged.path / "config.json").write_bytes(content)
+    warnings: list[str] = []
+    assert choose_resume_point(config, tmp_path, None, warnings.append) is None
+    assert all(str(damaged.path) in warning for warning in warnings)
+
+
+def test_the_same_command_is_told_when_its_run_is_in_use(config: Config, tmp_path: Path) -> None:
+    run = run_training(config, tmp_path).run
+    run.write_status("running")
+    with (
+        run.locked(),
+        pytest.raises(ConfigError, match=rf"in use by another process \(process {os.getpid()} on .*never"),
+    ):
+        choose_resume_point(config, tmp_path, None, pytest.fail)
+
+
+def test_a_run_that_failed_because_of_its_data_is_resumed(config: Config, tmp_path: Path) -> None:
+    run = run_training(config, tmp_path).run
+    run.write_status("failed", reason="40 images cannot be read")
+    point = choose_resume_point(config, tmp_path, None, pytest.fail)
+    assert point is not None
+    assert point.step == 2
+
+
+def test_what_a_kill_left_undone_after_the_last_checkpoint_is_done_on_resuming(config: Config, tmp_path: Path) -> None:
+    """Killed after the checkpoint was there: before `latest` and `best` named it and old ones were removed."""
+    keep_all = replace(config, checkpoint=replace(config.checkpoint, every_steps=1, keep_last=5))
+    run = run_training(keep_all, tmp_path).run
+    pointers = [run.path / "checkpoints" / name for name in ("latest", "best")]
+    for pointer in pointers:
+        pointer.unlink()
+    keep_one = replace(config, checkpoint=replace(config.checkpoint, every_steps=1, keep_last=1))
+    train(keep_one, tmp_path, find_resume_point(run, config, print))
+    assert [pointer.read_text() for pointer in pointers] == ["step-00000002\n"] * 2
+    assert [checkpoint.step for checkpoint in run.checkpoints.committed()] == [2]
+
+
+def test_what_a_killed_process_was_writing_is_removed(config: Config, tmp_path: Path) -> None:
+    run = run_training(config, tmp_path).run
+    leftovers = [".run.json.tmp-4711", "checkpoints/.latest.tmp-4711", "predictions/.mistakes.json.tmp-4711"]
+    for name in leftovers:
+        (run.path / name).write_text("half")
+    find_resume_point(run, config, print)
+    assert [name for name in leftovers if (run.path / name).exists()] == []
+
+
+def exact(**machine: Any) -> Config:
+    return Config(machine=Machine(reduction="exact", **machine))
+
+
+def test_exact_reduction_goes_on_with_another_number_of_processes_and_says_so() -> None:
+    assert check_exactness(exact(procs=2), exact(procs=2, workers=5)) == ""
+    assert "the checkpoint is of --procs 2, now 3" in check_exactness(exact(procs=2), exact(procs=3))
+    assert "weights depend on the processes" in check_exactness(Config(), exact())
+    assert "from here on weights depend" in check_exactness(exact(), Config())
+    assert check_exactness(Config(), Config(machine=Machine(procs=3, threads=4))) == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"threads": 2}, "machine.threads was 1, now 2"),
+        ({"precision": "bf16"}, "machine.precision was fp32, now bf16"),
+        ({"channels_last": False, "loss_scale": 8.0}, "channels_last was True, now False; machine.loss_scale"),
+    ],
+)
+def test_exact_reduction_does_not_go_on_with_other_arithmetic(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=f"{words}.*--set machine.reduction=ddp"):
+        check_exactness(exact(), exact(**changes))
+    assert check_exactness(exact(), exact(threads=1)) == ""
+
+
+def test_resuming_with_compressed_gradients_says_what_changes() -> None:
+    none, bf16, powersgd = (
+        Config(machine=Machine(procs=2, gradient_compression=kind)) for kind in ("none", "bf16", "powersgd")
+    )
+    assert describe_compression(none, none) == describe_compression(bf16, bf16) == ""
+    assert "was none, now bf16" in describe_compression(none, bf16)
+    assert "will differ from those of a run that was not interrupted" in describe_compression(powersgd, powersgd)
