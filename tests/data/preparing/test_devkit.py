@@ -54,9 +54,18 @@ def test_a_damaged_or_foreign_devkit_is_refused(tmp_path: Path) -> None:
         validation_synsets(empty)
 
 
+def test_a_damaged_file_that_ends_scipys_process_is_one_sentence(tmp_path: Path) -> None:
+    content = bytearray(meta_mat(["n00000001", "n00000002"], compressed=False))
+    content[content.index(b"synsets") + 129] = 255
+    (tmp_path / TRUTH).write_text("1\n")
+    (tmp_path / META).write_bytes(content)
+    with pytest.raises(ConfigError, match=r"meta\.mat is not a MATLAB 5 file with the devkit's synsets \(\S.*\)"):
+        validation_synsets(tmp_path)
+
+
 def test_without_scipy_the_message_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / TRUTH).write_text("1\n")
     (tmp_path / META).write_bytes(meta_mat(["n00000001"]))
-    monkeypatch.setitem(sys.modules, "scipy.io", None)
+    monkeypatch.setitem(sys.modules, "scipy", None)
     with pytest.raises(ConfigError, match=r"pip install 'vernier\[devkit\]'.*--val-labels"):
         validation_synsets(tmp_path)

@@ -13,6 +13,7 @@ import pytest
 
 from tests.data.archives import tar_bytes
 from tests.data.http_server import Server
+from vernier.addresses import VARIABLE
 from vernier.data.preparing import fetch
 from vernier.data.sources import open_split
 from vernier.errors import ConfigError, RunFailed
@@ -31,24 +32,29 @@ def test_a_broken_download_resumes_where_it_stopped(server: Server, tmp_path: Pa
     server.files["data.bin"], md5 = CONTENT, hashlib.md5(CONTENT).hexdigest()
     server.hang_up_after = 100_000
     with pytest.raises(RunFailed, match=r"100,000 bytes are kept: run the same command to resume"):
-        fetch.download(f"{server.url}/data.bin", tmp_path / "data.bin", md5=md5)
+        fetch.download(f"{server.url}/data.bin", tmp_path / "data.bin", fetch.Checksum("md5", md5))
     assert not (tmp_path / "data.bin").exists()
     server.hang_up_after = None
     seen: list[int] = []
     path = fetch.download(
-        f"{server.url}/data.bin", tmp_path / "data.bin", md5=md5, progress=lambda _, done, total: seen.append(done)
+        f"{server.url}/data.bin",
+        tmp_path / "data.bin",
+        fetch.Checksum("md5", md5),
+        progress=lambda _, done, total: seen.append(done),
     )
     assert path.read_bytes() == CONTENT
     assert server.ranges == [None, "bytes=100000-"]
     assert seen[-1] == len(CONTENT)
-    fetch.download(f"{server.url}/data.bin", path, md5=md5)
+    fetch.download(f"{server.url}/data.bin", path, fetch.Checksum("md5", md5))
     assert len(server.ranges) == 2  # nothing was requested again
 
 
 def test_a_server_without_ranges_starts_again(server: Server, tmp_path: Path) -> None:
     server.files["data.bin"], server.knows_ranges = CONTENT, False
     (tmp_path / "data.bin.part").write_bytes(CONTENT[:1000])
-    path = fetch.download(f"{server.url}/data.bin", tmp_path / "data.bin", md5=hashlib.md5(CONTENT).hexdigest())
+    path = fetch.download(
+        f"{server.url}/data.bin", tmp_path / "data.bin", fetch.Checksum("md5", hashlib.md5(CONTENT).hexdigest())
+    )
     assert server.ranges == ["bytes=1000-"]
     assert path.read_bytes() == CONTENT
 
@@ -57,8 +63,8 @@ def test_a_file_that_was_copied_there_must_have_the_checksum(tmp_path: Path) -> 
     (tmp_path / "data.bin").write_bytes(CONTENT)
     url, right = "http://127.0.0.1:9/data.bin", hashlib.md5(CONTENT).hexdigest()
     with pytest.raises(RunFailed, match="does not have the checksum"):
-        fetch.download(url, tmp_path / "data.bin", md5="0" * 32)
-    assert fetch.download(url, tmp_path / "data.bin", md5=right).read_bytes() == CONTENT
+        fetch.download(url, tmp_path / "data.bin", fetch.Checksum("md5", "0" * 32))
+    assert fetch.download(url, tmp_path / "data.bin", fetch.Checksum("md5", right)).read_bytes() == CONTENT
 
 
 def test_a_set_that_was_not_unpacked_to_its_end_is_refused_until_it_is(
@@ -89,7 +95,7 @@ def test_a_set_that_was_not_unpacked_to_its_end_is_refused_until_it_is(
 def test_a_wrong_checksum_is_refused_and_removed(server: Server, tmp_path: Path) -> None:
     server.files["data.bin"] = CONTENT
     with pytest.raises(RunFailed, match="was expected"):
-        fetch.download(f"{server.url}/data.bin", tmp_path / "data.bin", md5="0" * 32)
+        fetch.download(f"{server.url}/data.bin", tmp_path / "data.bin", fetch.Checksum("md5", "0" * 32))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -142,3 +148,33 @@ def test_a_link_in_a_zip_is_refused(tmp_path: Path) -> None:
         bundle.writestr(info, "/etc")
     with pytest.raises(RunFailed, match="outside"):
         fetch.unpack(archive, tmp_path / "out")
+
+
+def test_a_mirror_behind_a_password_is_read_and_the_password_shown_nowhere(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.files["data.bin"], server.login = CONTENT, "me:open-sesame"
+    url = f"{server.url}/data.bin"
+    monkeypatch.setenv(VARIABLE, server.url.replace("://", "://me:open-sesame@"))
+    assert fetch.download(url, tmp_path / "data.bin").read_bytes() == CONTENT
+    server.login = "me:changed"
+    with pytest.raises(RunFailed, match="answered 401") as failed:
+        fetch.download(url, tmp_path / "again.bin")
+    assert "sesame" not in str(failed.value)
+
+
+def test_a_redirect_to_another_server_is_not_followed_and_gets_no_password(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = Server()
+    inner.files["data.bin"] = CONTENT
+    server.redirects["/data.bin"] = f"{inner.url}/data.bin"
+    monkeypatch.setenv(VARIABLE, server.url.replace("://", "://me:open-sesame@"))
+    with pytest.raises(ConfigError, match="is not followed"):
+        fetch.download(f"{server.url}/data.bin", tmp_path / "data.bin")
+    assert inner.hits == 0
+    monkeypatch.setenv(VARIABLE, f"{server.url.replace('://', '://me:open-sesame@')} {inner.url}")
+    assert fetch.download(f"{server.url}/data.bin", tmp_path / "data.bin").read_bytes() == CONTENT
+    assert [headers.get("Authorization") for headers in inner.headers] == [None]
+    assert [bool(headers.get("Authorization")) for headers in server.headers] == [True, True]
+    inner.close()

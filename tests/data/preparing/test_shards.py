@@ -1,5 +1,6 @@
 """Shards whose writing was killed: the next run resumes and ends with the same bytes as an uninterrupted one."""
 
+import io
 import shutil
 import signal
 import subprocess
@@ -135,3 +136,27 @@ def test_an_interrupted_run_resumes_after_its_whole_shards(shapes: Path, tmp_pat
     forget_progress(tmp_path / "out")
     forget_progress(tmp_path / "whole")
     assert _content(tmp_path / "out") == _content(tmp_path / "whole")
+
+
+@needs_jpegtran
+@pytest.mark.skipif(shutil.which("cjpeg") is None, reason="cjpeg is not installed")
+def test_an_unusual_sampling_of_chroma_is_stored_unchanged_and_gives_the_pixels_of_the_file(tmp_path: Path) -> None:
+    folder = tmp_path / "set" / "train" / "a"
+    folder.mkdir(parents=True)
+    ppm = io.BytesIO()
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (150, 200, 3), dtype=np.uint8)).save(ppm, "PPM")
+    for name, factors in (("0", "2x2"), ("1", "1x4"), ("2", "4x2"), ("3", "2x1,1x1,2x1")):
+        cjpeg = ["cjpeg", "-sample", factors]
+        encoded = subprocess.run(cjpeg, input=ppm.getvalue(), capture_output=True, check=True).stdout
+        (folder / f"{name}.jpg").write_bytes(encoded)
+    files = open_split(str(tmp_path / "set"), "train")
+    assert isinstance(files, EncodedSource)
+    packed = pack_shards(files, tmp_path / "out", "train", shard_bytes=1 << 20, restarts=True, workers=1)
+    assert (packed.restart_indexed, packed.kept_as_they_are) == (2, 2)
+    shards = open_split(str(tmp_path / "out"), "train")
+    by_name = {shards.describe(i).rpartition(":")[2]: i for i in range(4)}
+    window = slice(20, 90), slice(33, 170)
+    for i in range(4):
+        packed_image = shards.lazy_image(by_name[files.name(i)])
+        assert np.array_equal(packed_image[window], files.image(i)[window])
+        assert np.array_equal(files.lazy_image(i)[window], files.image(i)[window])

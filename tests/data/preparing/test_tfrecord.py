@@ -41,7 +41,7 @@ def test_a_classification_set_is_read_back_equal(shapes: Path, tmp_path: Path, v
     done = vernier_here("data", "prepare", "folder", str(shapes), str(out), "--format", "tfrecord", "--files", "4", "2")
     assert done.code == 0, done.err
     assert "160 images" in done.out
-    assert "in 4 file(s)" in done.out
+    assert "in 4 files" in done.out
     files = sorted(p.relative_to(out).as_posix() for p in out.rglob("*") if p.is_file())
     assert files == [*file_names("train", 4, boxes=False), *file_names("val", 2, boxes=False)]
     assert files[0] == "train/train-00000-of-00004"

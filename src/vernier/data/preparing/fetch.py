@@ -1,5 +1,9 @@
-"""Downloads public data sets: with progress, resume and checksum, and unpacking that cannot leave its folder."""
+"""Downloads public data sets: with progress, resume and checksum, and unpacking that cannot leave its folder.
 
+Weights by name are `pretrained`'s, which downloads through `download`.
+"""
+
+import base64
 import hashlib
 import http.client
 import shutil
@@ -12,7 +16,9 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
+from vernier.addresses import check_redirect, redact, with_credentials
 from vernier.data.unfinished import is_unfinished, mark_unfinished
 from vernier.errors import ConfigError, RunFailed, did_you_mean, environment_error
 from vernier.folders import data_home
@@ -21,7 +27,7 @@ Progress = Callable[[str, int, int], None]
 """Called with what is being done, the bytes done and the total."""
 _PIECE = 1 << 20
 _TIMEOUT_S = 60
-_SCHEMES = ("https://", "http://", "ftp://", "file://")
+SCHEMES = ("https://", "http://", "ftp://", "file://")
 
 
 @dataclass(frozen=True)
@@ -65,8 +71,8 @@ def get(name: str, out: Path | None = None, *, mirror: str = "", progress: Progr
     """
     if name not in SETS:
         raise ConfigError(f"There is no data set {name!r} to download. {did_you_mean(name, SETS)}")
-    if mirror and not mirror.startswith(_SCHEMES):
-        raise ConfigError(f"--mirror {mirror} is not an address. An address begins with one of {', '.join(_SCHEMES)}")
+    if mirror and not mirror.startswith(SCHEMES):
+        raise ConfigError(f"--mirror {mirror} is not an address. An address begins with one of {', '.join(SCHEMES)}")
     folder = out or data_home() / name
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as mark:
@@ -78,7 +84,7 @@ def get(name: str, out: Path | None = None, *, mirror: str = "", progress: Progr
             if done.is_file():
                 continue
             url = f"{mirror.rstrip('/')}/{file.name}" if mirror else file.url
-            path = download(url, folder / file.name, md5=file.md5, progress=progress)
+            path = download(url, folder / file.name, Checksum("md5", file.md5), progress=progress)
             if file.unpack:
                 if not unpacking:
                     mark.enter_context(mark_unfinished(folder, f"vernier data get {name}"))
@@ -89,36 +95,60 @@ def get(name: str, out: Path | None = None, *, mirror: str = "", progress: Progr
     return folder
 
 
-def download(url: str, path: Path, *, md5: str = "", progress: Progress | None = None) -> Path:
-    """Download one file, resuming an earlier attempt. It gets its name only when it is whole and its checksum
-    agrees."""
-    if path.is_file() and (not md5 or _md5(path) == md5):
+@dataclass(frozen=True)
+class Checksum:
+    """The hexadecimal hash that a file must have, or its first digits."""
+
+    algorithm: Literal["md5", "sha256"]
+    value: str
+
+    def of(self, path: Path) -> str:
+        """As many digits of a file's hash."""
+        with path.open("rb") as f:
+            digest = hashlib.file_digest(f, lambda: hashlib.new(self.algorithm, usedforsecurity=False))
+        return digest.hexdigest()[: len(self.value)]
+
+
+def download(
+    url: str,
+    path: Path,
+    checksum: Checksum | None = None,
+    *,
+    progress: Progress | None = None,
+    otherwise: str = "Give --mirror with an address that has {}.",
+) -> Path:
+    """Download one file, resuming an earlier attempt. It gets its name only when it is whole and its checksum agrees.
+
+    `otherwise` is the advice where the server does not have the file. Raises RunFailed.
+    """
+    if path.is_file() and (checksum is None or checksum.of(path) == checksum.value):
         return path
     part = path.with_name(path.name + ".part")
     try:
         _fetch(url, part, progress)
     except urllib.error.HTTPError as error:
-        raise RunFailed(
-            f"{url} answered {error.code} {error.reason}. Give --mirror with an address that has {path.name}."
-        ) from None
+        raise RunFailed(f"{url} answered {error.code} {error.reason}. {otherwise.format(path.name)}") from None
     except (urllib.error.URLError, OSError, http.client.HTTPException) as error:
         if isinstance(error, OSError) and environment_error(error):
             raise
-        reason = getattr(error, "reason", error)
+        reason = redact(str(getattr(error, "reason", error)))
         resume = (
             f" The first {part.stat().st_size:,} bytes are kept: run the same command to resume."
             if part.is_file()
             else ""
         )
-        wrong = f" The existing {path.name} does not have the checksum {md5}." if path.is_file() else ""
+        wrong = ""
+        if path.is_file() and checksum is not None:
+            wrong = f" The existing {path.name} does not have the checksum {checksum.value}."
         raise RunFailed(
             f"Cannot download {url}: {reason}.{resume}{wrong} Without a network, download {path.name} elsewhere, copy "
             f"it into {path.parent}, and run the same command again."
         ) from None
-    if md5 and (actual := _md5(part)) != md5:
+    if checksum is not None and (actual := checksum.of(part)) != checksum.value:
         part.unlink()
         raise RunFailed(
-            f"{url}: the checksum is {actual}, {md5} was expected. The file was removed. Try again or give --mirror."
+            f"{url}: the checksum is {actual}, {checksum.value} was expected. The file was removed. Try again. "
+            f"{otherwise.format(path.name)}"
         )
     part.replace(path)
     return path
@@ -126,9 +156,8 @@ def download(url: str, path: Path, *, md5: str = "", progress: Progress | None =
 
 def _fetch(url: str, part: Path, progress: Progress | None) -> None:
     done = part.stat().st_size if part.is_file() else 0
-    request = urllib.request.Request(url, headers={"Range": f"bytes={done}-"} if done else {})
     try:
-        response = urllib.request.urlopen(request, timeout=_TIMEOUT_S)
+        response = urllib.request.build_opener(_Redirects).open(_request(url, done), timeout=_TIMEOUT_S)
     except urllib.error.HTTPError as error:
         if error.code == 416:  # nothing is left to download: the checksum decides
             return
@@ -147,9 +176,26 @@ def _fetch(url: str, part: Path, progress: Progress | None) -> None:
         raise OSError(f"the connection ended after {done:,} of {total:,} bytes")
 
 
-def _md5(path: Path) -> str:
-    with path.open("rb") as f:
-        return hashlib.file_digest(f, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+def _request(url: str, done: int) -> urllib.request.Request:
+    """The request for what is missing of a file, with the credentials that were given for its address."""
+    address = with_credentials(url)
+    headers = {"Range": f"bytes={done}-"} if done else {}
+    if address.user or address.password:
+        login = base64.b64encode(f"{address.user}:{address.password}".encode()).decode()
+        headers["Authorization"] = f"Basic {login}"
+    whole = f"{url}?{address.query}" if address.query else url
+    return urllib.request.Request(whole, headers=headers)  # noqa: S310  one of SCHEMES, checked by the callers
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows a server to itself, and to others that were allowed."""
+
+    def redirect_request(self, req: urllib.request.Request, *answer: Any) -> urllib.request.Request | None:
+        check_redirect(req.full_url, answer[-1])
+        request = super().redirect_request(req, *answer)
+        if request is not None and request.host != req.host:
+            request.remove_header("Authorization")
+        return request
 
 
 def unpack(archive: Path, folder: Path, progress: Progress | None = None) -> int:

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from vernier.data.sources.base import EncodedSource, read_lines
-from vernier.data.sources.containers.tar import TarImages
+from vernier.data.sources.base import EncodedSource
+from vernier.data.sources.containers.tar import TAR_ERRORS, TarImages
+from vernier.data.sources.values import read_lines
 from vernier.errors import ConfigError, RunFailed
 
 from .devkit import validation_synsets
@@ -89,12 +90,12 @@ def open_val(path: Path, truth: Path, synsets: tuple[str, ...], samples: int) ->
     with _open_tar(path) as tar:
         members = sorted((m for m in tar if _is_image(path, m)), key=lambda m: m.name)
     check_count(path, "images", len(members), samples)
-    lines = validation_synsets(truth) or _read_lines(truth)
+    lines = validation_synsets(truth) or [line.split()[-1] for line in read_lines(truth)]
     check_count(truth, "labels", len(lines), len(members))
     number = {name: i for i, name in enumerate(synsets)}
     try:
         labels = np.array([number[v] if v in number else int(v) for v in lines], dtype=np.int64)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise ConfigError(
             f"{truth}: {error}; a line is a synset such as n01440764 or its position 0 to {len(synsets) - 1}."
         ) from None
@@ -108,20 +109,15 @@ def open_val(path: Path, truth: Path, synsets: tuple[str, ...], samples: int) ->
     return TarImages(path, ranges, [Path(m.name).name for m in members], labels, synsets)
 
 
-def _read_lines(truth: Path) -> list[str]:
-    try:
-        return [line.split()[-1] for line in read_lines(truth)]
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"Cannot read the labels in {truth}: {error}.") from None
-
-
 @contextmanager
 def _open_tar(path: Path) -> Iterator[tarfile.TarFile]:
     """Raises ConfigError also while the tar is read: one that ends early opens like any other."""
     try:
         with tarfile.open(path, "r:") as tar:
             yield tar
-    except (OSError, tarfile.TarError) as error:
+    except ConfigError:
+        raise
+    except TAR_ERRORS as error:
         raise ConfigError(f"{path} is not a readable tar file: {error}.") from None
 
 

@@ -60,9 +60,9 @@ def describe(splits: dict[str, Source], sample: int = 500) -> dict[str, SplitFac
 
 
 def _describe_split(source: Source, sample: int) -> SplitFacts:
-    sizes = [s for s in (_size(source, i) for i in spread_evenly(len(source), sample)) if s is not None]
+    sizes = read_sizes(source, sample)
     sides = [side for size in sizes for side in size]
-    counts = _count_classes(source)
+    counts = count_classes(source)
     boxes = source if isinstance(source, BoxSource) else None
     balanced = min(counts) == max(counts)
     widths, heights = zip(*sizes, strict=True) if sizes else ((), ())
@@ -83,7 +83,12 @@ def _describe_split(source: Source, sample: int) -> SplitFacts:
     )
 
 
-def _count_classes(source: Source) -> list[int]:
+def read_sizes(source: Source, sample: int) -> list[tuple[int, int]]:
+    """Width and height of so many images, evenly spread over a set; unreadable ones are left out."""
+    return [s for s in (_size(source, i) for i in spread_evenly(len(source), sample)) if s is not None]
+
+
+def count_classes(source: Source) -> list[int]:
     """Boxes per class where the source has boxes, otherwise images per class."""
     counts: Counter[int] = Counter()
     if isinstance(source, BoxSource):

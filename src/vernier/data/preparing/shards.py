@@ -13,7 +13,7 @@ from pathlib import Path
 
 from vernier.data.decoding.jpeg_slicing import SOI, TARGET_INTERVAL, NotSliceable, add_restart_markers, find_jpegtran
 from vernier.data.sources.base import EncodedSource
-from vernier.data.sources.containers.shard_index import VERSION, TableBuilder, store_table
+from vernier.data.sources.containers.shard_index import UNNAMED, VERSION, TableBuilder, store_table
 from vernier.data.sources.containers.shards import FORMAT, Shard, manifest_name
 from vernier.data.sources.containers.tables import table_path
 from vernier.errors import ConfigError
@@ -120,7 +120,7 @@ class _ShardWriter:
             self._end()
             self._begin()
         stem = f"{self._count:06d}"
-        suffix = "jpg" if encoded[:2] == SOI else os.path.splitext(name)[1].lstrip(".").lower() or "img"
+        suffix = "jpg" if encoded[:2] == SOI else os.path.splitext(name)[1].lstrip(".").lower() or UNNAMED
         offset = self._add_member(f"{stem}.{suffix}", encoded)
         self._add_member(f"{stem}.cls", str(label).encode())
         self._table.add(name, label, offset, encoded)
@@ -147,6 +147,7 @@ class _ShardWriter:
             samples=self._samples,
             bytes=path.stat().st_size,
             sha256=digest,
+            table_sha256=sha256_of_file(table_path(path)),
             source_bytes=self._source_bytes,
             restart_indexed=self._restart_indexed,
         )

@@ -17,6 +17,7 @@ import numpy as np
 from PIL import Image
 
 from vernier.data.decoding.decode import BadImage, decode
+from vernier.data.decoding.jpeg_slicing import SOI
 from vernier.data.sources.base import BoxSource, EncodedSource
 from vernier.errors import ConfigError, RunFailed
 from vernier.protobuf import crc32c, length_delimited, mask_crc, packed_floats, varint
@@ -80,9 +81,10 @@ def _as_jpeg(source: EncodedSource, index: int) -> _Jpeg:
     """The image as it is, or as an RGB JPEG of quality 100 where it is none: these readers decode nothing else."""
     encoded = read_encoded(source, index)
     try:
-        with Image.open(io.BytesIO(encoded)) as image:
-            if image.format == "JPEG" and image.mode in ("RGB", "L"):
-                return _Jpeg(encoded, *image.size, converted=False)
+        if encoded[:2] == SOI:
+            with Image.open(io.BytesIO(encoded)) as image:
+                if image.format == "JPEG" and image.mode in ("RGB", "L"):
+                    return _Jpeg(encoded, *image.size, converted=False)
         pixels = decode(encoded)
     except (OSError, SyntaxError, ValueError, BadImage, Image.DecompressionBombError) as error:
         raise RunFailed(f"{source.describe(index)} cannot be read: {error}. Repair or remove it.") from None

@@ -62,6 +62,8 @@ class VerifyResult:
     """Images that occur more than once in a split."""
     sound: bool
     """Nothing is bad, and no image is in more than one split."""
+    uncovered: tuple[str, ...] = ()
+    """What no hash covers, so that damage to it may not be seen."""
 
 
 def verify(splits: dict[str, Source], workers: int, progress: Progress | None = None) -> VerifyResult:
@@ -94,6 +96,7 @@ def verify(splits: dict[str, Source], workers: int, progress: Progress | None = 
         duplicates=tuple(duplicates),
         repeated=repeated,
         sound=not bad and not duplicates,
+        uncovered=tuple(filter(None, (s.describe_coverage() for s in splits.values() if isinstance(s, ShardSource)))),
     )
 
 

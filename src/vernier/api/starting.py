@@ -1,0 +1,165 @@
+"""Starting a command or a call in this process: what is refused before PyTorch is imported, then joining the others.
+
+Shared by the command line and the functions of `vernier.api`. The processes themselves are the business of
+`vernier.engine.processes`.
+"""
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vernier.config import Config, Model, derive, override
+from vernier.data.preparing.pretrained import fetch_pretrained, is_pretrained
+from vernier.engine.processes.launch import process_count, quiet_torch, time_left_s, topology
+from vernier.errors import ConfigError, did_you_mean
+from vernier.models import layer_groups
+from vernier.store import RunDir
+
+if TYPE_CHECKING:
+    from vernier.engine.processes.world import World
+    from vernier.report.live.console import ConsoleObserver
+
+LOADING_S = 0.5
+"""PyTorch is said to be loading when it takes longer than this."""
+
+
+def limit_spinning() -> None:
+    """OpenMP threads that spin long while waiting make training many times slower when other programs use the cores.
+
+    Call it before torch is imported.
+    """
+    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+
+
+def silence_profiler() -> None:
+    """Keep PyTorch's profiler from writing to standard error. Call it before torch is imported."""
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+
+
+def count_processes(config: Config) -> tuple[Config, int]:
+    """Fill in the number of processes; also give how many must be started here (0: none)."""
+    here = topology()
+    if here.world > 1:
+        quiet_torch()
+    procs = process_count(config.machine.procs, here)
+    return override(config, "machine.procs", procs), procs if here.launcher == "single" and procs > 1 else 0
+
+
+def check_before_start(
+    config: Config,
+    out: Path,
+    resume: str | None,
+    *,
+    detector: bool,
+    fetch: Callable[[str], Path] = fetch_pretrained,
+) -> None:
+    """Refuse what needs neither PyTorch nor the list of images to be seen, before processes start. Raises ConfigError.
+
+    Batch and processes, limits and layers to freeze; then what this host has: device, weights files, data, and the
+    folder to write to. Published weights that a new run starts from are fetched by `fetch`, which may raise RunFailed.
+    One of several processes leaves all that to the set-up, where a refusal ends all of them: the others would wait for
+    a process that never joins.
+    """
+    from vernier.data.loading.bad_images import parse_limit
+    from vernier.data.sources.opening import check_source
+    from vernier.devices import refuse_early
+
+    recipe, machine = config.recipe, config.machine
+    derive(config, train_samples=sys.maxsize)
+    parse_limit(recipe.data.max_bad_images, 1)
+    time_left_s(config.limits.max_time)
+    _check_freeze(recipe.model)
+    if topology().world > 1:
+        return
+    refuse_early(machine.device, machine.precision, machine.mode, allow_slow=machine.allow_slow)
+    for flag, file in (("--weights", recipe.model.weights), ("--backbone-weights", recipe.model.backbone_weights)):
+        if not file or not _is_new_run(config, out, resume):
+            continue
+        if is_pretrained(file):
+            fetch(file)
+        elif not _has_weights(Path(file).expanduser()):
+            problem = "is a folder" if Path(file).expanduser().is_dir() else "does not exist"
+            raise ConfigError(
+                f"{flag} {file} {problem}. Give a .safetensors, .pth, .pt or .th file, a TensorFlow checkpoint "
+                "(model.ckpt-N), or published weights by name, such as torchvision:resnet50-v2."
+            )
+    check_source(recipe.data.source, detector=detector)
+    RunDir.check_out(out)
+
+
+def _has_weights(path: Path) -> bool:
+    """Whether a path is a file, the common start of a TensorFlow checkpoint's files, or a folder with one."""
+    return path.is_file() or path.with_name(f"{path.name}.index").is_file() or any(path.glob("*.index"))
+
+
+def _check_freeze(model: Model) -> None:
+    """Refuse layers that the network does not have."""
+    layers = layer_groups(model.name)
+    for prefix in model.freeze:
+        group = prefix.partition(".")[0]
+        if group != "backbone" and not any(layer.startswith(group) for layer in layers):
+            near = did_you_mean(prefix, ["backbone", *layers])
+            raise ConfigError(f"--freeze {prefix!r} matches no layer of {model.name}. {near}")
+
+
+def _is_new_run(config: Config, out: Path, resume: str | None) -> bool:
+    """Whether there is nothing to resume: a run that is resumed needs no starting weights."""
+    from vernier.engine.training.checkpoints.resume import choose_resume_point
+
+    return choose_resume_point(config, out, resume, lambda _: None) is None
+
+
+def in_notebook() -> bool:
+    """Whether this is the kernel of a notebook."""
+    return "ipykernel" in sys.modules
+
+
+def load_torch(*, quiet: bool = False) -> None:
+    """Import PyTorch. That takes seconds: on a terminal a line says so while it lasts, unless `quiet`."""
+    if "torch" in sys.modules or quiet or not sys.stderr.isatty() or in_notebook():
+        return
+    timer = threading.Timer(LOADING_S, lambda: sys.stderr.write("loading PyTorch ...") and sys.stderr.flush())
+    timer.start()
+    try:
+        import torch  # noqa: F401
+    finally:
+        timer.cancel()
+        timer.join()
+        sys.stderr.write("\r\x1b[K")
+
+
+@contextmanager
+def unchanged_torch() -> Iterator[None]:
+    """While entered, PyTorch is set up as Vernier needs it; afterwards threads and random numbers are as before."""
+    limit_spinning()
+    load_torch()
+    import torch
+
+    threads, deterministic = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    with torch.random.fork_rng(devices=()):
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)
+            torch.use_deterministic_algorithms(deterministic)
+
+
+def joined(config: Config, *, quiet: bool = False) -> AbstractContextManager["World"]:
+    """Connect this process with the others of the run."""
+    load_torch(quiet=quiet)
+    from vernier.devices import resolve
+    from vernier.engine.processes.world import join_processes
+
+    return join_processes(topology(), resolve(config.machine.device), config.machine)
+
+
+def console_of(world: "World", *, quiet: bool = False) -> AbstractContextManager["ConsoleObserver | None"]:
+    """Open the terminal output in the first process; the others print nothing."""
+    from vernier.report.live.console import ConsoleObserver
+
+    return ConsoleObserver(quiet=quiet) if world.first else nullcontext()

@@ -1,0 +1,121 @@
+"""What lies in a folder of photographs: classes or boxes, how many, how large.
+
+Layouts are recognised in `data.sources`.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from vernier.data.preparing.inspect import count_classes, read_sizes
+from vernier.data.sources import Source, open_boxes, open_split
+from vernier.data.sources.base import BoxSource, count_validation
+from vernier.data.sources.opening import recognise_folder
+from vernier.errors import ConfigError
+from vernier.frozen import frozen
+from vernier.wording import plural
+
+SAMPLED_IMAGES = 300
+_FEWEST_IMAGES = 4
+
+
+@frozen
+class BoxSides:
+    """Sides of the boxes as shares of the image (square root of the area): the small, the middle and the large ones."""
+
+    small: float
+    middle: float
+    large: float
+
+
+@frozen
+class Survey:
+    """A folder of photographs, as far as the settings of a training depend on it."""
+
+    folder: str
+    boxes: bool
+    """Images with boxes; otherwise images with one class each."""
+    layout: str
+    both: bool = False
+    """There are class folders and boxes; the other one is not used."""
+    splits: tuple[str, ...]
+    classes: tuple[str, ...]
+    images: int
+    """For training, before a part of them is held out."""
+    per_class: tuple[int, ...]
+    """Images of each class; with boxes: its objects."""
+    width_px: int
+    height_px: int
+    """Medians over up to 300 images."""
+    box_sides: BoxSides | None = None
+
+    def describe(self) -> str:
+        """One line about what was found."""
+        what = "images with boxes" if self.boxes else "images"
+        fewest, most = min(self.per_class), max(self.per_class)
+        amount = f"{fewest:,} to " if fewest < most else ""
+        counts = f"{amount}{plural(most, 'box' if self.boxes else 'image')} per class"
+        other = f". It has {'classes' if self.boxes else 'boxes'} too: --task {'classes' if self.boxes else 'boxes'}"
+        other = other if self.both else ""
+        return (
+            f"{self.images:,} {what} of {plural(len(self.classes), 'class')} ({self.layout}), {counts}, "
+            f"{self.width_px} x {self.height_px} pixels{other}"
+        )
+
+    def count_held_out(self, share: float) -> int:
+        """How many images are held out: a share of each class, or with boxes of the whole set."""
+        groups = (self.images,) if self.boxes else self.per_class
+        return sum(count_validation(count, share) for count in groups)
+
+    def open_training(self) -> Source:
+        """All training images, before a part of them is held out."""
+        return (open_boxes if self.boxes else open_split)(self.folder, "train", whole=not self.splits)
+
+
+def survey(folder: str, boxes: bool | None = None) -> Survey:
+    """Look at a folder; `boxes` decides where it has both. Raises ConfigError where nothing can be trained there."""
+    content = recognise_folder(folder, boxes)
+    boxes, splits = content.boxes, content.splits
+    source: Source = (open_boxes if boxes else open_split)(folder, "train", whole=not splits)
+    counts, sizes = count_classes(source), read_sizes(source, SAMPLED_IMAGES)
+    _refuse_too_little(folder, source, sizes, boxes)
+    return Survey(
+        folder=folder,
+        boxes=boxes,
+        layout=content.layout,
+        both=content.both,
+        splits=splits,
+        classes=source.classes,
+        images=len(source),
+        per_class=tuple(counts),
+        width_px=int(np.median([width for width, _ in sizes])),
+        height_px=int(np.median([height for _, height in sizes])),
+        box_sides=_box_sides(source) if isinstance(source, BoxSource) else None,
+    )
+
+
+def _refuse_too_little(folder: str, source: Source, sizes: Sequence[tuple[int, int]], boxes: bool) -> None:
+    if len(source) < _FEWEST_IMAGES:
+        raise ConfigError(
+            f"{folder} has {plural(len(source), 'training image')}. Fine-tuning needs at least {_FEWEST_IMAGES}, and "
+            "gives useful results from about 20 per class on."
+        )
+    if not boxes and len(source.classes) < 2:
+        raise ConfigError(
+            f"{folder} has one class ({source.classes[0]}). A classifier needs at least two: one folder per class."
+        )
+    if not sizes:
+        raise ConfigError(
+            f"{folder}: none of the first images could be read. vernier data verify {folder} says what is wrong."
+        )
+
+
+def _box_sides(source: BoxSource) -> BoxSides:
+    """Quantiles 5, 50 and 95 % of the sides of all boxes of up to 300 images."""
+    sides: list[float] = []
+    for index in range(0, len(source), max(1, len(source) // SAMPLED_IMAGES)):
+        width, height = source.size(index) or source.image(index).shape[1::-1]
+        ltrb = source.boxes(index).ltrb
+        sides += np.sqrt((ltrb[:, 2:] - ltrb[:, :2]).prod(axis=1) / (width * height)).tolist()
+    small, middle, large = np.quantile(sides, (0.05, 0.5, 0.95)).tolist() if sides else (0.1, 0.2, 0.5)
+    return BoxSides(small=small, middle=middle, large=large)
