@@ -55,3 +55,16 @@ def write_devkit(path: Path, meta: bytes, truth: str) -> Path:
             info.size = len(content)
             tar.addfile(info, io.BytesIO(content))
     return path
+
+
+def fill_disk_at(patch: pytest.MonkeyPatch, name: str) -> None:
+    """A file of this name that is made as a temporary one is /dev/full: it takes nothing."""
+    touch = Path.touch
+
+    def touch_or_fill(path: Path, *arguments: Any, **named: Any) -> None:
+        if path.name == name:
+            path.symlink_to("/dev/full")
+        else:
+            touch(path, *arguments, **named)
+
+    patch.setattr(Path, "touch", touch_or_fill)

@@ -9,6 +9,7 @@ import torch
 from tests.tiny_training import tiny_config
 from vernier.config import Config, Machine, override
 from vernier.devices.cpu import Cpu
+from vernier.devices.mps import Mps
 from vernier.engine.build import build_model, build_model_for_data, local_torch_device, prepare_device, threads_notes
 from vernier.errors import ConfigError
 from vernier.tasks import task_of
@@ -31,8 +32,8 @@ def test_the_network_has_the_classes_of_the_data_and_the_same_weights_for_the_sa
     ("setting", "value", "message"),
     [
         ("model.num_classes", 7, r"model.num_classes = 7, but the data has 10 classes \(arrow, crescent, cross, ...\)"),
-        ("data.mean", (0.5,), r"1 and 3 value\(s\).*3 for a network that takes colour"),
-        ("data.std", (0.5,), r"3 and 1 value\(s\)"),
+        ("data.mean", (0.5,), r"1 and 3 values.*3 for a network that takes colour"),
+        ("data.std", (0.5,), r"3 and 1 value"),
     ],
 )
 def test_a_network_that_does_not_fit_the_data_is_refused(
@@ -78,3 +79,37 @@ def test_a_number_of_threads_that_is_not_used_is_noted(monkeypatch: pytest.Monke
     assert "--set machine.threads=3" in note
     assert threads_notes(Config(), 3) == ()
     assert threads_notes(override(Config(), "machine.threads", 2), 2) == ()
+
+
+class NoCollectives(Cpu):
+    backend = None
+
+
+def test_exact_reduction_has_one_thread_unless_more_are_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cores of a process depend on the number of processes, and sums on the number of threads."""
+    before = torch.get_num_threads()
+    monkeypatch.setattr("vernier.engine.build.allowed_cores", lambda: [0, 1, 2])
+    config = Config(machine=Machine(device="cpu", reduction="exact"))
+    two = override(config, "machine.threads", 2)
+    try:
+        assert [prepare_device(each, exact=True)[1] for each in (config, two)] == [1, 2]
+        assert torch.are_deterministic_algorithms_enabled()
+        assert prepare_device(config)[1] == 3
+    finally:
+        torch.set_num_threads(before)
+        torch.use_deterministic_algorithms(False)
+    (note,) = threads_notes(config, 1)
+    assert "--set machine.threads=N, the same N for every number of processes" in note
+    assert threads_notes(two, 2) == ()
+
+
+def test_exact_reduction_is_refused_where_it_cannot_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = Config(machine=Machine(device="cpu", reduction="exact"))
+    with pytest.raises(ConfigError, match="Use --mode eager"):
+        prepare_device(override(config, "machine.mode", "trace"), exact=True)
+    monkeypatch.setattr("vernier.engine.build.resolve", lambda _: NoCollectives())
+    with pytest.raises(ConfigError, match=r"cpu has no collectives.*machine.reduction=ddp"):
+        prepare_device(config, exact=True)
+    monkeypatch.setattr("vernier.engine.build.resolve", lambda _: Mps())
+    with pytest.raises(ConfigError, match=r"machine.reduction = exact: Metal kernels are not guaranteed to repeat"):
+        prepare_device(config, exact=True)

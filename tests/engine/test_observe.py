@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from tests.tiny_training import events_of
 from vernier.engine.observe import Observers, Recorder, Telemetry
@@ -46,18 +47,9 @@ def test_every_observer_gets_every_event_in_order() -> None:
     assert all(listener.phases == [("evaluate", 1, 2)] for listener in listeners)
 
 
-def test_pictures_are_loaded_only_for_observers_that_keep_them() -> None:
-    loads: list[int] = []
-
-    def load() -> np.ndarray:
-        loads.append(1)
-        return np.zeros((1, 2, 2, 3), dtype=np.uint8)
-
-    Observers(Listener()).pictures("train/images", load)
-    assert not loads
+def test_pictures_go_to_the_observers_that_keep_them() -> None:
     keepers = PictureListener(), PictureListener()
-    Observers(Listener(), *keepers).pictures("train/images", load)
-    assert len(loads) == 1
+    Observers(Listener(), *keepers).pictures("train/images", np.zeros((1, 2, 2, 3), dtype=np.uint8))
     assert [keeper.tags for keeper in keepers] == [["train/images"]] * 2
 
 
@@ -94,3 +86,25 @@ def test_without_a_sampling_rate_nothing_is_written(tmp_path: Path) -> None:
     with Telemetry(RunDir(tmp_path), "cpu", [], hz=0.0):
         pass
     assert not list(tmp_path.glob("telemetry*"))
+
+
+def test_a_log_that_cannot_be_written_is_a_warning_to_all_and_lost_lines_are_told_at_the_end(tmp_path: Path) -> None:
+    (tmp_path / "events.jsonl").symlink_to("/dev/full")
+    log, listener = RunDir(tmp_path).events(), Listener()
+    observers = Observers(listener, Recorder(log))
+    observers.watch(log)
+    observers.watch(None)
+    observers.emit(EpochEvent(step=7, epoch=1))
+    observers.emit(EpochEvent(step=8, epoch=2))
+    observers.close_logs()
+    warnings = [e for e in listener.events if isinstance(e, WarningEvent)]
+    assert [e.step for e in warnings] == [7, 0]
+    assert "could not be written: No space left on device" in warnings[0].message
+    assert "lacks 3 lines" in warnings[1].message
+
+
+def test_telemetry_on_a_full_disk_prints_no_traceback(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "telemetry.jsonl").symlink_to("/dev/full")
+    with Telemetry(RunDir(tmp_path), "cpu", [], hz=50.0):
+        pass
+    assert capfd.readouterr().err == ""

@@ -3,7 +3,7 @@
 import pytest
 
 from vernier import recipes
-from vernier.config import Config
+from vernier.config import Config, Machine
 from vernier.measure.what_ran import describe_feeding, describe_old_run, describe_run, run_name
 from vernier.records.environment import DeviceInfo, Environment
 from vernier.records.events import Loading, StartEvent
@@ -44,6 +44,21 @@ def test_a_whole_training_names_all_its_sizes_and_a_measurement_its_own() -> Non
     assert (whole.start_px, whole.image_px, whole.eval_px) == (160, 192, 256)
     assert (steps.start_px, steps.image_px, steps.eval_px) == (None, 160, None)
     assert steps.gmac < whole.gmac
+
+
+def test_gradients_that_are_not_exchanged_as_usual_are_named() -> None:
+    def exchange(devices: int = 2, **settings: object) -> str | None:
+        config = Config(recipe=recipes.get("shapes-quick"), machine=Machine(**settings))  # type: ignore[arg-type]
+        return describe_old_run(config, devices=devices).gradients
+
+    assert exchange() is None
+    assert exchange(gradient_compression="bf16") == "gradients sent in bf16"
+    assert exchange(gradient_compression="bf16", devices=1) is None
+    assert exchange(gradient_compression="powersgd", powersgd_rank=2, bucket_mb=5) == (
+        "PowerSGD of rank 2, buckets of 5 MiB"
+    )
+    line = describe_old_run(Config(machine=Machine(bucket_mb=50)), devices=2).line()
+    assert " x 2 devices, buckets of 50 MiB · " in line
 
 
 def test_run_directories_of_smoke_runs_are_marked() -> None:

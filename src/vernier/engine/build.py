@@ -8,35 +8,60 @@ import os
 import torch
 from torch import nn
 
-from vernier.config import Config
+from vernier.config import DEFAULT_EXACT_THREADS, Config, Recipe, check_reduction
 from vernier.cores import allowed_cores
 from vernier.data.sources import Source
 from vernier.devices import Device, kinds, resolve
 from vernier.errors import ConfigError
 from vernier.models import build, is_detector
 from vernier.tasks.base import Task
+from vernier.wording import plural
 
 from .processes.affinity import bind_cores
 from .processes.launch import topology
 
 
-def prepare_device(config: Config) -> tuple[Device, int]:
-    """Set up this process's device; the device and its compute threads. Raises ConfigError for what it cannot do."""
+def prepare_device(config: Config, *, exact: bool = False) -> tuple[Device, int]:
+    """Set up this process's device; the device and its compute threads. Raises ConfigError for what it cannot do.
+
+    `exact`: results must not depend on the number of processes, hence not on how many cores are left for one.
+    """
+    if exact:
+        check_reduction(config)
     machine, where = config.machine, topology()
     device = resolve(machine.device)
     if why_not := device.refuse(machine.precision, machine.mode, allow_slow=machine.allow_slow):
         raise ConfigError(why_not)
-    if machine.deterministic and (answer := device.deterministic()).verdict != "yes":
-        raise ConfigError(f"--deterministic: {answer.why}: use {answer.instead}.")
+    deterministic = machine.deterministic or exact
+    if deterministic and (answer := device.deterministic()).verdict != "yes":
+        flag = "machine.reduction = exact" if exact else "--deterministic"
+        raise ConfigError(f"{flag}: {answer.why}: use {answer.instead}.")
+    if exact and device.backend is None:
+        raise ConfigError(
+            f"machine.reduction = exact: {device.name} has no collectives, and sums in host memory are not made in the "
+            "tree's order: use machine.reduction=ddp, or --device cpu."
+        )
     cores = bind_cores(where, machine.max_cpus) if where.local_world > 1 or machine.max_cpus else allowed_cores()
-    threads = machine.threads or len(cores)
+    threads = machine.threads or (DEFAULT_EXACT_THREADS if exact else len(cores))
     torch.set_num_threads(threads)
-    device.prepare(machine.precision, deterministic=machine.deterministic, local_rank=where.local_rank)
+    device.prepare(machine.precision, deterministic=deterministic, local_rank=where.local_rank)
     return device, threads
 
 
+_EXACT_THREADS_NOTE = (
+    f"machine.reduction = exact: {DEFAULT_EXACT_THREADS} thread per process, however many cores there are, because "
+    "sums depend on it. More: --set machine.threads=N, the same N for every number of processes"
+)
+
+
 def threads_notes(config: Config, threads: int) -> tuple[str, ...]:
-    """A note where OMP_NUM_THREADS asks for another number of threads than is used. torchrun sets it to 1 unasked."""
+    """A note where OMP_NUM_THREADS or free cores ask for another number of threads than is used.
+
+    torchrun sets the variable to 1 unasked.
+    """
+    if config.machine.reduction == "exact":
+        idle = config.machine.threads is None and len(allowed_cores()) > threads
+        return (_EXACT_THREADS_NOTE,) if idle else ()
     requested = os.environ.get("OMP_NUM_THREADS")
     by_launcher = topology().launcher == "torchrun" and requested == "1"
     if requested in (None, "", str(threads)) or config.machine.threads is not None or by_launcher:
@@ -64,7 +89,7 @@ def build_model_for_data(config: Config, task: Task, source: Source, torch_devic
         )
     if len(recipe.data.mean) != source.channels or len(recipe.data.std) != source.channels:
         raise ConfigError(
-            f"data.mean and data.std have {len(recipe.data.mean)} and {len(recipe.data.std)} value(s). "
+            f"data.mean and data.std have {len(recipe.data.mean)} and {plural(len(recipe.data.std), 'value')}. "
             "Give one per channel in both: 3 for a network that takes colour, 1 for one that takes grey images."
         )
     return build_model(config, task.outputs(classes), source.channels, torch_device)
@@ -72,9 +97,17 @@ def build_model_for_data(config: Config, task: Task, source: Source, torch_devic
 
 def build_model(config: Config, outputs: int, channels: int, torch_device: torch.device) -> nn.Module:
     """The recipe's network from the recipe's seed, in the machine's memory layout where the device runs in it."""
-    spec = config.recipe.model
     torch.manual_seed(config.recipe.seed)
-    model = build(
+    model = build_network(config.recipe, outputs, channels)
+    channels_last = config.machine.channels_last and kinds()[torch_device.type].channels_last
+    layout = torch.channels_last if channels_last else torch.contiguous_format
+    return model.to(device=torch_device, memory_format=layout)  # type: ignore[call-overload, no-any-return]
+
+
+def build_network(recipe: Recipe, outputs: int, channels: int) -> nn.Module:
+    """The recipe's network; its initial weights are from torch's own generator."""
+    spec = recipe.model
+    return build(
         spec.name,
         num_classes=outputs,
         in_channels=channels,
@@ -85,8 +118,5 @@ def build_model(config: Config, outputs: int, channels: int, torch_device: torch
         drop_path=spec.drop_path,
         blurpool=spec.blurpool,
         box_sizes=spec.box_sizes,
-        image_px=config.recipe.data.image_px if is_detector(spec.name) else None,
+        image_px=recipe.data.image_px if is_detector(spec.name) else None,
     )
-    channels_last = config.machine.channels_last and kinds()[torch_device.type].channels_last
-    layout = torch.channels_last if channels_last else torch.contiguous_format
-    return model.to(device=torch_device, memory_format=layout)  # type: ignore[call-overload, no-any-return]

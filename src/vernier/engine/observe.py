@@ -4,14 +4,14 @@ The console and the trackers are in `report.live`; the event file and the sensor
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from vernier.measure.telemetry.sampler import Sampler
-from vernier.records.events import Event, StartEvent
+from vernier.records.events import Event, StartEvent, WarningEvent
 from vernier.records.telemetry import SensorSetup, TelemetryRecord, encode_telemetry
 from vernier.store import EventLog, RunDir
 
@@ -39,30 +39,59 @@ class PictureObserver(Protocol):
         ...
 
 
+@runtime_checkable
+class ClosableObserver(Protocol):
+    """An observer that has files or connections of its own, such as a tracker."""
+
+    def close(self) -> None:
+        """Write what is left; a second call does nothing."""
+        ...
+
+
 class Observers:
     """All observers of a run as one."""
 
     def __init__(self, *observers: Observer) -> None:
         self._observers = list(observers)
+        self._logs: list[EventLog] = []
 
     def add(self, observer: Observer) -> None:
         self._observers.append(observer)
 
+    def watch(self, log: EventLog | None) -> None:
+        """Warn, once, when this log cannot be written."""
+        if log is not None:
+            self._logs.append(log)
+
     def emit(self, event: Event) -> None:
         for observer in self._observers:
             observer.emit(event)
+        for log in self._logs:
+            if message := log.pop_warning():
+                self.emit(WarningEvent(step=getattr(event, "step", None) or 0, message=message))
+
+    def close(self) -> None:
+        """Close the observers that write, before the run directory is removed."""
+        for observer in self._observers:
+            if isinstance(observer, ClosableObserver):
+                observer.close()
+
+    def close_logs(self) -> None:
+        """Close the watched logs, and warn of lines that could never be written."""
+        messages = [message for log in self._logs if (message := log.close())]
+        self._logs = []
+        for message in messages:
+            self.emit(WarningEvent(step=0, message=message))
 
     def progress(self, phase: str, done: int, total: int) -> None:
         for observer in self._observers:
             observer.progress(phase, done, total)
 
-    def pictures(self, tag: str, load: Callable[[], Images]) -> None:
-        """Pictures, loaded only if an observer keeps them."""
-        keepers = [observer for observer in self._observers if isinstance(observer, PictureObserver)]
-        if keepers:
-            images = load()
-            for keeper in keepers:
-                keeper.pictures(tag, images)
+    def pictures(self, tag: str, images: Images) -> None:
+        """Pictures for the observers that keep them: uint8 [images, height, width, channels]."""
+        for observer in self._observers:
+            if isinstance(observer, PictureObserver):
+                observer.pictures(tag, images)
 
 
 class Recorder:
@@ -90,7 +119,7 @@ class Telemetry:
     ) -> None:
         where = where or Topology()
         hz = hz if where.local_rank == 0 else 0.0
-        self._log = run.telemetry(where.rank) if hz > 0 else None
+        self.log = run.telemetry(where.rank) if hz > 0 else None
         session = sum(isinstance(event, StartEvent) for event in run.history())
         root_pid = os.getppid() if where.local_world > 1 else None
         self._sampler = Sampler(device_kind, uuids, self, hz=hz, session=session, root_pid=root_pid)
@@ -101,13 +130,13 @@ class Telemetry:
         return self._sampler.setup
 
     def emit(self, record: TelemetryRecord) -> None:
-        if self._log is not None:
-            self._log.emit(encode_telemetry(record))
+        if self.log is not None:
+            self.log.emit(encode_telemetry(record))
 
     def __enter__(self) -> None:
         self._sampler.__enter__()
 
     def __exit__(self, *error: Any) -> None:
         self._sampler.__exit__(*error)
-        if self._log is not None:
-            self._log.close()
+        if self.log is not None:
+            self.log.close()

@@ -1,6 +1,7 @@
 """Starting weights: loading a file into a model or a detector's backbone, and freezing layers.
 
-Reading and translating weight files is `models.weights`' business; a run's own checkpoints are `training.checkpoint`'s.
+Which network a file belongs to is recognised here too. Reading and translating weight files is `models.weights`'
+business; a run's own checkpoints are `training.checkpoints`'.
 """
 
 from dataclasses import replace
@@ -15,14 +16,18 @@ from vernier.config import Config, Data, Model
 from vernier.data.augment.crop_flip import EvalTransform
 from vernier.data.augment.normalize import Normalizer
 from vernier.data.decoding.decode import BadImage, Image
+from vernier.data.preparing.pretrained import fetch_pretrained, is_pretrained, pretrained
 from vernier.data.sources import ArraySource, Source
 from vernier.errors import ConfigError, did_you_mean
-from vernier.models import info, weights
+from vernier.models import build, info, names, weights
 from vernier.models.resnet import Trunk
 from vernier.models.ssd import Ssd
-from vernier.models.stride_check import MIN_PHOTOGRAPHS
+from vernier.models.stride_check import MIN_PHOTOGRAPHS, declared_variant, stride_variant
 from vernier.models.tf_checkpoint import find_checkpoint
 from vernier.optim.groups import NORMS
+from vernier.wording import plural
+
+from .inference.preparation import published_as
 
 PHOTOGRAPHS = 16  # twice what distinguishing v1 from v1.5 needs
 _PROBED = 3 * PHOTOGRAPHS
@@ -46,6 +51,9 @@ def apply_starting_weights(
     if spec.freeze:
         count = freeze(model, spec)
         notes.append(f"{count} of {len(list(model.parameters()))} tensors are frozen ({', '.join(spec.freeze)})")
+    if spec.freeze_statistics:
+        count = freeze_statistics(model)
+        notes.append(f"{plural(count, 'batch norm')} of the backbone keep the statistics they were loaded with")
     return tuple(notes)
 
 
@@ -78,15 +86,52 @@ def from_scratch_warnings(config: Config) -> tuple[str, ...]:
 
 
 def weights_file(path: str) -> Path:
-    """The file at a path that a person gave. Raises ConfigError when there is none."""
+    """The file at a path that a person gave, or of published weights that a person named (fetched if need be).
+
+    Raises ConfigError when there is none, RunFailed when it cannot be fetched.
+    """
+    if is_pretrained(path):
+        return fetch_pretrained(path)
     file = Path(path).expanduser()
     if not file.is_file() and find_checkpoint(file) is None:
         problem = "is a folder, not a weights file" if file.is_dir() else "does not exist"
         raise ConfigError(
-            f"The weights file {path} {problem}. Give a .safetensors, .pth, .pt or .th file, or a "
-            "TensorFlow checkpoint (model.ckpt-N)."
+            f"The weights file {path} {problem}. Give a .safetensors, .pth, .pt or .th file, a TensorFlow checkpoint "
+            "(model.ckpt-N), or published weights by name, such as torchvision:resnet50-v2."
         )
     return file
+
+
+def recognise_network(path: str, source: Source) -> str:
+    """The network of the catalogue that weights belong to, for a person who did not name it. Raises ConfigError.
+
+    By the publisher's file name, what the file says about itself, or the shapes of its layers. v1 and v1.5 have the
+    same shapes: where the file does not say, photographs of `source` decide, and v1.5 is assumed where they cannot.
+    """
+    if is_pretrained(path):
+        return pretrained(path).network
+    file = weights_file(path)
+    if (published := published_as(file)) is not None:
+        return published.network
+    content = weights.read_file(file)
+    declared = content.metadata.get("model")
+    if declared in names():
+        return declared
+    name = weights.identify(content.state)
+    if name is None:
+        raise ConfigError(
+            f"The weights in {path} belong to no network that Vernier has. `vernier models` lists those; ResNets and "
+            "ResNeXts of torchvision, timm, NVIDIA and Habana are read."
+        )
+    twin = f"{name}-v1"
+    if twin in names() and info(name).arch.block == "bottleneck":
+        variant = declared_variant(content.metadata)
+        images = photographs_for_check(build(name, num_classes=2), source, Data(), torch.device("cpu"))
+        if variant is None and images is not None:
+            variant = stride_variant(content.state, images).variant
+        if variant == "v1":
+            return twin
+    return name
 
 
 def describe_weights(path: str, report: weights.Report) -> str:
@@ -137,7 +182,7 @@ def freeze(model: nn.Module, spec: Model) -> int:
     names = [name for name, _ in model.named_parameters()]
     frozen: set[str] = set()
     for prefix in spec.freeze:
-        matching = [n for n in names if (_in_backbone(n, model) if prefix == BACKBONE else n.startswith(prefix))]
+        matching = [n for n in names if (in_backbone(n, model) if prefix == BACKBONE else n.startswith(prefix))]
         if not matching:
             tops = dict.fromkeys([BACKBONE, *(n.split(".")[0] for n in names)])
             raise ConfigError(f"model.freeze = {prefix!r} matches nothing in the model. {did_you_mean(prefix, tops)}")
@@ -152,5 +197,19 @@ def freeze(model: nn.Module, spec: Model) -> int:
     return len(frozen)
 
 
-def _in_backbone(name: str, model: nn.Module) -> bool:
+def freeze_statistics(model: nn.Module) -> int:
+    """Keep all batch norms of the backbone in evaluation mode; how many. Their scales and shifts still learn."""
+    norms = backbone_norms(model)
+    for norm in norms:
+        norm.eval()
+    return len(norms)
+
+
+def backbone_norms(model: nn.Module) -> list[nn.Module]:
+    """The batch norms that are not part of the head."""
+    return [m for name, m in model.named_modules() if isinstance(m, NORMS) and in_backbone(f"{name}.", model)]
+
+
+def in_backbone(name: str, model: nn.Module) -> bool:
+    """Whether a parameter belongs to the part that starts from weights of others: all but the head."""
     return name.startswith("backbone.") if isinstance(model, Ssd) else not name.startswith(HEAD)

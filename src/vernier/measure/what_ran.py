@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from vernier.clock import utc_stamp
-from vernier.config import Config, train_px
+from vernier.config import Config, Machine, train_px
 from vernier.models import shown_name
 from vernier.models.cost import cost_of
 from vernier.records.environment import DeviceInfo, Environment
@@ -47,6 +47,7 @@ def describe_run(
         classes=classes,
         batch_per_device=batch_per_device,
         devices=devices,
+        gradients=_describe_exchange(machine) if devices > 1 and kind == "train" else None,
         data=recipe.data.source,
         feeding=feeding,
         precision=machine.precision,
@@ -105,6 +106,14 @@ def describe_old_run(
 def run_name(config: Config) -> str:
     """The name of a run directory: the recipe's, which names what was changed about it, marked for a smoke run."""
     return f"smoke-{config.recipe.name}" if config.limits.smoke else config.recipe.name
+
+
+def _describe_exchange(machine: Machine) -> str | None:
+    """How gradients are exchanged, where that is not the default."""
+    kinds = {"none": "", "bf16": "gradients sent in bf16", "powersgd": f"PowerSGD of rank {machine.powersgd_rank}"}
+    usual = machine.bucket_mb == Machine().bucket_mb
+    parts = [kinds[machine.gradient_compression], "" if usual else f"buckets of {machine.bucket_mb:,} MiB"]
+    return ", ".join(filter(None, parts)) or None
 
 
 def describe_feeding(source: str, loading: Loading | None, workers: int) -> str:

@@ -53,6 +53,20 @@ def test_numbers_without_a_known_range_are_bad(number: type, name: str) -> None:
         decode(out.getvalue())
 
 
+@pytest.mark.parametrize(
+    "options", [{}, {"lossless": True}, {"save_all": True, "append_images": [Image.new("RGB", (30, 20))]}]
+)
+def test_a_webp_with_a_damaged_size_is_refused_before_pillow_takes_memory_for_it(options: dict[str, object]) -> None:
+    sound = _encode("RGB", "WEBP", **options)
+    assert decode(sound).shape == (20, 30, 3)
+    assert read_size(sound) == (30, 20)
+    at = {b"VP8 ": (26, 30), b"VP8L": (21, 25), b"VP8X": (24, 30)}[sound[12:16]]
+    damaged = sound[: at[0]] + b"\xff\x3f" * ((at[1] - at[0]) // 2) + sound[at[1] :]
+    for read in (decode, read_size):
+        with pytest.raises(BadImage, match=r"is more than the limit|its header is damaged"):
+            read(damaged)
+
+
 def test_jpeg_pixels_agree_with_pillow() -> None:
     encoded = _encode("RGB", "JPEG")
     reference = np.asarray(Image.open(io.BytesIO(encoded)).convert("RGB")).astype(int)
@@ -71,6 +85,17 @@ def test_a_bomb_is_refused_from_its_header() -> None:
     encoded[frame + 5 : frame + 9] = (60_000).to_bytes(2, "big") * 2
     with pytest.raises(BadImage, match="more than the limit"):
         decode(bytes(encoded))
+
+
+def test_a_header_that_claims_more_than_its_file_can_hold_is_bad() -> None:
+    encoded = bytearray(_encode("RGB", "JPEG"))
+    frame = encoded.index(b"\xff\xc0")
+    encoded[frame + 5 : frame + 9] = (12_000).to_bytes(2, "big") * 2
+    with pytest.raises(BadImage, match="cannot be in"):
+        decode(bytes(encoded))
+    blank = io.BytesIO()
+    Image.new("1", (5000, 4000)).save(blank, "PNG")  # a white page is small, and an image all the same
+    assert decode(blank.getvalue()).shape == (4000, 5000, 3)
 
 
 @pytest.mark.parametrize("keep", [0.3, 0.7, 0.99])

@@ -2,6 +2,8 @@
 
 import io
 import shutil
+import struct
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from PIL import Image
 
 from vernier.data.decoding import decode as decode_module
 from vernier.data.decoding import jpeg_slicing as jpeg
-from vernier.data.decoding.decode import LazyJpeg, SegmentedJpeg, decode, lazy_image
+from vernier.data.decoding.decode import BadImage, LazyJpeg, SegmentedJpeg, decode, lazy_image
 from vernier.data.decoding.jpeg_slicing import (
     NotSliceable,
     add_restart_markers,
@@ -154,6 +156,85 @@ def test_real_photographs_are_cut_without_a_changed_pixel_and_half_is_read(real_
         read += file.read
     assert crops == 300
     assert read < 0.8 * total
+
+
+COMMON = ["1x1", "2x1", "1x2", "2x2", "4x1", "1x4", "2x2,2x1,2x1", "2x2,1x2,1x2", "2x1,2x1,2x1"]
+UNUSUAL = ["4x2", "2x4", "3x1", "1x3", "2x1,1x1,2x1", "2x2,1x2,2x1", "1x1,2x2,1x1"]
+needs_cjpeg = pytest.mark.skipif(shutil.which("cjpeg") is None, reason="cjpeg is not installed")
+
+
+def _sampled(factors: str) -> bytes:
+    with Image.open(io.BytesIO(_jpeg(151, 101))) as image:
+        image.save(ppm := io.BytesIO(), "PPM")
+    cjpeg = ["cjpeg", "-quality", "92", "-sample", factors]
+    return subprocess.run(cjpeg, input=ppm.getvalue(), capture_output=True, check=True).stdout
+
+
+def _windows() -> list[tuple[slice, slice]]:
+    edges = [(0, 151, 0, 101), (7, 64, 9, 33), (31, 33, 31, 33), (0, 1, 0, 1), (150, 151, 100, 101), (64, 150, 0, 96)]
+    return [(slice(top, bottom), slice(left, right)) for left, right, top, bottom in edges]
+
+
+@needs_cjpeg
+@needs_jpegtran
+@pytest.mark.parametrize("factors", [*COMMON, *UNUSUAL])
+def test_every_sampling_of_chroma_gives_pillows_pixels_from_files_and_from_segments(factors: str) -> None:
+    encoded = _sampled(factors)
+    with Image.open(io.BytesIO(encoded)) as image:
+        whole = np.asarray(image.convert("RGB"))
+    assert np.array_equal(decode(encoded), whole)
+    assert parse_header(encoded).common_sampling == (factors in COMMON)
+    for window in _windows():
+        assert np.array_equal(lazy_image(encoded)[window], whole[window])
+    if factors in COMMON:
+        rewritten, segments = add_restart_markers(encoded, jpeg.find_jpegtran())
+        for window in _windows():
+            assert np.array_equal(SegmentedJpeg(_Bytes(rewritten).read_range, segments)[window], whole[window])
+    else:
+        with pytest.raises(NotSliceable, match="sampling"):
+            add_restart_markers(encoded, jpeg.find_jpegtran())
+
+
+@needs_cjpeg
+@needs_jpegtran
+@pytest.mark.parametrize("factors", UNUSUAL)
+def test_segments_of_an_unusual_sampling_in_an_old_table_still_give_the_pixels(
+    factors: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoded = _sampled(factors)
+    monkeypatch.setattr(jpeg, "_is_common", lambda factors: True)  # as version 0.2 indexed them
+    rewritten, segments = add_restart_markers(encoded, jpeg.find_jpegtran())
+    opened = SegmentedJpeg(_Bytes(rewritten).read_range, segments)
+    for window in _windows():
+        assert np.array_equal(opened[window], decode(encoded)[window])
+    cut_short = SegmentedJpeg(_Bytes(rewritten[:-900]).read_range, segments)
+    with pytest.raises(BadImage, match="the shard ends"):
+        _ = cut_short[90:101, 0:151]
+
+
+@needs_cjpeg
+@given(st.integers(0, 700), st.integers(0, 255))
+@settings(max_examples=150, deadline=None)
+def test_a_changed_byte_in_the_header_is_an_image_or_a_bad_image(position: int, value: int) -> None:
+    encoded = bytearray(_jpeg(64, 48))
+    encoded[position % len(encoded)] = value
+    for take in (decode, lambda content: lazy_image(content)[0:8, 0:8]):
+        try:
+            assert take(bytes(encoded)).ndim == 3
+        except BadImage:
+            continue
+
+
+def test_a_header_with_factors_that_no_decoder_names_is_an_image_or_a_bad_image() -> None:
+    encoded = bytearray(_jpeg(64, 48))
+    frame = encoded.index(b"\xff\xc0")
+    for factors in range(256):
+        struct.pack_into(">B", encoded, frame + 11, factors)
+        for take in (decode, lambda content: lazy_image(content)[0:8, 0:8]):
+            try:
+                assert take(bytes(encoded)).ndim == 3
+            except BadImage:
+                continue
 
 
 @needs_jpegtran

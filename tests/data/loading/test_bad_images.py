@@ -111,7 +111,7 @@ def test_two_processes_share_one_limit(vernier: Callable[..., Done], broken: Pat
     assert second < first
     done = vernier(*whole, "--max-bad-images", "3", "--out", str(tmp_path / "three"))
     assert done.code == 1
-    assert "4 bad image(s) of 40; the limit is 3" in done.err
+    assert "4 bad images of 40; the limit is 3" in done.err
 
 
 def test_bad_images_are_in_the_summary(

@@ -121,3 +121,17 @@ def test_the_sharded_order_stays_within_its_window_and_needs_no_memory_for_sampl
     assert len(np.unique(batch // 1_000_000)) <= 8
     assert len(np.unique(batch)) == 4096
     assert TrainOrder(samples=10**9, seed=1, global_batch=4096).indices(2, 7, 0).max() < 10**9
+
+
+@pytest.mark.parametrize("repeats", [1, 2])
+@pytest.mark.parametrize("world", [1, 2, 3, 6])
+def test_neighbouring_parts_of_a_batch_do_not_depend_on_the_processes(world: int, repeats: int) -> None:
+    """Part 5 of 6 has the same samples, whether it is the last of one process or the only one of the sixth."""
+    settings = {"samples": 100, "seed": 9, "global_batch": 24, "repeats": repeats}
+    alone = TrainOrder(**settings, accumulation=6)
+    parts = [
+        TrainOrder(**settings, accumulation=6 // world, rank=rank, world=world, neighbouring=True).indices(1, 2, micro)
+        for rank in range(world)
+        for micro in range(6 // world)
+    ]
+    assert [part.tolist() for part in parts] == [alone.indices(1, 2, micro).tolist() for micro in range(6)]

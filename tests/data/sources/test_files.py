@@ -12,7 +12,7 @@ from vernier.errors import ConfigError
 
 
 def test_files_stay_in_order_and_folders_are_sorted_and_searched(tmp_path: Path) -> None:
-    for name in ("z.png", "set/b.jpg", "set/deep/a.png"):
+    for name in ("z.png", "set/b.jpg", "set/deep/a.png", "set/._b.jpg", "set/.ipynb_checkpoints/b.jpg"):
         write_image(tmp_path / name)
     (tmp_path / "set/notes.txt").write_text("not an image")
     files = find_images([tmp_path / "z.png", tmp_path / "set", tmp_path / "z.png"])

@@ -111,7 +111,7 @@ def test_every_format_that_can_be_decoded_is_listed_and_other_files_are_counted(
     source = FolderSource(tmp_path)
     assert len(source) == 5
     assert all(source.image(i).shape == (8, 10, 3) for i in range(5))
-    assert "4 file(s) are no images by their names and are skipped: 2 .txt, 1" in source.notes[0]
+    assert "4 files skipped, not images by their names: 2 .txt, 1" in source.notes[0]
     assert "1 .heic" in source.notes[0]
     assert "1 without an ending" in source.notes[0]
 
@@ -124,3 +124,45 @@ def test_a_folder_without_splits_is_divided_or_opened_whole_and_says_which(tmp_p
     assert "has no splits: 4 of its 40 images are held out for validation (data.val_share)" in val.notes[0]
     assert (len(whole), whole.undivided, val.undivided) == (40, True, False)
     assert "has no splits: all of its 40 images are used" in whole.notes[0]
+
+
+def test_hidden_images_and_folders_are_left_out_and_hidden_images_are_counted(tmp_path: Path) -> None:
+    for name in ("cat/1.jpg", "cat/._1.jpg", "cat/.ipynb_checkpoints/1-checkpoint.jpg", "cat/sub/2.jpg"):
+        write_image(tmp_path / name)
+    source = FolderSource(tmp_path)
+    assert [source.name(i) for i in range(len(source))] == ["cat/1.jpg", "cat/sub/2.jpg"]
+    assert "1 file skipped, not images by their names: 1 .jpg (hidden)" in source.notes[0]
+
+
+def test_links_to_folders_inside_a_class_are_counted_and_a_class_may_be_one(tmp_path: Path) -> None:
+    write_image(tmp_path / "elsewhere/1.jpg")
+    write_image(tmp_path / "set/cat/2.jpg")
+    (tmp_path / "set/cat/more").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "set/dog").symlink_to(tmp_path / "elsewhere")
+    source = FolderSource(tmp_path / "set")
+    assert [source.name(i) for i in range(len(source))] == ["cat/2.jpg", "dog/1.jpg"]
+    assert "1 symbolic link to folders skipped inside class folders" in source.notes[0]
+
+
+def test_a_listing_is_read_again_when_a_folder_was_replaced_with_its_time_stamp(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `rsync -a` and `tar -x` do: they set the time of a folder back to that of the original."""
+    monkeypatch.setattr(folder_module, "CACHED_FROM", 3)
+    for name in ("a/1.jpg", "a/2.jpg", "b/1.jpg"):
+        write_image(tmp_path / name)
+    for folder in (tmp_path, *tmp_path.rglob("*/")):
+        os.utime(folder, (1e9, 1e9))
+    assert len(FolderSource(tmp_path)) == 3
+    write_image(tmp_path / "a/3.jpg")
+    os.utime(tmp_path / "a", (1e9, 1e9))
+    assert len(FolderSource(tmp_path)) == 4
+
+
+@pytest.mark.parametrize(("name", "kind"), [("boxes/1.xml", ".xml"), ("marks/1.txt", ".txt")])
+def test_a_folder_of_annotations_is_not_called_an_empty_class(tmp_path: Path, name: str, kind: str) -> None:
+    write_image(tmp_path / "photos/1.jpg")
+    (tmp_path / name).parent.mkdir()
+    (tmp_path / name).write_text("")
+    with pytest.raises(ConfigError, match=rf"no images but {kind} files.*Pascal VOC.*every folder is a class"):
+        FolderSource(tmp_path)

@@ -8,6 +8,7 @@ import pytest
 
 from tests.data.sources.small_sets import coco_tree, write_image, write_unsplit
 from vernier.data.preparing.verify import open_splits
+from vernier.data.shapes import ShapesSpec, make_shapes
 from vernier.data.sources import open_boxes, open_split, opening
 from vernier.data.sources.opening import check_source
 from vernier.errors import ConfigError, NoSuchSplit
@@ -19,7 +20,10 @@ from vernier.folders import data_home
     [
         (lambda root: None, "no train/ folder"),
         (lambda root: (root / "train").mkdir(), "has no images"),
-        (lambda root: [write_image(root / "train/a/1.jpg"), (root / "train/empty").mkdir()], "empty have no images"),
+        (
+            lambda root: [write_image(root / "train/a/1.jpg"), (root / "train/empty").mkdir()],
+            "without images: empty",
+        ),
     ],
 )
 def test_a_folder_without_data_is_a_clear_error(tmp_path: Path, make: Callable[[Path], object], message: str) -> None:
@@ -134,8 +138,43 @@ def test_a_test_split_that_is_used_for_validation_is_noted(tmp_path: Path) -> No
     assert open_split(str(tmp_path), "val").notes == ()
 
 
+def test_a_part_of_the_training_split_can_be_held_out_whatever_other_splits_there_are(tmp_path: Path) -> None:
+    for name in [f"train/{kind}/{i}.jpg" for kind in "ab" for i in range(10)] + ["test/a/t.jpg", "val/b/v.jpg"]:
+        write_image(tmp_path / name)
+    parts = {split: open_split(str(tmp_path), split, val_share=0.2, hold_out=True) for split in ("train", "val")}
+    names = {split: {part.name(i) for i in range(len(part))} for split, part in parts.items()}
+    assert (len(names["train"]), len(names["val"])) == (16, 4)
+    assert not names["train"] & names["val"]
+    assert (parts["train"].held_out, parts["val"].held_out) == (False, True)
+    assert any("4 of its 20 training images are held out" in note for note in parts["val"].notes)
+    assert open_split(str(tmp_path), "test", hold_out=True).name(0) == "a/t.jpg"
+    assert open_split(str(tmp_path), "val").name(0) == "b/v.jpg"
+    write_image(tmp_path / "flat" / "train" / "1.jpg")
+    with pytest.raises(ConfigError, match=r"data.hold_out takes the validation images from one folder per class"):
+        open_split(str(tmp_path / "flat"), "val", hold_out=True)
+
+
+def test_a_part_of_the_annotated_training_images_can_be_held_out(tmp_path: Path) -> None:
+    root = make_shapes(tmp_path / "boxes", ShapesSpec(kind="detect", train=20, val=4, size_px=96, seed=3))
+    parts = {split: open_boxes(str(root), split, val_share=0.2, hold_out=True) for split in ("train", "val")}
+    names = {split: {part.name(i) for i in range(len(part))} for split, part in parts.items()}
+    assert len(names["val"]) == 4
+    assert len(names["train"] | names["val"]) == 20
+    assert any("4 of its 20 training images are held out" in note for note in parts["val"].notes)
+    (root / "annotations" / "instances_train.json").unlink()
+    with pytest.raises(NoSuchSplit, match="has no train split"):
+        open_boxes(str(root), "val", hold_out=True)
+
+
+def test_folders_called_valid_are_validation_splits(tmp_path: Path) -> None:
+    """Roboflow writes them so."""
+    write_image(tmp_path / "train/a/1.jpg")
+    write_image(tmp_path / "valid/a/2.jpg")
+    assert open_split(str(tmp_path), "val").name(0) == "a/2.jpg"
+
+
 def test_data_that_is_not_there_is_refused_without_reading_anything(tmp_path: Path) -> None:
-    for source in ("shapes", "synthetic", "s3://bucket/set", str(tmp_path)):
+    for source in ("shapes", "synthetic", str(tmp_path)):
         check_source(source, detector=False)
         check_source(source, detector=True)
     for source, message in (("", "--data PATH"), ("shape", "Did you mean shapes"), (str(tmp_path / "no"), "not exist")):

@@ -36,6 +36,21 @@ def test_a_checkpoint_is_found_by_name_step_and_path(run: RunDir) -> None:
         find_checkpoint(run.path, "7")
 
 
+def test_a_damaged_newest_checkpoint_is_named_with_the_one_that_is_used_instead(run: RunDir) -> None:
+    assert load_trained(run.path).notes == ()
+    sound, *damaged = run.checkpoints.committed()
+    for checkpoint in damaged:
+        (checkpoint.path / "model.safetensors").write_bytes(b"no weights")
+    trained = load_model(ModelChoice(path=run.path))
+    assert trained.step == sound.step
+    assert "step-00000003 is damaged (model.safetensors: 10 bytes instead of" in trained.notes[0]
+    assert "step-00000002 is damaged" in trained.notes[0]
+    assert trained.notes[0].endswith("the weights are those of step-00000001, which is older")
+    (sound.path / "model.safetensors").unlink()
+    with pytest.raises(ConfigError, match=r"has no sound checkpoint\. Checkpoints by step: 1, 2, 3"):
+        load_trained(run.path)
+
+
 @pytest.mark.parametrize("which", ["latest", "best", "2"])
 def test_the_files_of_a_checkpoint_are_hashed_once(run: RunDir, which: str, monkeypatch: pytest.MonkeyPatch) -> None:
     hashed: list[Path] = []

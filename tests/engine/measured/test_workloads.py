@@ -14,6 +14,7 @@ from vernier.engine.measured.workloads import TrainingLoad
 from vernier.engine.processes.gradients import BucketExchange
 from vernier.engine.processes.launch import Topology
 from vernier.engine.processes.world import World
+from vernier.errors import ConfigError
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def test_work_that_is_still_queued_is_not_communication(
         weights = list(load.job.model.parameters())
         for weight in weights:
             weight.register_hook(lambda _: device.queue(0.001))
-        load.job.step.exchange = BucketExchange(load.job.model, World(Topology()), Machine(), device)
+        load.job.step.head_phase.exchange = BucketExchange(load.job.model, World(Topology()), Machine(), device)
         load.step()  # buckets are arranged anew after the first one
         phases = load.split(2)
     finally:
@@ -69,3 +70,9 @@ def test_half_precision_is_measured_with_its_loss_scaling(shapes: Path) -> None:
         assert state["_growth_tracker"] == 1  # it has seen the step
     finally:
         load.close()
+
+
+def test_exact_reduction_cannot_be_measured_without_its_exchange(shapes: Path) -> None:
+    config = override(tiny_config(shapes), "machine.reduction", "exact")
+    with pytest.raises(ConfigError, match="leave out --apart"):
+        TrainingLoad(config, apart=True)

@@ -60,3 +60,18 @@ def test_statistics_of_several_processes_need_eager_mode() -> None:
     config = override(config, "machine.mode", "trace")
     with pytest.raises(ConfigError, match="--mode eager"):
         convert_batch_norms(nn.Sequential(nn.BatchNorm2d(3)), config, derived, World(Topology(world=2)), Cpu())
+
+
+@pytest.mark.parametrize("procs", [1, 2])
+def test_statistics_of_exact_reduction_are_those_of_a_shard_or_a_part_of_it(procs: int) -> None:
+    """Also on one process: what is refused does not depend on their number."""
+
+    def images(setting: int | None) -> int:
+        config, _ = _configured(setting, procs, batch=24)
+        config = override(override(config, "machine.reduction", "exact"), "virtual_shards", 6)
+        return count_batch_norm_images(config, derive(config, train_samples=1000))
+
+    assert [images(setting) for setting in (None, 4, 2, 1)] == [4, 4, 2, 1]
+    for setting in (0, 3, 8, 24):
+        with pytest.raises(ConfigError, match="each of 6 virtual shards is computed alone, so it must divide their 4"):
+            images(setting)

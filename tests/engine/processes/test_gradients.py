@@ -23,6 +23,7 @@ from vernier.devices.cpu import Cpu
 from vernier.engine.processes.gradients import BucketExchange, Exchange, HostExchange, build_exchange
 from vernier.engine.processes.launch import Topology
 from vernier.engine.processes.world import World
+from vernier.errors import ConfigError
 
 ALONE = World(Topology())
 
@@ -44,6 +45,16 @@ def test_the_exchange_suits_the_device(group: None) -> None:
     assert type(build_exchange(net.requires_grad_(False), two, Machine(), Cpu())) is Exchange
     assert isinstance(build_exchange(net.requires_grad_(True), two, Machine(), Cpu()), BucketExchange)
     assert isinstance(build_exchange(net, two, Machine(), NoCollectives()), HostExchange)
+
+
+def test_compression_without_effect_is_refused(group: None) -> None:
+    net, compressing = nn.Linear(2, 1), Machine(gradient_compression="bf16")
+    with pytest.raises(ConfigError, match="no effect on one process"):
+        build_exchange(net, ALONE, compressing, Cpu())
+    with pytest.raises(ConfigError, match="cpu has none"):
+        build_exchange(net, World(Topology(world=2, launcher="torchrun")), compressing, NoCollectives())
+    last_one = World(Topology(launcher="torchrun"))  # an elastic run that has lost the other hosts
+    assert type(build_exchange(net, last_one, compressing, Cpu())) is Exchange
 
 
 def one_step(exchange: BucketExchange, device: QueueingCpu, monkeypatch: pytest.MonkeyPatch, sending_s: float) -> None:

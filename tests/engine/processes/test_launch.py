@@ -6,15 +6,16 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.conftest import command
-from tests.engine.processes.running import Start, arguments, wait_for
+from tests.engine.processes.running import Start, arguments, start_by_hand, wait_for
 from vernier.data.loading.order import TrainOrder
-from vernier.engine.processes.launch import Topology, first_host, process_count, topology
+from vernier.engine.processes.launch import Topology, first_host, process_count, run_local, time_left_s, topology
 from vernier.errors import ConfigError
 
 TORCHRUN = {
@@ -61,6 +62,8 @@ def test_torchrun() -> None:
     assert (process.address, process.port, process.launcher) == ("head", 29500, "torchrun")
     assert process.launcher_serves_store
     assert process.restarts == 2
+    assert process.rendezvous == "head:29500"
+    assert topology({**TORCHRUN, "MASTER_ADDR": "fd77::1"}).rendezvous == "[fd77::1]:29500"
 
 
 def test_slurm_uses_the_first_host_and_counts_the_tasks_of_its_own() -> None:
@@ -143,7 +146,81 @@ def test_procs_must_not_contradict_the_launcher() -> None:
         process_count(3, under)
 
 
+def test_the_time_left_counts_from_the_start_of_the_command_or_to_the_end_of_the_job() -> None:
+    now = time.time()
+    assert time_left_s(None) is None
+    assert time_left_s("1h", {"VERNIER_STARTED_S": str(now - 7200)}) < -3599
+    assert 0 < time_left_s("100d", {}) < 100 * 86_400
+    assert 3599 - 60 < time_left_s("auto", {"SLURM_JOB_END_TIME": str(int(now) + 3600)}) <= 3600
+    with pytest.raises(ConfigError, match="SLURM_JOB_END_TIME is missing"):
+        time_left_s("auto", {})
+
+
+def test_signals_are_forwarded_also_to_a_process_that_starts_later_and_kill_none_that_has_no_handlers() -> None:
+    """Handlers take a while: the child is ready when it says so, and would be dead if the signal were not blocked.
+
+    In a process of its own: every process that it started gets the signal.
+    """
+    child = (
+        "import signal, time; time.sleep(0.5); signal.signal(signal.SIGTERM, lambda *_: exit(75)); "
+        "signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM]); time.sleep(600)"
+    )
+    launcher = (
+        "import os, signal, subprocess, sys\n"
+        "from vernier.engine.processes import launch\n"
+        "with launch._forwarded_signals():\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        f"    later = subprocess.Popen([sys.executable, '-c', {child!r}])\n"
+        "    sys.exit(later.wait(timeout=120))"
+    )
+    assert subprocess.run([sys.executable, "-c", launcher], timeout=240, check=False).returncode == 75
+
+
 # ------------------------------------------------------------------------------------------------ real launchers
+
+
+@slow
+def test_a_signal_while_local_processes_start_gives_75_and_one_line(shapes: Path, tmp_path: Path) -> None:
+    """Both processes are stuck in an import; the launcher gets the signal."""
+    out, ranks = tmp_path / "runs", tmp_path / "ranks"
+    ranks.mkdir()
+    mark = f"open({str(ranks)!r} + '/' + os.environ['RANK'], 'w').close()"
+    (tmp_path / "simplejpeg.py").write_text(
+        f"import os, time\nif 'RANK' in os.environ:\n    {mark}\n    time.sleep(600)\n"
+    )
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    words = command(*arguments(shapes, out, "--procs", "2"))
+    run = subprocess.Popen(words, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        wait_for(lambda: len(list(ranks.iterdir())) == 2, run)
+        run.terminate()
+        _, err = run.communicate(timeout=240)
+    finally:
+        run.kill()
+    assert run.returncode == 75, err
+    assert [line.split(" before")[0] for line in err.splitlines()] == ["vernier: stopped by SIGTERM"]
+    assert not out.exists()
+
+
+@slow
+def test_a_signal_to_one_process_at_the_start_ends_all_with_75(shapes: Path, tmp_path: Path, start: Start) -> None:
+    """Rank 1 gets it when there is a run directory: rank 0 is then reading the first batch, or training."""
+    out = tmp_path / "runs"
+    first, second = start_by_hand(start, out, [shapes, shapes])
+    wait_for(lambda: out.is_dir() and list(out.iterdir()), first.process)
+    second.process.terminate()
+    codes = [run.wait() for run in (first, second)]
+    assert [code for code, _ in codes] == [75, 75], codes
+
+
+@slow
+def test_a_signal_to_one_process_while_training_ends_all_with_75(shapes: Path, tmp_path: Path, start: Start) -> None:
+    first, second = start_by_hand(start, tmp_path / "runs", [shapes, shapes])
+    wait_for(lambda: first.events("step"), first.process)
+    second.process.terminate()
+    codes = [run.wait() for run in (first, second)]
+    assert [code for code, _ in codes] == [75, 75], codes
+    assert first.status()["status"] == "stopped"
 
 
 @slow
@@ -237,3 +314,15 @@ def test_srun_makes_one_run(shapes: Path, tmp_path: Path, start: Start) -> None:
     assert code == 0, output
     assert [p["launcher"] for p in run.events("start")[0]["processes"]] == ["slurm", "slurm"]
     assert run.status()["summary"]["step"] == 12
+
+
+@pytest.mark.slow
+def test_messages_of_the_first_process_can_be_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its messages come line by line, without the colours that a notebook asks for; results, see tests/api."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    lines: list[str] = []
+    ended = run_local(1, ["recipes", "no-such"], capture=True, on_line=lines.append)
+    assert (ended.code, ended.stopped_by) == (2, None)
+    assert ended.reason.startswith("There is no recipe")
+    assert lines == [f"vernier: {ended.reason}"]
+    assert os.environ["FORCE_COLOR"] == "1"

@@ -110,6 +110,32 @@ def test_averaging_in_host_memory_gives_the_same_weights_as_buckets(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("procs", [2, 3])
+def test_compressed_gradients_are_near_the_mean_and_the_same_everywhere(
+    answers: dict[int, dict[str, Any]], procs: int
+) -> None:
+    none, bf16, powersgd = (answers[procs]["compressed"][kind] for kind in ("none", "bf16", "powersgd"))
+    assert none["buckets"] > 1
+    assert max(none["errors"]) < 1e-6
+    assert all(1e-4 < error < 1e-2 for error in bf16["errors"])  # bf16 has 8 bits
+    assert max(powersgd["errors"][:2]) < 1e-6  # whole gradients before it starts
+    assert all(1e-2 < error < 2 for error in powersgd["errors"][2:])  # with what earlier steps left out
+    for kind in (none, bf16, powersgd):
+        assert len(set(kind["sums"])) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("procs", [1, 2, 3])
+def test_all_processes_go_back_together_when_one_diverges(answers: dict[int, dict[str, Any]], procs: int) -> None:
+    result = answers[procs]["rolled back"]
+    assert list(result["ranks"]) == [procs - 1]
+    assert result["agreed"] == [[4, 2]] * procs
+    assert result["steps"] == [1, 2, 3, 4, 5]
+    (samples,) = result["samples"]
+    assert len(set(samples)) == 24 // procs
+
+
+@pytest.mark.slow
 def test_three_processes_resume_what_two_began(answers: dict[int, dict[str, Any]]) -> None:
     resumed, whole = _weights(answers[3]["resumed"]), _weights(answers[1]["plain run"])
     assert max(float((resumed[k] - whole[k]).abs().max()) for k in whole) < 1e-6
@@ -186,6 +212,8 @@ def test_the_backend_is_registered_before_the_group_that_uses_it(
 
     Registering.backend = backend
     monkeypatch.setattr("vernier.engine.processes.world.open_store", lambda *_, **__: None)
+    monkeypatch.setattr("vernier.engine.processes.world.PrefixStore", lambda *_: None)
+    monkeypatch.setattr("vernier.engine.processes.world.connect_hosts", lambda *_: None)
     monkeypatch.setattr("torch.distributed.init_process_group", create_group)
     own = Topology(rank=5, world=8, local_rank=1, local_world=4)
     with pytest.raises(RunFailed, match="far enough"), join_processes(own, Registering(), Machine()):

@@ -4,6 +4,7 @@ Run as `torchrun --nproc-per-node N workers.py PLAN.json`, or called in one proc
 trainings, because every process costs seconds of imports.
 """
 
+import copy
 import gc
 import json
 import sys
@@ -13,19 +14,21 @@ from typing import Any
 import torch
 from torch import nn
 
-from vernier.config import Config, override
+from vernier.config import Config, Machine, override
 from vernier.devices import resolve
 from vernier.devices.cpu import Cpu
 from vernier.engine import build
 from vernier.engine.inference.evaluate import evaluate_trained
 from vernier.engine.inference.trained import load_trained
+from vernier.engine.processes.gradients import build_exchange
 from vernier.engine.processes.launch import topology
 from vernier.engine.processes.world import World, join_processes
 from vernier.engine.training import setup
-from vernier.engine.training.resume import ResumePoint
+from vernier.engine.training.checkpoints.resume import ResumePoint
 from vernier.engine.training.session import train
+from vernier.engine.training.step import TrainStep
 from vernier.records.codec import encode
-from vernier.records.events import StepEvent
+from vernier.records.events import DivergenceEvent, StepEvent
 from vernier.store import RunDir
 
 
@@ -87,6 +90,59 @@ def scenario(plan: dict[str, Any], world: World, name: str, **changes: Any) -> R
     return outcome.run
 
 
+def rolled_back(plan: dict[str, Any], world: World) -> dict[str, Any]:
+    """A training whose loss is infinite at step 4 in the last process only, until the rate is lower."""
+    loss = TrainStep._loss
+
+    def poisoned(step: TrainStep, number: int, micro: int, batch: Any) -> torch.Tensor:
+        bad = number == 3 and world.rank == world.size - 1 and step.lr_factor == 1.0
+        return loss(step, number, micro, batch) * (float("inf") if bad else 1.0)
+
+    TrainStep._loss = poisoned  # type: ignore[method-assign]
+    try:
+        changes = {"limits.on_divergence": "rollback", "limits.max_steps": 5, "checkpoint.every_steps": 2}
+        run = scenario(plan, world, "rolled back", **changes)
+    finally:
+        TrainStep._loss = loss  # type: ignore[method-assign]
+    (event,) = (event for event in run.history(world.rank) if isinstance(event, DivergenceEvent))
+    everywhere = world.gather([event.step, event.resumed_from])
+    return {
+        "ranks": event.ranks,
+        "samples": event.samples,
+        "agreed": everywhere,
+        "steps": [e.step for e in run.history() if isinstance(e, StepEvent)],
+    }
+
+
+def compressed(world: World) -> dict[str, Any]:
+    """The gradients of a few steps over several buckets: how far they are from the mean, and whether all agree."""
+    answers = {}
+    for kind in ("none", "bf16", "powersgd"):
+        torch.manual_seed(0)
+        network = nn.Sequential(*(nn.Linear(600, 600) for _ in range(4)))
+        machine = Machine(bucket_mb=1, gradient_compression=kind, powersgd_rank=4, powersgd_start=2)  # type: ignore[arg-type]
+        exchange = build_exchange(network, world, machine, Cpu())
+        errors, entered = [], world.heart.collectives_entered if world.heart else 0
+        for step in range(5):
+            images = torch.randn(8, 600, generator=torch.Generator().manual_seed(10 * step + world.rank))
+            alone = copy.deepcopy(network)
+            alone(images).square().mean().backward()
+            means = [p.grad for p in alone.parameters() if p.grad is not None]
+            exchange.begin_step()
+            exchange.network(images).square().mean().backward()
+            exchange.backward_done()
+            world.average_(means)
+            own = torch.cat([p.grad.reshape(-1) for p in network.parameters() if p.grad is not None])
+            flat = torch.cat([mean.reshape(-1) for mean in means])
+            errors.append(float((own - flat).norm() / flat.norm()))
+            network.zero_grad()
+        sums = world.gather(own.double().sum().item())
+        buckets = (world.heart.collectives_entered - entered if world.heart else 0) // 5 - 1
+        answers[kind] = {"errors": errors, "sums": sums, "buckets": buckets}
+        del exchange
+    return answers
+
+
 def everything(plan: dict[str, Any], world: World) -> dict[str, Any]:
     """Loss curves, sample order, weights and evaluations with these processes."""
     results: dict[str, Any] = {"processes": world.size}
@@ -94,6 +150,8 @@ def everything(plan: dict[str, Any], world: World) -> dict[str, Any]:
         scenario(plan, world, "sync", **{"model.batch_norm_images": 0, "eval.every_epochs": 1.0})
     )
     results["groups"] = losses(scenario(plan, world, "groups", **{"model.batch_norm_images": 4}))
+    results["rolled back"] = rolled_back(plan, world)
+    results["compressed"] = compressed(world) if world.size > 1 else {}
     trained = load_trained(Path(plan["trained"])) if plan["trained"] else None
     if trained is not None:
         results["evaluated"] = encode(evaluate_trained(trained, world=world))

@@ -164,7 +164,7 @@ def test_processes_that_share_cores_are_noted() -> None:
     rows = scaled([pool(r.arm, ArmLabels(batch=10, procs=int(r.arm[-1])), every) for r in every], every)
     lines = notes(rows)
     assert "procs=4: 4 processes share 2 cores: as many devices would not" in lines
-    assert any(line.startswith("procs=2: 1 core(s) per process, where procs 1 has 2") for line in lines)
+    assert any(line.startswith("procs=2: 1 core per process, where procs 1 has 2") for line in lines)
     assert not any(line.startswith("procs=1: 1") for line in lines)
 
 

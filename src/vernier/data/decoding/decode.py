@@ -8,6 +8,7 @@ bits. Cutting JPEG streams is up to `jpeg_slicing`.
 
 import base64
 import io
+import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -20,6 +21,9 @@ from .jpeg_slicing import EOI, SOI, Cut, Header, NotSliceable, Segments, parse_h
 
 Image = npt.NDArray[np.uint8]
 MAX_PIXELS = 178_956_970  # Pillow's own error limit; compared with the header before memory is allocated
+_REFUSED = (ValueError, KeyError)  # what simplejpeg raises; KeyError for a chroma subsampling that it has no name for
+_SMALL_PIXELS = 1 << 24  # smaller ones cost little, whatever their file has
+_MAX_PIXELS_PER_BYTE = 10_000  # a white page of one bit per pixel is a PNG of 8,000, a grey JPEG of 1,400
 LAZY_FROM_BYTES = 12_000  # a smaller JPEG is decoded in less time than Python needs to read its header
 
 
@@ -51,14 +55,14 @@ def _decode(encoded: bytes, *, strict: bool) -> Image:
         return _decode_with_pillow(encoded)
     try:
         height, width, colorspace, _ = simplejpeg.decode_jpeg_header(encoded)
-    except ValueError:  # also what simplejpeg does not support, such as unusual subsampling
+    except _REFUSED:  # also what simplejpeg does not support, such as unusual subsampling
         return _decode_with_pillow(encoded)
-    refuse_bomb(width, height)
+    refuse_bomb(width, height, len(encoded))
     if colorspace in ("CMYK", "YCCK"):
         return _decode_with_pillow(encoded)
     try:
         return _decode_jpeg(encoded, strict=strict)
-    except ValueError as error:
+    except _REFUSED as error:
         raise BadImage(str(error)) from None
 
 
@@ -70,10 +74,15 @@ def _decode_jpeg(encoded: bytes | bytearray, *, strict: bool, height: int = 0, w
     return rgb
 
 
-def refuse_bomb(width: int, height: int) -> None:
-    """Raise BadImage for a decompression bomb: an image of more than MAX_PIXELS."""
+def refuse_bomb(width: int, height: int, size_bytes: int | None = None) -> None:
+    """Raise BadImage for a decompression bomb: more than MAX_PIXELS, or a large image in a file without content.
+
+    A damaged header can claim any size, and decoders take memory for all of it before they read on.
+    """
     if width * height > MAX_PIXELS:
         raise BadImage(f"{width} x {height} pixels is more than the limit of {MAX_PIXELS}")
+    if size_bytes is not None and width * height > max(_SMALL_PIXELS, size_bytes * _MAX_PIXELS_PER_BYTE):
+        raise BadImage(f"{width} x {height} pixels cannot be in {size_bytes:,} bytes: its header is damaged")
 
 
 def _decode_with_pillow(encoded: bytes) -> Image:
@@ -81,16 +90,38 @@ def _decode_with_pillow(encoded: bytes) -> Image:
     from PIL import UnidentifiedImageError
 
     try:
+        _refuse_webp_bomb(encoded)
         with Pillow.open(io.BytesIO(encoded)) as image:
-            refuse_bomb(*image.size)
-            return _to_rgb(image)
+            refuse_bomb(*image.size, len(encoded))
+            return to_rgb(image)
+    except BadImage:
+        raise
     except UnidentifiedImageError:
         raise BadImage("it is not an image of a known format" if encoded else "it is empty") from None
-    except (OSError, SyntaxError, ValueError, Pillow.DecompressionBombError) as error:
-        raise BadImage(str(error)) from None
+    except MemoryError:
+        raise
+    except Exception as error:  # each of Pillow's formats has errors of its own for a damaged file
+        raise BadImage(str(error) or type(error).__name__) from None
 
 
-def _to_rgb(image: Any) -> Image:
+def _refuse_webp_bomb(encoded: bytes) -> None:
+    """Pillow reads only the header of most formats when it opens them, but takes memory for all pixels of a WebP."""
+    if encoded[:4] != b"RIFF" or encoded[8:12] != b"WEBP" or len(encoded) < 30:
+        return
+    kind, content = encoded[12:16], encoded[20:30]
+    if kind == b"VP8 ":
+        width, height = (side & 0x3FFF for side in struct.unpack("<HH", content[6:10]))
+    elif kind == b"VP8L":
+        bits = int.from_bytes(content[1:5], "little")
+        width, height = (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+    elif kind == b"VP8X":
+        width, height = (int.from_bytes(content[at : at + 3], "little") + 1 for at in (4, 7))
+    else:
+        return
+    refuse_bomb(width, height, len(encoded))
+
+
+def to_rgb(image: Any) -> Image:
     """8 bits per channel; 16 bits are scaled from their whole range, where Pillow would cut them off at 255."""
     if image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")):
         grey = ((np.asarray(image).astype(np.uint32) + 128) // 257).astype(np.uint8)
@@ -111,10 +142,15 @@ def read_size(encoded: bytes) -> tuple[int, int]:
     except NotSliceable:
         pass
     try:
+        _refuse_webp_bomb(encoded)
         with Pillow.open(io.BytesIO(encoded)) as image:
             return image.size
-    except (OSError, SyntaxError, ValueError, Pillow.DecompressionBombError) as error:
-        raise BadImage(str(error)) from None
+    except BadImage:
+        raise
+    except MemoryError:
+        raise
+    except Exception as error:  # as above
+        raise BadImage(str(error) or type(error).__name__) from None
 
 
 def encode_thumbnail(image: Image, longest_px: int) -> str:
@@ -141,8 +177,8 @@ def lazy_image(encoded: bytes) -> Croppable:
             header = parse_header(encoded)
         except NotSliceable:
             return decode(encoded)
-        if header.sequential and header.components in (1, 3):
-            refuse_bomb(header.width, header.height)
+        if header.sequential and header.components in (1, 3) and header.common_sampling:
+            refuse_bomb(header.width, header.height, len(encoded))
             return _TrimmedJpeg(encoded, header)
     return decode(encoded)
 
@@ -177,13 +213,22 @@ class _TrimmedJpeg(LazyJpeg):
         try:
             image = _decode_jpeg(stream, strict=False, **_reduced_size(height, self._header.width, factor))
             return image[rows, columns]
-        except ValueError:
+        except _REFUSED:
             whole = decode(self._encoded)
             return whole[rows.start * factor : rows.stop * factor, columns.start * factor : columns.stop * factor]
 
 
 def _reduced_size(height: int, width: int, factor: int) -> dict[str, int]:
     return {} if factor == 1 else {"height": -(-height // factor), "width": -(-width // factor)}
+
+
+def _is_supported(header: bytes) -> bool:
+    """Whether simplejpeg decodes images with this header."""
+    try:
+        simplejpeg.decode_jpeg_header(header + EOI)
+    except _REFUSED:
+        return False
+    return True
 
 
 class SegmentedJpeg(LazyJpeg):
@@ -203,17 +248,29 @@ class SegmentedJpeg(LazyJpeg):
         rows, columns = window
         top, left = rows.start * factor, columns.start * factor
         bottom, right = min(rows.stop * factor, self.shape[0]), min(columns.stop * factor, self.shape[1])
-        cut = self._segments.cut(left, top, right - left, bottom - top)
         try:
+            cut = self._segments.cut(left, top, right - left, bottom - top)
             image = _decode_jpeg(self._read_stream(cut), strict=True, **_reduced_size(cut.height, cut.width, factor))
-        except ValueError as error:
-            raise BadImage(str(error)) from None
+        except (IndexError, struct.error):
+            raise BadImage("the table of its shard is damaged: prepare the shards again") from None
+        except _REFUSED as error:
+            if _is_supported(self._read_range(0, self._segments.scan_at)):
+                raise BadImage(str(error)) from None
+            return self._decode_whole()[top:bottom, left:right]
         y, x = cut.top // factor, cut.left // factor
         return image[rows.start - y : rows.stop - y, columns.start - x : columns.stop - x]
 
+    def _decode_whole(self) -> Image:
+        """For the sampling of chroma that only Pillow decodes; a caller that reduces gets the window at full size."""
+        end = int(self._segments.row_starts[-1]) + int(self._segments.within[-1, -1])
+        encoded = self._read_range(0, end)
+        if len(encoded) != end:
+            raise BadImage("the shard ends before the image does")
+        return decode_strictly(encoded)
+
     def _read_stream(self, cut: Cut) -> bytearray:
         header = self._read_range(0, self._segments.scan_at)
-        body = self._read_range(cut.start, cut.stop)
+        body = self._read_range(cut.start, cut.stop) if cut.stop > cut.start else b""
         if len(header) + len(body) != self._segments.scan_at + cut.stop - cut.start:
             raise BadImage("the shard ends before the image does")
         return self._segments.assemble(cut, header, body)

@@ -49,6 +49,8 @@ class Header:
     height: int
     components: int
     sequential: bool
+    common_sampling: bool
+    """Whether TurboJPEG decodes the sampling of chroma: 4:4:4, 4:2:2, 4:2:0, 4:4:0, 4:1:1, 4:4:1 or grey."""
     mcu_width: int
     mcu_height: int
     overlap_y: int
@@ -111,6 +113,7 @@ def _build_header(frame: _Frame | None, interval: int, scan_at: int, scan_compon
         height=frame.height,
         components=len(factors),
         sequential=frame.marker in SEQUENTIAL and frame.precision == 8,
+        common_sampling=_is_common(factors),
         mcu_width=8 * across,
         mcu_height=8 * down,
         overlap_y=int(down > 1),
@@ -119,6 +122,14 @@ def _build_header(frame: _Frame | None, interval: int, scan_at: int, scan_compon
         scan_at=scan_at,
         scan_components=scan_components,
     )
+
+
+def _is_common(factors: list[tuple[int, int]]) -> bool:
+    """The rule of TurboJPEG's tjDecompressHeader3: chroma has one factor, luma one of these; or all are the same."""
+    luma, chroma = factors[0], set(factors[1:])
+    if chroma == {(1, 1)}:
+        return luma in ((1, 1), (2, 1), (2, 2), (1, 2), (4, 1), (1, 4))
+    return chroma <= {luma} or (luma == (2, 2) and chroma in ({(1, 2)}, {(2, 1)}))
 
 
 def trim(encoded: bytes, header: Header, bottom: int) -> tuple[bytes | bytearray, int]:
@@ -223,6 +234,8 @@ def find_segments(encoded: bytes) -> Segments:
     interval = header.restart_interval
     if not header.sequential or header.scan_components != header.components:
         raise NotSliceable("not one baseline scan")
+    if not header.common_sampling:
+        raise NotSliceable("an unusual sampling of chroma")
     if not interval or header.mcus_per_row % interval:
         raise NotSliceable(f"restart interval {interval} in rows of {header.mcus_per_row}")
     rows, columns = header.mcu_rows, header.mcus_per_row // interval
@@ -283,6 +296,8 @@ def add_restart_markers(encoded: bytes, jpegtran: str) -> tuple[bytes, Segments]
         raise NotSliceable("not a baseline JPEG")
     if header.components not in (1, 3):
         raise NotSliceable(f"{header.components} colour components")
+    if not header.common_sampling:
+        raise NotSliceable("an unusual sampling of chroma")
     interval = choose_restart_interval(header.mcus_per_row)
     result = subprocess.run(
         [jpegtran, "-copy", "none", "-optimize", "-restart", f"{interval}B"],

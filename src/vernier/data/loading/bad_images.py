@@ -16,6 +16,7 @@ from vernier.data.decoding.decode import BadImage
 from vernier.data.sources.base import Source
 from vernier.errors import ConfigError, RunFailed
 from vernier.randomness import Stream, key, permuted
+from vernier.wording import plural
 
 T = TypeVar("T")
 _SUBSTITUTES = 64
@@ -84,7 +85,7 @@ class BadImages:
             count = len(self._by_index)
         if count > self.limit:
             raise RunFailed(
-                f"Cannot read the image {bad.path}: {bad.reason}. That makes {count} bad image(s) of "
+                f"Cannot read the image {bad.path}: {bad.reason}. That makes {plural(count, 'bad image')} of "
                 f"{len(self._source):,}; the limit is {self.limit}. Repair the data (vernier data verify lists what is "
                 "wrong) or raise --max-bad-images."
             )

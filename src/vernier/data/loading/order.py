@@ -28,6 +28,8 @@ class TrainOrder:
     repeats: int = 1
     rank: int = 0
     world: int = 1
+    neighbouring: bool = False
+    """The micro-steps of a process are neighbouring parts of the batch; otherwise those of all processes are."""
 
     @property
     def steps_per_epoch(self) -> int:
@@ -37,7 +39,8 @@ class TrainOrder:
         """The samples of this process in one micro-step."""
         per_micro = self.global_batch // self.accumulation
         per_process = per_micro // self.world
-        start, within = step_in_epoch * self.global_batch, micro * per_micro + self.rank * per_process
+        part = self.rank * self.accumulation + micro if self.neighbouring else micro * self.world + self.rank
+        start, within = step_in_epoch * self.global_batch, part * per_process
         if self.repeats == 1:
             again, positions = np.divmod(np.arange(start + within, start + within + per_process), self.samples)
             ordered: Indices = self.at(epoch, positions) + again * self.samples

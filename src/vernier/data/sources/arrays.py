@@ -1,6 +1,8 @@
 """Small sets that are read into memory as a whole: Fashion-MNIST's IDX files and CIFAR-10's binary records."""
 
 import gzip
+import math
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -60,15 +62,15 @@ def read_idx(path: Path) -> npt.NDArray[np.uint8]:
     """An IDX file of unsigned bytes, gzipped or not."""
     try:
         raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise ConfigError(f"Cannot read {path}: {error}.") from None
-    if len(raw) < 4 or raw[:3] != b"\x00\x00\x08":
+    if len(raw) < 4 or raw[:3] != b"\x00\x00\x08" or len(raw) < 4 + 4 * raw[3]:
         raise ConfigError(f"{path} is not an IDX file of unsigned bytes.")
     rank = raw[3]
     shape = tuple(int.from_bytes(raw[4 + 4 * i : 8 + 4 * i], "big") for i in range(rank))
     body = np.frombuffer(raw, dtype=np.uint8, offset=4 + 4 * rank)
-    if body.size != int(np.prod(shape)):
-        raise ConfigError(f"{path} is truncated: its header says {int(np.prod(shape))} bytes, but it has {body.size}.")
+    if body.size != math.prod(shape):
+        raise ConfigError(f"{path} is truncated: its header says {math.prod(shape)} bytes, but it has {body.size}.")
     return body.reshape(shape)
 
 
@@ -79,6 +81,9 @@ def open_fashion_mnist(root: Path, split: str) -> ArraySource:
         raise NoSuchSplit(f"{root} has no {stem}-images-idx3-ubyte.gz. Point --data at the folder that holds it.")
     images = read_idx(_find_one(root, f"{stem}-images-idx3-ubyte.gz", f"{stem}-images-idx3-ubyte"))
     labels = read_idx(_find_one(root, f"{stem}-labels-idx1-ubyte.gz", f"{stem}-labels-idx1-ubyte"))
+    if images.ndim != 3 or labels.shape != images.shape[:1] or not len(labels):
+        raise ConfigError(f"{root}: the images {images.shape} and labels {labels.shape} of {stem} are not one set.")
+    _check_labels(root, labels)
     source = ArraySource(images[..., None], labels.astype(np.int64), FASHION_CLASSES, f"{root.name}/{stem}")
     source.notes = (note_test_as_validation(root),) if split == "val" else ()
     return source
@@ -94,6 +99,7 @@ def open_cifar10(root: Path, split: str) -> ArraySource:
     if any(p.size == 0 or p.size % 3073 for p in parts):
         raise ConfigError(f"{root}: a CIFAR-10 file is not a whole number of 3,073-byte records.")
     records = np.concatenate(parts).reshape(-1, 3073)
+    _check_labels(root, records[:, 0])
     images = np.ascontiguousarray(records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
     source = ArraySource(
         images,
@@ -103,6 +109,12 @@ def open_cifar10(root: Path, split: str) -> ArraySource:
     )
     source.notes = (note_test_as_validation(root),) if split == "val" else ()
     return source
+
+
+def _check_labels(root: Path, labels: npt.NDArray[np.uint8]) -> None:
+    """Both sets have ten classes. Raises ConfigError for any other label."""
+    if labels.max() > 9:
+        raise ConfigError(f"{root}: a label is {labels.max()}; there are ten classes, 0 to 9. The files are damaged.")
 
 
 def _find_one(root: Path, *names: str) -> Path:

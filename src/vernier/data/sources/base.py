@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vernier.data.decoding.decode import Croppable, Image, decode, lazy_image
+from vernier.wording import plural
 
 Indices = npt.NDArray[np.int64]
 VAL_SHARE = 0.1
@@ -40,6 +41,8 @@ class Source(ABC):
     """What the user should know about the set before it is used."""
     undivided: bool = False
     """All of a set that has no splits."""
+    held_out: bool = False
+    """A part of a set, or of its training split, that `choose_validation` set aside."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -122,6 +125,15 @@ class BoxSource(Source):
     without_boxes: int = 0
     """Images without boxes, which training leaves out."""
 
+    def describe_changes(self, *, training: bool) -> tuple[str, ...]:
+        """Notes about boxes and images that were changed or left out."""
+        changes = (
+            (self.cut_boxes, "box", "cut at the edge of the image"),
+            (self.dropped_boxes, "box", "without area inside the image left out"),
+            (self.without_boxes if training else 0, "image", "without boxes left out of training"),
+        )
+        return tuple(f"{plural(count, noun)} {change}" for count, noun, change in changes if count)
+
     @abstractmethod
     def boxes(self, index: int) -> Boxes:
         """The objects of an image."""
@@ -150,16 +162,6 @@ def spread_evenly(total: int, count: int) -> list[int]:
     return positions
 
 
-def read_lines(path: Path) -> tuple[str, ...]:
-    """The lines of a text file that are not blank."""
-    return tuple(line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
-
-
-def positive_size(width: int, height: int) -> tuple[int, int] | None:
-    """A size as annotations have it; None where they leave it out or have zeros."""
-    return (width, height) if width > 0 and height > 0 else None
-
-
 def note_test_as_validation(where: object) -> str:
     """The note about a set that has no validation split, but a test split."""
     return (
@@ -168,9 +170,10 @@ def note_test_as_validation(where: object) -> str:
     )
 
 
-def note_held_out(where: object, val: int, total: int) -> str:
-    """The note about a set without splits, of which a part is held out for validation."""
-    return f"{where} has no splits: {val:,} of its {total:,} images are held out for validation (data.val_share)"
+def note_held_out(where: object, val: int, total: int, *, has_splits: bool = False) -> str:
+    """The note about a set, or a training split, of which a part is held out for validation."""
+    images = f"{val:,} of its {total:,} {'training ' if has_splits else ''}images"
+    return f"{where}{'' if has_splits else ' has no splits'}: {images} are held out for validation (data.val_share)"
 
 
 def note_undivided(where: object, total: int) -> str:
@@ -181,7 +184,12 @@ def note_undivided(where: object, total: int) -> str:
 def choose_validation(names: Sequence[str], val_share: float) -> list[int]:
     """The positions of the files that a set without splits uses for validation, chosen by the hashes of their names."""
     shuffled = sorted(range(len(names)), key=lambda i: hashlib.sha256(os.fsencode(names[i])).digest())
-    return shuffled[: min(len(names) - 1, max(1, round(val_share * len(names))))]
+    return shuffled[: count_validation(len(names), val_share)]
+
+
+def count_validation(total: int, val_share: float) -> int:
+    """How many of so many images are used for validation: at least one, and not all."""
+    return min(total - 1, max(1, round(val_share * total)))
 
 
 class Names:

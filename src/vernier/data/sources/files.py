@@ -1,5 +1,6 @@
-"""Images without labels for `vernier predict`: the files and folders that the user names."""
+"""Images without labels for predictions: files and folders that the user names, or pixels that a program has."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,21 +14,23 @@ from .views import to_grey
 
 
 class FilesSource(EncodedSource, BoxSource):
-    """Single images for a trained network; classes and channels are the network's."""
+    """Single images for a trained network, files or decoded ones; classes and channels are the network's."""
 
     labels: Indices
 
-    def __init__(self, paths: list[Path], classes: tuple[str, ...], channels: int) -> None:
-        self.paths, self.classes, self.channels = paths, classes, channels
-        self.labels = np.full(len(paths), -1, np.int64)
+    def __init__(self, images: Sequence[Path | Image], classes: tuple[str, ...], channels: int) -> None:
+        self.images, self.classes, self.channels = images, classes, channels
+        self.labels = np.full(len(images), -1, np.int64)
         self.category_ids = tuple(range(1, len(classes) + 1))
 
     def read(self, index: int) -> bytes:
-        return self.paths[index].read_bytes()
+        image = self.images[index]
+        return image.read_bytes() if isinstance(image, Path) else image.tobytes()
 
     def image(self, index: int) -> Image:
-        image = decode(self.read(index))
-        return image if self.channels == 3 else to_grey(image)
+        image = self.images[index]
+        pixels = decode(self.read(index)) if isinstance(image, Path) else image
+        return pixels if self.channels == 3 else to_grey(pixels)
 
     def lazy_image(self, index: int) -> Croppable:
         return self.image(index)
@@ -36,10 +39,16 @@ class FilesSource(EncodedSource, BoxSource):
         return Boxes.empty()
 
     def describe(self, index: int) -> str:
-        return str(self.paths[index])
+        image = self.images[index]
+        return str(image) if isinstance(image, Path) else f"image {index}"
 
     def fingerprint(self) -> str:
-        return self._fingerprint("\0".join(map(str, self.paths)).encode())
+        return self._fingerprint("\0".join(self.describe(index) for index in range(len(self))).encode())
+
+
+def _is_image(path: Path) -> bool:
+    """Whether a name below a folder is an image's; hidden ones are not, such as macOS's `._name`."""
+    return path.suffix.lower() in IMAGE_SUFFIXES and not any(part.startswith(".") for part in path.parts)
 
 
 def find_images(paths: list[Path]) -> list[Path]:
@@ -47,7 +56,7 @@ def find_images(paths: list[Path]) -> list[Path]:
     images: list[Path] = []
     for path in paths:
         if path.is_dir():
-            inside = sorted(p for p in path.rglob("*") if p.suffix.lower() in IMAGE_SUFFIXES and p.is_file())
+            inside = sorted(p for p in path.rglob("*") if _is_image(p.relative_to(path)) and p.is_file())
             if not inside:
                 raise ConfigError(f"{path} has no images ({', '.join(sorted(IMAGE_SUFFIXES))}).")
             images += inside

@@ -14,14 +14,17 @@ import numpy as np
 
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
+from vernier.wording import plural
 
 from .base import EncodedSource, Indices, NamedSource, Names, choose_validation, note_held_out, note_undivided
 from .containers.tables import Columns, cached_table_path, read_table, write_table
+from .values import UNREADABLE
 
 IMAGE_SUFFIXES = frozenset(
     {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".pgm", ".tif", ".tiff", ".gif", ".avif", ".jp2", ".j2k"}
 )
 CACHED_FROM = 5_000  # files; listing fewer is faster than checking whether the cached listing is valid
+_LINKED = "linked folders"
 _SUFFIXES = sorted(IMAGE_SUFFIXES)
 _SETTLED_NS = 2_000_000_000  # a directory changed more recently may change again without a new time stamp
 
@@ -60,6 +63,11 @@ def has_class_folders(root: Path, ignore: tuple[str, ...] = ()) -> bool:
     return any(next(_images_below(folder), None) is not None for folder in folders)
 
 
+def visible_paths(folder: Path, pattern: str = "*") -> Iterator[Path]:
+    """What matches the pattern in a folder, without hidden files such as macOS's `._name`."""
+    return (path for path in folder.glob(pattern) if not path.name.startswith("."))
+
+
 def open_undivided(root: Path) -> FolderSource:
     """All images of a root without `train/` and `val/`."""
     source = FolderSource(root)
@@ -67,8 +75,11 @@ def open_undivided(root: Path) -> FolderSource:
     return source
 
 
-def split_by_name(root: Path, split: str, val_share: float) -> FolderSource:
-    """A split of a root without `train/` and `val/`: file names' hashes choose a share of every class for `val`."""
+def split_by_name(root: Path, split: str, val_share: float, *, has_splits: bool = False) -> FolderSource:
+    """A split of a root without `train/` and `val/`: file names' hashes choose a share of every class for `val`.
+
+    `has_splits`: the root is the training split of a set.
+    """
     whole = FolderSource(root)
     labels = whole.all_labels()
     val: list[int] = []
@@ -80,7 +91,8 @@ def split_by_name(root: Path, split: str, val_share: float) -> FolderSource:
     in_val = np.zeros(len(whole), dtype=np.bool_)
     in_val[val] = True
     part = whole.select(np.flatnonzero(in_val if split == "val" else ~in_val))
-    part.notes = (*whole.notes, note_held_out(root, len(val), len(whole)))
+    part.held_out = split == "val"
+    part.notes = (*whole.notes, note_held_out(root, len(val), len(whole), has_splits=has_splits))
     return part
 
 
@@ -99,7 +111,8 @@ def _class_folders(root: Path) -> list[Path]:
 
 @frozen
 class _Listing:
-    """What a folder holds; `skipped` counts the files that are no images, by the ending of their names."""
+    """What a folder holds; `skipped` counts the files that are no images, by the ending of their names, and folders
+    that are links."""
 
     classes: tuple[str, ...]
     names: Names
@@ -112,11 +125,15 @@ def _notes(root: Path, listing: _Listing) -> tuple[str, ...]:
     if list(listing.classes) != sorted(listing.classes):
         shown = ", ".join(listing.classes[:3])
         notes.append(f"{root}: the class folders are numbers and are sorted as numbers ({shown}, ...), not as text")
-    if listing.skipped:
-        kinds = ", ".join(f"{count:,} {suffix or 'without an ending'}" for suffix, count in listing.skipped.items())
+    skipped = dict(listing.skipped)
+    if links := skipped.pop(_LINKED, 0):
         notes.append(
-            f"{root}: {sum(listing.skipped.values()):,} file(s) are no images by their names and are skipped: {kinds}"
+            f"{root}: {plural(links, 'symbolic link')} to folders skipped inside class folders; only a class folder "
+            "itself may be one"
         )
+    if skipped:
+        kinds = ", ".join(f"{count:,} {suffix or 'without an ending'}" for suffix, count in skipped.items())
+        notes.append(f"{root}: {plural(sum(skipped.values()), 'file')} skipped, not images by their names: {kinds}")
     return tuple(notes)
 
 
@@ -131,31 +148,50 @@ def _list_folder(root: Path) -> _Listing:
             f"{root} has no images: expected one folder per class with {', '.join(sorted(IMAGE_SUFFIXES))} files."
         )
     if empty := [c for c, names in zip(classes, files, strict=True) if not names]:
-        raise ConfigError(f"{root}: the class folder(s) {', '.join(empty[:5])} have no images. Remove or fill them.")
+        raise ConfigError(_explain_empty(root, empty))
     listing = _Listing(
         classes=classes,
         names=Names.of([f"{c}/{n}" for c, below in zip(classes, files, strict=True) for n in below]),
         labels=np.repeat(np.arange(len(classes), dtype=np.int64), [len(n) for n in files]),
-        skipped=dict(skipped.most_common()),
+        skipped={kind: count for kind, count in skipped.most_common() if count},
     )
     if len(listing.names) >= CACHED_FROM:
         _cache_listing(root, listing)
     return listing
 
 
+def _explain_empty(root: Path, empty: list[str]) -> str:
+    """What to do about class folders without images, which may be the annotations of a detection set."""
+    content: Counter[str] = Counter()
+    for name in empty:
+        next(_images_below(root / name, content), None)
+    annotations = [suffix for suffix in (".xml", ".txt", ".json", ".csv") if content[suffix]]
+    if not annotations:
+        return f"{root}: class folders without images: {', '.join(empty[:5])}. Remove or fill them."
+    return (
+        f"{root}: no images but {' and '.join(annotations)} files in {', '.join(empty[:5])}. If those "
+        "are boxes, they are not in a layout that Vernier reads: COCO (annotations/instances_train.json), Pascal VOC "
+        "(Annotations/*.xml) or YOLO (labels/*.txt). If not, move them elsewhere: every folder is a class."
+    )
+
+
 def _images_below(folder: Path, skipped: Counter[str] | None = None) -> Iterator[str]:
-    """Image files below a class folder, relative to it; others are counted in `skipped`, hidden ones are not.
+    """Image files below a class folder, relative to it. Hidden ones, such as macOS's `._name`, and hidden folders are
+    left out. `skipped` counts hidden images, links to folders, and other files that are not hidden.
 
     Raises OSError for a subfolder that cannot be listed.
     """
-    for here, _, files in os.walk(folder, onerror=_raise):
+    skipped = Counter() if skipped is None else skipped
+    for here, folders, files in os.walk(folder, onerror=_raise):
         prefix = os.path.relpath(here, folder)
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        skipped[_LINKED] += sum(Path(here, name).is_symlink() for name in folders)
         for name in files:
-            suffix = os.path.splitext(name)[1].lower()
-            if suffix in IMAGE_SUFFIXES:
+            suffix, hidden = os.path.splitext(name)[1].lower(), name.startswith(".")
+            if suffix in IMAGE_SUFFIXES and not hidden:
                 yield name if prefix == "." else f"{prefix}/{name}"
-            elif skipped is not None and not name.startswith("."):
-                skipped[suffix] += 1
+            elif suffix in IMAGE_SUFFIXES or not hidden:
+                skipped[f"{suffix} (hidden)" if hidden else suffix] += 1
 
 
 def _raise(error: OSError) -> None:
@@ -165,9 +201,15 @@ def _raise(error: OSError) -> None:
 # -------------------------------------------------------------------------------------------------- the cached listing
 
 
-def _directory_times(root: Path) -> dict[str, int]:
+def _directory_times(root: Path) -> dict[str, list[int]]:
     """When each directory last gained, lost or renamed an entry."""
-    return {os.path.relpath(here, root): Path(here).stat().st_mtime_ns for here, _, _ in os.walk(root)}
+    return {os.path.relpath(here, root): _times(here) for here, _, _ in os.walk(root)}
+
+
+def _times(folder: str | Path) -> list[int]:
+    """The time of the last change, and that of the status, which no copying program can set back."""
+    status = Path(folder).stat()
+    return [status.st_mtime_ns, status.st_ctime_ns]
 
 
 def _cache_listing(root: Path, listing: _Listing) -> None:
@@ -183,7 +225,7 @@ def _cache_listing(root: Path, listing: _Listing) -> None:
         }
         texts = {"classes": listing.classes, "times": times, "skipped": listing.skipped, "suffixes": _SUFFIXES}
         write_table(path, columns, {key: json.dumps(value) for key, value in texts.items()})
-        if path.stat().st_mtime_ns - max(times.values()) < _SETTLED_NS:
+        if path.stat().st_mtime_ns - max(modified for modified, _ in times.values()) < _SETTLED_NS:
             path.unlink()
     except OSError:
         return
@@ -197,7 +239,7 @@ def _read_cached_listing(root: Path) -> _Listing | None:
     try:
         columns, metadata = read_table(path)
         times = json.loads(metadata["times"])
-        if {name: (root / name).stat().st_mtime_ns for name in times} != times:
+        if {name: _times(root / name) for name in times} != times:
             return None
         if json.loads(metadata["suffixes"]) != _SUFFIXES:
             return None
@@ -205,7 +247,7 @@ def _read_cached_listing(root: Path) -> _Listing | None:
             classes=tuple(json.loads(metadata["classes"])),
             names=Names(columns["names"].tobytes(), np.array(columns["ends"])),
             labels=np.array(columns["labels"]),
-            skipped=json.loads(metadata["skipped"]),
+            skipped=dict(json.loads(metadata["skipped"])),
         )
-    except (OSError, ValueError, KeyError):
+    except (OSError, *UNREADABLE):
         return None

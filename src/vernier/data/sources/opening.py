@@ -8,14 +8,24 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from vernier.addresses import check_allowed
 from vernier.data import shapes
 from vernier.data.unfinished import refuse_unfinished
 from vernier.errors import ConfigError, NoSuchSplit, did_you_mean
 from vernier.folders import data_home
+from vernier.frozen import frozen
 
 from .arrays import ArraySource, open_cifar10, open_fashion_mnist
 from .base import VAL_SHARE, BoxSource, Source, note_test_as_validation
-from .boxes.layouts import describe_layouts, has_boxes, list_some, open_folder
+from .boxes.layouts import (
+    describe_layouts,
+    find_splits,
+    has_boxes,
+    list_some,
+    name_layout,
+    open_folder,
+    open_held_out,
+)
 from .containers.raw import RawSource
 from .containers.remote import open_remote
 from .containers.shards import open_shards
@@ -23,7 +33,7 @@ from .containers.tfrecord import TFRecordSource, find_tfrecords
 from .folder import FolderSource, has_class_folders, open_undivided, split_by_name
 from .synthetic import SyntheticBoxSource, SyntheticSource
 
-SPLIT_FOLDERS = {"train": ("train",), "val": ("val", "validation", "test"), "test": ("test",)}
+SPLIT_FOLDERS = {"train": ("train",), "val": ("val", "valid", "validation", "test"), "test": ("test",)}
 _ARRAYS: dict[str, Callable[[Path, str], ArraySource]] = {"fashion-mnist": open_fashion_mnist, "cifar10": open_cifar10}
 _GENERATED = ("shapes", "synthetic", "static")
 BUILT_IN = (*_GENERATED, "imagenette", *_ARRAYS)
@@ -32,18 +42,35 @@ LAYOUTS = (
     "train/ and val/ with one folder per class, one such folder alone, tar shards, .raw, TFRecord, "
     "Fashion-MNIST or CIFAR-10"
 )
+_NOT_CLASSES = (
+    "images",
+    "labels",
+    "JPEGImages",
+    "Annotations",
+    "annotations",
+    "ImageSets",
+    "data",
+    "train2017",
+    "val2017",
+)
+"""Folders of detection sets that hold images of all classes, or none."""
 _IMAGENET_NAMES = ("imagenet", "imagenet1k", "ilsvrc2012", "ilsvrc", "imagenet2012")
 SHAPES_TRAIN, SHAPES_VAL = 4000, 500  # images of the built-in detection set
 
 
-def open_split(source: str, split: str, *, val_share: float = VAL_SHARE, whole: bool = False) -> Source:
+def open_split(
+    source: str, split: str, *, val_share: float = VAL_SHARE, whole: bool = False, hold_out: bool = False
+) -> Source:
     """Open the `train`, `val` or `test` split of a classification set. A set with a test split but no validation split
     is validated on the test split. Raises NoSuchSplit.
 
     `val_share` is the share of a folder without splits that is set aside for validation; `whole`: such a folder is
-    opened whole instead, whatever the split.
+    opened whole instead, whatever the split. `hold_out`: that share of the training split is the validation split, also
+    where there is another one.
     """
     _check_split(source, split)
+    if hold_out and split != "test":
+        return _open_held_out(source, split, val_share)
     if source == "shapes":
         return FolderSource(shapes.make_cached_shapes(shapes.ShapesSpec()) / split)
     if source in ("synthetic", "static"):
@@ -57,9 +84,13 @@ def open_split(source: str, split: str, *, val_share: float = VAL_SHARE, whole: 
     return _open_class_folder(_find_folder(source, BUILT_IN, LAYOUTS), split, val_share, whole)
 
 
-def open_boxes(source: str, split: str, *, val_share: float = VAL_SHARE, whole: bool = False) -> BoxSource:
+def open_boxes(
+    source: str, split: str, *, val_share: float = VAL_SHARE, whole: bool = False, hold_out: bool = False
+) -> BoxSource:
     """Open the `train`, `val` or `test` split of a detection set, with the rules of `open_split`."""
     _check_split(source, split)
+    if hold_out and split != "test":
+        return open_held_out(_find_folder(source, BUILT_IN_BOXES, describe_layouts("train")), split, val_share)
     if source == "coco":
         return open_folder(_find_fetched(source, "annotations"), split, VAL_SHARE)
     if source in _GENERATED:
@@ -70,12 +101,52 @@ def open_boxes(source: str, split: str, *, val_share: float = VAL_SHARE, whole: 
     return open_folder(_find_folder(source, BUILT_IN_BOXES, layouts), split, val_share, whole)
 
 
+@frozen
+class FolderContent:
+    """What a folder of images holds: boxes or classes, which splits (none: ()), and the name of the layout."""
+
+    boxes: bool
+    splits: tuple[str, ...]
+    layout: str
+    both: bool = False
+    """It has class folders and boxes."""
+
+
+def recognise_folder(folder: str, boxes: bool | None = None) -> FolderContent:
+    """Find out what a person's images are for; `boxes` decides where they have classes and boxes (default: classes).
+
+    Raises ConfigError where they are in no layout of the two tasks, or not in one of the task that is asked for.
+    """
+    root = _find_folder(folder, (), f"{LAYOUTS}; with boxes: {describe_layouts('train')}")
+    names = {split: [n for n in names if n != "test" or split == "test"] for split, names in SPLIT_FOLDERS.items()}
+    splits = tuple(split for split in names if any((root / name).is_dir() for name in names[split]))
+    of_boxes = has_boxes(root)
+    train = next((root / name for name in names["train"] if (root / name).is_dir()), root)
+    of_classes = has_class_folders(train, ignore=_NOT_CLASSES if of_boxes else ())
+    if of_boxes and (not of_classes or boxes):
+        content = FolderContent(boxes=True, splits=find_splits(root), layout=name_layout(root), both=of_classes)
+    else:
+        content = FolderContent(boxes=False, splits=splits, layout="class folders", both=of_boxes)
+    if not of_boxes and not of_classes:
+        raise NoSuchSplit(
+            f"{root} has neither class folders nor boxes. It contains: {list_some(root)}. For classes: one folder per "
+            f"class, with or without train/ and val/ above them. With boxes: {describe_layouts('train')}."
+        )
+    if boxes is not None and content.boxes != boxes:
+        missing = "boxes" if boxes else "class folders"
+        raise ConfigError(f"{root} has no {missing}: it was recognised as {content.layout}. Leave out --task.")
+    return content
+
+
 def check_source(source: str, *, detector: bool) -> None:
     """Raise ConfigError where nothing is at what `--data` names; nothing is listed or read.
 
     For a command that is about to start processes, each of which would find out for itself.
     """
-    if "://" in source or source in _GENERATED:
+    if "://" in source:
+        check_allowed(source)
+        return
+    if source in _GENERATED:
         return
     built_in, layouts = (BUILT_IN_BOXES, describe_layouts("val")) if detector else (BUILT_IN, LAYOUTS)
     if source in built_in:
@@ -131,6 +202,18 @@ def _open_generated_boxes(name: str, split: str) -> BoxSource:
         spec = shapes.ShapesSpec(kind="detect", train=SHAPES_TRAIN, val=SHAPES_VAL)
         return open_folder(shapes.make_cached_shapes(spec), split, VAL_SHARE)
     return SyntheticBoxSource(split, static=name == "static")
+
+
+def _open_held_out(source: str, split: str, val_share: float) -> Source:
+    """A part of the class folders below train/, or of a folder without splits."""
+    root = _find_folder(source, BUILT_IN, LAYOUTS)
+    folder = next((root / name for name in SPLIT_FOLDERS["train"] if (root / name).is_dir()), root)
+    if not has_class_folders(folder):
+        raise ConfigError(
+            f"data.hold_out takes the validation images from one folder per class, and {folder} has none. Give the set "
+            "a validation split, or leave data.hold_out out."
+        )
+    return split_by_name(folder, split, val_share, has_splits=folder != root)
 
 
 def _open_class_folder(root: Path, split: str, val_share: float, whole: bool) -> Source:

@@ -21,7 +21,7 @@ class SourceView(Source):
     def __init__(self, inner: Source) -> None:
         self._inner = inner
         self.classes, self.labels, self.channels = inner.classes, inner.labels, inner.channels
-        self.notes, self.undivided = inner.notes, inner.undivided
+        self.notes, self.undivided, self.held_out = inner.notes, inner.undivided, inner.held_out
 
     def image(self, index: int) -> Image:
         return self._inner.image(index)

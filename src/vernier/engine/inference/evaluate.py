@@ -32,6 +32,7 @@ from vernier.records.what_ran import WhatRan
 from vernier.store import write_json
 from vernier.tasks import task_of
 from vernier.tasks.base import Forward, Score, Task
+from vernier.wording import plural
 
 from .batch_times import BatchTimes
 from .classes import ClassMatch, match_classes
@@ -200,11 +201,15 @@ def open_matched(
 
     Raises ConfigError for a split that is not there and for classes or images that are not the model's.
     """
-    task, data = task_of(config.recipe), config.recipe.data
+    data = config.recipe.data
+    if data.hold_out and not _is_own(trained, data.source):
+        config = override(config, "data.hold_out", False)
+    task = task_of(config.recipe)
     if len(data.mean) != trained.channels:
         raise ConfigError(
-            f"data.mean has {len(data.mean)} value(s), but the model takes images of {trained.channels} channel(s). "
-            "Leave out --set data.mean and data.std: images are converted to what the model takes."
+            f"data.mean has {plural(len(data.mean), 'value')}, but the model takes images of "
+            f"{plural(trained.channels, 'channel')}. Leave out --set data.mean and data.std: "
+            "images are converted to what the model takes."
         )
     source = task.open(split or "val", whole=split is None)
     if source.undivided:
@@ -217,8 +222,7 @@ def open_matched(
 
 def _held_out_part(trained: Trained, task: Task, name: str) -> Source | None:
     """The validation part of a folder without splits that the model was trained on, or of a copy; None for others."""
-    own = trained.own_data
-    is_own = name == own or (bool(own) and Path(name).expanduser().resolve() == Path(own).expanduser().resolve())
+    is_own = _is_own(trained, name)
     try:
         unchanged = task.open("train").fingerprint() == trained.own_fingerprint
     except ConfigError:  # it cannot be divided, so nothing was trained on a part of it
@@ -231,6 +235,12 @@ def _held_out_part(trained: Trained, task: Task, name: str) -> Source | None:
     if trained.own_fingerprint and not unchanged:
         source.notes += ("the folder or its val_share has changed since then: images that were trained on may be here",)
     return source
+
+
+def _is_own(trained: Trained, name: str) -> bool:
+    """Whether a data set is the one that the model was trained on, by its path."""
+    own = trained.own_data
+    return name == own or (bool(own) and Path(name).expanduser().resolve() == Path(own).expanduser().resolve())
 
 
 def _write_documents(score: Score, out: Path) -> tuple[str, ...]:

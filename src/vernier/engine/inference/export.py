@@ -32,6 +32,7 @@ from vernier.records.events import StartEvent
 from vernier.records.run import ExportCheck, ModelFile
 from vernier.store import replaced_atomically, run_of_checkpoint
 from vernier.tasks import task_of
+from vernier.wording import plural
 
 from .evaluate import evaluating
 from .model_file import (
@@ -126,7 +127,9 @@ def describe_model(trained: Trained) -> ModelFile:
         recipe=Recipe(
             name=recipe.name,
             about=recipe.about,
-            model=replace(recipe.model, weights="", backbone_weights="", freeze=(), reset_head=False),
+            model=replace(
+                recipe.model, weights="", backbone_weights="", freeze=(), freeze_statistics=False, reset_head=False
+            ),
             data=replace(data, source=trained.own_data),
             augment=NO_AUGMENTATION,
             detect=recipe.detect,
@@ -210,7 +213,7 @@ def _require_torchvision(trained: Trained) -> None:
         "it has squeeze-and-excitation": arch.squeeze,
         f"its width is {width}, torchvision's is {TORCHVISION_WIDTH}": width != TORCHVISION_WIDTH,
         f"it has {len(arch.blocks)} stages, torchvision's have 4": len(arch.blocks) != TORCHVISION_STAGES,
-        f"it takes images of {trained.channels} channel(s), torchvision's take 3": trained.channels != 3,
+        f"it takes images of {plural(trained.channels, 'channel')}, torchvision's take 3": trained.channels != 3,
     }
     if difference := next((text for text, applies in differences.items() if applies), None):
         raise ConfigError(
@@ -262,7 +265,9 @@ def _real_images(trained: Trained, data: str | None) -> torch.Tensor:
     reader.fill(0, indices, pixels.numpy())
     images = pixels.permute(0, 3, 1, 2).contiguous()
     if images.shape[1] != trained.channels:
-        raise ConfigError(f"The model takes images of {trained.channels} channel(s), the data has {images.shape[1]}.")
+        raise ConfigError(
+            f"The model takes images of {plural(trained.channels, 'channel')}, the data has {images.shape[1]}."
+        )
     return images
 
 

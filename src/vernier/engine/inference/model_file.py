@@ -5,10 +5,11 @@ torch.export file, and as an attribute of the state dict in a torch file (`model
 packages that run the file. Writing files is up to `export`, making a model of one up to `trained`.
 """
 
-import io
 import json
 import mmap
+import struct
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
@@ -23,6 +24,9 @@ from vernier.models import weights
 from vernier.protobuf import read_fields
 from vernier.records.codec import DamagedRecord, decode, encode
 from vernier.records.run import ModelFile
+from vernier.store import parse_json
+
+from .pt2_check import checked_archive, plain_values_only
 
 Kind = Literal["safetensors", "torch", "onnx", "torch-export"]
 ABOUT = "about.json"
@@ -30,6 +34,12 @@ ONNX_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 Outputs = tuple[torch.Tensor, ...]
 Runner = Callable[[torch.Tensor], Outputs]
 _TEXTS = {name for name, hint in get_type_hints(ModelFile).items() if hint is str}
+_LARGEST_ABOUT = 1 << 24
+_BROKEN_ZIP = (
+    *(OSError, ValueError, LookupError, OverflowError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error),
+    struct.error,
+)
+"""What zipfile raises for damaged archives, and for what it does not support."""
 _METADATA_PROPS = 14  # field of ONNX's ModelProto: pairs of key (1) and value (2)
 
 
@@ -40,8 +50,11 @@ def kind_of(path: Path) -> Kind:
     if head[8:] == b"{":
         return "safetensors"
     if head[:2] == b"PK" and zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            return "torch-export" if any("/models/" in name for name in archive.namelist()) else "torch"
+        try:
+            with zipfile.ZipFile(path) as archive:
+                return "torch-export" if any("/models/" in name for name in archive.namelist()) else "torch"
+        except _BROKEN_ZIP:
+            return "torch"  # whose reader says that it is damaged
     return "onnx" if head[:1] == b"\x08" else "torch"  # an ONNX file begins with the number of its version
 
 
@@ -52,12 +65,10 @@ def read_metadata(path: Path) -> dict[str, str]:
         if kind == "onnx":
             return _onnx_metadata(path)
         if kind == "torch-export":
-            with zipfile.ZipFile(path) as archive:
-                name = next((name for name in archive.namelist() if name.endswith(f"/extra/{ABOUT}")), None)
-                return json.loads(archive.read(name)) if name else {}
+            return _torch_export_metadata(path)
         if kind == "safetensors":
             return weights.read_metadata(path)
-    except (OSError, ValueError, IndexError, zipfile.BadZipFile, SafetensorError) as error:
+    except (*_BROKEN_ZIP, SafetensorError) as error:
         raise ConfigError(f"{path} is damaged: {error}. Export it again.") from None
     return weights.read_file(path).metadata
 
@@ -86,9 +97,23 @@ def to_metadata(about: ModelFile) -> dict[str, str]:
 
 def _value(text: str) -> Any:
     try:
-        return json.loads(text)
+        return parse_json(text)
     except ValueError:
         return text
+
+
+def _torch_export_metadata(path: Path) -> dict[str, str]:
+    """The strings in `about.json` of a torch.export file; empty where it has none. Raises what a broken zip raises."""
+    with zipfile.ZipFile(path) as archive:
+        about = next((entry for entry in archive.infolist() if entry.filename.endswith(f"/extra/{ABOUT}")), None)
+        if about is None:
+            return {}
+        if about.file_size > _LARGEST_ABOUT:
+            raise ValueError(f"its {ABOUT} has {about.file_size:,} bytes")
+        tree = parse_json(archive.read(about).decode())
+    if not isinstance(tree, dict) or not all(isinstance(value, str) for value in tree.values()):
+        raise ValueError(f"its {ABOUT} is not an object of texts")
+    return tree
 
 
 def _onnx_metadata(path: Path) -> dict[str, str]:
@@ -152,7 +177,8 @@ def open_onnx(path: Path) -> tuple[Runner, str]:
 
 def open_torch_export(path: Path) -> tuple[Runner, str]:
     """The module of a torch.export file, and the name of what runs it."""
-    module = torch.export.load(io.BytesIO(path.read_bytes())).module()  # by its content, whatever its name
+    with plain_values_only():
+        module = torch.export.load(checked_archive(path)).module()
 
     def run(images: torch.Tensor) -> Outputs:
         with torch.inference_mode():

@@ -1,14 +1,19 @@
 """Prediction on single images, with the reader and the network that evaluation uses. Showing them is `report`'s."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+
 from vernier.config import override
 from vernier.data.augment.normalize import Normalizer
+from vernier.data.decoding.decode import Image
 from vernier.data.loading.loader import Loader
 from vernier.data.loading.order import EvalOrder
-from vernier.data.sources.files import FilesSource, find_images
+from vernier.data.sources.files import FilesSource
+from vernier.errors import RunFailed
 from vernier.records.predictions import ImagePrediction
 from vernier.tasks import task_of
 
@@ -18,11 +23,11 @@ from .trained import Trained
 BATCH = 16
 
 
-def predict(trained: Trained, images: list[Path]) -> Iterator[tuple[ImagePrediction, int, int]]:
-    """For each image file, also those in folders, in order: the prediction, how many are done, and of how many."""
+def predict(trained: Trained, images: Sequence[Path | Image]) -> Iterator[tuple[ImagePrediction, int, int]]:
+    """For each image, a file or RGB pixels, in order: the prediction, how many are done, and of how many."""
     recipe = override(trained.config, "data.max_bad_images", "100%").recipe
-    task, paths, machine = task_of(recipe), find_images(images), trained.config.machine
-    source = FilesSource(paths, trained.classes, trained.channels)
+    task, machine = task_of(recipe), trained.config.machine
+    source = FilesSource(images, trained.classes, trained.channels)
     reader, torch_device = task.eval_reader(source), trained.device.torch_device(0)
     loader = Loader(reader, batch=BATCH, workers=machine.workers, prefetch=machine.prefetch)
     normalize = None if trained.takes_pixels else Normalizer(recipe.data, torch_device)
@@ -41,9 +46,25 @@ def predict(trained: Trained, images: list[Path]) -> Iterator[tuple[ImagePredict
                 trained.device.uploads_done()
                 errors = {bad.index: bad.reason for bad in reader.bad.samples()}
                 for scored in task.name_predictions(predicted, batch.targets, trained.classes):
-                    image, error = str(paths[done]), errors.get(done)
+                    image, error = source.describe(done), errors.get(done)
                     predictions = () if error else tuple(scored)
                     done += 1
-                    yield ImagePrediction(image=image, error=error, predictions=predictions), done, len(paths)
+                    yield ImagePrediction(image=image, error=error, predictions=predictions), done, len(source)
     finally:
         loader.close()
+
+
+def prepare_image(trained: Trained, image: Path | Image) -> torch.Tensor:
+    """One image as evaluation prepares it for the network: [channels, height, width], normalised.
+
+    Of a network that takes pixels: uint8. Raises RunFailed for an image that cannot be read.
+    """
+    recipe = override(trained.config, "data.max_bad_images", "100%").recipe
+    source = FilesSource([image], trained.classes, trained.channels)
+    reader = task_of(recipe).eval_reader(source)
+    pixels = torch.zeros((1, *reader.shape), dtype=torch.uint8)
+    reader.fill(0, np.zeros(1, np.int64), pixels.numpy())
+    for bad in reader.bad.samples():
+        raise RunFailed(f"{bad.path} cannot be read: {bad.reason}.")
+    batch = pixels.permute(0, 3, 1, 2)
+    return (batch if trained.takes_pixels else Normalizer(recipe.data, torch.device("cpu"))(batch))[0].contiguous()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vernier.config import Augment, Config, Data, Model, Recipe
+from vernier.data.preparing.pretrained import TORCHVISION
 from vernier.frozen import frozen
 from vernier.models import info, names
 from vernier.store import DamagedFile, read_json
@@ -48,22 +49,18 @@ class Published:
 
 
 _V1, _V2 = "torchvision IMAGENET1K_V1", "torchvision IMAGENET1K_V2"
+_SHORT_SIDE_232 = "resnext101_64x4d"
+"""The one network of torchvision's first training that was evaluated as those of the second."""
 _FILES: tuple[tuple[str, int, int, Literal["bilinear", "bicubic"], str], ...] = (
-    (
-        _V1,
-        224,
-        256,
-        "bilinear",
-        "resnet18-f37072fd resnet34-b627a593 resnet50-0676ba61 resnet101-63fe2227 resnet152-394f9c45 "
-        "resnext50_32x4d-7cdf4587 resnext101_32x8d-8ba56ff5",
-    ),
-    (_V1, 224, 232, "bilinear", "resnext101_64x4d-173b62eb"),
-    (
-        _V2,
-        224,
-        232,
-        "bilinear",
-        "resnet50-11ad3fa6 resnet101-cd907fc2 resnet152-f82ba261 resnext50_32x4d-1a0047aa resnext101_32x8d-110c445d",
+    *(
+        (
+            _V2 if name.endswith("-v2") else _V1,
+            224,
+            232 if name.endswith("-v2") or file.startswith(_SHORT_SIDE_232) else 256,
+            "bilinear",
+            file.removesuffix(".pth"),
+        )
+        for name, file in TORCHVISION.items()
     ),
     (
         "timm",
@@ -161,9 +158,9 @@ def _of_timm_config(path: Path) -> Published | None:
         published = tree["pretrained_cfg"]
         network = str(tree["architecture"]).replace("_", "-")
         px = int((published.get("test_input_size") or published["input_size"])[1])
-        share = float(published.get("test_crop_pct") or published.get("crop_pct") or 0.875)
+        short_side_px = int(px / float(published.get("test_crop_pct") or published.get("crop_pct") or 0.875))
         mean, std = (tuple(float(v) for v in published[key]) for key in ("mean", "std"))
-    except (OSError, DamagedFile, ValueError, KeyError, TypeError, IndexError, AttributeError):
+    except (OSError, DamagedFile, ValueError, LookupError, TypeError, AttributeError, ArithmeticError):
         return None  # another program's config.json
     if network not in names():
         return None
@@ -172,7 +169,7 @@ def _of_timm_config(path: Path) -> Published | None:
         network=network,
         by=f"timm {tree['architecture']}.{published.get('tag') or 'untagged'}, config.json",
         eval_px=px,
-        short_side_px=int(px / share),
+        short_side_px=short_side_px,
         interpolation="bicubic" if published.get("interpolation") == "bicubic" else "bilinear",
         mean=mean,
         std=std,

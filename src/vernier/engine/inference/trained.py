@@ -1,6 +1,6 @@
 """A trained model, ready to be used: from a run directory, a bare checkpoint, an exported file, or anybody's weights.
 
-`load_model` takes any of them. Which files a checkpoint has is `training.checkpoint`'s business, which names a weights
+`load_model` takes any of them. Which files a checkpoint has is `training.checkpoints`'s business, which names a weights
 file uses `models.weights`', what a file says about itself `model_file`'s, how images of weights of others are prepared
 `preparation`'s.
 """
@@ -17,7 +17,7 @@ from vernier.config.migrations import migrated
 from vernier.devices import Device
 from vernier.engine.build import build_model, local_torch_device, prepare_device
 from vernier.engine.starting_weights import describe_weights, photographs_for_check
-from vernier.engine.training.checkpoint import config_of, read_state, weights_for_use
+from vernier.engine.training.checkpoints.contents import config_of, read_state, weights_for_use
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.models import info, names, ssd_spec, weights
@@ -25,6 +25,7 @@ from vernier.models.architecture import levels
 from vernier.records.run import EvalResult, ModelFile
 from vernier.store import CheckpointDir, RunDir, open_checkpoint
 from vernier.tasks import task_of
+from vernier.wording import plural
 
 from .model_file import Kind, describe, kind_of, open_network, read_description
 from .preparation import DEFAULT, foreign_config, published_as
@@ -115,7 +116,9 @@ def load_trained(
 
     `changed` may alter its settings, except the model's.
     """
-    return load_checkpoint(find_checkpoint(path, which), averaged=averaged, changed=changed)
+    notes: list[str] = []
+    trained = load_checkpoint(find_checkpoint(path, which, notes.append), averaged=averaged, changed=changed)
+    return replace(trained, notes=(*trained.notes, *notes))
 
 
 def load_checkpoint(checkpoint: CheckpointDir, *, averaged: bool | None, changed: Change | None) -> Trained:
@@ -128,7 +131,11 @@ def load_checkpoint(checkpoint: CheckpointDir, *, averaged: bool | None, changed
     model = build_model(config, outputs, state.channels, local_torch_device(device))
     tensors, used_average = weights_for_use(checkpoint, averaged=averaged)
     weights.refuse_not_finite(tensors, str(checkpoint.path))
-    model.load_state_dict(tensors)
+    try:
+        model.load_state_dict(tensors)
+    except RuntimeError as error:
+        first = str(error).strip().splitlines()[:2][-1].strip()
+        raise ConfigError(f"{checkpoint.path} does not hold the weights of its own network: {first}") from None
     return Trained(
         model=model,
         config=config,
@@ -264,11 +271,11 @@ def _load_foreign(choice: ModelChoice, file: weights.FileWeights) -> Trained:
     task, data = task_of(config.recipe), config.recipe.data
     device, _ = prepare_device(config)
     torch_device = local_torch_device(device)
-    outputs, channels = _sizes(file.state, config)
+    outputs, channels = head_and_channels(file.state, config)
     if len(data.mean) != channels or len(data.std) != channels:
         raise ConfigError(
-            f"{path} takes images of {channels} channel(s), data.mean and data.std have {len(data.mean)} "
-            f"values: give --set data.mean=[...] --set data.std=[...] with {channels}."
+            f"{path} takes images of {plural(channels, 'channel')}, data.mean and data.std have "
+            f"{plural(len(data.mean), 'value')}: give --set data.mean=[...] --set data.std=[...] with {channels}."
         )
     network = build_model(config, outputs, channels, torch_device)
     source = task.open(choice.split or "val", whole=choice.split is None) if data.source else None
@@ -302,7 +309,7 @@ def _which_network(path: Path, file: weights.FileWeights) -> str:
     )
 
 
-def _sizes(state: Mapping[str, torch.Tensor], config: Config) -> tuple[int, int]:
+def head_and_channels(state: Mapping[str, torch.Tensor], config: Config) -> tuple[int, int]:
     """How many outputs and input channels the weights are for; those of the catalogue where they do not say."""
     spec = config.recipe.model
     entry = info(spec.name)
@@ -356,20 +363,29 @@ def read_class_names(path: Path) -> tuple[str, ...]:
 # --------------------------------------------------------------------------------------------------------- checkpoints
 
 
-def find_checkpoint(path: Path, which: str) -> CheckpointDir:
-    """A checkpoint directory, or the `which` checkpoint of a run; its hashes are checked."""
+def find_checkpoint(path: Path, which: str, say: Callable[[str], None] = lambda note: None) -> CheckpointDir:
+    """A checkpoint directory, or the `which` checkpoint of a run; its hashes are checked.
+
+    `say` is told of damaged checkpoints that are newer than the latest sound one.
+    """
     if (path / "state.json").is_file():
         return open_checkpoint(path)
     run = RunDir.open(path)
     if which == "latest":
-        checkpoint = run.checkpoints.newest()  # checks the hashes itself
+        damaged: list[str] = []
+        checkpoint = run.checkpoints.newest(  # checks the hashes itself
+            lambda passed, problems: damaged.append(f"{passed.path.name} is damaged ({'; '.join(problems)})")
+        )
+        if damaged and checkpoint is not None:
+            say(f"{'; '.join(damaged)}: the weights are those of {checkpoint.path.name}, which is older")
     elif which == "best":
         checkpoint = run.checkpoints.best()
     else:
         checkpoint = next((c for c in run.checkpoints.committed() if str(c.step) == which), None)
     if checkpoint is None:
         steps = ", ".join(str(c.step) for c in run.checkpoints.committed()) or "none"
-        raise ConfigError(f"{path} has no {which} checkpoint. Checkpoints by step: {steps}.")
+        state = "no sound checkpoint" if which == "latest" and steps != "none" else f"no {which} checkpoint"
+        raise ConfigError(f"{path} has {state}. Checkpoints by step: {steps}.")
     return checkpoint if which == "latest" else open_checkpoint(checkpoint.path)
 
 

@@ -42,6 +42,7 @@ from vernier.records.bench import (
     TrialRequest,
     TrialResult,
 )
+from vernier.wording import plural
 
 from .study_repeat import run_repeat
 from .trial import run_trial
@@ -173,7 +174,7 @@ def _measure_steps(
     samples = measure(steps, request.plan, lambda value: world.broadcast_from_first(lambda: value), watch, probe)
     figures = compute_figures(samples, images=load.images, devices=load.devices)
     if isinstance(steps, SingleStreamLoad):
-        latency = summarize_latency(samples.step_s, of=f"query of {load.images} image(s), one at a time")
+        latency = summarize_latency(samples.step_s, of=f"query of {plural(load.images, 'image')}, one at a time")
         figures = replace(figures, latency_s=latency)
     span = (samples.began_s, samples.ended_s)
     return StepResult(

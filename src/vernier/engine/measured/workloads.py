@@ -24,6 +24,7 @@ from vernier.engine.inference.trained import ModelChoice, load_model
 from vernier.engine.processes.world import World
 from vernier.engine.training.setup import Job, prepare
 from vernier.engine.training.step import Phase, untimed
+from vernier.errors import ConfigError
 from vernier.measure.phases import PhaseClock
 from vernier.measure.what_ran import describe_feeding, describe_run
 from vernier.models.cost import cost_of
@@ -42,6 +43,11 @@ class TrainingLoad:
     """
 
     def __init__(self, config: Config, world: World | None = None, *, apart: bool = False) -> None:
+        if apart and config.machine.reduction == "exact":
+            raise ConfigError(
+                "--apart leaves out the exchange of gradients, which machine.reduction = exact consists of. Use "
+                "machine.reduction=ddp, or leave out --apart."
+            )
         self.job: Job = prepare(config, world=world)
         self.job.step.apart = apart
         self.device: Device = self.job.device
@@ -78,6 +84,10 @@ class TrainingLoad:
         """What the steps do; `in_memory` is for inference only."""
         recipe = self.job.config.recipe
         return self.job.what_ran(image_px=train_px(recipe.data, recipe.augment, 0))
+
+    def go_to(self, step: int) -> None:
+        """Let the next step be this one, counted from 0; its data is that of the next one in order."""
+        self._step = step
 
     def step(self) -> float:
         self.loss, wait_s = self.job.step(self._step % self.job.derived.total_steps, self._batches)

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from vernier.config import Config, Derived
 from vernier.devices import Device
 from vernier.errors import ConfigError
+from vernier.wording import plural
 
 from .world import World
 
@@ -24,13 +25,26 @@ def count_batch_norm_images(config: Config, derived: Derived) -> int:
     setting, own = config.recipe.model.batch_norm_images, derived.process_batch
     if setting is None:
         return own
+    if derived.virtual_shards is not None:
+        return _count_in_shard(setting, own, derived.virtual_shards)
     images = setting or own * derived.world
     fits = images <= own * derived.world and (own % images == 0 if images <= own else images % own == 0)
     if not fits or (images > own and derived.world % (images // own)):
         raise ConfigError(
-            f"model.batch_norm_images = {setting} does not fit {derived.world} process(es) with {own} images each: it "
-            "must divide a process's batch, or be a number of whole processes that divides all of them. "
+            f"model.batch_norm_images = {setting} does not fit {plural(derived.world, 'process')} with {own} images "
+            "each: it must divide a process's batch, or be a number of whole processes that divides all of them. "
             "Change model.batch_norm_images, --procs or machine.process_batch."
+        )
+    return images
+
+
+def _count_in_shard(setting: int, own: int, shards: int) -> int:
+    """The same for exact reduction, where statistics are those of a virtual shard or of a part of it."""
+    images = setting or own * shards
+    if images > own or own % images:
+        raise ConfigError(
+            f"model.batch_norm_images = {setting} does not fit machine.reduction = exact: each of {shards} virtual "
+            f"shards is computed alone, so it must divide their {own} images. Leave it out, or set virtual_shards."
         )
     return images
 

@@ -1,7 +1,8 @@
 """How the gradients of several processes become their mean, once per step, and how long that is exposed.
 
-Where the device has collectives, PyTorch's DistributedDataParallel sends buckets while backward still runs; where it
-has none, gradients are averaged in host memory after backward. `world` is the process group that both use.
+Where the device has collectives, PyTorch's DistributedDataParallel sends buckets while backward still runs, compressed
+by PyTorch's own hooks on request; where it has none, gradients are averaged in host memory after backward. `world` is
+the process group that both use.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -10,10 +11,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 
 from vernier.clock import now_s
 from vernier.config import Machine
 from vernier.devices import Device
+from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.torch_private import data_parallel
 
@@ -33,12 +36,22 @@ class Exchange:
 
     after_backward = False
     """`average` must be called after the last backward pass of a step."""
+    loss: torch.Tensor | None = None
+    """The mean loss of the last step over all processes; None where the caller has to average."""
+    hits: torch.Tensor | None = None
+    """The hits of the last step in all processes; None where the caller has to add them up, or none are counted."""
 
     def __init__(self, network: nn.Module) -> None:
         self.network = network
 
     def begin_step(self) -> None:
         """A step begins; its gradients are those of several micro-batches."""
+
+    def begin_micro(self) -> None:
+        """The forward pass of a micro-batch begins."""
+
+    def forward_done(self, loss: torch.Tensor, hits: torch.Tensor | None) -> None:
+        """The loss of a micro-batch and, where they are counted, its hits are known; backward follows."""
 
     def without_exchange(self) -> AbstractContextManager[Any]:
         """The context of a micro-batch whose gradients are not exchanged: not the last one."""
@@ -57,11 +70,26 @@ class Exchange:
 
 def build_exchange(network: nn.Module, world: World, machine: Machine, device: Device) -> Exchange:
     """The exchange that suits the device. Collective: starting weights become those of the first process."""
+    _refuse_compression_without_effect(world, machine, device)
     if world.size == 1 or not any(p.requires_grad for p in network.parameters()):
         return Exchange(network)
     if device.backend is None:
         return HostExchange(network, world)
     return BucketExchange(network, world, machine, device)
+
+
+def _refuse_compression_without_effect(world: World, machine: Machine, device: Device) -> None:
+    """One process of a launcher may be what is left of several: then nothing is exchanged, and the run goes on."""
+    setting = f"machine.gradient_compression = {machine.gradient_compression}"
+    if machine.gradient_compression == "none":
+        return
+    if world.topology.launcher == "single":
+        raise ConfigError(f"{setting} has no effect on one process. Leave it out, or train with --procs 2 or more.")
+    if device.backend is None:
+        raise ConfigError(
+            f"{setting} needs a device with collectives, and {device.name} has none: its gradients are averaged in "
+            "host memory. Leave it out."
+        )
 
 
 class BucketExchange(Exchange):
@@ -78,7 +106,7 @@ class BucketExchange(Exchange):
         super().__init__(wrapped)
         self._device = device
         self._began: Any = None
-        self._buckets = _Buckets(world, device)
+        self._buckets = _Buckets(world, device, machine)
         self._moments: list[tuple[Any, Any, Any]] = []
         wrapped.register_comm_hook(self._buckets, _all_reduce_bucket)
 
@@ -107,10 +135,16 @@ class _Buckets:
     So it must not lead back to the network, which would never be freed, nor the process group with its threads.
     """
 
-    def __init__(self, world: World, device: Device) -> None:
-        self.world, self.device = world, device
+    def __init__(self, world: World, device: Device, machine: Machine) -> None:
+        self.world, self.device, self.compression = world, device, machine.gradient_compression
         self.last_sent: Any = None
         """When the last bucket of the step was sent: an event of the device."""
+        self.power_sgd = powerSGD_hook.PowerSGDState(
+            process_group=None,
+            matrix_approximation_rank=machine.powersgd_rank,
+            start_powerSGD_iter=machine.powersgd_start,
+            orthogonalization_epsilon=1e-8,  # a layer without gradients would become NaN
+        )
 
 
 def _all_reduce_bucket(
@@ -121,9 +155,40 @@ def _all_reduce_bucket(
     if bucket.is_last():
         buckets.last_sent = buckets.device.record_event()
     buckets.world.count_collective()
+    if buckets.compression == "bf16":
+        return default_hooks.bf16_compress_hook(None, bucket)  # type: ignore[arg-type]  # None: all processes
+    if buckets.compression == "powersgd":
+        return _send_matrices(buckets, bucket)
     tensor = bucket.buffer().div_(buckets.world.size)
     future: torch.futures.Future[torch.Tensor] = dist.all_reduce(tensor, async_op=True).get_future()
     return future.then(lambda finished: finished.value()[0])
+
+
+def _send_matrices(
+    buckets: _Buckets,
+    bucket: dist.GradBucket,  # type: ignore[name-defined]
+) -> torch.futures.Future[torch.Tensor]:
+    """PowerSGD: three all-reduces per bucket, each begun when the one before has ended.
+
+    gloo begins them in threads of its own and matches collectives by their order, which could then differ between
+    processes. So with gloo a bucket is waited for, and nothing of it is hidden behind the backward pass.
+    """
+    future = powerSGD_hook.powerSGD_hook(buckets.power_sgd, bucket)
+    if buckets.device.backend == "gloo":
+        future.wait()
+    return future
+
+
+def copy_weights_of_first(network: nn.Module, *, on_host: bool) -> None:
+    """Give every process the weights of the first, as DistributedDataParallel does when it is created.
+
+    `on_host`: through host memory, for a device without collectives.
+    """
+    with torch.no_grad():
+        for tensor in (*network.parameters(), *network.buffers()):
+            sent = (tensor.detach().cpu() if on_host else tensor.detach()).contiguous()
+            dist.broadcast(sent, 0)
+            tensor.copy_(sent)
 
 
 class HostExchange(Exchange):
@@ -137,15 +202,7 @@ class HostExchange(Exchange):
         self._parameters = [p for p in network.parameters() if p.requires_grad]
         self._began_s = now_s()
         self._times: list[ExchangeTimes] = []
-        self._copy_weights_of_first()
-
-    def _copy_weights_of_first(self) -> None:
-        """DistributedDataParallel does the same when it is created."""
-        with torch.no_grad():
-            for tensor in (*self.network.parameters(), *self.network.buffers()):
-                host = tensor.detach().cpu().contiguous()
-                dist.broadcast(host, 0)
-                tensor.copy_(host)
+        copy_weights_of_first(network, on_host=True)
 
     def begin_step(self) -> None:
         self._began_s = now_s()

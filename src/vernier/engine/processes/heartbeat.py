@@ -8,8 +8,11 @@ A beat also counts the collectives entered. When nobody has entered one for `sta
 stuck, although they are alive.
 """
 
+import _thread
+import contextlib
 import json
 import os
+import queue
 import signal
 import socket
 import sys
@@ -23,9 +26,10 @@ import psutil
 from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 
 from vernier.clock import now_s
-from vernier.errors import EXIT_FAILED
+from vernier.errors import EXIT_FAILED, EXIT_STOPPED, RunFailed
 from vernier.frozen import frozen
 from vernier.records.codec import decode, encode
+from vernier.wording import printable
 
 from .launch import Topology, record_failure
 
@@ -33,7 +37,11 @@ GRACE_S = 2.0
 """After another process has reported its failure, this one may take so long to end by itself."""
 _LEAVE_S = 5.0
 """A thread that waits for a store which does not answer is left behind after this."""
+_ANSWER_S = 30.0
+"""A store has at least this long to answer, however short machine.rank_timeout_s is."""
 _VERDICT = "verdict"
+STOP = "stopped by "
+"""A verdict that begins so is no failure: a process got a signal before the first step, and all end with its code."""
 _SAME_START_S = 1.0
 """Start times of one process, read twice, may differ by so much when the clock was set."""
 
@@ -76,24 +84,48 @@ class Identity:
         )
 
     def kill(self) -> None:
-        """SIGKILL, unless the process is gone and its number may be another's."""
+        """SIGKILL, unless the process is gone and its number may be another's, or it may not be killed."""
         try:
             if abs(psutil.Process(self.pid).create_time() - self.started_s) < _SAME_START_S:
                 os.kill(self.pid, signal.SIGKILL)
-        except (ProcessLookupError, psutil.NoSuchProcess):
-            return
+        except (ProcessLookupError, PermissionError, psutil.Error):
+            return  # PermissionError, AccessDenied: the number is that of another user's process now
 
 
 def open_store(topology: Topology, timeout_s: float, *, serve: bool) -> Store:
-    """The rendezvous store; `serve` it unless the launcher does. Keys of a group before a restart are not visible."""
-    store = TCPStore(
-        topology.address,
-        topology.port,
-        is_master=serve and topology.first and not topology.launcher_serves_store,
-        wait_for_workers=False,
-        timeout=timedelta(seconds=max(timeout_s, 30.0)),
-    )
-    return PrefixStore(f"vernier/{topology.restarts}", store)
+    """The rendezvous store; `serve` it unless the launcher does. Keys of a group before a restart are not visible.
+
+    torchrun counts restarts after a failure, but not those because another host has joined.
+    """
+    patience_s = max(timeout_s, _ANSWER_S)
+    answers: queue.SimpleQueue[TCPStore | RuntimeError] = queue.SimpleQueue()
+
+    def connect() -> None:
+        try:
+            answers.put(
+                TCPStore(
+                    topology.address,
+                    topology.port,
+                    is_master=serve and topology.first and not topology.launcher_serves_store,
+                    wait_for_workers=False,
+                    timeout=timedelta(seconds=patience_s),
+                )
+            )
+        except RuntimeError as error:
+            answers.put(error)
+
+    # In a thread: with a program that accepts connections but is no store, TCPStore would wait for ever.
+    threading.Thread(target=connect, name="vernier-store", daemon=True).start()
+    try:
+        store = answers.get(timeout=patience_s + _LEAVE_S)
+    except queue.Empty:
+        raise RunFailed(
+            f"{topology.describe()}: what listens at {topology.rendezvous} does not answer as the rendezvous of a run. "
+            "Another program may use that port: set the variable MASTER_PORT to a free one, the same for all processes."
+        ) from None
+    if isinstance(store, RuntimeError):
+        raise store
+    return PrefixStore(f"vernier/{topology.restarts}/{topology.world}", store)
 
 
 class Heartbeat:
@@ -196,6 +228,8 @@ class Heartbeat:
                 if stall := self._describe_stall(now):
                     self.report(stall)
                 if reason := self.verdict():
+                    if reason.startswith(STOP):
+                        _thread.interrupt_main(signal.SIGTERM)  # the start is cut short here as it is there
                     self._end_process(reason, GRACE_S)
         except RuntimeError as error:  # the store's own errors are RuntimeErrors
             self._end_process(self._describe_lost_store(str(error)), GRACE_S)
@@ -219,18 +253,22 @@ class Heartbeat:
 
     def _describe_lost_store(self, why: str) -> str:
         server = "the launcher" if self._topology.launcher_serves_store else "rank 0"
-        return f"{server} at {self._topology.address}:{self._topology.port} cannot be reached ({why.splitlines()[0]})."
+        return f"{server} at {self._topology.rendezvous} cannot be reached ({why.splitlines()[0]})."
 
     def _end_process(self, reason: str, grace_s: float) -> None:
         """Exit, unless the process ends by itself within `grace_s`: the main thread may be waiting for a dead peer."""
         if self._done.wait(grace_s) or not self._ending.acquire(blocking=False):
             return
         message = f"The run ends ({self._topology.describe()}): {reason}"
-        sys.stderr.write(f"vernier: {message}\n")
-        sys.stderr.flush()
+        if reason.startswith(STOP):
+            os._exit(EXIT_STOPPED)  # whoever stopped first has said it
+        with contextlib.suppress(OSError):  # a full disk must not keep a broken run alive
+            sys.stderr.write(f"vernier: {printable(message)}\n")
+            sys.stderr.flush()
         record_failure(message)
         if self.on_verdict is not None:
-            self.on_verdict(message)
+            with contextlib.suppress(OSError):
+                self.on_verdict(message)
         os._exit(EXIT_FAILED)
 
     # ------------------------------------------------------------------------------------------------- other processes

@@ -12,22 +12,30 @@ import signal
 import socket
 import sys
 import tempfile
+import threading
 import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+from vernier import signals
 from vernier.clock import wall_s
+from vernier.config import UNTIL_JOB_ENDS, parse_duration
 from vernier.errors import EXIT_DONE, EXIT_FAILED, EXIT_STOPPED, ConfigError
 from vernier.folders import PACKAGE_PARENT
 from vernier.frozen import frozen
+from vernier.wording import plural, printable
 
 Launcher = Literal["single", "torchrun", "slurm", "openmpi", "pmi"]
 
 STOP_WAIT_S = 120
 """Local processes that were asked to stop are killed after this time."""
+FORWARD_EVERY_S = 0.1
+FOLLOW_EVERY_S = 0.5
+_COLOURS = ("FORCE_COLOR", "TTY_COMPATIBLE")
+"""Variables by which programs are told that they write to a terminal."""
 
 
 @frozen
@@ -51,6 +59,11 @@ class Topology:
     def first(self) -> bool:
         """Whether this is rank 0, which writes the run directory and has the terminal."""
         return self.rank == 0
+
+    @property
+    def rendezvous(self) -> str:
+        """Address and port; an IPv6 address has brackets."""
+        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
 
     def describe(self) -> str:
         """Which process, on which host."""
@@ -219,21 +232,75 @@ def process_count(requested: int, topology: Topology) -> int:
         return requested
     if requested not in (1, topology.world):
         raise ConfigError(
-            f"--procs {requested}, but {topology.launcher} started {topology.world} process(es). "
+            f"--procs {requested}, but {topology.launcher} started {plural(topology.world, 'process')}. "
             "Leave --procs out, or make them equal."
         )
     return topology.world
 
 
+def time_left_s(limit: str | None, environ: Mapping[str, str] = os.environ) -> float | None:
+    """Seconds until a time limit is over, counted from the start of the command; None without a limit.
+
+    `auto` is the end of the Slurm job. Raises ConfigError outside of one.
+    """
+    if limit is None:
+        return None
+    if limit == UNTIL_JOB_ENDS:
+        if "SLURM_JOB_END_TIME" not in environ:
+            raise ConfigError(
+                "--max-time auto: the variable SLURM_JOB_END_TIME is missing. Outside of a Slurm job give the time, "
+                "e.g. --max-time 3h50m."
+            )
+        return _number(environ, "SLURM_JOB_END_TIME") - wall_s()
+    import psutil
+
+    started_s = float(environ.get(_STARTED) or psutil.Process().create_time())
+    return parse_duration(limit) - (wall_s() - started_s)
+
+
+_STARTED = "VERNIER_STARTED_S"
+"""When the launcher of local processes was started, in seconds since 1970: their time limit counts from then."""
+
+
 # --------------------------------------------------------------------------------------------------- local processes
 
 
-def run_local(procs: int, arguments: list[str]) -> int:
-    """Run this command again in `procs` local processes; the exit code is that of the one that failed first.
+@contextmanager
+def time_counted_from_now() -> Iterator[None]:
+    """While entered, time limits count from the beginning of this block: a Python session may have run for days."""
+    before = os.environ.get(_STARTED)
+    os.environ[_STARTED] = str(wall_s())
+    try:
+        yield
+    finally:
+        os.environ.pop(_STARTED)
+        if before is not None:
+            os.environ[_STARTED] = before
 
-    The first process has the terminal. The others write to the run directory once it exists; their output before that
-    is shown when one of them fails.
+
+@frozen
+class LocalRun:
+    """How local processes ended: the exit code of the one that failed first, and what it said.
+
+    `output` is the standard output of the first process, where it was captured; `stopped_by` the signal that came.
     """
+
+    code: int = EXIT_DONE
+    reason: str = ""
+    output: str = ""
+    stopped_by: str | None = None
+
+
+def run_local(
+    procs: int, arguments: list[str], *, capture: bool = False, on_line: Callable[[str], None] | None = None
+) -> LocalRun:
+    """Run a command in `procs` local processes.
+
+    The first process has the terminal, without its standard output with `capture`; with `on_line` it has none, and
+    every line of its messages is passed on as it comes. The others write to the run directory once it exists; their
+    output before that is shown when one of them fails.
+    """
+    import psutil
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import elastic_launch
@@ -243,8 +310,10 @@ def run_local(procs: int, arguments: list[str]) -> int:
     for name in [n for n in logging.root.manager.loggerDict if n.startswith("torch.distributed.elastic")]:
         logging.getLogger(name).setLevel(logging.CRITICAL)  # `_explain` says it in plain words
     quiet_torch()
+    os.environ.setdefault(_STARTED, str(psutil.Process().create_time()))
     logs = tempfile.TemporaryDirectory(prefix="vernier-logs-")
-    redirects = {rank: Std.ALL if rank else Std.NONE for rank in range(procs)}
+    first = Std.ALL if on_line is not None else Std.OUT if capture else Std.NONE
+    redirects = {rank: Std.ALL if rank else first for rank in range(procs)}
     settings = {
         "min_nodes": 1,
         "max_nodes": 1,
@@ -256,12 +325,53 @@ def run_local(procs: int, arguments: list[str]) -> int:
         "monitor_interval": 0.1,
         "logs_specs": DefaultLogsSpecs(log_dir=logs.name, redirects=redirects),
     }
-    with logs, _forwarded_signals(), launch_config(_FORWARDED, STOP_WAIT_S, **settings) as launch:
+    with logs, _forwarded_signals() as received, launch_config(set(signals.SIGNALS), STOP_WAIT_S, **settings) as launch:
+        ended = LocalRun()
         try:
-            elastic_launch(launch, sys.executable)(*_module_flags(), *arguments)
+            with _followed(Path(logs.name), on_line):
+                elastic_launch(launch, sys.executable)(*_module_flags(), *arguments)
         except ChildFailedError as error:
-            return _explain(error.failures, Path(logs.name))
-    return EXIT_DONE
+            ended = _explain(error.failures, Path(logs.name))
+        stopped_by = signal.Signals(received[0]).name if received and ended.code == EXIT_STOPPED else None
+        return replace(ended, output=_read_logs(Path(logs.name), 0, "stdout"), stopped_by=stopped_by)
+
+
+@contextmanager
+def _followed(logs: Path, on_line: Callable[[str], None] | None) -> Iterator[None]:
+    """While entered, passes on the lines that the first process writes to its log of messages.
+
+    They come without colours and moving lines, which the kernel of a notebook asks for in its environment.
+    """
+    if on_line is None:
+        yield
+        return
+    done, shown = threading.Event(), 0
+    before = {name: os.environ.get(name) for name in _COLOURS}
+    os.environ.update(dict.fromkeys(_COLOURS, ""))
+
+    def pass_on(*, to_the_end: bool) -> None:
+        nonlocal shown
+        text = _read_logs(logs, 0, "stderr")
+        complete = text if to_the_end else text[: text.rfind("\n") + 1]
+        for line in complete[shown:].splitlines():
+            on_line(line)
+        shown = len(complete)
+
+    def follow() -> None:
+        while not done.wait(FOLLOW_EVERY_S):
+            pass_on(to_the_end=False)
+
+    follower = threading.Thread(target=follow, name="vernier-messages", daemon=True)
+    follower.start()
+    try:
+        yield
+    finally:
+        done.set()
+        follower.join()
+        pass_on(to_the_end=True)
+        for name, value in before.items():
+            os.environ.pop(name)
+            os.environ.update({} if value is None else {name: value})
 
 
 def _module_flags() -> list[str]:
@@ -270,31 +380,55 @@ def _module_flags() -> list[str]:
     return ["-m", "vernier"] if inside else ["-P", "-m", "vernier"]
 
 
-_FORWARDED = {signal.SIGTERM, signal.SIGINT, signal.SIGUSR1}
-
-
 @contextmanager
-def _forwarded_signals() -> Iterator[None]:
-    """While entered, forwards SIGTERM, SIGINT and SIGUSR1 to the processes, which save and end; the launcher waits."""
-    import psutil
+def _forwarded_signals() -> Iterator[list[int]]:
+    """While entered, forwards signals that stop to the processes, which save and end; the launcher waits.
 
-    def forward(number: int, _: object) -> None:
-        for child in psutil.Process().children():
-            child.send_signal(number)
+    Gives the signals that came.
 
-    handlers = {n: signal.signal(n, forward) for n in _FORWARDED}
+    A signal would kill a process that has no handlers yet, so processes start with these signals blocked: they inherit
+    that from this thread. The other thread takes the signals, and forwards them to processes that start later.
+    """
+    to_the_end = signals.end_of_start()
+    received: list[int] = []
+    sent: set[tuple[int, int]] = set()
+    done = threading.Event()
+
+    def forward() -> None:
+        while not done.wait(FORWARD_EVERY_S):
+            _send_unsent(received, sent)
+
+    taker = threading.Thread(target=forward, name="vernier-signals", daemon=True)
+    taker.start()
+    before = {n: signal.signal(n, lambda number, _: received.append(number)) for n in signals.caught()}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signals.SIGNALS)
     try:
-        yield
+        yield received
     finally:
-        for number, handler in handlers.items():
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        done.set()
+        taker.join()
+        for number, handler in before.items() if not to_the_end else ():
             signal.signal(number, handler)
 
 
-def _explain(failures: dict[int, Any], logs: Path) -> int:
-    """Print which process failed first and why, unless the first process printed it; returns the exit code."""
+def _send_unsent(received: list[int], sent: set[tuple[int, int]]) -> None:
+    """Send every signal to every local process that has not had it."""
+    import psutil
+
+    for index, number in enumerate(received):
+        for child in psutil.Process().children():
+            if (child.pid, index) not in sent:
+                sent.add((child.pid, index))
+                with suppress(psutil.Error):
+                    child.send_signal(number)
+
+
+def _explain(failures: dict[int, Any], logs: Path) -> LocalRun:
+    """Print which process failed first and why, unless the first process printed it."""
     codes = {rank: failure.exitcode for rank, failure in failures.items()}
     if EXIT_STOPPED in codes.values():
-        return EXIT_STOPPED
+        return LocalRun(code=EXIT_STOPPED)
     culprit = min(failures, key=lambda rank: (_blame_order(codes[rank]), failures[rank].timestamp, rank))
     failure = failures[culprit]
     message = failure.error_file_data.get("message")  # what `record_failure` wrote in that process
@@ -307,8 +441,9 @@ def _explain(failures: dict[int, Any], logs: Path) -> int:
             ending = f"failed: {message}"
         else:
             ending = f"failed with exit code {failure.exitcode}. Its last output:\n{_output_tail(logs, culprit)}"
-        sys.stderr.write(f"vernier: rank {culprit} of this run on {socket.gethostname()} {ending}\n")
-    return int(failure.exitcode) if failure.exitcode > 0 else EXIT_FAILED
+        text = printable(f"vernier: rank {culprit} of this run on {socket.gethostname()} {ending}", lines=True)
+        sys.stderr.write(f"{text}\n")
+    return LocalRun(code=int(failure.exitcode) if failure.exitcode > 0 else EXIT_FAILED, reason=message or "")
 
 
 def _blame_order(code: int) -> int:
@@ -322,8 +457,12 @@ def _messages_of_first(logs: Path) -> str:
 
 
 def _output_tail(logs: Path, rank: int) -> str:
-    texts = [p.read_text(errors="replace") for p in sorted(logs.glob(f"*/attempt_*/{rank}/stderr.log"))]
-    return "\n".join("".join(texts).splitlines()[-15:])
+    return "\n".join(_read_logs(logs, rank, "stderr").splitlines()[-15:])
+
+
+def _read_logs(logs: Path, rank: int, stream: str) -> str:
+    """What a process wrote to a stream that was redirected to a file."""
+    return "".join(p.read_text(errors="replace") for p in sorted(logs.glob(f"*/attempt_*/{rank}/{stream}.log")))
 
 
 def redirect_output(log: Path) -> None:
@@ -339,4 +478,5 @@ def record_failure(message: str, environ: Mapping[str, str] = os.environ) -> Non
     """Write an error where PyTorch's launcher looks for it, so that it can name the failed process and the reason."""
     path = environ.get("TORCHELASTIC_ERROR_FILE")
     if path:
-        Path(path).write_text(json.dumps({"message": message, "timestamp": int(wall_s())}), encoding="utf-8")
+        with suppress(OSError):  # a full disk: the message is also printed
+            Path(path).write_text(json.dumps({"message": message, "timestamp": int(wall_s())}), encoding="utf-8")

@@ -6,17 +6,16 @@ finds out which processes there are; `heartbeat` watches whether they are alive;
 
 import contextlib
 import os
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
 
-import psutil
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 
 from vernier.clock import now_s
 from vernier.config import Machine
@@ -24,10 +23,12 @@ from vernier.cores import allowed_cores
 from vernier.devices import Device
 from vernier.errors import ConfigError, RunFailed
 from vernier.records.events import ProcessInfo
+from vernier.signals import StopRequested
 from vernier.wording import plural
 
-from .heartbeat import Heartbeat, open_store
+from .heartbeat import STOP, Heartbeat, open_store
 from .launch import Topology, record_failure
+from .reach import connect_hosts
 
 T = TypeVar("T")
 
@@ -186,7 +187,10 @@ class World:
     # ------------------------------------------------------------------------------------------------------ lost peers
 
     def explain_lost_peer(self, error: RuntimeError) -> RunFailed | None:
-        """Which process is gone, when a collective failed for that reason; None for any other error."""
+        """Which process is gone, when a collective failed for that reason; None for any other error.
+
+        Raises StopRequested when a signal has ended it before the first step.
+        """
         text = str(error)
         connection = isinstance(error, dist.DistError) or any(word in text for word in _CONNECTION_WORDS)
         heart = self.heart
@@ -195,6 +199,8 @@ class World:
         began, patience_s = now_s(), 5.0
         while now_s() - began < patience_s:
             if reason := self._ask_heart(lambda: heart.verdict() or heart.describe_silent(3.0)):
+                if reason.startswith(STOP):
+                    raise StopRequested(reason.removeprefix(STOP)) from None
                 return LostPeer(reason)
             threading.Event().wait(0.2)
         lost = f"Lost contact with another process ({text.splitlines()[0][:200]})."
@@ -204,7 +210,7 @@ class World:
         try:
             return question()
         except RuntimeError:
-            return f"The rendezvous at {self.topology.address}:{self.topology.port} is gone."
+            return f"The rendezvous at {self.topology.rendezvous} is gone."
 
     def on_lost_peer(self, callback: Callable[[str], None]) -> None:
         """Call `callback` with the reason before this process is ended because another one is gone."""
@@ -275,23 +281,38 @@ def join_processes(topology: Topology, device: Device, machine: Machine) -> Iter
         _refuse_devices_in_use_twice(world, device)
         yield world
     except BaseException as error:
-        runtime = isinstance(error, RuntimeError) and not isinstance(error, RunFailed)
-        lost = world.explain_lost_peer(error) if runtime else None  # type: ignore[arg-type]
-        cause = lost or error
+        cause = _cause(world, error)
         message = str(cause) or type(cause).__name__
         record_failure(message)
         with contextlib.suppress(RuntimeError):
-            world.heart.report(message if isinstance(cause, LostPeer) else f"{topology.describe()} failed: {message}")
+            world.heart.report(_verdict(topology, cause, message))
         world.heart.close()
         world.heart.keep_store_readable()
-        if lost is not None:
-            raise lost from error
+        if cause is not error:
+            raise cause from error
         if not world.in_flight:
             world.destroy_groups()
         raise
     world.any_process(False)  # a barrier: nobody leaves while another still works
     world.heart.close()
     world.destroy_groups()
+
+
+def _cause(world: World, error: BaseException) -> BaseException:
+    """The error, or what it comes from: that another process is gone."""
+    if not isinstance(error, RuntimeError) or isinstance(error, RunFailed):
+        return error
+    try:
+        return world.explain_lost_peer(error) or error
+    except StopRequested as request:
+        return request
+
+
+def _verdict(topology: Topology, cause: BaseException, message: str) -> str:
+    """Why the other processes have to end."""
+    if isinstance(cause, StopRequested):
+        return f"{STOP}{message}"
+    return message if isinstance(cause, LostPeer) else f"{topology.describe()} failed: {message}"
 
 
 def _refuse_more_processes_than_devices(topology: Topology, device: Device) -> None:
@@ -318,14 +339,14 @@ def _refuse_devices_in_use_twice(world: World, device: Device) -> None:
 
 
 def _rendezvous(topology: Topology, device: Device, machine: Machine) -> World:
-    if topology.local_world < topology.world:
-        _choose_interface(topology)
     stall_s = STALL_FACTOR * machine.rank_timeout_s
     # longer than the heartbeat's limits: its message names the process, a collective's timeout does not
     timeout = timedelta(seconds=stall_s + 2 * machine.rank_timeout_s)
     device.prepare_collectives(rank=topology.rank, local_rank=topology.local_rank, world=topology.world)
     try:
         store = open_store(topology, machine.rank_timeout_s, serve=True)
+        if topology.local_world < topology.world:
+            connect_hosts(PrefixStore("reach", store), topology, machine.rank_timeout_s)
         dist.init_process_group(
             device.backend or "gloo", store=store, rank=topology.rank, world_size=topology.world, timeout=timeout
         )
@@ -333,20 +354,21 @@ def _rendezvous(topology: Topology, device: Device, machine: Machine) -> World:
         heart = Heartbeat(topology, machine.rank_timeout_s, stall_s)
         world = World(topology, heart, control)
         world.any_process(False)
+    except RunFailed:
+        raise
     except RuntimeError as error:
-        raise RunFailed(
-            f"{topology.describe()} could not reach the rendezvous at {topology.address}:{topology.port}: "
-            f"{str(error).splitlines()[0].rstrip('.')}. Check that every host can reach that address and port."
-        ) from error
+        raise RunFailed(_describe_rendezvous_error(topology, str(error))) from error
     heart.start()
     return world
 
 
-def _choose_interface(topology: Topology) -> None:
-    """Use the network interface that leads to the rendezvous, unless GLOO_SOCKET_IFNAME is set."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, contextlib.suppress(OSError):
-        probe.connect((topology.address, topology.port))
-        own_address = probe.getsockname()[0]
-        for name, addresses in psutil.net_if_addrs().items():
-            if any(a.address == own_address for a in addresses):
-                os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
+def _describe_rendezvous_error(topology: Topology, text: str) -> str:
+    if "EADDRINUSE" in text:
+        return (
+            f"{topology.describe()}: another program uses port {topology.port} there, which is to be the rendezvous of "
+            "this run. Set the variable MASTER_PORT to a free port, the same for all processes."
+        )
+    return (
+        f"{topology.describe()} could not reach the rendezvous at {topology.rendezvous}: "
+        f"{text.splitlines()[0].rstrip('.')}. Check that every host can reach that address and port."
+    )

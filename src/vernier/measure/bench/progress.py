@@ -1,7 +1,7 @@
 """How far a benchmark is: what a measuring process is doing now, where its time went, and how long the rest will take.
 
 A measuring process writes its phase to a file that the benchmark's own process reads; versions before there was such a
-file just show no phase. `cli.bench.live` prints it.
+file just show no phase. `report.live.benchmark` prints it.
 """
 
 import json

@@ -33,6 +33,7 @@ from vernier.records.bench import (
 from vernier.records.environment import Environment
 from vernier.records.profile import PhaseTimes
 from vernier.records.statistics import Comparison, Estimate
+from vernier.wording import plural
 
 from .measuring import describe_steps, mean_phases, relate_to_matmul
 from .serving import summarize_latency
@@ -232,7 +233,8 @@ def _describe_fewer_cores(row: StepRow, base: StepRow) -> str | None:
     own, other = row.compute_threads, base.compute_threads
     if row.threads is not None or not own or not other or own >= other:
         return None
-    return f"{own} core(s) per process, where procs {base.procs} has {other}: as many devices would have as many each"
+    cores = plural(own, "core")
+    return f"{cores} per process, where procs {base.procs} has {other}: as many devices would have as many each"
 
 
 def compare_arms(rounds: Sequence[Round], arm: str, against: str, tolerance: float) -> Comparison | None:

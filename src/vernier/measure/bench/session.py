@@ -33,7 +33,7 @@ from .table import markdown
 
 
 class Watcher(Protocol):
-    """Told how a benchmark goes on, for people: `vernier.cli.bench.live` prints it."""
+    """Told how a benchmark goes on, for people: `vernier.report.live.benchmark` prints it."""
 
     def begin(self, request: BenchRequest, arms: Sequence[str]) -> None:
         """These arms will run."""

@@ -11,6 +11,7 @@ from functools import cache
 import psutil
 
 import vernier
+from vernier.addresses import redact_addresses
 from vernier.folders import REPOSITORY
 from vernier.records.environment import CpuInfo, DeviceInfo, Environment
 from vernier.records.events import ProcessInfo
@@ -76,7 +77,7 @@ def collect_environment(
         sensors=sensors,
         versions=read_versions(),
         variables=read_variables(),
-        command=tuple(sys.argv),
+        command=tuple(map(redact_addresses, sys.argv)),
         git_commit=source_commit(),
         processes=None if processes is None else tuple(processes),
     )
@@ -84,7 +85,7 @@ def collect_environment(
 
 def read_variables() -> dict[str, str]:
     """Environment variables that change speed or results, those that are set."""
-    return {k: v for k, v in os.environ.items() if k in VARIABLES or k.startswith("NCCL_")}
+    return {k: redact_addresses(v) for k, v in os.environ.items() if k in VARIABLES or k.startswith("NCCL_")}
 
 
 def vernier_version() -> str:

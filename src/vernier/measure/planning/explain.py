@@ -20,7 +20,7 @@ from vernier.optim.schedules import learning_rate
 from vernier.records.codec import omitted
 from vernier.records.what_ran import WhatRan
 from vernier.store import find_runs
-from vernier.wording import plural, two_digits
+from vernier.wording import describe_batch, two_digits
 
 BYTES = 4
 STATE_COPIES = {"sgd": 3, "lars": 3, "lamb": 4}
@@ -107,6 +107,8 @@ def _memory(config: Config, derived: Derived, cost: Cost) -> int:
     """Bytes of one process: parameters, gradients, optimiser, averaged weights, and the activations of a micro-step."""
     recipe, machine = config.recipe, config.machine
     copies = STATE_COPIES[recipe.optim.name] + (1 if recipe.ema.decay else 0)
+    if derived.virtual_shards is not None:  # sums of gradients: to send, received, and those that wait for others
+        copies += 2 + derived.accumulation.bit_length()
     activation_bytes = 2 if machine.precision in ("bf16", "fp16") else BYTES
     return copies * BYTES * cost.params + derived.process_batch * cost.activations * activation_bytes
 
@@ -168,12 +170,13 @@ def sparkline(values: Sequence[float]) -> str:
 def describe_explanation(explained: Explanation) -> list[str]:
     """The explanation for a person."""
     d, rates = explained.derived, explained.rates
+    batch = describe_batch(
+        world=d.world, process_batch=d.process_batch, accumulation=d.accumulation, virtual_shards=d.virtual_shards
+    )
     lines = [
         explained.ran.line(),
         f"  data       {explained.train_images:,} training images ({explained.train_images_from})",
-        f"  batch      {d.world * d.process_batch * d.accumulation:,} = "
-        f"{plural(d.world, 'process')} x {plural(d.process_batch, 'image')} x "
-        f"{plural(d.accumulation, 'accumulation step')}",
+        f"  batch      {batch}",
         f"  steps      {d.steps_per_epoch:,} per epoch, {d.total_steps:,} in total"
         + (f", stopping at {d.stop_step:,}" if d.stop_step < d.total_steps else "")
         + (f", then on to {d.stop_step:,} at the last rate" if d.stop_step > d.total_steps else ""),

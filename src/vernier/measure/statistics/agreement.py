@@ -8,6 +8,7 @@ import math
 
 from vernier.config import Config, Published, Recipe, differences
 from vernier.records.run import Agreement, AgreementVerdict, EvalResult, PublishedFigure
+from vernier.wording import plural
 
 from .estimates import LEVEL, t_quantile
 
@@ -112,7 +113,7 @@ def agreement_lines(agreement: Agreement) -> list[str]:
     """Two lines for a person: the verdict, and what differs."""
     published = agreement.published
     spread = f" +- {published.sd:g}" if published.sd is not None else ""
-    runs = f" over {published.n} run(s)" if published.n else ""
+    runs = f" over {plural(published.n, 'run')}" if published.n else ""
     unit, digits = (" %", 2) if agreement.metric in PERCENT else ("", 4)
     figure = f"{agreement.metric} {published.mean:g}{spread}{unit}{runs} ({agreement.where})"
     if agreement.verdict == "not-comparable":

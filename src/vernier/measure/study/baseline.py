@@ -29,6 +29,7 @@ METHOD = "vernier-baseline-1"
 FALSE_ALARMS = 0.01
 WORTH_KNOWING = 0.05
 """A slowdown that a user wants to find: a check that cannot find it says so."""
+_LARGEST_EXPONENT = 700.0
 
 
 def write_baseline(path: Path, baseline: Baseline) -> None:
@@ -51,6 +52,11 @@ def read_baseline(path: Path) -> Baseline:
         raise ConfigError(f"There is no baseline {path}. {advice}") from None
     except DamagedRecord as error:
         raise ConfigError(f"The baseline {path} is damaged: {error}. {advice}") from None
+
+
+def _exp(value: float) -> float:
+    """e to the power of `value`, as large as a float can be where little data puts a limit beyond all times."""
+    return math.exp(min(value, _LARGEST_EXPONENT))
 
 
 def fit_inliers(values: Floats) -> Inliers:
@@ -146,7 +152,7 @@ def check(baseline: Baseline, table: Table, matter: float = DEFAULT_MATTER) -> C
     for name, values in groups.items():
         extra = median_variance(baseline.noise_sd, values.size)
         limit = max(limit_above(baseline.speed, alpha, extra), baseline.speed.centre + math.log1p(matter))
-        smallest_detectable = max(smallest_detectable, math.exp(limit - baseline.speed.centre) - 1)
+        smallest_detectable = max(smallest_detectable, _exp(limit - baseline.speed.centre) - 1)
         reasons = (*_slow(baseline, slowness[name], limit), *_unsteady(baseline, _spread(values), alpha))
         verdicts.append(
             DeviceCheck(
@@ -154,7 +160,7 @@ def check(baseline: Baseline, table: Table, matter: float = DEFAULT_MATTER) -> C
                 accepted=not reasons,
                 repeats=values.size,
                 median=medians[name],
-                limit=math.exp(limit if baseline.slow_is_high else -limit),
+                limit=_exp(limit if baseline.slow_is_high else -limit),
                 p_slow=p_above(baseline.speed, slowness[name], extra),
                 reasons=reasons,
                 unusual=_unusual(baseline, {s: v[name] for s, v in sensors.items() if name in v}, alpha),
@@ -187,7 +193,7 @@ def _in_unit_of(baseline: Baseline, table: Table) -> Table:
 
 def _check_same_size(baseline: Baseline, table: Table) -> None:
     """Refuse a machine that would be a hundred times slower or faster than the fleet: one unit is wrong."""
-    centre = math.exp(baseline.speed.centre if baseline.slow_is_high else -baseline.speed.centre)
+    centre = _exp(baseline.speed.centre if baseline.slow_is_high else -baseline.speed.centre)
     typical = statistics.median(table.medians().values())
     if not 1 / SUSPICIOUS < typical / centre < SUSPICIOUS:
         raise ConfigError(
@@ -199,9 +205,9 @@ def _check_same_size(baseline: Baseline, table: Table) -> None:
 def _slow(baseline: Baseline, slowness: float, limit: float) -> tuple[str, ...]:
     if slowness <= limit:
         return ()
-    normal = math.exp(baseline.speed.centre if baseline.slow_is_high else -baseline.speed.centre)
-    percent = 100 * (math.exp(slowness - baseline.speed.centre) - 1)
-    allowed = 100 * (math.exp(limit - baseline.speed.centre) - 1)
+    normal = _exp(baseline.speed.centre if baseline.slow_is_high else -baseline.speed.centre)
+    percent = 100 * (_exp(slowness - baseline.speed.centre) - 1)
+    allowed = 100 * (_exp(limit - baseline.speed.centre) - 1)
     fleet = f"{normal:g} {baseline.unit}"
     return (f"{percent:.1f} % slower than the fleet's {fleet}; normal devices stay within {allowed:.1f} %",)
 
@@ -210,7 +216,7 @@ def _too_little(baseline: Baseline, slowness: float, certain: float, limit: floa
     """A slowness that is certain and does not matter."""
     if not certain < slowness <= limit:
         return ()
-    percent = 100 * (math.exp(slowness - baseline.speed.centre) - 1)
+    percent = 100 * (_exp(slowness - baseline.speed.centre) - 1)
     return (f"certainly slower than the fleet, but by {percent:.2f} % only",)
 
 

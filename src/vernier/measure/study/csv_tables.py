@@ -18,6 +18,7 @@ CsvRow = Mapping[str, Cell]
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 _BYTE_ORDER_MARKS = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16", codecs.BOM_UTF8: "utf-8-sig"}
 _INDEX = re.compile(r"^(Unnamed: \d+)?$")
+_LARGEST = 1e300
 _DECIMAL_COMMA = re.compile(r"^\s*[+-]?\d+,\d+([eE][+-]?\d+)?\s*$")
 
 
@@ -35,12 +36,12 @@ def decode_text(content: bytes) -> str:
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[CsvRow]) -> str:
-    """The text of a CSV file; None is an empty cell."""
+    """The text of a CSV file; None is an empty cell. Halves of characters, which UTF-8 cannot hold, are escaped."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows([["" if row.get(c) is None else row[c] for c in columns] for row in rows])
-    return out.getvalue()
+    return out.getvalue().encode("utf-8", errors="backslashreplace").decode("utf-8")
 
 
 def read_csv(path: Path) -> tuple[CsvRow, ...]:
@@ -97,11 +98,11 @@ def _cell(text: str, decimal_comma: bool = False) -> Cell:
         return None
     if decimal_comma and _DECIMAL_COMMA.match(text):
         text = text.replace(",", ".")
-    try:
-        return int(text)
-    except ValueError:
-        pass
-    try:
-        return float(text)
-    except ValueError:
-        return text.strip()
+    for kind in (int, float):
+        try:
+            number = kind(text)
+        except ValueError:
+            continue
+        if not abs(number) > _LARGEST:  # a whole number of a thousand digits is no measurement, and fits in no float
+            return number
+    return text.strip()

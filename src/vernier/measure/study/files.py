@@ -29,7 +29,7 @@ from vernier.frozen import frozen
 from vernier.records.bench import Cell
 from vernier.records.codec import DamagedRecord, decode, encode
 from vernier.records.study import RepeatInfo, StudyDevice, StudyMeta
-from vernier.store import read_object, read_record, write_atomically, write_json
+from vernier.store import is_locked, read_object, read_record, write_atomically, write_json
 
 from .csv_tables import CsvRow, csv_text, read_csv
 
@@ -167,9 +167,17 @@ class StudyDir:
 
     def repeats(self) -> list[Repeat]:
         """Every finished repeat, by device and number. Raises ConfigError naming a file that cannot be read."""
-        finished = (p.parent for p in (self.path / DATA).glob(f"*/*/{REPEAT}"))
-        numbered = [(p.parent.name, int(match[1]), p) for p in finished if (match := _REPEAT_DIR.match(p.name))]
+        numbered = [(p.parent.name, int(p.name.rpartition("-")[2]), p) for p in self.finished()]
         return [_read_repeat(folder) for *_, folder in sorted(numbered)]
+
+    def finished(self) -> list[Path]:
+        """The folders of the finished repeats."""
+        folders = (p.parent for p in (self.path / DATA).glob(f"*/*/{REPEAT}"))
+        return [folder for folder in folders if _REPEAT_DIR.match(folder.name)]
+
+    def is_locked(self) -> bool:
+        """Whether a process is measuring."""
+        return is_locked(self.path / META)
 
     def write_tables(self) -> None:
         """Write all_data.csv and aggregated_data.csv from the repeats so far."""

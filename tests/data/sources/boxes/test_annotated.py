@@ -24,6 +24,6 @@ def test_boxes_outside_are_cut_dropped_and_counted(tmp_path: Path) -> None:
     ]
     assert source.boxes(0).areas.tolist() == [50], "its own area is no longer true"
     assert source.notes == (
-        "2 box(es) reached out of their image and were cut at its edge",
-        "2 box(es) without area inside their image were left out",
+        "2 boxes cut at the edge of the image",
+        "2 boxes without area inside the image left out",
     )

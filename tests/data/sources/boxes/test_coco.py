@@ -17,7 +17,7 @@ def test_real_coco(real_data: Callable[[str], Path]) -> None:
     root = real_data("coco")
     train, val = open_boxes(str(root), "train"), open_boxes(str(root), "val")
     tree = json.loads((root / "annotations/instances_val2017.json").read_text())
-    assert (len(train), train.notes, len(val)) == (149, ("1 image(s) without boxes are left out of training",), 100)
+    assert (len(train), train.notes, len(val)) == (149, ("1 image without boxes left out of training",), 100)
     assert len(train.classes) == 80
     assert (train.category_ids[:2], train.category_ids[-1]) == ((1, 2), 90)
     assert train.classes[train.category_ids.index(17)] == "cat"
@@ -89,3 +89,62 @@ def test_wrong_annotations_say_what_is_wrong(tmp_path: Path) -> None:
     assert len(open_boxes(str(tmp_path), "train")) == 2
     with pytest.raises(ConfigError, match="has no val split"):
         open_boxes(str(tmp_path), "val")
+
+
+def _write(tmp_path: Path, text: str | bytes) -> Path:
+    write_images(tmp_path / "train", 2)
+    (tmp_path / "annotations").mkdir(exist_ok=True)
+    path = tmp_path / "annotations/instances_train.json"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+WRONG_VALUES: list[tuple[str, str, object, str]] = [
+    ("images", "id", 1e999, "not a whole number"),
+    ("images", "id", 1.5, "1.5 is not a whole number"),
+    ("images", "id", 1e30, "out of range"),
+    ("images", "id", 101, "two of its images have the id 101"),
+    ("images", "width", 1e999, "not a whole number"),
+    ("images", "width", 10**30, "out of range"),
+    ("images", "width", "wide", "'wide' is not a whole number"),
+    ("images", "file_name", "a\0.jpg", "names a file that cannot exist"),
+    ("images", "file_name", "\ud800.jpg", "names a file that cannot exist"),
+    ("images", "file_name", 7, "not a file of COCO instances"),
+    ("annotations", "image_id", None, "None is not a whole number"),
+    ("annotations", "category_id", 1e30, "out of range"),
+    ("annotations", "bbox", [1, 2, 10**400, 4], "too large"),
+    ("annotations", "bbox", [1, 2, 3], "not enough values"),
+    ("annotations", "iscrowd", "2", "iscrowd is 2, not 0 or 1"),
+    ("annotations", "iscrowd", "no", "'no' is not a whole number"),
+    ("categories", "id", 1e30, "out of range"),
+    ("categories", "id", 3, "two of its categories have the id 3"),
+    ("categories", "name", "\ud800", "name that cannot be written"),
+]
+
+
+@pytest.mark.parametrize(("part", "key", "value", "message"), WRONG_VALUES)
+def test_a_wrong_value_is_one_sentence_with_the_file(
+    tmp_path: Path, part: str, key: str, value: object, message: str
+) -> None:
+    tree = coco_tree(2)
+    tree[part][0][key] = value
+    _write(tmp_path, json.dumps(tree))
+    with pytest.raises(ConfigError, match=message) as error:
+        open_boxes(str(tmp_path), "train")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["[" * 200_000, b'{"images": "\xe9"}', '{"images": [', "null", "[1, 2]"])
+def test_a_file_that_is_no_json_or_no_instances_is_one_sentence(tmp_path: Path, text: str | bytes) -> None:
+    path = _write(tmp_path, text)
+    with pytest.raises(ConfigError, match=f"{path.name} is not a file of COCO instances"):
+        open_boxes(str(tmp_path), "train")
+
+
+def test_a_crowd_may_be_a_number_a_truth_value_or_text(tmp_path: Path) -> None:
+    tree = coco_tree(4)
+    for item, value in zip(tree["annotations"], ("0", "1", True, None), strict=True):
+        item["iscrowd"] = value
+    _write(tmp_path, json.dumps(tree))
+    source = open_boxes(str(tmp_path), "train")
+    assert [source.boxes(i).crowd.tolist() for i in range(4)] == [[False], [True], [True], [False]]

@@ -24,7 +24,7 @@ def test_both_layouts_of_splits_are_read(tmp_path: Path) -> None:
     assert (len(train), len(val)) == (1, 2)
     assert train.boxes(0).ltrb.tolist() == [[50.0, 40.0, 150.0, 60.0]]
     assert train.boxes(0).classes.tolist() == [1]
-    assert "1 box(es) without area inside their image were left out" in train.notes
+    assert "1 box without area inside the image left out" in train.notes
     assert len(val.boxes(1).ltrb) == 0
     (tmp_path / "data.yaml").write_text("names: [cat]\n")
     with pytest.raises(ConfigError, match="class 1, but there are 1"):
@@ -52,6 +52,9 @@ def test_outlines_become_boxes_and_odd_lines_are_refused(tmp_path: Path) -> None
         "names: {1: big dog, 0: cat,\n  2: no}\nnc: 3\n",
         "names:\n  0: cat  # small\n  1: 'big dog'\n  2: no\n",
         "names:\n- cat\n- big dog\n- no\npath: ../set\n",
+        "\ufeffnames: [cat, big dog, no]\n",
+        '"names" : &all [\'cat\', "big dog", !!str no]\nmore: *all\n',
+        "names:\n  - cat\n  - >-\n    big\n    dog\n  - 'no'\n",
     ],
 )
 def test_class_names_are_read_from_every_form_of_yaml(tmp_path: Path, text: str) -> None:
@@ -66,7 +69,8 @@ def test_class_names_are_read_from_every_form_of_yaml(tmp_path: Path, text: str)
         ("names: {1: cat, 2: dog}\n", "must number the classes from 0 to 1"),
         ("names: cat\n", "must be a list of class names"),
         ("names: [[cat]]\n", "must be a list of class names"),
-        ("path: .\n", "neither classes.txt nor a .yaml file"),
+        ("[" * 5000, "is not a readable YAML file"),
+        ("path: .\n", "neither classes.txt nor a .yaml or .yml file"),
     ],
 )
 def test_a_yaml_file_without_usable_names_is_one_sentence(tmp_path: Path, text: str, message: str) -> None:
@@ -80,3 +84,38 @@ def test_classes_txt_comes_before_a_yaml_file(tmp_path: Path) -> None:
     (tmp_path / "data.yaml").write_text("names: [cat]\n")
     (tmp_path / "classes.txt").write_text("dog\n\nbird\n")
     assert read_class_names(tmp_path) == ("dog", "bird")
+
+
+def test_a_yml_file_will_do_and_hidden_files_do_not(tmp_path: Path) -> None:
+    (tmp_path / "._data.yaml").write_bytes(b"\0\5\x16\7")
+    (tmp_path / "data.yml").write_text("names: ['light, red', 'a: b', '#c']\n")
+    assert read_class_names(tmp_path) == ("light, red", "a: b", "#c")
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("classes.txt", b"caf\xe9\n", r"classes\.txt is not UTF-8 text: byte 0xe9 at position 3"),
+        ("labels/0.txt", b"\x80\x00\xff", r"labels/0\.txt is not UTF-8 text"),
+        ("labels/0.txt", b"0 0.5 0.5 wide 0.2", r"labels/0\.txt: a line is not"),
+        ("labels/0.txt", b"1e3 0.5 0.5 0.1 0.2", r"labels/0\.txt: a line is not"),
+        ("images/0.jpg", b"no image", r"Cannot read the size of .*images/0\.jpg"),
+    ],
+)
+def test_a_damaged_file_is_one_sentence(tmp_path: Path, file: str, content: bytes, message: str) -> None:
+    write_unsplit(tmp_path, "yolo", 2)
+    (tmp_path / file).write_bytes(content)
+    with pytest.raises(ConfigError, match=message) as error:
+        open_boxes(str(tmp_path), "train")
+    assert "\n" not in str(error.value)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path: Path) -> None:
+    (tmp_path / "classes.txt").write_bytes("\ufeffcat\ndog\n".encode())
+    assert read_class_names(tmp_path) == ("cat", "dog")
+
+
+def test_hidden_files_are_no_images(tmp_path: Path) -> None:
+    write_unsplit(tmp_path, "yolo", 4)
+    (tmp_path / "images/._0.jpg").write_bytes(b"\0\5\x16\7")
+    assert len(open_boxes(str(tmp_path), "train")) + len(open_boxes(str(tmp_path), "val")) == 4

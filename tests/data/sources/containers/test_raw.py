@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from tests.data.sources.small_sets import by_name
+from vernier.data.decoding.decode import BadImage
 from vernier.data.preparing.raw import pack_raw
 from vernier.data.sources import open_split
 from vernier.data.sources.containers.raw import RawSource
+from vernier.data.sources.containers.tables import read_table, table_path, write_table
 from vernier.errors import ConfigError
 
 
@@ -32,3 +34,30 @@ def test_a_truncated_raw_file_is_refused(shapes: Path, tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(ConfigError, match="Prepare it again"):
         open_split(str(tmp_path), "val")
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [("label", -1, "labels go from -1 to -1"), ("label", 10, "there are 10 classes"), ("classes", 3, "readable table")],
+)
+def test_a_damaged_table_is_one_sentence(shapes: Path, tmp_path: Path, column: str, value: int, message: str) -> None:
+    pack_raw(open_split(str(shapes), "val"), tmp_path, "val", short_side_px=16, workers=1)
+    path = table_path(tmp_path / "val.raw")
+    columns, metadata = read_table(path)
+    if column in columns:
+        columns[column] = np.full_like(columns[column], value)
+    else:
+        metadata[column] = str(value)
+    write_table(path, columns, metadata)
+    with pytest.raises(ConfigError, match=message):
+        open_split(str(tmp_path), "val")
+
+
+@pytest.mark.parametrize(("column", "value"), [("offset", 1 << 60), ("width", 1 << 31), ("height", 0)])
+def test_a_position_beyond_the_file_is_a_bad_image(shapes: Path, tmp_path: Path, column: str, value: int) -> None:
+    pack_raw(open_split(str(shapes), "val"), tmp_path, "val", short_side_px=16, workers=1)
+    columns, metadata = read_table(table_path(tmp_path / "val.raw"))
+    columns[column] = np.full_like(columns[column], value)
+    write_table(table_path(tmp_path / "val.raw"), columns, metadata)
+    with pytest.raises(BadImage, match="the table is damaged"):
+        open_split(str(tmp_path), "val").image(3)

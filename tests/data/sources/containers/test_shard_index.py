@@ -1,6 +1,7 @@
 """The tables of shards that Vernier did not write."""
 
 import io
+import os
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,8 @@ from PIL import Image
 from tests.data.sources.small_sets import encode_png, write_tar
 from vernier.data.decoding.decode import LazyJpeg, SegmentedJpeg
 from vernier.data.sources import open_split
-from vernier.data.sources.containers.tables import table_path
+from vernier.data.sources.containers.shard_index import load_foreign_table, scan_tar
+from vernier.data.sources.containers.tables import table_path, watched_scans, write_table
 from vernier.errors import ConfigError
 
 
@@ -33,11 +35,44 @@ def test_shards_of_other_origin_are_indexed_on_first_use(tmp_path: Path) -> None
     assert len(open_split(str(tmp_path), "train")) == 16
 
 
+@pytest.mark.parametrize("same_time", [False, True])
+def test_a_replaced_tar_of_the_same_size_is_indexed_again(tmp_path: Path, same_time: bool) -> None:
+    path = tmp_path / "train-0.tar"
+    write_tar(path, [("x.png", encode_png(10)), ("x.cls", b"0"), ("y.png", encode_png(10)), ("y.cls", b"1")])
+    status = path.stat()
+    assert open_split(str(tmp_path), "train").all_labels().tolist() == [0, 1]
+    write_tar(path, [("x.png", encode_png(10)), ("x.cls", b"1"), ("y.png", encode_png(10)), ("y.cls", b"0")])
+    assert path.stat().st_size == status.st_size
+    if same_time:
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert open_split(str(tmp_path), "train").all_labels().tolist() == [1, 0]
+
+
+def test_a_table_of_an_earlier_version_and_a_damaged_one_are_made_again(tmp_path: Path) -> None:
+    path = tmp_path / "train-0.tar"
+    write_tar(path, [("x.png", encode_png(10)), ("x.cls", b"0"), ("y.png", encode_png(10)), ("y.cls", b"1")])
+    columns = {**scan_tar(path), "label": np.array([1, 0], "i4")}
+    write_table(table_path(path), columns, {"version": "1", "bytes": str(path.stat().st_size)})  # version 0.2's stamp
+    assert open_split(str(tmp_path), "train").all_labels().tolist() == [0, 1]
+    content = bytearray(table_path(path).read_bytes())
+    for position in range(3, len(content), len(content) // 14):
+        table_path(path).write_bytes(content[:position] + bytes([content[position] ^ 1]) + content[position + 1 :])
+        assert load_foreign_table(path)["label"].tolist() == [0, 1]
+
+
 @pytest.mark.parametrize(
     ("members", "message"),
     [
         ([("1.png", encode_png(1))], "no .cls or .json"),
         ([("1.png", encode_png(1)), ("1.cls", b"cat")], "has no class number"),
+        ([("1.png", encode_png(1)), ("1.cls", b"\xe9")], "has no class number"),
+        ([("1.png", encode_png(1)), ("1.cls", b"-1")], "the class number '-1' is out of range"),
+        ([("1.png", encode_png(1)), ("1.cls", b"3000000000")], "the class number '3000000000' is out of range"),
+        ([("1.png", encode_png(1)), ("1.cls", b"20000000")], "classes count from 0 to 999,999"),
+        ([("1.png", encode_png(1)), ("1.json", b'{"label": Infinity}')], "inf is not a whole number"),
+        ([("1.png", encode_png(1)), ("1.json", b'{"label": 1.5}')], "1.5 is not a whole number"),
+        ([("1.png", encode_png(1)), ("1.json", b"[" * 100_000)], "nested too deeply"),
+        ([("1.png", encode_png(1)), ("1.json", b"[3]")], "has no class number"),
         ([("1.txt", b"x")], "no images"),
     ],
 )
@@ -62,3 +97,14 @@ def test_a_jpeg_with_restart_markers_is_read_in_segments(tmp_path: Path) -> None
     assert isinstance(source.lazy_image(1), SegmentedJpeg)
     for index in (0, 1):
         assert np.array_equal(source.lazy_image(index)[5:14, 3:17], source.image(index)[5:14, 3:17])
+
+
+def test_the_first_index_reports_how_far_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "train-0.tar"
+    write_tar(path, [member for i in range(3) for member in ((f"{i}.png", encode_png(i)), (f"{i}.cls", b"0"))])
+    reports: list[tuple[str, int, int]] = []
+    for _ in range(2):
+        with watched_scans(lambda doing, done, total: reports.append((doing, done, total))):
+            open_split(str(tmp_path), "train")
+    assert [doing for doing, _, _ in reports] == ["indexing train-0.tar"] * 3, "once, not from the stored table"
+    assert 0 < reports[0][1] < reports[1][1] < reports[2][1] < reports[2][2] == path.stat().st_size

@@ -1,5 +1,6 @@
 """Tar shards: the same samples and pixels as the folder they were made from."""
 
+import contextlib
 import json
 import shutil
 import tarfile
@@ -10,10 +11,12 @@ import pytest
 
 from tests.data.sources.small_sets import by_name, encode_png, pack_shapes, write_tar
 from vernier.config import Augment, Data
+from vernier.data.decoding.decode import BadImage
 from vernier.data.loading.readers import TrainReader
 from vernier.data.preparing.shards import pack_shards
 from vernier.data.sources import ShardSource, open_split
-from vernier.errors import ConfigError
+from vernier.data.sources.containers.tables import read_table, table_path, write_table
+from vernier.errors import ConfigError, RunFailed
 
 needs_jpegtran = pytest.mark.skipif(shutil.which("jpegtran") is None, reason="jpegtran is not installed")
 
@@ -86,3 +89,116 @@ def test_a_manifest_cannot_name_files_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "train.shards.json").write_text(json.dumps(tree))
     with pytest.raises(ConfigError, match="outside its folder"):
         open_split(str(tmp_path), "train")
+
+
+MANIFEST = {"name": "train-000000.tar", "samples": 1, "bytes": 1, "sha256": ""}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"shards": [{**MANIFEST, "samples": -1}]},
+        {"shards": [{**MANIFEST, "samples": 10**30}]},
+        {"shards": [{**MANIFEST, "samples": "many"}]},
+        {"shards": [{**MANIFEST, "name": 7}]},
+        {"shards": [MANIFEST, MANIFEST]},
+        {"shards": [{"name": "train-000000.tar"}]},
+        {"shards": 3},
+        {"classes": [1, 2]},
+        {"classes": ["\ud800"]},
+        {"version": "new"},
+    ],
+)
+def test_a_damaged_manifest_is_one_sentence(tmp_path: Path, change: dict[str, object]) -> None:
+    tree = {"format": "vernier-shards", "version": 1, "classes": ["a"], "shards": [MANIFEST], **change}
+    (tmp_path / "train.shards.json").write_text(json.dumps(tree))
+    with pytest.raises(ConfigError, match=r"train\.shards\.json is not a list of shards"):
+        open_split(str(tmp_path), "train")
+
+
+@pytest.mark.parametrize("content", [b'{"classes": ["caf\xe9"]}', b"[" * 100_000, b"{", b"null"])
+def test_a_manifest_that_is_no_json_is_one_sentence(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "train.shards.json").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"train\.shards\.json is not (a list of shards|UTF-8 text)"):
+        open_split(str(tmp_path), "train")
+
+
+def _change_table(shard: Path, column: str, values: object) -> None:
+    columns, metadata = read_table(table_path(shard))
+    columns[column] = np.full_like(columns[column], values)
+    write_table(table_path(shard), columns, metadata)
+
+
+def _without_table_hashes(manifest: Path) -> None:
+    """As version 0.2 wrote it."""
+    tree = json.loads(manifest.read_text())
+    for entry in tree["shards"]:
+        del entry["table_sha256"]
+    manifest.write_text(json.dumps(tree))
+
+
+@pytest.mark.parametrize("hashed", [True, False])
+def test_changed_labels_are_noticed(shapes: Path, tmp_path: Path, hashed: bool) -> None:
+    pack_shapes(shapes, tmp_path, restarts=False)
+    before = open_split(str(tmp_path), "train").fingerprint()
+    if not hashed:
+        _without_table_hashes(tmp_path / "train.shards.json")
+    source = open_split(str(tmp_path), "train")
+    assert isinstance(source, ShardSource)
+    assert source.fingerprint() == before
+    assert source.verify_shard(0) == ""
+    assert ("covered by no hash" in source.describe_coverage()) is not hashed
+    _change_table(min(tmp_path.glob("train-*.tar")), "label", 1)
+    source = open_split(str(tmp_path), "train")
+    assert isinstance(source, ShardSource)
+    assert "labels" in source.verify_shard(0)
+
+
+def test_the_table_of_a_foreign_tar_is_compared_with_the_tar(tmp_path: Path) -> None:
+    write_tar(tmp_path / "train-0.tar", [("x.png", encode_png(10)), ("x.cls", b"0")])
+    source = open_split(str(tmp_path), "train")
+    assert isinstance(source, ShardSource)
+    assert source.verify_shard(0) == ""
+    content = (tmp_path / "train-0.tar").read_bytes()
+    (tmp_path / "train-0.tar").write_bytes(content[:2048])
+    assert "is truncated" in source.verify_shard(0)
+
+
+@pytest.mark.parametrize(("column", "value"), [("label", -1), ("label", 10)])
+def test_labels_that_are_no_class_are_refused(shapes: Path, tmp_path: Path, column: str, value: int) -> None:
+    pack_shapes(shapes, tmp_path, restarts=False)
+    _change_table(min(tmp_path.glob("train-*.tar")), column, value)
+    with pytest.raises(RunFailed, match=f"go from {value} to {value}, but there are 10 classes"):
+        open_split(str(tmp_path), "train").all_labels()
+
+
+@needs_jpegtran
+def test_any_damage_to_positions_in_a_table_is_a_bad_image_or_an_image(shapes: Path, tmp_path: Path) -> None:
+    pack_shapes(shapes, tmp_path, restarts=True)
+    shard = min(tmp_path.glob("train-*.tar"))
+    original = table_path(shard).read_bytes()
+    extremes = (0, 1, 7, (1 << 16) - 1, (1 << 32) - 1, (1 << 64) - 1)
+    columns = ("offset", "size", "width", "height", "scan_at", "frame_at", "mcu", "interval", "rows_at", "within_at")
+    for column in (*columns, "row_starts", "within", "name_ends"):
+        for value in extremes:
+            limit = np.iinfo(read_table(table_path(shard))[0][column].dtype).max
+            _change_table(shard, column, min(value, limit))
+            source = open_split(str(tmp_path), "train")
+            source.describe(3)
+            with contextlib.suppress(BadImage):
+                assert source.image(3).ndim == 3
+            with contextlib.suppress(BadImage):
+                assert source.lazy_image(3)[2:20, 3:30].ndim == 3
+            table_path(shard).write_bytes(original)
+
+
+def test_images_without_an_ending_are_compared_too(tmp_path: Path) -> None:
+    """As version 0.2 packed PNG files out of TFRecord files, whose images have no names."""
+    content = [("0.img", encode_png(10)), ("0.cls", b"0"), ("1.img", encode_png(20)), ("1.cls", b"1")]
+    write_tar(tmp_path / "train-0.tar", content)
+    with tarfile.open(tmp_path / "train-0.tar") as tar:
+        positions = [(member.offset_data, member.size) for member in tar]
+    source = open_split(str(tmp_path), "train")
+    assert isinstance(source, ShardSource)
+    assert (source.all_labels().tolist(), source.verify_shard(0)) == ([0, 1], "")
+    assert [len(source.read(i)) for i in range(2)] == [positions[0][1], positions[2][1]]

@@ -8,6 +8,7 @@ without boxes, evaluation uses all. `notes` counts everything that was changed. 
 
 import json
 import math
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -15,8 +16,10 @@ from typing import NamedTuple
 import numpy as np
 
 from vernier.data.sources.base import Boxes, BoxSource, EncodedSource, Indices, choose_validation
+from vernier.data.sources.values import check_class_names
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
+from vernier.wording import plural
 
 SPLITS = {
     "train": ("train", "train2017", "trainval"),
@@ -69,9 +72,14 @@ class Annotations:
 
 
 def path_inside(folder: Path, name: str) -> Path:
-    """A file that an annotation names. Raises ConfigError if the name leads out of the folder."""
+    """A file that an annotation names. Raises ConfigError if the name leads out of the folder, or is none."""
     if name.startswith("/") or ".." in name.split("/"):
-        raise ConfigError(f"An annotation names a file outside its folder: {name}.")
+        raise ConfigError(f"An annotation of images in {folder} names a file outside its folder: {name}.")
+    try:
+        if b"\0" in os.fsencode(name):
+            raise ValueError
+    except ValueError:
+        raise ConfigError(f"An annotation of images in {folder} names a file that cannot exist: {name!r}.") from None
     return folder / name
 
 
@@ -84,6 +92,10 @@ class AnnotatedSource(EncodedSource, BoxSource):
         classes, where = annotations.classes, annotations.where
         if not classes:
             raise ConfigError(f"{where}: the annotations name no class, so there is nothing to detect.")
+        try:
+            check_class_names(classes)
+        except ValueError as error:
+            raise ConfigError(f"{where}: a class has a name that cannot be written: {error}.") from None
         cut = [_cut_boxes(s) for s in annotations.samples]
         self.cut_boxes = sum(
             before is not after
@@ -99,7 +111,7 @@ class AnnotatedSource(EncodedSource, BoxSource):
             raise ConfigError(f"{where}: there are no images{' with boxes' if training else ''}.")
         self.classes = classes
         self.category_ids = annotations.category_ids or tuple(range(1, len(classes) + 1))
-        self.notes = self._describe_changes(training)
+        self.notes = self.describe_changes(training=training)
         self._paths = [s.path for s in samples]
         self._ids = [s.image_id for s in samples]
         self._sizes = [s.size for s in samples]
@@ -115,14 +127,6 @@ class AnnotatedSource(EncodedSource, BoxSource):
         box_areas = (self._ltrb[:, 2:] - self._ltrb[:, :2]).prod(axis=1)
         annotated_areas = np.array([np.nan if r.area is None else r.area for r in rows], np.float64)
         self._areas = np.where(np.isnan(annotated_areas), box_areas, annotated_areas)
-
-    def _describe_changes(self, training: bool) -> tuple[str, ...]:
-        changes = (
-            (self.cut_boxes, "box(es) reached out of their image and were cut at its edge"),
-            (self.dropped_boxes, "box(es) without area inside their image were left out"),
-            (self.without_boxes if training else 0, "image(s) without boxes are left out of training"),
-        )
-        return tuple(f"{count:,} {change}" for count, change in changes if count)
 
     def read(self, index: int) -> bytes:
         return self._paths[index].read_bytes()
@@ -170,7 +174,7 @@ def split_by_name(samples: list[AnnotatedImage], split: str, val_share: float, w
     """The part of annotations without splits that belongs to `split`, chosen by a hash of each file's name."""
     if len(samples) < 2:
         raise ConfigError(
-            f"{where}: {len(samples)} image(s); two are needed to divide them into training and validation."
+            f"{where}: {plural(len(samples), 'image')}; two are needed to divide them into training and validation."
         )
     val_paths = {samples[i].path for i in choose_validation([s.path.name for s in samples], val_share)}
     return [s for s in samples if (s.path in val_paths) == (split == "val")]

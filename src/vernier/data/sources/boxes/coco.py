@@ -1,12 +1,13 @@
 """COCO's instances json: finds the file of a split, or the single file of a set without splits, and reads it."""
 
-import json
-from collections.abc import Callable
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NotRequired, TypedDict
 
-from vernier.data.sources.base import positive_size
+from vernier.data.sources.values import UNREADABLE, parse_json, positive_size, whole_number
 from vernier.errors import ConfigError
 
 from .annotated import SPLITS, AnnotatedImage, Annotations, Row, path_inside
@@ -33,7 +34,7 @@ class _Object(TypedDict):
     category_id: int
     bbox: list[float]
     area: NotRequired[float | None]
-    iscrowd: NotRequired[int]
+    iscrowd: NotRequired[int | str]
 
 
 class _Category(TypedDict):
@@ -78,50 +79,72 @@ def read_coco(file: Path, folders: list[Path]) -> Annotations:
     Categories are numbered from 0 in the order of their ids.
     """
     try:
-        tree: _Instances = json.loads(file.read_bytes())
-        categories = sorted(tree["categories"], key=lambda c: c["id"])
-        rows = _read_rows(file, tree["annotations"], {c["id"]: i for i, c in enumerate(categories)})
+        tree: _Instances = parse_json(file.read_bytes())
+        categories = sorted(tree["categories"], key=lambda c: whole_number(c["id"]))
+        ids = _different_ids(categories, "categories")
+        image_ids = _different_ids(tree["images"], "images")
+        rows = _read_rows(file, tree["annotations"], {number: i for i, number in enumerate(ids)})
         folder = _find_image_folder(folders, tree["images"])
         samples = [
             AnnotatedImage(
                 path=path_inside(folder, image["file_name"]),
-                image_id=int(image["id"]),
-                rows=tuple(rows.pop(image["id"], ())),
-                size=positive_size(int(image.get("width") or 0), int(image.get("height") or 0)),
+                image_id=image_id,
+                rows=tuple(rows.pop(image_id, ())),
+                size=positive_size(image.get("width"), image.get("height")),
             )
-            for image in tree["images"]
+            for image_id, image in zip(image_ids, tree["images"], strict=True)
         ]
         names = tuple(str(c["name"]) for c in categories)
-        ids = tuple(int(c["id"]) for c in categories)
     except ConfigError:
         raise
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, *UNREADABLE) as error:
         raise ConfigError(f"{file} is not a file of COCO instances: {error!r}.") from None
     if rows:
         raise ConfigError(f"{file}: an annotation is about image {next(iter(rows))}, which is not among its images.")
     return Annotations(samples=samples, classes=names, where=str(file), category_ids=ids)
 
 
+def _different_ids(items: Sequence[_Image] | Sequence[_Category], kind: str) -> tuple[int, ...]:
+    """The ids of images or categories. Raises ValueError where two have the same."""
+    ids = tuple(whole_number(item["id"]) for item in items)
+    if len(set(ids)) < len(ids):
+        twice = next(number for number, count in Counter(ids).items() if count > 1)
+        raise ValueError(f"two of its {kind} have the id {twice}")
+    return ids
+
+
+def _is_crowd(value: int | str) -> bool:
+    """0 or 1, also as text: some tools write "0". Raises ValueError for anything else."""
+    number = whole_number(value)
+    if number not in (0, 1):
+        raise ValueError(f"iscrowd is {number}, not 0 or 1")
+    return number == 1
+
+
 def _read_rows(file: Path, annotations: list[_Object], label_of: dict[int, int]) -> dict[int, list[Row]]:
     """The objects of each image id."""
     rows: dict[int, list[Row]] = {}
     for item in annotations:
-        if item["category_id"] not in label_of:
+        image_id, category = whole_number(item["image_id"]), whole_number(item["category_id"])
+        if category not in label_of:
             raise ConfigError(
-                f"{file}: an annotation of image {item['image_id']} has the category {item['category_id']}, which is "
+                f"{file}: an annotation of image {image_id} has the category {category}, which is "
                 f"not among its {len(label_of)} categories. Add it to them, or remove the annotation."
             )
         x, y, w, h = map(float, item["bbox"])
-        area = item.get("area")
-        rows.setdefault(item["image_id"], []).append(
+        given = item.get("area")
+        area = None if given is None else float(given)
+        if area is not None and not math.isfinite(area):
+            raise ConfigError(f"{file}: an annotation of image {image_id} has the area {area:g}.")
+        rows.setdefault(image_id, []).append(
             Row(
                 x,
                 y,
                 x + w,
                 y + h,
-                label_of[item["category_id"]],
-                bool(item.get("iscrowd", 0)),
-                None if area is None else float(area),
+                label_of[category],
+                _is_crowd(item.get("iscrowd") or 0),
+                area,
             )
         )
     return rows

@@ -38,8 +38,27 @@ def _find_unsplit(root: Path) -> Reader | None:
     return find_unsplit_coco(root) or find_unsplit_voc(root) or find_unsplit_yolo(root)
 
 
+def find_splits(root: Path) -> tuple[str, ...]:
+    """The splits that a detection set has annotations for; none where it has no splits."""
+    return tuple(split for split in SPLITS if _find_split(root, split) is not None)
+
+
 def _has_splits(root: Path) -> bool:
-    return any(_find_split(root, split) is not None for split in SPLITS)
+    return bool(find_splits(root))
+
+
+def name_layout(root: Path) -> str:
+    """The format of a detection set's annotations, in the order in which they are looked for."""
+    split = next(iter(find_splits(root)), None)
+    finders = {
+        "COCO": (find_coco, find_unsplit_coco),
+        "Pascal VOC": (find_voc, find_unsplit_voc),
+        "YOLO": (find_yolo, find_unsplit_yolo),
+    }
+    formats = (
+        name for name, (by_split, unsplit) in finders.items() if (by_split(root, split) if split else unsplit(root))
+    )
+    return next(formats, "TFRecord")
 
 
 def has_boxes(root: Path) -> bool:
@@ -64,18 +83,35 @@ def open_folder(root: Path, split: str, val_share: float, whole: bool = False) -
     raise NoSuchSplit(_explain_missing_split(root, split))
 
 
+def open_held_out(root: Path, split: str, val_share: float) -> BoxSource:
+    """A part of the training split, or of a set without splits, whatever other splits there are."""
+    read = _find_split(root, "train") or (None if _has_splits(root) else _find_unsplit(root))
+    if read is None:
+        raise NoSuchSplit(_explain_missing_split(root, "train"))
+    return _open_part(root, read(), split, val_share, has_splits=_has_splits(root))
+
+
 def _open_undivided(root: Path, annotations: Annotations, split: str, val_share: float, whole: bool) -> AnnotatedSource:
-    total = len(annotations.samples)
     if whole:
-        source = _with_note(AnnotatedSource(annotations, training=False), note_undivided(root, total))
+        note = note_undivided(root, len(annotations.samples))
+        source = _with_note(AnnotatedSource(annotations, training=False), note)
         source.undivided = True
         return source
     if split == "test":
         raise NoSuchSplit(f"{root} is not divided into splits: it has no test split. Use train or val.")
+    return _open_part(root, annotations, split, val_share)
+
+
+def _open_part(
+    root: Path, annotations: Annotations, split: str, val_share: float, *, has_splits: bool = False
+) -> AnnotatedSource:
+    """The part of annotations that belongs to `train` or `val`."""
+    total = len(annotations.samples)
     samples = split_by_name(annotations.samples, split, val_share, annotations.where)
     val = len(samples) if split == "val" else total - len(samples)
     source = AnnotatedSource(replace(annotations, samples=samples), training=split == "train")
-    return _with_note(source, note_held_out(root, val, total))
+    source.held_out = split == "val"
+    return _with_note(source, note_held_out(root, val, total, has_splits=has_splits))
 
 
 def _with_note(source: AnnotatedSource, note: str) -> AnnotatedSource:

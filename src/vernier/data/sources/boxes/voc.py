@@ -1,16 +1,18 @@
 """Pascal VOC's xml files: finds those of a split, or of a set without splits, and reads them."""
 
+import math
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
-from vernier.data.sources.base import positive_size, read_lines
-from vernier.data.sources.folder import IMAGE_SUFFIXES
+from vernier.data.sources.folder import IMAGE_SUFFIXES, visible_paths
+from vernier.data.sources.values import UNREADABLE, positive_size, read_lines
 from vernier.errors import ConfigError
 
 from .annotated import SPLITS, AnnotatedImage, Annotations, Row, path_inside
 
+_XML_FOLDERS = ("Annotations", "annotations", "annots", "Annots")
 _SPLIT_NAMES = tuple(dict.fromkeys(name for names in SPLITS.values() for name in names))
 _COMMON_SUFFIXES = (".jpg", ".jpeg", ".png", ".JPG")
 _IMAGE_SUFFIXES = (*_COMMON_SUFFIXES, *sorted(IMAGE_SUFFIXES.difference(_COMMON_SUFFIXES)))
@@ -24,8 +26,8 @@ def find_voc(root: Path, split: str) -> Callable[[], Annotations] | None:
             for listing in (base / "ImageSets" / "Main" / f"{name}.txt", base / "ImageSets" / f"{name}.txt"):
                 if listing.is_file():
                     return partial(_read_listed, xml, _find_image_folder(base), listing)
-        elif files := sorted((root / name).glob("*.xml")):
-            every = [p for n in _SPLIT_NAMES for p in (root / n).glob("*.xml")]
+        elif files := sorted(visible_paths(root / name, "*.xml")):
+            every = [p for n in _SPLIT_NAMES for p in visible_paths(root / n, "*.xml")]
             return partial(read_voc, root / name, root / name, [p.stem for p in files], every)
     return None
 
@@ -34,12 +36,12 @@ def find_unsplit_voc(root: Path) -> Callable[[], Annotations] | None:
     """A reader of a set without splits: one folder of xml files; None where there is none."""
     if (xml := _find_xml_folder(root)) is None:
         return None
-    files = sorted(xml.glob("*.xml"))
+    files = sorted(visible_paths(xml, "*.xml"))
     return partial(read_voc, xml, _find_image_folder(root), [p.stem for p in files], files)
 
 
 def _find_xml_folder(base: Path) -> Path | None:
-    return next((p for p in (base / "Annotations", base / "annotations") if next(p.glob("*.xml"), None)), None)
+    return next((base / name for name in _XML_FOLDERS if any(visible_paths(base / name, "*.xml"))), None)
 
 
 def _find_image_folder(base: Path) -> Path:
@@ -47,7 +49,7 @@ def _find_image_folder(base: Path) -> Path:
 
 
 def _read_listed(xml: Path, images: Path, listing: Path) -> Annotations:
-    return read_voc(xml, images, [line.split()[0] for line in read_lines(listing)], list(xml.glob("*.xml")))
+    return read_voc(xml, images, [line.split()[0] for line in read_lines(listing)], list(visible_paths(xml, "*.xml")))
 
 
 def read_voc(xml: Path, images: Path, names: list[str], every: list[Path]) -> Annotations:
@@ -83,19 +85,32 @@ def _find_image(folder: Path, name: str) -> Path:
     return next((p for p in candidates if p.is_file()), folder / f"{name}.jpg")
 
 
+def _read_edge(box: ElementTree.Element, name: str) -> float:
+    """One edge of a box. Raises ValueError where it is missing or no finite number."""
+    value = float(box.findtext(name) or "nan")
+    if not math.isfinite(value):
+        raise ValueError(f"a box has no finite <{name}>")
+    return value
+
+
 def _parse(path: Path) -> tuple[list[tuple[str, Row]], tuple[int, int] | None]:
     """The class name and box of each object of one file, and the image's width and height if it has them."""
     try:
-        root = ElementTree.parse(path).getroot()
+        text = path.read_bytes()
+        if b"<!DOCTYPE" in text or b"<!ENTITY" in text:  # entities of entities grow a small file to gigabytes
+            raise ValueError("it declares entities, which annotations never need")
+        root = ElementTree.fromstring(text)  # noqa: S314
         objects: list[tuple[str, Row]] = []
         for item in root.iter("object"):
             box = item.find("bndbox")
             if box is not None:
-                edges = (float(box.findtext(k) or "nan") for k in ("xmin", "ymin", "xmax", "ymax"))
+                edges = (_read_edge(box, k) for k in ("xmin", "ymin", "xmax", "ymax"))
                 name = (item.findtext("name") or "").strip()
+                if not name:
+                    raise ValueError("an object has no <name>")
                 difficult = item.findtext("difficult", "0").strip() == "1"
                 objects.append((name, Row(*_convert_edges(*edges), -1, difficult)))
         width, height = (int(float(root.findtext(f"size/{k}") or 0)) for k in ("width", "height"))
         return objects, positive_size(width, height)
-    except (OSError, ElementTree.ParseError, ValueError) as error:
+    except (OSError, ElementTree.ParseError, *UNREADABLE) as error:
         raise ConfigError(f"Cannot read the annotation {path}: {error}.") from None

@@ -3,15 +3,18 @@
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from vernier.data.decoding.decode import BadImage, read_size
-from vernier.data.sources.base import read_lines
-from vernier.data.sources.folder import IMAGE_SUFFIXES
+from vernier.data.sources.folder import IMAGE_SUFFIXES, visible_paths
+from vernier.data.sources.values import read_lines, read_text
 from vernier.errors import ConfigError
 
 from .annotated import SPLITS, AnnotatedImage, Annotations, Row
+
+_DEEPEST_YAML = 32
 
 
 def find_yolo(root: Path, split: str) -> Callable[[], Annotations] | None:
@@ -29,7 +32,7 @@ def find_yolo(root: Path, split: str) -> Callable[[], Annotations] | None:
 def find_unsplit_yolo(root: Path) -> Callable[[], Annotations] | None:
     """A reader of a set without splits: images/ and labels/ side by side; None where they are not."""
     images, labels = root / "images", root / "labels"
-    if images.is_dir() and labels.is_dir() and any(p.is_file() for p in images.iterdir()):
+    if images.is_dir() and labels.is_dir() and any(p.is_file() for p in visible_paths(images)):
         return partial(read_yolo, root, images, labels)
     return None
 
@@ -41,13 +44,13 @@ def read_yolo(root: Path, images: Path, labels: Path) -> Annotations:
     An outline (x and y of its points) may stand instead of centre, width and height.
     """
     classes = read_class_names(root)
-    paths = sorted(p for p in images.iterdir() if p.suffix.lower() in IMAGE_SUFFIXES)
+    paths = sorted(p for p in visible_paths(images) if p.suffix.lower() in IMAGE_SUFFIXES)
     samples = [_read_sample(p, i, labels / f"{p.stem}.txt", len(classes)) for i, p in enumerate(paths)]
     return Annotations(samples=samples, classes=classes, where=str(images))
 
 
 def _read_sample(image: Path, image_id: int, file: Path, class_count: int) -> AnnotatedImage:
-    text = file.read_text() if file.is_file() else ""
+    text = read_text(file) if file.is_file() else ""
     lines = [line.split() for line in text.splitlines() if line.strip()]
     if not lines:
         return AnnotatedImage(path=image, image_id=image_id)
@@ -56,9 +59,9 @@ def _read_sample(image: Path, image_id: int, file: Path, class_count: int) -> An
         rows = tuple(_read_row(file, line, size, class_count) for line in lines)
     except ConfigError:
         raise
-    except BadImage as error:
+    except (BadImage, OSError) as error:
         raise ConfigError(f"Cannot read the size of {image}: {error}.") from None
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise ConfigError(f"{file}: a line is not 'class x y width height': {error}.") from None
     return AnnotatedImage(path=image, image_id=image_id, rows=rows, size=size)
 
@@ -82,20 +85,36 @@ def read_class_names(root: Path) -> tuple[str, ...]:
     for path in (root / "classes.txt", root / "obj.names"):
         if path.is_file():
             return read_lines(path)
-    for path in sorted(root.glob("*.yaml")):
+    for path in (p for pattern in ("*.yaml", "*.yml") for p in sorted(visible_paths(root, pattern))):
         if names := _read_yaml_names(path):
             return names
     raise ConfigError(
-        f"{root} has neither classes.txt nor a .yaml file with `names:`. One of them must list the classes."
+        f"{root} has neither classes.txt nor a .yaml or .yml file with `names:`. One of them must list the classes."
     )
+
+
+class _PlainLoader(yaml.BaseLoader):
+    """Makes no objects but strings, lists and mappings: classes called `no` or `1.0` keep their names.
+
+    Refuses what is nested deeply, on which the parser would spend time with the square of the depth.
+    """
+
+    _depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        self._depth += 1
+        if self._depth > _DEEPEST_YAML:
+            raise yaml.YAMLError(f"it is nested in more than {_DEEPEST_YAML} levels")
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
 
 
 def _read_yaml_names(path: Path) -> tuple[str, ...]:
     """The names of a list, or of a mapping from 0, 1, ... to names; empty if the file has no `names`."""
     try:
-        # BaseLoader makes no objects but strings, lists and mappings: classes called `no` or `1.0` keep their names.
-        tree = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.BaseLoader)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        tree = yaml.load(read_text(path), Loader=_PlainLoader)  # noqa: S506
+    except (yaml.YAMLError, RecursionError) as error:
         raise ConfigError(f"{path} is not a readable YAML file: {' '.join(str(error).split())}.") from None
     names = (tree.get("names") if isinstance(tree, dict) else None) or []
     if isinstance(names, dict):

@@ -4,19 +4,20 @@
 Written by `data.preparing.raw`.
 """
 
-import json
 from pathlib import Path
 
 import numpy as np
 
-from vernier.data.decoding.decode import Image
+from vernier.data.decoding.decode import BadImage, Image
 from vernier.data.sources.base import NamedSource, Names
+from vernier.data.sources.values import UNREADABLE, check_class_names, parse_json
 from vernier.errors import ConfigError
 
 from .tables import read_table, table_path
 
 FORMAT = "vernier-raw"
 VERSION = "1"
+_POSITIONS = ("offset", "height", "width")
 
 
 class RawSource(NamedSource):
@@ -26,25 +27,33 @@ class RawSource(NamedSource):
         self._path = path
         try:
             columns, metadata = read_table(table_path(path))
-        except (OSError, ValueError, KeyError) as error:
+            if metadata.get("format") != FORMAT or metadata.get("version") != VERSION:
+                raise ConfigError(f"{path}: this Vernier reads {FORMAT} version {VERSION}. Prepare it again.")
+            size = int(metadata["bytes"])
+            self.classes = check_class_names(parse_json(metadata["classes"]))
+            self.labels = np.array(columns["label"], dtype=np.int64)
+            self._names = Names(columns["names"].tobytes(), columns["name_ends"])
+            self._offsets_and_sizes = list(zip(*(columns[key].tolist() for key in _POSITIONS), strict=True))
+            if not len(self.labels) == len(self._names) == len(self._offsets_and_sizes):
+                raise ValueError("its columns are of unequal lengths")
+        except ConfigError:
+            raise
+        except (OSError, *UNREADABLE) as error:
             raise ConfigError(f"{path} has no readable table beside it: {error}. Prepare it again.") from None
-        if metadata.get("format") != FORMAT or metadata.get("version") != VERSION:
-            raise ConfigError(f"{path}: this Vernier reads {FORMAT} version {VERSION}. Prepare it again.")
-        if path.stat().st_size != int(metadata["bytes"]):
+        if path.stat().st_size != size:
+            raise ConfigError(f"{path} has {path.stat().st_size:,} bytes instead of {size:,}. Prepare it again.")
+        if len(self.labels) and not 0 <= self.labels.min() <= self.labels.max() < len(self.classes):
             raise ConfigError(
-                f"{path} has {path.stat().st_size:,} bytes instead of {int(metadata['bytes']):,}. Prepare it again."
+                f"{path}: its labels go from {self.labels.min()} to {self.labels.max()}, but there are "
+                f"{len(self.classes):,} classes. The table beside it is damaged: prepare it again."
             )
-        self.classes = tuple(json.loads(metadata["classes"]))
-        self.labels = np.array(columns["label"], dtype=np.int64)
-        self._names = Names(columns["names"].tobytes(), columns["name_ends"])
-        self._offsets_and_sizes = list(
-            zip(columns["offset"].tolist(), columns["height"].tolist(), columns["width"].tolist(), strict=True)
-        )
         # Mode "c" (copy on write): torch wants memory that it may write to.
         self._pixels = np.memmap(path, np.uint8, "c").view(np.ndarray)
 
     def image(self, index: int) -> Image:
         offset, height, width = self._offsets_and_sizes[index]
+        if not 0 < 3 * height * width <= len(self._pixels) - offset:
+            raise BadImage("the table is damaged: it lies beyond the end of the file")
         return self._pixels[offset : offset + 3 * height * width].reshape(height, width, 3)
 
     def describe(self, index: int) -> str:

@@ -1,27 +1,48 @@
-"""Shards at an address: s3://, gs://, https:// and whatever else fsspec reads.
+"""Shards at an address: s3://, gs://, https:// and others that fsspec reads.
 
 A shard is downloaded the first time it is used, checked against its hash, and stored in a local cache; the least
-recently used shards are removed to keep the cache below its limit. A shard larger than the limit is read by ranges.
+recently used shards are removed to keep the cache below its limit. A shard that does not fit, because it is larger than
+the limit or because other downloads fill the cache, is read by ranges.
+Processes of a host share the cache: one of them downloads a shard, the others wait for it. What a server fails to give,
+gives too slowly or gives damaged is asked for again, with growing pauses.
 """
 
 import errno
 import hashlib
+import ipaddress
 import os
+import socket
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+from urllib.parse import quote
 
+from vernier.addresses import VARIABLE as ADDRESSES
+from vernier.addresses import Address, check_allowed, check_redirect, redact, remember, with_credentials
+from vernier.clock import now_s, wall_s
+from vernier.data.unfinished import locked_file
 from vernier.errors import ConfigError, NoSuchSplit, RunFailed
 from vernier.folders import data_home
+from vernier.store.durable import sha256_of_file
 
+from .shard_index import check_table
 from .shards import Shard, ShardSource, manifest_name, read_manifest
 from .tables import Columns, read_table
 
+T = TypeVar("T")
 LIMIT_VARIABLE = "VERNIER_SHARD_CACHE_GB"
 DEFAULT_LIMIT_GB = 50.0
+STALL_S = 60.0
+"""A web server that sends nothing for this long has failed."""
+RETRY_WAITS_S = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+"""Pauses before a request is made again; each process makes them a little longer or shorter."""
 _PIECE_BYTES = 8 << 20
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_ABANDONED_S = 3600
+"""A download that has not grown for this long belongs to a process that was killed."""
 
 
 def cache_limit_bytes() -> int:
@@ -37,35 +58,129 @@ def cache_limit_bytes() -> int:
 
 
 def open_remote(url: str, split: str, *, cache: Path | None = None, limit_bytes: int | None = None) -> ShardSource:
-    """Open the shards of a split at an address. Needs fsspec, and the packages that fsspec needs for the address."""
-    files, root = _open_file_system(url)
+    """Open the shards of a split at an address. Needs fsspec, and the packages that fsspec needs for the address.
+
+    The address is the public one; its credentials come from `vernier.addresses`, which also says whether it may be
+    read. Raises ConfigError.
+    """
+    url = url.rstrip("/")
+    check_allowed(url)
+    files = _Files(with_credentials(url))
     home = cache or data_home() / "shards"
-    folder = home / hashlib.sha256(url.rstrip("/").encode()).hexdigest()[:16]
-    manifest = f"{root.rstrip('/')}/{manifest_name(split)}"
+    folder = home / hashlib.sha256(url.encode()).hexdigest()[:16]
+    manifest = manifest_name(split)
     try:
-        text = files.cat_file(manifest).decode()
+        text = files.read(manifest).decode()
+    except ConfigError:
+        raise
     except Exception as error:  # every file system raises its own errors
         missing = isinstance(error, FileNotFoundError)
-        reason = "it does not exist" if missing else error or type(error).__name__
+        reason = f"it does not exist. {_LOGIN}" if missing else f"{describe_failure(error)}."
         raise (NoSuchSplit if missing else ConfigError)(
-            f"Cannot read {url.rstrip('/')}/{manifest_name(split)}: {reason}. "
+            f"Cannot read {files.name_of(manifest)}: {reason} "
             "There must be shards at the address, made by: vernier data prepare ... --format shards."
         ) from None
-    classes, shards = read_manifest(text, manifest)
+    remember(url)
+    classes, shards = read_manifest(text, files.name_of(manifest))
     limit = cache_limit_bytes() if limit_bytes is None else limit_bytes
-    return ShardSource(RemoteShards(files, root, folder, shards, limit), shards, classes, url.rstrip("/"))
+    return ShardSource(RemoteShards(files, folder, shards, limit), shards, classes, url)
 
 
-def _open_file_system(url: str) -> tuple[Any, str]:
-    try:
-        import fsspec
+_LOGIN = (
+    "If it needs a password or token, give it with the address (USER:PASSWORD@ before the host, or ?token=... after "
+    f"the path), with the address in the environment variable {ADDRESSES}, or in ~/.netrc."
+)
 
-        files, root = fsspec.core.url_to_fs(url)
-    except ImportError as error:
-        raise ConfigError(f"Reading {url} needs more packages ({error}). pip install 'vernier[remote]'") from None
-    except ValueError as error:
-        raise ConfigError(f"Cannot read {url}: {error}.") from None
-    return files, str(root)
+
+def describe_failure(error: Exception) -> str:
+    """What another library says about a request that failed, without credentials, and what can be done about it."""
+    status = getattr(error, "status", None)
+    if isinstance(status, int):
+        answer = f"it answered {status} {getattr(error, 'message', '')}"
+        return f"{answer}. {_LOGIN.rstrip('.')}" if status in (401, 403) else answer
+    text = redact(str(error).rstrip(".")) or type(error).__name__
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        text += ". For an authority of your own, set the environment variable SSL_CERT_FILE to its certificate"
+    return text
+
+
+class _Files:
+    """The files below an address, as fsspec reads them. Names that are shown are public."""
+
+    def __init__(self, address: Address) -> None:
+        base, _, query = address.public.partition("?")
+        self._public, self._query = base.rstrip("/"), ""
+        try:
+            import fsspec
+
+            if base.lower().startswith(("http://", "https://")):
+                self._root, self._query = _with_login(base, address).rstrip("/"), address.query or query
+                self._system = fsspec.filesystem("https", get_client=_web_session, skip_instance_cache=True)
+            else:
+                self._system, root = fsspec.core.url_to_fs(_with_login(address.public, address))
+                self._root = str(root).rstrip("/")
+        except ImportError as error:
+            reason = f"needs more packages ({error}). pip install 'vernier[remote]'"
+            raise ConfigError(f"Reading {address.public} {reason}") from None
+        except Exception as error:  # some file systems connect at once, and each raises its own errors
+            raise ConfigError(f"Cannot read {address.public}: {describe_failure(error)}.") from None
+
+    def name_of(self, name: str) -> str:
+        """The public address of a file, for messages."""
+        return f"{self._public}/{name}"
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name}" + (f"?{self._query}" if self._query else "")
+
+    def read(self, name: str, **span: int) -> bytes:
+        return bytes(self._system.cat_file(self._path(name), **span))
+
+    def open(self, name: str) -> Any:
+        return self._system.open(self._path(name), "rb", block_size=_PIECE_BYTES)
+
+
+def _with_login(public: str, address: Address) -> str:
+    """An address with the user and password that belong to it."""
+    if not (address.user or address.password):
+        return public
+    scheme, _, rest = public.partition("://")
+    server, slash, path = rest.partition("/")
+    login = f"{quote(address.user, safe='')}:{quote(address.password, safe='')}"
+    return f"{scheme}://{login}@{server.rpartition('@')[2]}{slash}{path}"
+
+
+async def _web_session(loop: Any = None, **options: Any) -> Any:
+    """A session that uses the proxies of the environment and ~/.netrc, and stays on servers that were allowed."""
+    import aiohttp
+    from yarl import URL
+
+    class Resolver(aiohttp.ThreadedResolver):
+        async def resolve(self, host: str, port: int = 0, family: Any = socket.AF_INET) -> Any:
+            answers = await super().resolve(host, port, family)
+            refuse_link_local(host, [answer["host"] for answer in answers])
+            return answers
+
+    async def on_redirect(_session: Any, _context: Any, request: Any) -> None:
+        headers = request.response.headers
+        target = URL(headers.get("Location") or headers.get("URI") or "")  # aiohttp follows both
+        check_redirect(str(request.url), str(request.url.join(target)))
+
+    trace = aiohttp.TraceConfig()
+    trace.on_request_redirect.append(on_redirect)
+    connector = aiohttp.TCPConnector(resolver=Resolver())
+    options.setdefault("timeout", aiohttp.ClientTimeout(total=None, sock_connect=STALL_S, sock_read=STALL_S))
+    return aiohttp.ClientSession(loop=loop, connector=connector, trust_env=True, trace_configs=[trace], **options)
+
+
+def refuse_link_local(host: str, numbers: Sequence[str]) -> None:
+    """Raise ConfigError for a name that stands for a link-local number, such as that of a cloud's metadata service."""
+    for number in numbers:
+        address = ipaddress.ip_address(number.partition("%")[0])
+        if (getattr(address, "ipv4_mapped", None) or address).is_link_local:
+            raise ConfigError(
+                f"The name {host} stands for {number}, where clouds keep the secrets of a machine. It is not read; if "
+                "you need it, type the number instead of the name."
+            )
 
 
 class _OpenFile:
@@ -79,50 +194,88 @@ class _OpenFile:
             os.close(self.handle)
 
 
-def _sizes_and_times(home: Path) -> dict[Path, tuple[int, int]]:
-    """Every shard in the cache, whatever its address; another process may be removing some."""
-    shards = {}
-    for path in home.glob("*/*.tar"):
+def _sizes_and_times(home: Path, pattern: str) -> dict[Path, tuple[int, int]]:
+    """The files of the cache, whatever their address; another process may be removing some."""
+    files = {}
+    for path in home.glob(pattern):
         try:
             status = path.stat()
         except FileNotFoundError:
             continue
-        shards[path] = (status.st_size, status.st_mtime_ns)
-    return shards
+        files[path] = (status.st_size, status.st_mtime_ns)
+    return files
+
+
+class _Damaged(Exception):
+    """Content that is not what the index says."""
+
+
+def _reason(error: Exception) -> Exception:
+    """Why a request failed: fsspec calls a server that is down a file that was not found."""
+    while isinstance(error, FileNotFoundError) and isinstance(error.__cause__, Exception):
+        error = error.__cause__
+    return error
+
+
+def _is_final(error: Exception) -> bool:
+    """Whether the same request would fail again."""
+    return isinstance(error, FileNotFoundError) or getattr(error, "status", None) in (401, 403, 404, 410)
 
 
 class RemoteShards:
     """Reads shards through the cache."""
 
-    def __init__(self, files: Any, root: str, cache: Path, shards: list[Shard], limit_bytes: int) -> None:
-        self._files, self._root, self._cache, self._limit = files, root.rstrip("/"), cache, limit_bytes
+    def __init__(self, files: _Files, cache: Path, shards: list[Shard], limit_bytes: int) -> None:
+        self._files, self._cache, self._limit = files, cache, limit_bytes
         self._shards = {s.name: s for s in shards}
         self._locks = {s.name: threading.Lock() for s in shards}
         self._lock = threading.Lock()
         self._open: OrderedDict[str, _OpenFile] = OrderedDict()
-        self._downloading_bytes = 0
         if limit_bytes:  # 0: the cache is off, and its files stay
             self._make_room(0)
 
     def read(self, shard: str, start: int, length: int) -> bytes:
-        if self._shards[shard].bytes > self._limit:
-            url = f"{self._root}/{shard}"
-            return bytes(self._retry(lambda: self._files.cat_file(url, start=start, end=start + length), shard))
-        file = self._open_local(shard)  # the name keeps it open while it is read, even if another thread evicts it
+        fits = self._shards[shard].bytes <= self._limit
+        # The name keeps the file open while it is read, even if another thread evicts it.
+        file = self._open_local(shard) if fits else None
+        if file is None:
+            return bytes(self._retry(lambda: self._read_range(shard, start, length), shard))
         return os.pread(file.handle, length, start)
+
+    def _read_range(self, shard: str, start: int, length: int) -> bytes:
+        content = self._files.read(shard, start=start, end=start + length)
+        if len(content) != length:
+            raise _Damaged(f"{len(content)} bytes came instead of {length}")
+        return content
 
     def table(self, shard: str) -> Columns:
         path = self._cache / f"{shard}.table"
         with self._locks[shard]:
             if not path.is_file():
-                self._fetch(f"{shard}.table", path, "")
-        columns, metadata = read_table(path)
+                with self._alone(f"{shard}.table"):
+                    if not path.is_file():
+                        self._fetch(f"{shard}.table", path, self._shards[shard].table_sha256)
+        try:
+            columns, metadata = read_table(path)
+            check_table(columns)
+        except (OSError, ValueError) as error:
+            path.unlink(missing_ok=True)
+            name = self._files.name_of(f"{shard}.table")
+            raise RunFailed(f"{name} cannot be read: {error}. Prepare the shards again.") from None
         if metadata.get("bytes") != str(self._shards[shard].bytes):
-            path.unlink()
-            raise RunFailed(f"{self._root}/{shard}.table does not belong to its shard. Prepare the shards again.")
+            path.unlink(missing_ok=True)
+            name = self._files.name_of(f"{shard}.table")
+            raise RunFailed(f"{name} does not belong to its shard. Prepare the shards again.")
         return columns
 
-    def _open_local(self, shard: str) -> _OpenFile:
+    def table_problem(self, shard: Shard) -> str:
+        """What is wrong with a shard's table in the cache; empty if its hash agrees or if it has none."""
+        self.table(shard.name)
+        same = not shard.table_sha256 or sha256_of_file(self._cache / f"{shard.name}.table") == shard.table_sha256
+        return "" if same else "the content of its table, which has the labels, does not match its hash"
+
+    def _open_local(self, shard: str) -> _OpenFile | None:
+        """The shard in the cache, downloaded if need be; None while other downloads fill the cache."""
         with self._lock:
             if (file := self._open.get(shard)) is not None:
                 self._open.move_to_end(shard)
@@ -132,8 +285,9 @@ class RemoteShards:
                 if (file := self._open.get(shard)) is not None:
                     return file
             file = self._open_cached(shard) or self._download(shard)
-            with self._lock:
-                self._open[shard] = file
+            if file is not None:
+                with self._lock:
+                    self._open[shard] = file
         return file
 
     def _open_cached(self, shard: str) -> _OpenFile | None:
@@ -148,74 +302,103 @@ class RemoteShards:
             return None
         return opened
 
-    def _download(self, shard: str) -> _OpenFile:
-        entry = self._shards[shard]
-        with self._lock:
-            self._make_room(entry.bytes)
-            self._downloading_bytes += entry.bytes
-        try:
-            return self._fetch(shard, self._cache / shard, entry.sha256)
-        finally:
-            with self._lock:
-                self._downloading_bytes -= entry.bytes
+    def _download(self, shard: str) -> _OpenFile | None:
+        with self._alone(shard):
+            if (file := self._open_cached(shard)) is not None:  # another process was faster
+                return file
+            entry = self._shards[shard]
+            with self._lock, locked_file(self._cache.parent / ".lock"):
+                if not self._make_room(entry.bytes):
+                    return None
+                with self._partial(shard).open("wb") as out:
+                    out.truncate(entry.bytes)  # so that others count it
+            return self._fetch(shard, self._cache / shard, entry.sha256, entry.bytes)
 
-    def _make_room(self, needed: int) -> None:
+    @contextmanager
+    def _alone(self, name: str) -> Iterator[None]:
+        """Let no other process download this file meanwhile; what a killed one left of it is removed."""
+        try:
+            self._cache.mkdir(parents=True, exist_ok=True)
+            with locked_file(self._cache / f".{name}.lock") as locked:
+                for left in self._cache.glob(f".{name}.part-*") if locked else ():
+                    left.unlink(missing_ok=True)
+                yield
+        except OSError as error:
+            raise self._cannot_cache(error) from None
+
+    def _partial(self, name: str) -> Path:
+        return (self._cache / name).with_name(f".{name}.part-{os.getpid()}")
+
+    def _make_room(self, needed: int) -> bool:
         """Remove the least recently used shards of every address: first those not open here, then open ones.
 
-        Counts what other threads are downloading. The caller holds the lock.
+        Counts what is being downloaded, also by other processes; False if that leaves no room. The caller holds the
+        lock. Downloads are listed first: one that ends meanwhile is counted twice, and not missed.
         """
-        cached = _sizes_and_times(self._cache.parent)
+        parts, cached = (_sizes_and_times(self._cache.parent, pattern) for pattern in ("*/.*.part-*", "*/*.tar"))
+        for path in [p for p, (_, changed_ns) in parts.items() if wall_s() - changed_ns / 1e9 > _ABANDONED_S]:
+            path.unlink(missing_ok=True)
+            del parts[path]
         in_use = [self._cache / name for name in self._open]
         unused = sorted(cached.keys() - set(in_use), key=lambda p: cached[p][1])
-        total = sum(size for size, _ in cached.values()) + self._downloading_bytes + needed
+        total = sum(size for size, _ in (*cached.values(), *parts.values())) + needed
         for path in (*unused, *(p for p in in_use if p in cached)):
             if total <= self._limit:
-                return
+                break
             path.unlink(missing_ok=True)
             if path.parent == self._cache:
                 self._open.pop(path.name, None)
             total -= cached[path][0]
+        return total <= self._limit
 
-    def _fetch(self, name: str, path: Path, sha256: str) -> _OpenFile:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f".{name}.part-{os.getpid()}")
+    def _fetch(self, name: str, path: Path, sha256: str, size: int | None = None) -> _OpenFile:
+        partial = self._partial(name)
 
-        def copy() -> str:
-            total = hashlib.sha256()
-            with (
-                self._files.open(f"{self._root}/{name}", "rb", block_size=_PIECE_BYTES) as source,
-                partial.open("wb") as out,
-            ):
+        def copy() -> None:
+            total, count = hashlib.sha256(), 0
+            with self._files.open(name) as source, partial.open("r+b" if partial.exists() else "wb") as out:
                 while piece := source.read(_PIECE_BYTES):
                     total.update(piece)
+                    count += len(piece)
+                    if size is not None and count > size:
+                        break
                     out.write(piece)
-            return total.hexdigest()
+                out.truncate()
+            if sha256 and total.hexdigest() != sha256:
+                raise _Damaged("the content does not match its hash: it is damaged there, or was in transfer")
 
         try:
-            digest = self._retry(copy, name)
+            self._retry(copy, name)
         except RunFailed:
             partial.unlink(missing_ok=True)
             raise
-        if sha256 and digest != sha256:
-            partial.unlink()
-            raise RunFailed(
-                f"{self._root}/{name}: the content does not match its hash: it is damaged there, or was in transfer."
-            )
         file = _OpenFile(partial)
         partial.replace(path)
         return file
 
-    def _retry(self, action: Callable[[], Any], name: str) -> Any:
-        """Try twice, then raise RunFailed."""
-        for attempt in (1, 2):
+    def _retry(self, action: Callable[[], T], name: str) -> T:
+        """Try again after each of RETRY_WAITS_S, then raise RunFailed; at once where trying again changes nothing."""
+        began_s = now_s()
+        for attempt, wait_s in enumerate((*RETRY_WAITS_S, None), start=1):
             try:
                 return action()
-            except Exception as error:
-                if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            except ConfigError as error:  # another server that was not allowed
+                raise RunFailed(str(error)) from None
+            except Exception as error:  # every file system raises its own errors
+                if isinstance(error, OSError) and error.errno in _FULL:
+                    raise self._cannot_cache(error) from None
+                reason = _reason(error)
+                if wait_s is None or _is_final(reason):
+                    tried = f" (tried {attempt} times in {now_s() - began_s:.0f} s)" if attempt > 1 else ""
                     raise RunFailed(
-                        f"{error.strerror} for the cache of shards, {self._cache.parent}. "
-                        f"Set the environment variable {LIMIT_VARIABLE} to fewer GB, or free some space."
+                        f"Cannot read {self._files.name_of(name)}: {describe_failure(reason)}{tried}."
                     ) from None
-                if attempt == 2:
-                    raise RunFailed(f"Cannot read {self._root}/{name}: {error or type(error).__name__}.") from None
+                threading.Event().wait(wait_s * (0.75 + os.getpid() % 16 / 32))
         raise AssertionError
+
+    def _cannot_cache(self, error: OSError) -> RunFailed:
+        if error.errno in _FULL:
+            advice = f"Set the environment variable {LIMIT_VARIABLE} to fewer GB, or free some space."
+        else:
+            advice = f"Allow writing there, or switch the cache off with {LIMIT_VARIABLE}=0."
+        return RunFailed(f"{error.strerror} for the cache of shards, {self._cache.parent}. {advice}")

@@ -1,13 +1,11 @@
 """The table of a tar shard: position, size and label of every image, and the restart segments of JPEGs that have them.
 
 With it, a crop reads and decodes only the segments that it touches. The table of a shard of other origin is made on
-first use by reading the whole tar. Which shards a split has is up to `shards`; how a table is stored, to `tables`.
+first use by reading the whole tar (`tar`). Which shards a split has is up to `shards`; how a table is stored, to
+`tables`.
 """
 
-import itertools
-import json
 import os
-import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -17,11 +15,17 @@ from vernier.data.decoding.decode import BadImage, read_size
 from vernier.data.decoding.jpeg_slicing import NotSliceable, Segments, find_segments
 from vernier.data.sources.base import Names
 from vernier.data.sources.folder import IMAGE_SUFFIXES
+from vernier.data.sources.values import class_label, parse_json
 from vernier.errors import ConfigError
 
-from .tables import Columns, load_or_scan, table_path, write_table
+from .tables import Columns, file_stamp, load_or_scan, read_table, report_scan, table_path, write_table
+from .tar import LABEL_SUFFIXES, Member, read_samples
 
 VERSION = 1
+FOREIGN_VERSION = "2"
+UNNAMED = "img"
+"""The ending that an image gets in a shard if neither its content nor its name says what it is."""
+_LABEL_KEYS = ("label", "cls", "class")
 _COLUMN_TYPES = {
     "offset": "u8",
     "size": "u8",
@@ -36,6 +40,7 @@ _COLUMN_TYPES = {
     "within_at": "u8",
 }
 _LARGEST_LABEL_BYTES = 1 << 20
+_DAMAGED = "the table of its shard is damaged: prepare the shards again"
 
 
 class TableBuilder:
@@ -85,14 +90,20 @@ class TableBuilder:
 
 
 def read_segments(table: Columns, row: int) -> Segments | None:
-    """The restart segments of an image; None if it cannot be sliced."""
+    """The restart segments of an image; None if it cannot be sliced. Raises BadImage where the table is damaged."""
     scan_at = int(table["scan_at"][row])
     if not scan_at:
         return None
     mcu, interval, width = int(table["mcu"][row]), int(table["interval"][row]), int(table["width"][row])
     mcu_width, mcu_height, height = 8 * (mcu >> 4), 8 * (mcu & 15), int(table["height"][row])
+    if not mcu_width * mcu_height * interval * width * height:
+        raise BadImage(_DAMAGED)
     rows, columns = -(-height // mcu_height), -(-width // (mcu_width * interval))
     rows_at, within_at = int(table["rows_at"][row]), int(table["within_at"][row])
+    row_starts = table["row_starts"][rows_at : rows_at + rows]
+    within = table["within"][within_at : within_at + rows * (columns + 1)]
+    if len(row_starts) != rows or len(within) != rows * (columns + 1):
+        raise BadImage(_DAMAGED)
     return Segments(
         width=width,
         height=height,
@@ -101,8 +112,8 @@ def read_segments(table: Columns, row: int) -> Segments | None:
         interval=interval,
         frame_at=int(table["frame_at"][row]),
         scan_at=scan_at,
-        row_starts=table["row_starts"][rows_at : rows_at + rows],
-        within=table["within"][within_at : within_at + rows * (columns + 1)].reshape(rows, columns + 1),
+        row_starts=row_starts,
+        within=within.reshape(rows, columns + 1),
     )
 
 
@@ -111,9 +122,30 @@ def read_name(table: Columns, row: int) -> str:
     return Names(table["names"], table["name_ends"])[row]
 
 
+def check_table(columns: Columns) -> None:
+    """Raises ValueError where the columns are not those of one table."""
+    lengths = {len(columns[name]) if name in columns else -1 for name in (*_COLUMN_TYPES, "name_ends")}
+    if len(lengths) > 1 or min(lengths) < 0 or not {"names", "row_starts", "within"} <= columns.keys():
+        raise ValueError("columns are missing or of unequal lengths")
+    for name, dtype in _COLUMN_TYPES.items():
+        if columns[name].dtype != np.dtype(dtype) or columns[name].ndim != 1:
+            raise ValueError(f"the column {name} is not of its type")
+
+
 def load_table(shard: Path) -> Columns:
-    """The table of a shard: stored beside it, stored in the cache, or made now from the tar itself."""
-    return load_or_scan(shard, _stamp(shard), lambda: (scan_tar(shard), {}))[0]
+    """The table that `data.preparing` stored beside its shard; made from the tar itself where it cannot be read."""
+    try:
+        columns, metadata = read_table(table_path(shard))
+        check_table(columns)
+    except (OSError, ValueError):
+        return load_foreign_table(shard)
+    return columns if _stamp(shard).items() <= metadata.items() else load_foreign_table(shard)
+
+
+def load_foreign_table(shard: Path) -> Columns:
+    """The table of a shard of other origin: stored beside it or in the cache, or made now from the tar itself."""
+    stamp = {"version": FOREIGN_VERSION, **file_stamp(shard)}
+    return load_or_scan(shard, stamp, lambda: (scan_tar(shard), {}))[0]
 
 
 def store_table(shard: Path, columns: Columns) -> None:
@@ -126,54 +158,38 @@ def _stamp(shard: Path) -> dict[str, str]:
 
 
 def scan_tar(path: Path) -> Columns:
-    """The table of any WebDataset shard: members with the same key are one sample."""
-    builder = TableBuilder()
-    try:
-        with tarfile.open(path) as tar:
-            files = (member for member in tar if member.isfile())
-            for key, members in itertools.groupby(files, key=lambda m: _sample_key(m.name)):
-                _add_sample(builder, tar, path, key, list(members))
-    except tarfile.TarError as error:
-        raise ConfigError(f"{path} is not a readable tar file: {error}.") from None
+    """The table of any WebDataset shard: members with the same key are one sample. Raises ConfigError."""
+    builder, size = TableBuilder(), path.stat().st_size
+    for key, members in read_samples(path):
+        _add_sample(builder, path, key, members)
+        report_scan(path, members[-1].offset, size)
     return builder.columns()
 
 
-def _sample_key(name: str) -> str:
-    folder, _, base = name.rpartition("/")
-    return f"{folder}/{base.split('.')[0]}"
-
-
-def _add_sample(
-    builder: TableBuilder, tar: tarfile.TarFile, path: Path, key: str, members: list[tarfile.TarInfo]
-) -> None:
+def _add_sample(builder: TableBuilder, path: Path, key: str, members: list[Member]) -> None:
     label: int | None = None
-    image: tarfile.TarInfo | None = None
+    image: Member | None = None
     for member in members:
         suffix = os.path.splitext(member.name)[1].lower()
-        if suffix in IMAGE_SUFFIXES:
+        if suffix in IMAGE_SUFFIXES or (suffix == f".{UNNAMED}" and image is None):
             image = member
-        elif suffix in (".cls", ".json"):
-            label = _parse_label(_read_member(tar, member, _LARGEST_LABEL_BYTES), suffix, f"{path}:{member.name}")
+        elif suffix in LABEL_SUFFIXES:
+            label = _parse_label(member.read(_LARGEST_LABEL_BYTES), suffix, f"{path}:{member.name}")
     if image is None:
         return
     if label is None:
         raise ConfigError(f"{path}: the sample {key.lstrip('/')} has no .cls or .json with a label beside its image.")
-    builder.add(image.name, label, image.offset_data, _read_member(tar, image))
-
-
-def _read_member(tar: tarfile.TarFile, member: tarfile.TarInfo, limit_bytes: int = -1) -> bytes:
-    content = tar.extractfile(member)
-    assert content is not None, "a file has content"
-    return content.read(limit_bytes)
+    builder.add(image.name, label, image.offset, image.read())
 
 
 def _parse_label(content: bytes, suffix: str, where: str) -> int:
     try:
         if suffix == ".cls":
-            return int(content)
-        tree = json.loads(content)
-        return int(tree if isinstance(tree, int) else next(tree[k] for k in ("label", "cls", "class") if k in tree))
-    except (ValueError, TypeError, StopIteration):
+            return class_label(content.decode())
+        tree = parse_json(content)
+        return class_label(tree if isinstance(tree, int) else next(tree[k] for k in _LABEL_KEYS if k in tree))
+    except (ValueError, TypeError, StopIteration) as error:
         raise ConfigError(
-            f"{where} has no class number: a .cls must be a whole number, a .json must have 'label'."
+            f"{where} has no class number: a .cls must be a whole number from 0, a .json must have 'label'"
+            f"{f' ({error})' if str(error) else ''}."
         ) from None

@@ -7,20 +7,24 @@ Shards are written by `data.preparing.shards` and fetched from elsewhere by `rem
 import bisect
 import hashlib
 import itertools
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from vernier.data.decoding.decode import Croppable, SegmentedJpeg
-from vernier.data.sources.base import EncodedSource, Indices, OpenFiles, read_lines
+from vernier.data.decoding.decode import BadImage, Croppable, SegmentedJpeg
+from vernier.data.sources.base import EncodedSource, Indices, OpenFiles
+from vernier.data.sources.folder import visible_paths
+from vernier.data.sources.values import LARGEST_ID, UNREADABLE, check_class_names, parse_json, read_lines, read_text
 from vernier.errors import ConfigError, RunFailed
 from vernier.frozen import frozen
+from vernier.records.codec import decode
+from vernier.store.durable import sha256_of_file
+from vernier.wording import plural
 
-from .shard_index import VERSION, load_table, read_name, read_segments
-from .tables import Columns
+from .shard_index import VERSION, load_foreign_table, load_table, read_name, read_segments, scan_tar
+from .tables import Columns, table_path
 
 FORMAT = "vernier-shards"
 _HASHED_PIECE = 1 << 22
@@ -35,6 +39,8 @@ class Shard:
     bytes: int
     sha256: str = ""
     """Empty for shards of other origin."""
+    table_sha256: str = ""
+    """The hash of its table, which has the labels; empty for shards of other origin and of versions before 0.3."""
 
 
 class ShardFiles(Protocol):
@@ -44,12 +50,37 @@ class ShardFiles(Protocol):
 
     def table(self, shard: str) -> Columns: ...
 
+    def table_problem(self, shard: Shard) -> str: ...
+
 
 class LocalShards(OpenFiles):
     """Shards in a folder."""
 
     def table(self, shard: str) -> Columns:
         return load_table(self.root / shard)
+
+    def table_problem(self, shard: Shard) -> str:
+        """What is wrong with the positions and labels in a shard's table; empty if nothing is.
+
+        Without a hash the table is compared with the tar, which has every label too.
+        """
+        path = self.root / shard.name
+        if shard.table_sha256:
+            same = table_path(path).is_file() and sha256_of_file(table_path(path)) == shard.table_sha256
+            return "" if same else "the content of its table, which has the labels, does not match its hash"
+        try:
+            scanned, table = scan_tar(path), self.table(shard.name)
+        except ConfigError as error:
+            return str(error)
+        same = all(np.array_equal(scanned[key], table[key]) for key in ("offset", "size", "label"))
+        return "" if same else "its table has other labels or positions than the tar"
+
+
+class ForeignShards(LocalShards):
+    """Shards of other origin in a folder."""
+
+    def table(self, shard: str) -> Columns:
+        return load_foreign_table(self.root / shard)
 
 
 class ShardSource(EncodedSource):
@@ -79,23 +110,42 @@ class ShardSource(EncodedSource):
         table = self._tables.get(number)
         if table is None:
             shard = self.shards[number]
-            table = self._tables[number] = self._files.table(shard.name)
+            table = self._files.table(shard.name)
             if len(table["offset"]) != shard.samples:
                 raise RunFailed(
                     f"{self._where}: the table of {shard.name} has {len(table['offset'])} samples, "
                     f"{shard.samples} were expected. Prepare the shards again."
                 )
+            self._check_labels(shard, table)
+            self._tables[number] = table
         return table
 
-    def read(self, index: int) -> bytes:
+    def _check_labels(self, shard: Shard, table: Columns) -> None:
+        """Raises RunFailed for labels that are no class's: a table is no part of what the shard's hash covers."""
+        labels = table["label"]
+        if len(labels) and not 0 <= labels.min() <= labels.max() < len(self.classes):
+            raise RunFailed(
+                f"{self._where}: the labels of {shard.name} go from {labels.min()} to {labels.max()}, but there are "
+                f"{len(self.classes):,} classes, counted from 0. The table beside it is damaged: prepare the shards "
+                "again."
+            )
+
+    def _find_image(self, index: int) -> tuple[Shard, Columns, int, int, int]:
+        """A sample's shard, table, row, position and size. Raises BadImage where they are not in the shard."""
         shard, table, row = self._locate(index)
-        return self._files.read(shard.name, int(table["offset"][row]), int(table["size"][row]))
+        offset, size = int(table["offset"][row]), int(table["size"][row])
+        if offset + size > shard.bytes:
+            raise BadImage("the table of its shard is damaged: it lies beyond the end of the shard")
+        return shard, table, row, offset, size
+
+    def read(self, index: int) -> bytes:
+        shard, _, _, offset, size = self._find_image(index)
+        return self._files.read(shard.name, offset, size)
 
     def lazy_image(self, index: int) -> Croppable:
-        shard, table, row = self._locate(index)
+        shard, table, row, offset, _ = self._find_image(index)
         if (segments := read_segments(table, row)) is None:
             return super().lazy_image(index)
-        offset = int(table["offset"][row])
         return SegmentedJpeg(lambda a, b: self._files.read(shard.name, offset + a, b - a), segments)
 
     def describe(self, index: int) -> str:
@@ -107,14 +157,25 @@ class ShardSource(EncodedSource):
         return self._fingerprint(listing.encode())
 
     def verify_shard(self, number: int) -> str:
-        """What is wrong with a shard's bytes; empty if its hash agrees or if it has none."""
+        """What is wrong with a shard's bytes or with its labels; empty if nothing is."""
         shard = self.shards[number]
-        if not shard.sha256:
-            return ""
-        total = hashlib.sha256()
-        for start in range(0, shard.bytes, _HASHED_PIECE):
-            total.update(self._files.read(shard.name, start, min(_HASHED_PIECE, shard.bytes - start)))
-        return "" if total.hexdigest() == shard.sha256 else "content does not match its hash"
+        if shard.sha256:
+            total = hashlib.sha256()
+            for start in range(0, shard.bytes, _HASHED_PIECE):
+                total.update(self._files.read(shard.name, start, min(_HASHED_PIECE, shard.bytes - start)))
+            if total.hexdigest() != shard.sha256:
+                return "content does not match its hash"
+        return self._files.table_problem(shard)
+
+    def describe_coverage(self) -> str:
+        """What no hash covers; empty if everything is covered."""
+        without = sum(not shard.table_sha256 for shard in self.shards if shard.sha256)
+        return (
+            f"{self._where}: the labels of {plural(without, 'shard')} are covered by no hash, because an earlier "
+            "version prepared them; shards that are prepared again have one"
+            if without
+            else ""
+        )
 
 
 class _ShardLabels:
@@ -148,18 +209,24 @@ def manifest_name(split: str) -> str:
 def read_manifest(text: str, where: str) -> tuple[tuple[str, ...], list[Shard]]:
     """Classes and shards of a split."""
     try:
-        tree = json.loads(text)
+        tree = parse_json(text)
         if tree["format"] != FORMAT or tree["version"] > VERSION:
             raise ConfigError(
                 f"{where} is {tree['format']} version {tree['version']}; this Vernier reads {FORMAT} {VERSION}."
             )
-        shards = [Shard(**{k: entry[k] for k in ("name", "samples", "bytes", "sha256")}) for entry in tree["shards"]]
-        if any("/" in s.name or s.name in ("", ".", "..") for s in shards):
+        shards = [decode(Shard, {"sha256": entry["sha256"], **entry}) for entry in tree["shards"]]
+        if any("/" in s.name or "\0" in s.name or s.name in ("", ".", "..") for s in shards):
             raise ConfigError(f"{where} names a shard outside its folder.")
-        return tuple(tree["classes"]), shards
+        if len({s.name for s in shards}) < len(shards):
+            raise ValueError("a shard is listed twice")
+        if not all(0 <= number <= LARGEST_ID for s in shards for number in (s.samples, s.bytes)):
+            raise ValueError("a shard has an impossible size")
+        if not any(s.samples for s in shards):
+            raise ValueError("it lists no images")
+        return check_class_names(tree["classes"]), shards
     except ConfigError:
         raise
-    except (ValueError, KeyError, TypeError) as error:
+    except UNREADABLE as error:
         raise ConfigError(f"{where} is not a list of shards: {error!r}.") from None
 
 
@@ -167,12 +234,12 @@ def open_shards(root: Path, split: str) -> ShardSource | None:
     """The shards of a split in a folder, made by Vernier or of other origin; None if there are none."""
     manifest = root / manifest_name(split)
     if manifest.is_file():
-        classes, shards = read_manifest(manifest.read_text(encoding="utf-8"), str(manifest))
+        classes, shards = read_manifest(read_text(manifest), str(manifest))
         for shard in shards:
             _check_size(root / shard.name, shard.bytes)
         return ShardSource(LocalShards(root), shards, classes, str(root))
     folder, names = _find_foreign(root, split)
-    return _open_foreign(root, folder, names) if names else None
+    return _open_foreign(root, folder, names, split) if names else None
 
 
 def _check_size(path: Path, size: int) -> None:
@@ -185,26 +252,26 @@ def _check_size(path: Path, size: int) -> None:
 def _find_foreign(root: Path, split: str) -> tuple[Path, list[str]]:
     """The folder and the names of shards of other origin."""
     for folder, pattern in ((root / split, "*.tar"), (root, f"*{split}*.tar")):
-        if paths := sorted(folder.glob(pattern)):
+        if paths := sorted(visible_paths(folder, pattern)):
             return folder, [p.name for p in paths]
     return root, []
 
 
-def _open_foreign(root: Path, folder: Path, names: list[str]) -> ShardSource:
-    files = LocalShards(folder)
+def _open_foreign(root: Path, folder: Path, names: list[str], split: str) -> ShardSource:
+    files = ForeignShards(folder)
     shards = [
         Shard(name=name, samples=len(files.table(name)["offset"]), bytes=(folder / name).stat().st_size)
         for name in names
     ]
-    # Both splits together say how many classes there are: a small one may lack the last.
-    count = 1 + max(_largest_label(*_find_foreign(root, split)) for split in ("train", "val"))
+    # All splits together say how many classes there are: a small one may lack the last.
+    count = 1 + max(_largest_label(*_find_foreign(root, other)) for other in {"train", "val", split})
     if count == 0:
         raise ConfigError(f"{folder}: no images with a .cls or .json beside them in {', '.join(names[:3])}.")
     return ShardSource(files, shards, _read_foreign_classes(folder, count), str(folder))
 
 
 def _largest_label(folder: Path, names: list[str]) -> int:
-    labels = (load_table(folder / name)["label"] for name in names)
+    labels = (load_foreign_table(folder / name)["label"] for name in names)
     return max((int(column.max()) for column in labels if len(column)), default=-1)
 
 

@@ -5,24 +5,27 @@ stored beside it or in Vernier's cache; after that, an image is one read. ImageN
 the synsets become the names of the classes. The bytes of records and messages are up to `example`.
 """
 
-import itertools
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from vernier.data.decoding.decode import read_size
-from vernier.data.sources.base import Boxes, BoxSource, EncodedSource, Indices, OpenFiles, positive_size
+from vernier.data.decoding.decode import BadImage, read_size
+from vernier.data.sources.base import Boxes, BoxSource, EncodedSource, Indices, OpenFiles
+from vernier.data.sources.values import LARGEST_ID, LARGEST_LABEL, UNREADABLE, positive_size, whole_number
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
 
 from .example import Feature, parse_example, read_records
-from .tables import Columns, load_or_scan
+from .tables import Columns, file_stamp, load_or_scan, report_scan
 
-VERSION = "2"
+VERSION = "3"
+_LARGEST_CATEGORY = 1 << 24
+"""Categories are stored as 32-bit floats."""
+_TOLERANCE_PX = 1.0
 SPLIT_PREFIXES = {
     "train": ("train", "imagenet_train_subset"),
     "val": ("val", "validation", "imagenet_val_subset"),
@@ -46,8 +49,19 @@ def find_tfrecords(root: Path, split: str) -> list[Path]:
 
 
 def _load_table(path: Path) -> tuple[Columns, dict[str, str]]:
-    stamp = {"version": VERSION, "bytes": str(path.stat().st_size), "modified": str(path.stat().st_mtime_ns)}
-    return load_or_scan(path, stamp, lambda: _scan(path))
+    return load_or_scan(path, {"version": VERSION, **file_stamp(path)}, lambda: _scan(path))
+
+
+class _Image(NamedTuple):
+    """What a record says about its image, in the order of the columns; `boxes` in that of the column `box`."""
+
+    begin: int
+    size: int
+    label: int
+    boxes: list[tuple[float, ...]]
+    image_id: int | None
+    width: int
+    height: int
 
 
 def _scan(path: Path) -> tuple[Columns, dict[str, str]]:
@@ -55,25 +69,46 @@ def _scan(path: Path) -> tuple[Columns, dict[str, str]]:
     rows: list[tuple[int, ...]] = []
     boxes: list[tuple[float, ...]] = []
     names: dict[str, str] = {}
+    size = path.stat().st_size
     for position, content in read_records(path):
+        report_scan(path, position, size)
         try:
-            example = parse_example(content)
-            begin, end = example["image/encoded"][0]
-        except (ValueError, KeyError, IndexError) as error:
+            image = _read_image(content, names)
+        except UNREADABLE as error:
             raise ConfigError(f"{path}: the record at byte {position:,} is not an image Example ({error}).") from None
-        label = int(_first(example, "image/class/label", -1))
-        own_boxes = _read_boxes(example, content, names)
-        synset = _read_text(content, example, "image/class/synset") or _read_text(content, example, "image/class/text")
-        if label >= 0 and synset:
-            names[str(label)] = synset
-        source_id = _read_text(content, example, "image/source_id")
-        image_id = int(source_id) if source_id.isdigit() else len(rows)
-        size = (int(_first(example, f"image/{side}", 0)) for side in ("width", "height"))
-        rows.append((position + begin, end - begin, label, len(own_boxes), image_id, *size))
-        boxes += own_boxes
+        image_id = len(rows) if image.image_id is None else image.image_id
+        position += image.begin
+        rows.append((position, image.size, image.label, len(image.boxes), image_id, image.width, image.height))
+        boxes += image.boxes
     values = np.array(rows, dtype=np.int64).reshape(-1, len(_COLUMNS))
     columns = {name: values[:, i].copy() for i, name in enumerate(_COLUMNS)}
     return {**columns, "box": np.array(boxes, dtype=np.float32).reshape(-1, 7)}, {"names": json.dumps(names)}
+
+
+def _read_image(content: bytes, names: dict[str, str]) -> _Image:
+    """One record. Adds the names of its label and categories to `names`. Raises one of UNREADABLE."""
+    example = parse_example(content)
+    span = _first(example, "image/encoded", None)
+    if not isinstance(span, tuple):
+        raise ValueError("image/encoded is missing or no bytes")
+    label = whole_number(_first(example, "image/class/label", -1))
+    if not -1 <= label <= LARGEST_LABEL:
+        raise ValueError(f"image/class/label is {label}; class numbers go from 0 to {LARGEST_LABEL:,}")
+    synset = _read_text(content, example, "image/class/synset") or _read_text(content, example, "image/class/text")
+    if label >= 0 and synset:
+        names[str(label)] = synset
+    source_id = _read_text(content, example, "image/source_id")
+    is_number = source_id.isascii() and source_id.isdecimal() and int(source_id[:20]) <= LARGEST_ID
+    size = positive_size(*(_first(example, f"image/{side}", 0) for side in ("width", "height")))
+    return _Image(
+        begin=span[0],
+        size=span[1] - span[0],
+        label=label,
+        boxes=_read_boxes(example, content, names),
+        image_id=int(source_id) if is_number else None,
+        width=size[0] if size else 0,
+        height=size[1] if size else 0,
+    )
 
 
 def _first(example: dict[str, Feature], name: str, default: Any) -> Any:
@@ -87,19 +122,27 @@ def _read_text(content: bytes, example: dict[str, Feature], name: str) -> str:
 
 
 def _read_boxes(example: dict[str, Feature], content: bytes, names: dict[str, str]) -> list[tuple[float, ...]]:
-    """The boxes of an image in the order of the column `box`. Adds the names of their categories to `names`."""
-    edges = [example.get(f"image/object/bbox/{edge}", []) for edge in ("xmin", "ymin", "xmax", "ymax")]
-    categories = example.get("image/object/class/label", [])
+    """The boxes of an image in the order of the column `box`. Adds the names of their categories to `names`.
+
+    Raises ValueError for features of unequal lengths or wrong types.
+    """
+    categories = [whole_number(value, _LARGEST_CATEGORY) for value in example.get("image/object/class/label", [])]
     if not categories:
         return []
-    for category, span in zip(categories, example.get("image/object/class/text", []), strict=False):
+    features = {edge: example.get(f"image/object/bbox/{edge}", []) for edge in ("xmin", "ymin", "xmax", "ymax")}
+    for name, missing in (("is_crowd", 0), ("area", math.nan)):
+        features[name] = example.get(f"image/object/{name}") or [missing] * len(categories)
+    texts = example.get("image/object/class/text") or [None] * len(categories)
+    for name, values in (*features.items(), ("class/text", texts)):
+        if len(values) != len(categories):
+            raise ValueError(f"{len(categories)} boxes have a class/label, and {len(values)} a {name}")
+    for category, span in zip(categories, texts, strict=True):
         if isinstance(span, tuple):
             names[str(category)] = content[slice(*span)].decode(errors="replace")
-    crowds = itertools.chain(example.get("image/object/is_crowd", []), itertools.repeat(0))
-    areas = itertools.chain(example.get("image/object/area", []), itertools.repeat(math.nan))
+    columns = zip(*features.values(), strict=True)
     return [
-        (*box, float(category), float(crowd), float(area))
-        for *box, category, crowd, area in zip(*edges, categories, crowds, areas, strict=False)
+        (*map(float, edges), float(category), float(crowd), float(area))
+        for category, (*edges, crowd, area) in zip(categories, columns, strict=True)
     ]
 
 
@@ -174,9 +217,17 @@ class TFRecordSource(_Records):
         super().__init__(paths, tables, np.arange(len(labels)))
         # TensorFlow's preparation counts from 1 and reserves 0 for a background that no image has.
         first = int(tables.all_labels.min() >= 1)
-        count = max(int(tables.all_labels.max()), *(int(k) for k in tables.names), 0) + 1 - first
+        named = (int(key) for key in tables.names if int(key) <= LARGEST_LABEL)
+        count = max(int(tables.all_labels.max()), *named, 0) + 1 - first
         self.classes = tuple(tables.names.get(str(i + first), str(i + first)) for i in range(count))
         self.labels = labels.astype(np.int64) - first
+
+
+def _has_area(rows: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Which boxes have an area, of any width or height that is a number."""
+    finite = np.isfinite(rows[:, :4]).all(axis=1)
+    area: npt.NDArray[np.bool_] = finite & (rows[:, _RIGHT] > rows[:, _LEFT]) & (rows[:, _BOTTOM] > rows[:, _TOP])
+    return area
 
 
 class TFRecordBoxSource(_Records, BoxSource):
@@ -192,21 +243,44 @@ class TFRecordBoxSource(_Records, BoxSource):
         count = len(columns["offset"])
         records = np.flatnonzero(columns["boxes"] > 0) if only_with_boxes else np.arange(count)
         super().__init__(paths, tables, records)
-        left_out = count - len(records)
-        self.notes = (f"{left_out:,} image(s) without boxes are left out of training",) if left_out else ()
+        self.without_boxes = int((columns["boxes"] == 0).sum())
         self._ids = columns["id"][records]
         self._sizes = np.stack([columns["width"], columns["height"]], axis=1)[records]
         self._boxes, self._box_starts = columns["box"], np.concatenate(([0], np.cumsum(columns["boxes"])))
+        self._cut_boxes()
+        self.dropped_boxes = len(self._boxes) - int(_has_area(self._boxes).sum())
+        self.notes = self.describe_changes(training=only_with_boxes)
         self._categories = np.unique(tables.all_categories).astype(np.int64)
         self.category_ids = tuple(self._categories.tolist())
         self.classes = tuple(tables.names.get(str(c), str(c)) for c in self.category_ids)
         self.labels = np.full(len(records), -1, np.int64)
 
+    def _cut_boxes(self) -> None:
+        """Cut boxes that reach more than a pixel out of their image at its edge, as those of other formats are.
+
+        The size of an image that its record does not have is read only where a box may have to be cut.
+        """
+        edges = self._boxes[:, :4]
+        reaching_out = np.flatnonzero(((edges < 0) | (edges > 1)).any(axis=1))
+        records = np.unique(np.searchsorted(self._box_starts, reaching_out, side="right") - 1)
+        for index in np.searchsorted(self._records, records).tolist():
+            record = int(self._records[index])
+            part = slice(int(self._box_starts[record]), int(self._box_starts[record + 1]))
+            try:
+                width, height = self.size(index) or read_size(self.read(index))
+            except (BadImage, OSError):
+                continue  # the image is bad, whatever its boxes are
+            overhang = np.maximum(-edges[part], edges[part] - 1) * np.array([width, height, width, height])
+            cut = np.flatnonzero((overhang > _TOLERANCE_PX).any(axis=1)) + part.start
+            self._boxes[cut, :4] = edges[cut].clip(0, 1)
+            self._boxes[cut, _AREA] = np.nan
+            self.cut_boxes += len(cut)
+
     def boxes(self, index: int) -> Boxes:
         """In pixels; the file has shares of the image."""
         record = int(self._records[index])
         rows = self._boxes[self._box_starts[record] : self._box_starts[record + 1]].astype(np.float64)
-        rows = rows[(rows[:, _RIGHT] > rows[:, _LEFT]) & (rows[:, _BOTTOM] > rows[:, _TOP])]
+        rows = rows[_has_area(rows)]
         if not len(rows):
             return Boxes.empty()
         width, height = self.size(index) or read_size(self.read(index))
