@@ -50,7 +50,7 @@ def test_rounds_of_a_bench_are_paired(tmp_path: Path) -> None:
     assert result.comparison.basis == "differences within 4 rounds"
     assert result.comparison.ratio == pytest.approx(1 / 1.03, rel=0.001)
     assert result.comparison.verdict == "slower"
-    assert result.notes == ("1 round(s) of new in bench.json were not measured",)
+    assert result.notes == ("1 round of new in bench.json not measured",)
     with pytest.raises(ConfigError, match=r"2 arms\. Name one"):
         open_side(str(path))
     with pytest.raises(ConfigError, match=r"no arm 'odl'\. Did you mean old"):

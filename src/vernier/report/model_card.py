@@ -19,6 +19,7 @@ from vernier.records.run import CheckpointState, ExportCheck, ModelFile, RunStat
 from vernier.records.what_ran import line_of
 from vernier.store import CheckpointDir, read_checkpoint_state, read_object, run_of_checkpoint, write_atomically
 from vernier.store.durable import sha256_of_file
+from vernier.wording import plural
 
 from .live.console import TTA, format_figures
 
@@ -97,7 +98,7 @@ def _card_of_file(about: ModelFile, origin: Path, prepared: str) -> list[str]:
         f"# {about.model}, {len(about.classes)} classes",
         f"From `{origin.name}`. Exported {utc_stamp()[:10]} by Vernier.",
         f"## Model\n\n- network: `{about.network or about.model}`, {info(about.model).summary}\n"
-        f"- input: {about.channels} channel(s); {prepared}\n"
+        f"- input: {plural(about.channels, 'channel')}; {prepared}\n"
         f"- normalisation: (pixel / 255 - {list(about.mean)}) / {list(about.std)}\n"
         f"- classes by number: {_class_list(about.classes)}",
         f"## Result\n\n{result}",
@@ -143,7 +144,7 @@ def _model(config: Config, state: CheckpointState) -> str:
         size, output = f"{short_side}, centre {data.eval_px} x {data.eval_px} px", ""
     return (
         f"## Model\n\n- network: `{shown_name(spec)}`, {info(spec.name).summary}\n"
-        f"- input: {state.channels} channel(s), RGB, {size}{output}\n"
+        f"- input: {plural(state.channels, 'channel')}, RGB, {size}{output}\n"
         f"- normalisation: (pixel / 255 - {list(data.mean)}) / {list(data.std)}\n"
         f"- classes by number: {_class_list(state.classes)}"
     )

@@ -211,6 +211,15 @@ def test_the_closing_lines_name_the_best_evaluation_only_if_it_is_another() -> N
         assert ("best       top-1 60.00 % at step 4" in closing_lines(summary, "runs/x", "finished")) is shown
 
 
+@pytest.mark.parametrize(("figure", "setting"), [("top1", "eval.target_top1"), ("AP", "eval.target_ap")])
+def test_the_closing_lines_say_that_the_target_ended_the_training(figure: str, setting: str) -> None:
+    result = EvalResult(figures={figure: 0.5}, samples=7)
+    for reached in (True, False):
+        summary = RunSummary(step=88, result=result, reached_target=reached, spent_s={"total": 1.0})
+        lines = [line for line in closing_lines(summary, "runs/x", "finished") if line.startswith("target")]
+        assert [f"--set {setting}=none" in line and "at step 88" in line for line in lines] == [True] * reached
+
+
 def test_the_total_rate_names_its_devices() -> None:
     """A table elsewhere gave the rate of one card as that of eight."""
     speed = TrainingSpeed(
@@ -233,3 +242,12 @@ def test_the_total_rate_names_its_devices() -> None:
 
 def test_figures_become_words() -> None:
     assert format_figures({"AP": None}) == "no figures: the data has nothing to measure"
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_names_of_strangers_do_not_steer_the_terminal(terminal: bool) -> None:
+    out = io.StringIO()
+    with ConsoleObserver(Console(file=out, force_terminal=terminal, width=200, highlight=False)) as observer:
+        observer.emit(WarningEvent(step=1, message="class '\x1b]0;owned\x07\x1b[2J\r\u202e' has no images\n\x9b31m"))
+    assert r"class '\x1b]0;owned\x07\x1b[2J\r\u202e' has no images\n\x9b31m" in out.getvalue()
+    assert not set("\x07\u202e\x9b") & set(out.getvalue())

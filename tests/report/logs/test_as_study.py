@@ -23,7 +23,7 @@ NAME = re.compile(r"(.+?)_iterdur_(\d+)_([a-zA-Z0-9-]+)_(\d+)_(\d+).txt")
 TIMES = {0: (9.0, 0.5, 0.5, 0.5), 1: (9.0, 0.25, 0.75, 0.25)}
 
 
-def _run_of_two(out: Path) -> Path:
+def run_of_two(out: Path) -> Path:
     """A training on two GPUs of one host, the second of which is slower to start and profiled in step 2."""
     run = RunDir.create(out, "two")
     run.write_config(to_dict(Config(recipe=Recipe(name="study-resnet50", global_batch=128))))
@@ -67,7 +67,7 @@ def _profile(run: RunDir) -> None:
 
 def test_one_file_per_device_with_its_own_times(tmp_path: Path) -> None:
     """Only device 0 was written, whatever the number of processes."""
-    (run,) = open_logs(_run_of_two(tmp_path / "runs"))
+    (run,) = open_logs(run_of_two(tmp_path / "runs"))
     out, *raw = write_study(run, tmp_path / "study")
     texts = [p for p in raw if p.suffix == ".txt"]
     matches = [NAME.match(p.name) for p in texts]
@@ -93,7 +93,7 @@ def test_one_file_per_device_with_its_own_times(tmp_path: Path) -> None:
 
 
 def test_kernels_and_sensors_have_the_form_of_nvprof(tmp_path: Path) -> None:
-    (run,) = open_logs(_run_of_two(tmp_path / "runs"))
+    (run,) = open_logs(run_of_two(tmp_path / "runs"))
     _, *raw = write_study(run, tmp_path / "study")
     traces = [p for p in raw if p.suffix == ".csv"]
     assert [p.name.split("_")[1] for p in traces] == ["100", "101"]
@@ -107,7 +107,7 @@ def test_kernels_and_sensors_have_the_form_of_nvprof(tmp_path: Path) -> None:
 
 
 def test_a_process_without_events_is_named(tmp_path: Path) -> None:
-    path = _run_of_two(tmp_path / "runs")
+    path = run_of_two(tmp_path / "runs")
     (path / "events.rank1.jsonl").unlink()
     (run,) = open_logs(path)
     out, *_ = write_study(run, tmp_path / "study")

@@ -66,7 +66,7 @@ def test_a_log_without_an_end_has_no_time_to_train(tmp_path: Path) -> None:
     (run,) = open_logs(log)
     assert run.total_s is None
     assert any("has no end of the run" in n for n in run.notes)
-    assert any("1 broken line(s)" in n for n in run.notes)
+    assert any("1 broken line" in n for n in run.notes)
     with pytest.raises(ConfigError, match="no steps"):
         run.trace()
 

@@ -37,7 +37,7 @@ def page_of() -> Callable[..., Page]:
 
 def text_of(html: str) -> str:
     """The text of some HTML, without its tags."""
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html))
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", str(html).replace("<wbr>", "")))
 
 
 STEP = StepEvent(

@@ -43,7 +43,7 @@ def test_running_and_crashed_runs_are_read_as_far_as_they_are(tmp_path: Path) ->
     with run.path.joinpath("events.jsonl").open("a") as f:
         f.write('{"kind": "st')
     (broken,) = collect([run.path])
-    assert broken.notes == ("1 damaged event(s) left out",)
+    assert broken.notes == ("1 damaged event left out",)
     assert broken.points == subject.points
 
 

@@ -99,10 +99,10 @@ def test_impossible_rows_are_dropped_and_counted(tmp_path: Path) -> None:
     assert table.rows[1].sensors == {"freq": None, "power": 200.0, "temp": None}
     notes = " | ".join(table.notes)
     for part in (
-        "2 row(s) with no value",
-        "1 row(s) with a value not above 0",
-        "1 row(s) with no device",
-        "impossible value(s) of temp",
+        "2 rows with no value",
+        "1 row with a value not above 0",
+        "1 row with no device",
+        "2 impossible values of temp",
         "1 of 7 rows are exact copies",
     ):
         assert part in notes

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from rich.console import Console
 from rich.progress import Progress, TaskID
 
+from vernier.addresses import redact
 from vernier.clock import duration, now_s
 from vernier.measure.profile.summary import describe_profile
 from vernier.measure.published.standing import speed_lines
@@ -18,7 +19,7 @@ from vernier.measure.statistics.throughput import Window
 from vernier.records.events import EpochEvent, EvalEvent, Event, StartEvent, StepEvent, WarningEvent
 from vernier.records.run import EvalResult, RunSummary, TrainingSpeed
 from vernier.records.what_ran import line_of
-from vernier.wording import plural
+from vernier.wording import describe_batch, plural, printable
 
 from .bar import live_bar
 
@@ -38,9 +39,11 @@ def format_figures(figures: Mapping[str, float | None]) -> str:
 
 
 class ConsoleObserver:
-    """Shows events as they come. A context manager, so that the bar is removed whatever happens."""
+    """Shows events as they come, or with `quiet` only warnings. A context manager, so that the bar is removed whatever
+    happens."""
 
-    def __init__(self, console: Console | None = None) -> None:
+    def __init__(self, console: Console | None = None, *, quiet: bool = False) -> None:
+        self._quiet = quiet
         self._console = console or Console(stderr=True, highlight=False)
         self._start = StartEvent()
         self._last_line_s = now_s()
@@ -54,6 +57,8 @@ class ConsoleObserver:
         self._heartbeat = threading.Thread(target=self._report_long_silence, daemon=True)
 
     def __enter__(self) -> "ConsoleObserver":
+        if self._quiet:
+            return self
         if self._console.is_terminal:
             self._bar = live_bar(self._console)
             self._start_up_task = self._bar.add_task("starting up", total=None)
@@ -151,11 +156,15 @@ class ConsoleObserver:
     # ---------------------------------------------------------------------------------------------------------- lines
 
     def say(self, text: str, style: str | None = None) -> None:
-        self._last_line_s = now_s()
-        self._console.print(text, style=style, markup=False, soft_wrap=True)
+        if not self._quiet:
+            self._print(text, style)
 
     def warn(self, text: str) -> None:
-        self.say(f"warning: {text}", style="yellow")
+        self._print(f"warning: {text}", "yellow")
+
+    def _print(self, text: str, style: str | None) -> None:
+        self._last_line_s = now_s()
+        self._console.print(printable(redact(text)), style=style, markup=False, soft_wrap=True)
 
     def _end_of_start_up(self) -> None:
         if self._bar is not None and self._start_up_task is not None:
@@ -182,13 +191,18 @@ def opening_lines(start: StartEvent) -> list[str]:
     if start.stop_step > start.total_steps:
         cut = f", then on to {start.stop_step:,} at the last rate"
     validation = f" and {start.val_samples:,} validation" if start.val_samples else ""
-    processes, epochs = plural(start.world, "process"), "epoch" if start.epochs == 1 else "epochs"
+    epochs = "epoch" if start.epochs == 1 else "epochs"
+    batch = describe_batch(
+        world=start.world,
+        process_batch=start.process_batch,
+        accumulation=start.accumulation,
+        virtual_shards=start.virtual_shards,
+    )
     return [
         start.recipe,
         f"  {line_of([start.ran])}",
         f"  data       {start.data}: {start.train_samples:,} training{validation} images, {start.classes:,} classes",
-        f"  batch      {start.global_batch:,} = {processes} x {plural(start.process_batch, 'image')} x "
-        f"{plural(start.accumulation, 'accumulation step')}",
+        f"  batch      {batch}",
         f"  schedule   {plural(start.steps_per_epoch, 'step')} per epoch x {start.epochs:g} {epochs} = "
         f"{start.total_steps:,} steps{cut}, learning rate {start.lr_rule or f'{start.lr:g}'}, seed {start.seed}",
         f"  run        {start.run}",
@@ -203,6 +217,14 @@ def closing_lines(summary: RunSummary, run: str, status: str) -> list[str]:
         lines.append(_result_line(summary.result, summary.step or 0))
         if best is not None and best.step != summary.step:
             lines.append(f"best       {format_figures(best.figures)} at step {best.step:,}")
+    if summary.reached_target and summary.result is not None:
+        setting = "eval.target_ap" if "AP" in summary.result.figures else "eval.target_top1"
+        lines.append(
+            f"target     reached at step {summary.step or 0:,}, which ended the training; --set {setting}=none trains "
+            "to the end of the schedule"
+        )
+    if summary.stopped_early:
+        lines.append("early stop the last evaluations were not better than the best one (eval.patience)")
     lines += [f"note       {note}" for note in summary.notes or ()]
     if summary.agreement is not None:
         lines += agreement_lines(summary.agreement)

@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from vernier.addresses import redact
 from vernier.errors import ConfigError, RunFailed
 from vernier.measure.machine.environment import installed_version
-from vernier.records.events import EndEvent, EpochEvent, EvalEvent, Event, StartEvent, StepEvent
+from vernier.records.events import DivergenceEvent, EndEvent, EpochEvent, EvalEvent, Event, StartEvent, StepEvent
 from vernier.records.run import EvaluationReport
 from vernier.report.live import tags
 from vernier.store import RunDir
@@ -35,6 +36,10 @@ class Sink(Protocol):
     def scalars(self, step: int, values: dict[str, float]) -> None: ...
 
     def image(self, step: int, tag: str, picture: Image.Image) -> None: ...
+
+    def forget_from(self, step: int) -> None:
+        """What was recorded from this step on is about to be repeated."""
+        ...
 
     def close(self, status: str) -> None:
         """`status` as in run.json."""
@@ -77,6 +82,9 @@ class WandB:
     def image(self, step: int, tag: str, picture: Image.Image) -> None:
         self._run.log({tag: self._images(picture)}, step=step)
 
+    def forget_from(self, step: int) -> None:
+        """W&B takes no second value for a step: those before the rollback stay until later steps."""
+
     def close(self, status: str) -> None:
         self._run.finish(exit_code=0 if status == "finished" else 1)
 
@@ -100,6 +108,9 @@ class MLflow:
 
     def image(self, step: int, tag: str, picture: Image.Image) -> None:
         self._mlflow.log_image(picture, artifact_file=f"{tag.replace('/', '-')}.png")
+
+    def forget_from(self, step: int) -> None:
+        """MLflow keeps both values of a step."""
 
     def close(self, status: str) -> None:
         self._mlflow.end_run(status=self._ENDINGS.get(status, "FAILED"))
@@ -129,6 +140,8 @@ class Tracker:
         match event:
             case StartEvent():
                 self._start(event)
+            case DivergenceEvent(resumed_from=int(step)):
+                self._call(lambda sink: sink.forget_from(step + 1))
             case EndEvent():
                 self._status = event.status
             case StepEvent() | EpochEvent() | EvalEvent():
@@ -200,7 +213,7 @@ def _is_smoke(start: StartEvent) -> bool:
 
 
 def _shorten(error: Exception) -> str:
-    words = " ".join(str(error).split())
+    words = " ".join(redact(str(error)).split())
     return f"{type(error).__name__}: {words[:300]}{'...' if len(words) > 300 else ''}"
 
 

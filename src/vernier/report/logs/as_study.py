@@ -8,22 +8,23 @@ of a benchmark are repeats. The study directory itself is `measure.study.files`.
 """
 
 import csv
-import datetime as dt
 import gzip
 import io
 import json
 import re
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vernier.clock import utc_stamp
+from vernier.errors import ConfigError
 from vernier.measure.study.csv_tables import CsvRow, read_csv
 from vernier.measure.study.files import Repeat, StudyDir, split_host
 from vernier.records.events import ProcessInfo, StartEvent, StepEvent, sessions
 from vernier.records.study import StudyDevice, StudyMeta
 from vernier.records.telemetry import Sample, TelemetryHeader, decode_telemetry
-from vernier.store import RunDir, write_atomically
+from vernier.store import RunDir, read_object, write_atomically
 
 from .model import RunLog, StepRecord, Tree
 from .own import steps_of
@@ -36,6 +37,8 @@ _NVPROF = (
 )
 _UNITS = {"Start": "s", "Duration": "ms", "Static SMem": "B", "Dynamic SMem": "B", "Size": "MB", "Throughput": "GB/s"}
 _DAY_S = 24 * 3600
+_DAMAGE = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError, EOFError, zlib.error)
+"""What a trace that is not the profiler's raises while it is read."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class _Part:
     samples: Sequence[tuple[float, Sample]] = ()
     """Seconds since the first step, and what the sensors said."""
     kernels: tuple[CsvRow, ...] = ()
-    calls: Sequence[tuple[float, Tree]] = ()
+    calls: Sequence[tuple[float, dict[str, str]]] = ()
     """Seconds since the first step, and an event of the profiler's trace: one call of a kernel."""
     notes: tuple[str, ...] = ()
 
@@ -68,6 +71,10 @@ def write_study(run: RunLog, out: Path) -> list[Path]:
     started = run.started or utc_stamp()
     name = str((run.settings.get("recipe") or {}).get("name") or run.settings.get("arch") or "training")
     devices = {p.device.id: p.device for p in parts}
+    try:
+        repeats = [_repeat(part, started) for part in parts]
+    except ValueError as error:
+        raise ConfigError(f"{run.path} cannot be converted to a study: {error}.") from None
     meta = StudyMeta(
         workload=name,
         iterations=min(len(p.steps) - p.warmup for p in parts),
@@ -78,9 +85,9 @@ def write_study(run: RunLog, out: Path) -> list[Path]:
     study = StudyDir.create(out, meta)
     (out / RAW).mkdir()
     raw = []
-    for part in parts:
-        study.write_repeat(_repeat(part, started))
-        stem = f"{int(dt.datetime.fromisoformat(started).timestamp())}_{study_host(part.device.host)}"
+    for part, repeat in zip(parts, repeats, strict=True):
+        study.write_repeat(repeat)
+        stem = f"{int(run.began().timestamp())}_{study_host(part.device.host)}"
         stem += f"_{part.device.index}_{part.repeat}"
         raw.append(out / RAW / f"resnet_iterdur_{stem}.txt")
         write_atomically(raw[-1], _durations(part))
@@ -193,22 +200,28 @@ def _kernels(folder: RunDir, rank: int) -> tuple[CsvRow, ...]:
     return tuple(read_csv(path)) if path.is_file() else ()
 
 
-def _calls(folder: RunDir, rank: int, steps: Sequence[StepRecord]) -> list[tuple[float, Tree]]:
-    """Kernels on the accelerator in the profiler's trace, from the start of the first profiled step."""
+def _calls(folder: RunDir, rank: int, steps: Sequence[StepRecord]) -> list[tuple[float, dict[str, str]]]:
+    """Kernels on the accelerator in the profiler's trace as rows, by seconds from the start of the first profiled step.
+
+    Raises ConfigError for a damaged trace.
+    """
     summary = folder.path / "traces" / f"profile.rank{rank}.json"
     trace = next((folder.path / "traces").glob(f"trace.rank{rank}.json*"), None)
     if trace is None or not summary.is_file():
         return []
-    opened = gzip.open if trace.suffix == ".gz" else open
-    with opened(trace, "rt", encoding="utf-8") as f:
-        tree = json.load(f)
-    events = tree.get("traceEvents", []) if isinstance(tree, dict) else []
-    kernels = [e for e in events if isinstance(e, dict) and e.get("cat") == "kernel" and "dur" in e and "ts" in e]
-    if not kernels:
-        return []
-    first = json.loads(summary.read_text(encoding="utf-8")).get("steps", [1])[0]
-    offset_s, base_us = sum(s.seconds for s in steps[: max(0, first - 1)]), min(float(e["ts"]) for e in kernels)
-    return [(offset_s + (float(e["ts"]) - base_us) / 1e6, e) for e in kernels]
+    try:
+        opened = gzip.open if trace.suffix == ".gz" else open
+        with opened(trace, "rt", encoding="utf-8") as f:
+            tree = json.load(f)
+        events = tree.get("traceEvents", []) if isinstance(tree, dict) else []
+        kernels = [e for e in events if isinstance(e, dict) and e.get("cat") == "kernel" and "dur" in e and "ts" in e]
+        if not kernels:
+            return []
+        first = int(read_object(summary).get("steps", [1])[0])
+        offset_s, base_us = sum(s.seconds for s in steps[: max(0, first - 1)]), min(float(e["ts"]) for e in kernels)
+        return [(offset_s + (float(e["ts"]) - base_us) / 1e6, _kernel_row(e)) for e in kernels]
+    except (*_DAMAGE, OSError) as error:
+        raise ConfigError(f"{trace} cannot be read: {error!r:.200}. Remove it to convert the rest.") from None
 
 
 # --------------------------------------------------------------------------------------------------------------- files
@@ -229,7 +242,7 @@ def _trace_rows(part: _Part) -> list[tuple[float, dict[str, str]]]:
     """Seconds and cells of every row, sorted; sensors are pseudo-kernels in brackets. None where no sensor was read."""
     label = f"{part.device.name or 'device'} ({part.device.index})"
     rows = [(t_s, {"Device": label, **row}) for t_s, s in part.samples for row in _sensor_rows(s)]
-    rows += [(t_s, {"Device": label, **_kernel_row(event)}) for t_s, event in part.calls]
+    rows += [(t_s, {"Device": label, **row}) for t_s, row in part.calls]
     return sorted(rows, key=lambda r: r[0])
 
 

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from .model import EvalRecord, RunLog, StepRecord, Tree, mark_warmup
+from vernier.wording import plural
+
+from .model import LARGEST, EvalRecord, RunLog, StepRecord, Tree, mark_warmup, whole
 
 _NUMBER = r"([-+\d.eE]+|nan|inf)"
 _TORCHVISION = re.compile(r"Epoch: \[(\d+)\]\s+\[\s*(\d+)/\d+\]\s+eta: \S+\s+(.*)")
@@ -33,6 +35,10 @@ _ARGUMENTS = re.compile(r"Namespace\((.*)\)")
 _BATCH = re.compile(r"(?:--batch[_-]size[ =]|--batch[ =]|\s-bs?[ =])(\d+)")
 _LAUNCHED = re.compile(r"(?:mpirun\b.*?-(?:np|n) |--num_workers_per_hls[ =]|--nproc[_-]per[_-]node[ =])(\d+)")
 
+_MOST_DIGITS = 15
+_LONGEST_LINE = 10_000
+"""Scripts print no longer lines of figures, and searching one for them takes time with the square of its length."""
+
 
 @dataclass
 class _Parts:
@@ -44,6 +50,7 @@ class _Parts:
     """Lower and upper bound of the global batch, from rate and time."""
     values: dict[str, float] = field(default_factory=dict)
     epoch: int = 0
+    broken: int = 0
     per_process: bool = False
     """Whether the rate of these lines is that of one process."""
 
@@ -57,24 +64,35 @@ def read_console(path: Path, text: str) -> RunLog:
     """The run of such a log. Without a batch its steps have no samples, and no rate can be computed."""
     parts, settings = _Parts(), _settings(text)
     for line in text.splitlines():
+        if len(line) > _LONGEST_LINE:
+            parts.broken += 1
+            continue
         tag = _TAG.match(line)
         if tag and tag[1] != "0":  # every process prints the same steps
             continue
         for pattern, take in _LINES:
             if match := pattern.search(line):
-                take(parts, match)
+                try:
+                    take(parts, match)
+                except (ValueError, OverflowError, ZeroDivisionError):  # what looks like a number and is none
+                    parts.broken += 1
                 break
     steps = list(_with_durations(parts.steps))
     batch, notes = _global_batch(parts, settings)
     per_step = batch or 0.0
+    broken = [f"{plural(parts.broken, 'broken line')} in {path.name} left out"] if parts.broken else []
     return RunLog(
         format="console",
         path=path,
         settings=settings,
         steps=mark_warmup([replace(s, samples=per_step * s.steps) for s in steps]),
         evals=tuple(parts.evals),
-        devices=settings.get("world_size"),
-        notes=(*notes, "times are those that the console shows: rounded, and means where several steps share a line"),
+        devices=whole(settings.get("world_size")),
+        notes=(
+            *notes,
+            *broken,
+            "times are those that the console shows: rounded, and means where several steps share a line",
+        ),
     )
 
 
@@ -85,10 +103,10 @@ def _settings(text: str) -> Tree:
         pairs = re.findall(r"(\w+)=('[^']*'|\[[^\]]*\]|[^,]+)", match[1])
         settings = {k: _plain(v) for k, v in pairs}
     if "batch_size" not in settings and (match := _BATCH.search(text)):
-        settings["batch_size"] = int(match[1])
+        settings["batch_size"] = _plain(match[1])
     ranks = {tag[1] for line in text.splitlines() if (tag := _TAG.match(line))}
     if not settings.get("world_size") and (match := _LAUNCHED.search(text)):
-        settings["world_size"] = int(match[1])
+        settings["world_size"] = _plain(match[1])
     elif not settings.get("world_size") and ranks:
         settings["world_size"] = len(ranks)
     return settings
@@ -96,7 +114,7 @@ def _settings(text: str) -> Tree:
 
 def _plain(text: str) -> Any:
     text = text.strip()
-    if re.fullmatch(r"-?\d+", text):
+    if re.fullmatch(r"-?\d{1,18}", text):
         return int(text)
     if re.fullmatch(r"-?\d*\.\d+(?:[eE][-+]?\d+)?", text):
         return float(text)
@@ -105,7 +123,7 @@ def _plain(text: str) -> Any:
 
 def _global_batch(parts: _Parts, settings: Tree) -> tuple[float | None, list[str]]:
     """Images per step over all devices, and where they are from."""
-    own, world = settings.get("batch_size"), settings.get("world_size")
+    own, world = whole(settings.get("batch_size")), whole(settings.get("world_size"))
     bounds = parts.batches
     if isinstance(own, int) and (isinstance(world, int) or parts.per_process or not bounds):
         if isinstance(world, int):
@@ -118,10 +136,17 @@ def _global_batch(parts: _Parts, settings: Tree) -> tuple[float | None, list[str
     low, high = max(b[0] for b in bounds), min(b[1] for b in bounds)
     if low > high:  # bounds of rounded figures that do not meet
         low = high = statistics.median((a + b) / 2 for a, b in bounds)
-    whole = list(range(math.ceil(low), math.floor(high) + 1))
-    best = max(whole, key=lambda n: n & -n, default=round((low + high) / 2))
+    if not 0 <= high < LARGEST:
+        return None, ["the batch that follows from rate and time is impossible: there is no rate"]
+    best = _roundest(max(1, math.ceil(low)), math.floor(high)) or round((low + high) / 2)
     scope = "per process" if parts.per_process else "over all devices"
     return float(best), [f"the batch of {best} {scope} follows from rate and time: it is not in the log"]
+
+
+def _roundest(low: int, high: int) -> int | None:
+    """The number from low to high that can be halved most often, as batches can; None where there is none."""
+    powers = (2**exponent for exponent in reversed(range(high.bit_length())))
+    return next((number for power in powers if (number := -(-low // power) * power) <= high), None)
 
 
 # --------------------------------------------------------------------------------------------------------------- lines
@@ -132,13 +157,13 @@ def _torchvision(parts: _Parts, match: re.Match[str]) -> None:
     seconds, wait_s = meters.get("time", 0.0), meters.get("data", 0.0)
     if seconds <= 0:
         return
-    parts.epoch, parts.per_process = int(match[1]), True
+    parts.epoch, parts.per_process = _count(match[1]), True
     if (rate := meters.get("img/s")) and seconds > wait_s:
         parts.batches.append((0.9 * rate * (seconds - wait_s), 1.1 * rate * (seconds - wait_s)))
     parts.steps.append(
         StepRecord(
             epoch=parts.epoch,
-            step=int(match[2]) + 1,
+            step=_count(match[2]) + 1,
             seconds=seconds,
             wait_s=min(wait_s, seconds),
             loss=meters.get("loss"),
@@ -155,7 +180,7 @@ def _accuracy(parts: _Parts, match: re.Match[str]) -> None:
 
 def _ssd_step(parts: _Parts, match: re.Match[str]) -> None:
     seconds = float(match[3]) / 1000
-    parts.steps.append(StepRecord(epoch=parts.epoch, step=int(match[1]), seconds=seconds, loss=_finite(match[2])))
+    parts.steps.append(StepRecord(epoch=parts.epoch, step=_count(match[1]), seconds=seconds, loss=_finite(match[2])))
 
 
 def _ssd_epoch(parts: _Parts, match: re.Match[str]) -> None:
@@ -182,16 +207,16 @@ def _coco(parts: _Parts, match: re.Match[str]) -> None:
 
 def _estimator(parts: _Parts, match: re.Match[str]) -> None:
     """The time on a line is that since the line before; the first has none."""
-    step, seconds = int(match[2]), float(match[3] or 0)
+    step, seconds = _count(match[2]), float(match[3] or 0)
     parts.steps.append(StepRecord(epoch=parts.epoch, step=step, seconds=seconds, loss=_finite(match[1]), steps=0))
 
 
 def _benchmark(parts: _Parts, match: re.Match[str]) -> None:
-    _timed(parts, int(match[1]), float(match[2]), float(match[3]))
+    _timed(parts, _count(match[1]), float(match[2]), float(match[3]))
 
 
 def _history(parts: _Parts, match: re.Match[str]) -> None:
-    _timed(parts, int(match[4]), float(match[1]), float(match[2]), int(match[4]) - int(match[3]))
+    _timed(parts, _count(match[4]), float(match[1]), float(match[2]), _count(match[4]) - _count(match[3]))
 
 
 def _timed(parts: _Parts, step: int, seconds: float, rate: float, steps: int = 0) -> None:
@@ -211,6 +236,13 @@ def _result(parts: _Parts, match: re.Match[str]) -> None:
     named |= {"loss": values["loss"]} if "loss" in values else {}
     parts.evals.append(EvalRecord(epoch=parts.epoch, values=named))
     parts.epoch += 1
+
+
+def _count(text: str) -> int:
+    """A number of steps or epochs. Raises ValueError where none can be so large."""
+    if len(text) > _MOST_DIGITS:
+        raise ValueError(f"a number of {len(text)} digits")
+    return int(text)
 
 
 def _finite(text: str) -> float | None:

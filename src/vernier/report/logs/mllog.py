@@ -16,6 +16,8 @@ from typing import Any
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.records.codec import decode, encode
+from vernier.store import parse_json
+from vernier.wording import plural
 
 from .model import EvalRecord, RunLog, StepRecord, Tree, finite, whole
 
@@ -71,11 +73,13 @@ def _read_lines(text: str) -> tuple[list[_Record], int]:
 def _read_line(line: str) -> _Record | None:
     _, prefix, rest = line.partition(PREFIX)
     if prefix:
-        return decode(_Record, json.loads(rest))
+        return decode(_Record, parse_json(rest))
     if match := _V06.search(line):
-        tree = json.loads(match[3])
-        value, metadata = tree.get("value"), tree.get("metadata") or {}
-        return _old_record(match[1], match[2], value, metadata)
+        tree = parse_json(match[3])
+        if not isinstance(tree, dict):
+            raise ValueError("no object")
+        value, metadata = tree.get("value"), tree.get("metadata")
+        return _old_record(match[1], match[2], value, metadata if isinstance(metadata, dict) else {})
     if match := _V05.search(line):
         return _record_of_v05(match)
     return None
@@ -91,7 +95,7 @@ def _record_of_v05(match: re.Match[str]) -> _Record:
     """v0.5: `:::MLPv0.5.0 resnet 1541635761.383 (train.py:120) train_epoch: 0`, later values as JSON."""
     benchmark, time_s, key, text = match.groups()
     try:
-        value = json.loads(text) if text else None
+        value = parse_json(text) if text else None
     except ValueError:
         value = text
     metadata: Tree = {"benchmark": benchmark}
@@ -116,7 +120,7 @@ def read_mllog(path: Path, text: str) -> RunLog:
     settings = {r.key: r.value for r in records if r.event_type == "POINT_IN_TIME" and "eval_acc" not in r.key}
     if benchmark := next((r.meta("benchmark") for r in records if r.meta("benchmark")), None):
         settings.setdefault("submission_benchmark", benchmark)
-    notes = [f"{broken} broken line(s) in {path.name} left out"] if broken else []
+    notes = [f"{plural(broken, 'broken line')} in {path.name} left out"] if broken else []
     starts, stops = ([r for r in records if r.key == key] for key in ("run_start", "run_stop"))
     total = (stops[-1].time_ms - starts[0].time_ms) / 1000 if starts and stops else None
     status = stops[0].meta("status") if stops else None

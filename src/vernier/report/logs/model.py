@@ -3,32 +3,39 @@
 Readers (run directories, NVIDIA's, MLPerf's and console logs) produce it; comparison, studies and converters use it.
 """
 
+import datetime as dt
 import hashlib
-import math
 from collections.abc import Sequence
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from vernier.clock import utc_stamp
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.measure.statistics.comparison import Trace
 from vernier.measure.statistics.throughput import Window, step_samples, warmup_steps
 from vernier.records.environment import Environment
 from vernier.records.what_ran import WhatRan
+from vernier.wording import plural
 
+_LONGEST_S = 1e9
 Tree = dict[str, Any]
 """Settings as the log has them, as JSON values: every system has its own keys."""
 
 
+LARGEST = 1e15
+"""More than any log counts, in whatever unit; beyond it, sums and products of whole numbers stop being exact."""
+
+
 def finite(value: Any) -> float | None:
-    """The value of a log's field if it is a finite number; otherwise None."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    """The value of a log's field if it is a finite number below LARGEST; otherwise None."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and -LARGEST < value < LARGEST
     return value if is_number else None
 
 
 def whole(value: Any) -> int | None:
-    """The whole number of a log's field; None where it is no number."""
+    """The whole number of a log's field; None where it is no number that `finite` takes."""
     return None if finite(value) is None else int(value)
 
 
@@ -109,6 +116,16 @@ class RunLog:
         steps = [(s.seconds, s.samples, s.loss) for s in self.steps]
         return hashlib.sha256(repr((self.started, steps)).encode()).hexdigest()
 
+    def began(self) -> dt.datetime:
+        """When the run began; now, where its log does not say. Raises ConfigError for what is no time."""
+        try:
+            start = dt.datetime.fromisoformat(self.started or utc_stamp())
+        except ValueError:
+            start = dt.datetime.min
+        if not 1970 < start.year < 2200:  # so that times after it are times too
+            raise ConfigError(f"{self.path} says that it began at {self.started!r}, which is no possible time.")
+        return start
+
     @property
     def has_single_steps(self) -> bool:
         """Whether each step was timed; on some devices only windows of several steps can be."""
@@ -133,6 +150,49 @@ class RunLog:
             return Trace(step_s=step_s, samples_per_step=per_step, round=in_round, steps=sum(counts))
         except ValueError as error:
             raise ConfigError(f"{self.path}: {error}.") from None
+
+
+def without_impossible(log: RunLog) -> RunLog:
+    """The log without steps and figures that no run can have: times that are no numbers, or of thousands of years."""
+    steps = tuple(_with_figures(s) for s in log.steps if _is_possible(s))
+    evals = tuple(
+        replace(
+            e,
+            values=_finite_values(e.values),
+            speed=_finite_values(e.speed),
+            seconds=finite(e.seconds) or 0.0,
+            batches=tuple(_with_figures(b) for b in e.batches if _is_possible(b)),
+        )
+        for e in log.evals
+        if finite(e.epoch) is not None
+    )
+    left_out = len(log.steps) - len(steps)
+    note = (
+        (f"{plural(left_out, 'step record')} of {log.path.name} with impossible numbers left out",) if left_out else ()
+    )
+    return replace(
+        log,
+        steps=steps,
+        evals=evals,
+        total_s=finite(log.total_s),
+        devices=whole(log.devices) or None,
+        train_samples=whole(log.train_samples),
+        eval_samples=whole(log.eval_samples),
+        notes=(*log.notes, *note),
+    )
+
+
+def _is_possible(step: StepRecord) -> bool:
+    counts = (step.step, step.wait_s, step.samples, step.steps - 1)
+    return 0 < step.seconds < _LONGEST_S and -LARGEST < step.epoch < LARGEST and all(0 <= n < LARGEST for n in counts)
+
+
+def _with_figures(step: StepRecord) -> StepRecord:
+    return replace(step, loss=finite(step.loss), lr=finite(step.lr), top1=finite(step.top1), top5=finite(step.top5))
+
+
+def _finite_values(values: dict[str, float]) -> dict[str, float]:
+    return {name: value for name, value in values.items() if finite(value) is not None}
 
 
 def mark_warmup(steps: Sequence[StepRecord]) -> tuple[StepRecord, ...]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from vernier.errors import ConfigError
 from vernier.measure.study.analysis import Measurement
+from vernier.wording import plural
 
 _TO_S = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _TO_MS = {"s": 1e3, "ms": 1.0, "us": 1e-3, "ns": 1e-6}
@@ -58,7 +59,7 @@ def read_trace(path: Path, text: str) -> tuple[list[Measurement], list[str]]:
         if kernels:
             index = _INDEX.sub(r"\1", device)
             rows.append(_row(f"{host}-{index}", stamp, own, kernels, to_s))
-    notes = [f"{path.name}: {broken} trace line(s) without times left out"] if broken else []
+    notes = [f"{path.name}: {plural(broken, 'trace line')} without times left out"] if broken else []
     if not rows:
         notes.append(f"{path.name} has no kernel")
     return rows, [*notes, "devices are named by host and number: only a study with UUIDs can recognise a moved device"]

@@ -15,6 +15,7 @@ from vernier.records.events import EvalEvent, Event, StartEvent, StepEvent, sess
 from vernier.records.run import RunSummary
 from vernier.records.what_ran import WhatRan
 from vernier.store import RunDir, read_bench
+from vernier.wording import plural
 
 from .model import EvalRecord, RunLog, StepRecord, Tree, finite, mark_warmup
 
@@ -26,7 +27,7 @@ def read_run(run: RunDir) -> RunLog:
     events, damaged = run.history_and_damage()
     start = next((e for e in reversed(events) if isinstance(e, StartEvent)), None)
     steps = steps_of(events)
-    notes = [f"{run.path.name}: {damaged} damaged event(s) left out"] if damaged else []
+    notes = [f"{run.path.name}: {plural(damaged, 'damaged event')} left out"] if damaged else []
     status = run.status()
     summary = status.summary or RunSummary()
     if status.status != "finished":
@@ -146,7 +147,7 @@ def bench_rounds(path: Path, arm: str | None) -> list[RunLog]:
             "to compare."
         )
     if len(runs) < len(rounds):
-        note = f"{len(rounds) - len(runs)} round(s) of {chosen} in {path.name} were not measured"
+        note = f"{plural(len(rounds) - len(runs), 'round')} of {chosen} in {path.name} not measured"
         runs[0] = replace(runs[0], notes=(note,))
     return runs
 

@@ -6,7 +6,6 @@ left to `nvidia`, `mllog` and `console`, Vernier's own runs to `own`.
 
 import csv
 import glob
-import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,10 +14,10 @@ from typing import Any
 
 from vernier.errors import ConfigError
 from vernier.measure.study.csv_tables import SEPARATORS, decode_text
-from vernier.store import DamagedFile, RunDir, find_runs, read_json
+from vernier.store import DamagedFile, RunDir, find_runs, parse_json, read_json
 
 from . import console, mllog
-from .model import RunLog
+from .model import RunLog, without_impossible
 from .nvidia.reading import is_dllogger, read_dllogger, read_raport
 from .nvprof import looks_like_trace
 from .own import arms_of, bench_rounds, join_rounds, read_run
@@ -59,7 +58,7 @@ def open_logs(path: Path, arm: str | None = None) -> list[RunLog]:
     reader = log_reader(text)
     if reader is None:
         raise ConfigError(f"{path} {describe_content(text)} It is not the log of a run. Give {KINDS}.")
-    return [reader(path, text)]
+    return [without_impossible(reader(path, text))]
 
 
 def log_reader(text: str) -> Callable[[Path, str], RunLog] | None:
@@ -73,13 +72,13 @@ def log_reader(text: str) -> Callable[[Path, str], RunLog] | None:
 
 def _open_json(path: Path, text: str, arm: str | None) -> list[RunLog]:
     try:
-        tree = json.loads(text)
+        tree = parse_json(text)
     except ValueError as error:
         raise ConfigError(f"{path} is not complete JSON: {error}.") from None
     if is_bench_result(tree):
         return bench_rounds(path, arm)
     if "iter" in tree and "epoch" in tree:
-        return [read_raport(path, tree)]
+        return [without_impossible(read_raport(path, tree))]
     keys = ", ".join(list(tree)[:5])
     raise ConfigError(f"{path} is JSON with the keys {keys or '(none)'}, not the log of a run. Give {KINDS}.")
 
@@ -186,7 +185,10 @@ def is_table(text: str) -> bool:
     """Whether half of its first lines have as many separated cells as the header, as those of a CSV file."""
     lines = [line for line in text.splitlines()[:50] if line.strip()]
     for mark in SEPARATORS:
-        cells = [len(row) for row in csv.reader(lines, delimiter=mark)]
+        try:
+            cells = [len(row) for row in csv.reader(lines, delimiter=mark)]
+        except csv.Error:  # a cell too long for a table
+            continue
         if cells and cells[0] > 1 and 2 * cells[1:].count(cells[0]) >= len(cells) - 1:
             return True
     return False

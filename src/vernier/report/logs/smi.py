@@ -73,7 +73,8 @@ def _device(index: str | None, uuid: str | None, rows: list[Mapping[str, str]]) 
 
 def _columns(line: str) -> list[str]:
     """Names without units: `power.draw [W]` is power.draw."""
-    return [re.sub(r"\s*\[.*?\]\s*$", "", name).strip() for name in line.split(",")]
+    names = [name.strip() for name in line.split(",")]
+    return [name.rpartition("[")[0].rstrip() if name.endswith("]") and "[" in name else name for name in names]
 
 
 def _value(row: Mapping[str, str], columns: tuple[str, ...]) -> float | None:

@@ -1,11 +1,9 @@
 """Writes a run's log in the format of another tool. Any log that `reading` opens can be converted."""
 
-import datetime as dt
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from vernier.clock import utc_stamp
 from vernier.errors import ConfigError
 from vernier.report.live import tags
 from vernier.report.live.tensorboard import EventFile
@@ -54,10 +52,6 @@ def convert(run: RunLog, form: str, out: Path) -> list[Path]:
     return [out]
 
 
-def _start(run: RunLog) -> dt.datetime:
-    return dt.datetime.fromisoformat(run.started or utc_stamp())
-
-
 # -------------------------------------------------------------------------------------------------------------- MLPerf
 
 
@@ -75,7 +69,7 @@ def _mllog(run: RunLog) -> str:
     }
     return write_mllog(
         run,
-        1000 * _start(run).timestamp(),
+        1000 * run.began().timestamp(),
         benchmark="ssd" if any("AP" in e.values for e in run.evals) else "resnet",
         hyperparameters={k: v for k, v in hyperparameters.items() if v is not None},
     )
@@ -90,7 +84,7 @@ def _tensorboard(run: RunLog, out: Path) -> list[Path]:
         file = EventFile(out)
     except ImportError:
         raise ConfigError("TensorBoard's files need its package: pip install 'vernier[tensorboard]'.") from None
-    start, elapsed = _start(run).timestamp(), 0.0
+    start, elapsed = run.began().timestamp(), 0.0
     evals = {e.epoch: e for e in run.evals}
     last = {s.epoch: s for s in run.steps}
     number = 0
@@ -113,7 +107,7 @@ def _tensorboard(run: RunLog, out: Path) -> list[Path]:
 
 FILES: dict[str, Callable[[RunLog], str]] = {
     "raport": write_raport,
-    "dllogger": lambda run: write_dllogger(run, _start(run)),
+    "dllogger": lambda run: write_dllogger(run, run.began()),
     "mllog": _mllog,
 }
 STEP_BY_STEP = ("raport", "dllogger", "study")

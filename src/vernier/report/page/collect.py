@@ -1,14 +1,16 @@
 """Reads run directories, studies and other systems' logs into the subjects of a page; sections read no files.
 
 A run that is still running, crashed, or is another system's gives what it has. A damaged file is named in `notes` and
-left out.
+left out. Of many runs all but the newest are read briefly: their results, not their curves.
 """
 
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 from urllib.parse import quote
@@ -20,7 +22,7 @@ from vernier.measure.study.analysis import METHODS as STUDY_METHODS
 from vernier.measure.study.csv_tables import read_csv
 from vernier.measure.study.files import StudyDir
 from vernier.measure.telemetry.noise import describe_noise, measure_noise, worst_noise
-from vernier.records.bench import BenchResult
+from vernier.records.bench import BenchResult, StepRow
 from vernier.records.codec import DamagedRecord, decode
 from vernier.records.environment import Environment, decode_environment
 from vernier.records.events import (
@@ -32,7 +34,7 @@ from vernier.records.events import (
     WarningEvent,
     sessions,
 )
-from vernier.records.predictions import DetectionExample, Mistakes
+from vernier.records.predictions import DetectionExample, Mistakes, TrainImages
 from vernier.records.profile import KernelTime, MemoryPoint, ProfileSummary
 from vernier.records.run import EvalResult, RunSummary
 from vernier.records.telemetry import TelemetryRecord, decode_telemetry
@@ -49,11 +51,21 @@ from vernier.report.logs.work import NOT_IN_LOG
 from vernier.store import DamagedFile, RunDir, find_runs, read_bench, read_json, read_record
 from vernier.wording import plural
 
-from .identity import heading, parts_of_log, parts_of_record, unique_names
+from .identity import Label, heading, parts_of_log, parts_of_record, unique_names
 from .studies import Study, open_study, open_study_result
 
 T = TypeVar("T")
 MOST_POINTS = 1500
+MANY_RUNS, FULL_RUNS = 12, 8
+"""Of more runs than the first number, so many of the newest are shown with their curves, and the others in a table."""
+MANY_RANKS = 64
+"""Of a run of more processes, only the files of the first one on each host are read."""
+LOG_SUFFIXES = ("", ".txt", ".log", ".out", ".json", ".jsonl")
+MOST_FILES = 500
+"""A folder with more files than these is not searched for logs of other systems."""
+HEADLINES = ("top1", "AP", "eval_accuracy")
+STUDY_PARTS = ("network", "image size", "batch", "precision", "mode")
+"""What the settings of a study say of what ran."""
 FOREIGN = {
     "raport": "NVIDIA's raport.json",
     "dllogger": "NVIDIA's DLLogger lines",
@@ -64,24 +76,44 @@ FOREIGN = {
 
 @frozen
 class Point:
-    """A window of steps: where it ends, its mean loss, its time. `own_s` is the busy time per step of each process."""
+    """A window of steps: where it ends, its mean loss, its time. `own_s` is the busy time per step of each process.
+
+    `step` is None where the log has only epochs. `time_s` adds up steps, evaluations and stalls for checkpoints, not
+    the pauses between sessions. `t_s` is the session's monotonic clock, as in telemetry.
+    """
 
     epoch: float
-    step: int
+    step: int | None
+    time_s: float
     loss: float | None
     lr: float | None
     steps: int
     window: Window
     own_s: tuple[float, ...] | None = None
+    session: int = 0
+    t_s: float | None = None
+    steady: bool = True
+    """False for a warm-up that another system's log has."""
 
 
 @frozen
 class EvalPoint:
-    """An evaluation during training. `step` is None where the log has only epochs."""
+    """An evaluation during training, at its end."""
 
     epoch: float
     step: int | None
+    time_s: float
     result: EvalResult
+
+
+@frozen
+class Peer:
+    """Another process of a run, from its own files: its steps of the last session and, of one per host, its sensors."""
+
+    rank: int
+    host: str
+    points: tuple[Point, ...] = ()
+    telemetry: tuple[TelemetryRecord, ...] = ()
 
 
 @frozen
@@ -109,6 +141,10 @@ class Subject:
     simulated: bool = False
     smoke: bool = False
     """A try-out of the settings, whose figures mean nothing."""
+    brief: bool = False
+    """One of many runs: only its settings and results were read."""
+    note: str = ""
+    """What a person wrote into the run's notes.txt."""
     ran: tuple[WhatRan, ...] = ()
     """What ran: one record, or one per arm of a benchmark; from the settings where it was not `recorded`."""
     recorded: bool = True
@@ -126,11 +162,14 @@ class Subject:
     bench: BenchResult | None = None
     profiles: tuple[Profile, ...] = ()
     telemetry: tuple[TelemetryRecord, ...] = ()
+    peers: tuple[Peer, ...] = ()
+    """The other processes whose files are here; those of another host may come later."""
     disturbances: tuple[str, ...] = ()
     """What disturbed the steps, as far as the sensors tell."""
     study: Study | None = None
     mistakes: Mistakes | None = None
     examples: tuple[DetectionExample, ...] = ()
+    train_images: TrainImages | None = None
 
     @property
     def foreign(self) -> bool:
@@ -146,6 +185,34 @@ class Subject:
         """The last evaluation, also of a run that has no summary yet."""
         return self.summary.result or (self.evals[-1].result if self.evals else None)
 
+    @property
+    def best(self) -> EvalPoint | None:
+        """The best evaluation by the figure that the run is judged by; the first one of several equal ones."""
+        metric = self.metric
+        values = [(e.result.figures.get(metric), e) for e in self.evals] if metric else []
+        known = [(value, e) for value, e in values if value is not None]
+        return max(known, key=lambda pair: pair[0])[1] if known else None
+
+    @property
+    def metric(self) -> str | None:
+        """The figure that the run is judged by: top1, AP, or what another system's log calls its accuracy."""
+        return next((name for name in HEADLINES if self.figure(name) is not None), None)
+
+    @property
+    def images_per_s(self) -> tuple[float, float | None, float | None] | None:
+        """Over all devices with its interval; of other systems' logs and runs without a summary, over recorded steps.
+
+        Of a benchmark with several arms, the fastest.
+        """
+        if self.bench is not None:
+            rates = [r.images_per_s_total for r in self.bench.measured if isinstance(r, StepRow) and r.exchange is None]
+            best = max(rates, key=lambda rate: rate.value, default=None)
+            return (best.value, best.low, best.high) if best else None
+        if speed := self.summary.training:
+            return (speed.images_per_s_total, *speed.images_per_s_total_95)
+        rate = Window.total(p.window for p in self.points if p.steady).samples_per_s
+        return (rate, None, None) if rate else None
+
     def figure(self, name: str) -> float | None:
         """One figure of the last evaluation, such as top1; None where there is none."""
         return self.result.figures.get(name) if self.result else None
@@ -156,17 +223,28 @@ def collect(paths: Sequence[Path], page_folder: Path | None = None) -> list[Subj
 
     Links to traces are relative to `page_folder`. Raises ConfigError where there is nothing.
     """
-    opened = [subject for path in paths for subject in _open(path)]
-    if not opened:
+    sources = [source for path in paths for source in _open(path)]
+    if not sources:
         if smoke := smoke_runs(paths):
             raise ConfigError(
                 f"Nothing to report on: only {plural(len(smoke), 'smoke run')}, whose figures mean nothing. "
                 f"Name one to see it: {smoke[-1]}"
             )
         raise ConfigError("Nothing to report on. Give run directories, studies or logs.")
-    names = unique_names([s.name for s in opened], [s.settings for s in opened])
+    runs = sorted((source for source in sources if isinstance(source, RunDir)), key=lambda run: run.path.name)
+    briefly = set(runs[:-FULL_RUNS]) if len(runs) > MANY_RUNS else set[RunDir]()
+    opened = [
+        source if isinstance(source, Subject) else _of_run_briefly(source) if source in briefly else _of_run(source)
+        for source in sources
+    ]
+    names = unique_names([_label(subject) for subject in opened])
     subjects = [replace(s, name=name) for s, name in zip(opened, names, strict=True)]
     return [_link_traces(s, page_folder) for s in subjects] if page_folder else subjects
+
+
+def _label(s: Subject) -> Label:
+    started = (s.start.time if s.start else None) or ""
+    return Label(path=s.path, name=s.name, settings=s.settings, started=started, parts=s.parts if s.foreign else {})
 
 
 def times_to_train(subjects: Sequence[Subject]) -> list[str]:
@@ -197,30 +275,84 @@ def _link_traces(subject: Subject, folder: Path) -> Subject:
     return replace(subject, profiles=profiles)
 
 
-def _open(path: Path) -> Iterable[Subject]:
+def _open(path: Path) -> Sequence[RunDir | Subject]:
+    """What a path holds; run directories are read later, since that depends on how many there are."""
     if not path.exists():
         raise ConfigError(f"{path} does not exist. Give a run directory, a study, a log, or a folder of runs.")
     if path.is_dir():
         if StudyDir.is_study(path):
-            return [_of_study(path, open_study([path]))]
+            return [subject_of_study(path, open_study([path]))]
         runs = find_runs(path)
-        return [_of_run(run) for run in runs if not run.is_smoke] if runs else [_of_run(RunDir.open(path))]
+        if runs:
+            return [run for run in runs if not run.is_smoke]
+        try:
+            return [RunDir.open(path)]
+        except ConfigError:
+            if logs := _logs_below(path):
+                return [_of_log(log) for log in logs]
+            raise
     if path.suffix == ".csv":
-        return [_of_study(path, open_study([path]))]
+        return [subject_of_study(path, open_study([path]))]
     tree = read_json_or_none(path)
     if isinstance(tree, dict) and tree.get("method") in STUDY_METHODS:
-        return [_of_study(path, open_study_result(tree))]
+        return [subject_of_study(path, open_study_result(tree))]
     if is_bench_result(tree):
         return [_of_bench(path, read_bench(path))]
     return [_of_log(log) for log in open_logs(path)]
 
 
+def _logs_below(folder: Path) -> list[RunLog]:
+    """Other systems' logs in a folder that is no run; files that are no logs are passed over."""
+    files = [file for file in islice(folder.rglob("*"), MOST_FILES + 1) if file.is_file()]
+    logs: list[RunLog] = []
+    for file in sorted(files) if len(files) <= MOST_FILES else ():
+        if file.suffix in LOG_SUFFIXES:
+            with suppress(ConfigError):
+                logs += open_logs(file)
+    return logs
+
+
 # ----------------------------------------------------------------------------------------------------- run directories
+
+
+def _of_run_briefly(run: RunDir) -> Subject:
+    """A run with its settings and results only, so that a thousand of them are read in seconds."""
+    notes: list[str] = []
+    status = run.status()
+    summary = status.summary or RunSummary()
+    events = run.first_and_last_events(tail=summary.result is None or summary.training is None)
+    start = next((e for e in events if isinstance(e, StartEvent)), None)
+    settings = _read_or_note(run.read_config, notes) or {}
+    ran = tuple(r for r in (summary.ran or (start.ran if start else None),) if r is not None)
+    bench = _read_or_note(lambda: run.read_bench(samples=False), notes) if run.is_bench else None
+    points, evals = _curves(events)
+    return Subject(
+        name=run.path.name,
+        path=run.path,
+        kind="bench" if run.is_bench else "training" if events or not run.profiles() else "profile",
+        status=status.status,
+        reason=status.reason,
+        updated=status.updated,
+        smoke=bool((settings.get("limits") or {}).get("smoke")),
+        brief=True,
+        note=run.read_note(),
+        ran=ran,
+        recorded=bool(ran),
+        parts=parts_of_record(ran),
+        start=start,
+        summary=summary,
+        settings=settings,
+        points=tuple(points[-1:]),
+        evals=tuple(evals[-1:]),
+        spent_s=summary.spent_s,
+        bench=bench,
+        notes=tuple(notes),
+    )
 
 
 def _of_run(run: RunDir) -> Subject:
     events, damaged = run.history_and_damage()
-    notes = [f"{damaged} damaged event(s) left out"] if damaged else []
+    notes = [f"{plural(damaged, 'damaged event')} left out"] if damaged else []
     status, telemetry = run.status(), tuple(decode_telemetry(run.read_telemetry()))
     summary = status.summary or RunSummary()
     bench = _read_or_note(run.read_bench, notes) if run.is_bench else None
@@ -231,6 +363,7 @@ def _of_run(run: RunDir) -> Subject:
     ran, recorded = _what_ran(start, settings, environment, bench, profiles)
     notes += [f"left out: Cannot read {path}." for path in run.unreadable()]
     predictions = run.path / "predictions"
+    points, evals = _curves(events)
     return Subject(
         name=run.path.resolve().name,
         path=run.path,
@@ -246,34 +379,76 @@ def _of_run(run: RunDir) -> Subject:
         summary=summary,
         settings=settings,
         environment=environment,
-        points=tuple(_thin(_points(events))),
-        evals=tuple(EvalPoint(epoch=e.epoch, step=e.step, result=e) for e in events if isinstance(e, EvalEvent)),
+        points=tuple(_thin(points)),
+        evals=tuple(evals),
         spent_s=summary.spent_s or _spent_so_far(events),
         warnings=tuple(dict.fromkeys(e.message for e in events if isinstance(e, WarningEvent))),
         bench=bench,
         profiles=profiles,
         telemetry=telemetry,
+        peers=tuple(_peers(run, start, points)),
         disturbances=tuple(_disturbances(events, telemetry, environment.cpu.cores_logical if environment else None)),
         mistakes=_read_or_note(lambda: read_record(Mistakes, predictions / "mistakes.json"), notes),
         examples=_read_or_note(lambda: _examples(predictions / "examples.json"), notes) or (),
+        train_images=_read_or_note(run.read_train_images, notes),
+        note=run.read_note(),
         notes=tuple(notes),
     )
 
 
-def _points(events: Sequence[Event]) -> list[Point]:
-    return [
-        Point(
-            epoch=e.epoch,
-            step=e.step,
-            loss=e.loss,
-            lr=e.lr,
-            steps=len(e.step_s),
-            window=Window.of_step(e),
-            own_s=e.own_s_by_rank,
-        )
-        for e in events
-        if isinstance(e, StepEvent) and sum(e.step_s) > 0
-    ]
+def _curves(events: Sequence[Event]) -> tuple[list[Point], list[EvalPoint]]:
+    """Windows of steps and evaluations of all sessions, with the time they had taken by then."""
+    points: list[Point] = []
+    evals: list[EvalPoint] = []
+    time_s, sessions_begun = 0.0, 0
+    for e in events:
+        if isinstance(e, StartEvent):
+            sessions_begun += 1
+        elif isinstance(e, StepEvent):
+            time_s += sum(e.step_s)
+            point = Point(
+                epoch=e.epoch,
+                step=e.step,
+                time_s=time_s,
+                loss=e.loss,
+                lr=e.lr,
+                steps=len(e.step_s),
+                window=Window.of_step(e),
+                own_s=e.own_s_by_rank,
+                session=max(0, sessions_begun - 1),
+                t_s=e.t_s,
+            )
+            points += [point] if sum(e.step_s) > 0 else []
+        elif isinstance(e, EvalEvent):
+            time_s += e.seconds
+            evals.append(EvalPoint(epoch=e.epoch, step=e.step, time_s=time_s, result=e))
+        elif isinstance(e, CheckpointEvent):
+            time_s += _stall_s(e)
+    return points, evals
+
+
+def _peers(run: RunDir, start: StartEvent | None, points: Sequence[Point]) -> list[Peer]:
+    """The other processes of the last session; of very many, the first one of each host."""
+    processes = sorted(start.processes, key=lambda process: process.rank) if start else []
+    first_ranks = {process.host: process.rank for process in reversed(processes)}
+    session = points[-1].session if points else 0
+    peers = []
+    for process in processes[1:]:
+        first = first_ranks[process.host] == process.rank
+        if len(processes) > MANY_RANKS and not first:
+            continue
+        own, _ = _curves(run.history(process.rank))
+        # The process may be missing in earlier sessions, which had fewer.
+        last = [replace(p, session=session) for p in own if p.session == own[-1].session]
+        records = decode_telemetry(run.read_telemetry(process.rank)) if first else []
+        telemetry = tuple(r for r in records if getattr(r, "session", session) == session)
+        if last or telemetry:
+            peers.append(Peer(rank=process.rank, host=process.host, points=tuple(_thin(last)), telemetry=telemetry))
+    return peers
+
+
+def _stall_s(event: CheckpointEvent) -> float:
+    return event.seconds if event.stall_s is None else event.stall_s
 
 
 def _with_arms(settings: dict[str, Any], bench: BenchResult | None) -> dict[str, Any]:
@@ -286,11 +461,10 @@ def _with_arms(settings: dict[str, Any], bench: BenchResult | None) -> dict[str,
         for name in ("precision", "mode", "procs")
     }
     recipe = {name: value for name, value in settings.get("recipe", {}).items() if name != "global_batch"}
-    if bench.asked.what == "infer":
-        machine["eval_batch"] = batches
-    else:
-        recipe["batch"] = f"{batches} {'in total' if bench.asked.scaling == 'strong' else 'per device'}"
-    return {**settings, "recipe": recipe, "machine": {**settings.get("machine", {}), **machine}}
+    own = {name: value for name, value in settings.get("machine", {}).items() if name != "eval_batch"}
+    total = " in total" if bench.asked.scaling == "strong" else " per device"
+    recipe["batch"] = batches + ("" if bench.asked.what == "infer" else total)
+    return {**settings, "recipe": recipe, "machine": {**own, **machine}}
 
 
 def _what_ran(
@@ -364,12 +538,13 @@ def _merge(points: list[Point]) -> Point:
 def _spent_so_far(events: Sequence[Event]) -> dict[str, float]:
     """Where the time of a run without a summary went, as far as its events tell."""
     steps = [e for e in events if isinstance(e, StepEvent)]
+    saved = [e for e in events if isinstance(e, CheckpointEvent)]
     waits = math.fsum(Window.of_step(e).data_wait_s for e in steps)
     spent = {
         "data_wait": waits,
         "compute": math.fsum(t for e in steps for t in e.step_s) - waits,
         "evaluation": math.fsum(e.seconds for e in events if isinstance(e, EvalEvent)),
-        "checkpoint": math.fsum(e.seconds for e in events if isinstance(e, CheckpointEvent)),
+        "checkpoint": math.fsum(map(_stall_s, saved)),
     }
     return {**spent, "total": sum(spent.values())} if steps else {}
 
@@ -396,7 +571,11 @@ def _profile(path: Path) -> Profile:
 # -------------------------------------------------------------------------------------------------------------- others
 
 
-def _of_study(path: Path, study: Study) -> Subject:
+def subject_of_study(path: Path, study: Study) -> Subject:
+    """The subject of a study that was read from this path; what ran is known of one of our own."""
+    config = study.settings.get("config")
+    ran = what_an_old_run_ran(config, None, None) if isinstance(config, dict) else None
+    parts = parts_of_record([ran] if ran else [])
     return Subject(
         name=path.resolve().stem,
         path=path,
@@ -405,6 +584,7 @@ def _of_study(path: Path, study: Study) -> Subject:
         study=study,
         simulated=study.result.simulated,
         settings=dict(study.settings),
+        parts={part: parts[part] for part in STUDY_PARTS if part in parts},
         notes=study.result.notes,
     )
 
@@ -427,19 +607,10 @@ def _of_bench(path: Path, bench: BenchResult) -> Subject:
 
 def _of_log(log: RunLog) -> Subject:
     """Another system's log: each step becomes a point. MLPerf's logs have whole epochs, counted from one."""
-    by_epoch, parts = log.format == "mllog", parts_of_log(log)
-    per_epoch: dict[int, int] = {}
-    for s in log.steps:
-        per_epoch[s.epoch] = max(per_epoch.get(s.epoch, 0), s.step + 1)
-    points = []
-    for s in log.steps:
-        epoch = s.epoch + (0.0 if by_epoch else (s.step + 1) / per_epoch[s.epoch])
-        points.append(Point(epoch=epoch, step=s.step, loss=s.loss, lr=s.lr, steps=s.steps, window=s.window))
-    evals = [
-        EvalPoint(epoch=e.epoch + (not by_epoch), step=None, result=EvalResult(figures={**e.values})) for e in log.evals
-    ]
+    parts = parts_of_log(log)
+    points, evals = _curves_of_log(log, parts["network"])
     return Subject(
-        name=log.path.stem if parts["network"] == NOT_IN_LOG else f"{parts['network']} {log.path.stem}",
+        name=log.path.stem,
         path=log.path,
         kind="training",
         format=log.format,
@@ -450,9 +621,61 @@ def _of_log(log: RunLog) -> Subject:
         evals=tuple(evals),
         notes=log.notes,
         start=StartEvent(
-            world=log.devices or 0, train_samples=log.train_samples or 0, val_samples=log.eval_samples or 0
+            world=log.devices or 0,
+            train_samples=log.train_samples or 0,
+            val_samples=log.eval_samples or 0,
+            time=log.started,
         ),
         parts=parts,
         summary=RunSummary(reached_target=log.reached_target),
         spent_s={"total": log.total_s} if log.total_s else {},
     )
+
+
+def _curves_of_log(log: RunLog, network: str) -> tuple[list[Point], list[EvalPoint]]:
+    """The curves of another system's log. Where it has only some steps of an epoch, they stand for the others' time."""
+    by_epoch = log.format == "mllog"
+    last_step: dict[int, int] = {}
+    recorded: dict[int, int] = {}
+    for s in log.steps:
+        last_step[s.epoch] = max(last_step.get(s.epoch, 0), s.step + 1)
+        recorded[s.epoch] = recorded.get(s.epoch, 0) + s.steps
+    before = {epoch: sum(n for e, n in last_step.items() if e < epoch) for epoch in last_step}
+    points: list[Point] = []
+    time_s, ends = 0.0, dict[int, float]()
+    for s in log.steps:
+        share = 1.0 if by_epoch else max(1.0, last_step[s.epoch] / recorded[s.epoch])
+        time_s += share * s.seconds
+        ends[s.epoch] = time_s
+        points.append(
+            Point(
+                epoch=s.epoch + (0.0 if by_epoch else (s.step + 1) / last_step[s.epoch]),
+                step=None if by_epoch else before[s.epoch] + s.step + 1,
+                time_s=time_s,
+                loss=s.loss,
+                lr=s.lr,
+                steps=s.steps,
+                window=s.window,
+                steady=s.steady,
+            )
+        )
+    evals = [
+        EvalPoint(
+            epoch=e.epoch + (not by_epoch),
+            step=None if by_epoch or e.epoch not in before else before[e.epoch] + last_step[e.epoch],
+            time_s=ends.get(e.epoch, time_s),
+            result=EvalResult(samples=e.samples or log.eval_samples or 0, figures=_figures_of_log(e.values, network)),
+        )
+        for e in log.evals
+    ]
+    return points, evals
+
+
+def _figures_of_log(values: dict[str, float], network: str) -> dict[str, float | None]:
+    """Figures under Vernier's names: MLPerf's accuracy is top-1 of ResNet-50 and COCO's AP of SSD, both from 0 to 1."""
+    figures: dict[str, float | None] = {**values}
+    if network in ("resnet50", "ssd") and "eval_accuracy" in values:
+        accuracy = values["eval_accuracy"]
+        del figures["eval_accuracy"]
+        figures |= {"top1": 100 * accuracy} if network == "resnet50" else {"AP": accuracy}
+    return figures

@@ -17,6 +17,13 @@ from vernier.wording import plural
 from .html import div, section, tag
 
 PHASE_COLOURS = {"data": 4, "copy": 5, "forward": 0, "backward": 1, "optimizer": 2, "communication": 3, "idle": 7}
+COLOURS = 12
+SAVE_BUTTONS = {
+    "copy": ("copy", "copy the picture, for slides"),
+    "png": ("PNG", "save the picture, for slides"),
+    "svg": ("SVG", "save the drawing"),
+    "csv": ("CSV", "save the data"),
+}
 Row = Sequence[str | int | float | bool | None]
 
 
@@ -24,8 +31,9 @@ Row = Sequence[str | int | float | bool | None]
 class Lines:
     """One line per value of `by`, dashed by `dash`, with whiskers from `low` to `high`. `zero`: the axis starts at 0.
 
-    `smooth` and `log` offer smoothing and a logarithmic axis; `colours` are the values of `by` on the whole page.
-    `x_range` is drawn until a reader zooms, so that charts side by side have the same axis.
+    `smooth` and `log` offer smoothing and a logarithmic axis; `colours` are the values of `by` on the whole page, whose
+    names stand once in the section. `x_ranges` are the columns that a reader can have as the x axis, `x` at first, with
+    what is drawn until a reader zooms: charts side by side have the same axis. Rows with `best` are marked.
     """
 
     x: str
@@ -42,7 +50,8 @@ class Lines:
     unit: str = ""
     x_title: str | None = omitted()
     y_title: str | None = omitted()
-    x_range: tuple[float, float] | None = omitted()
+    x_ranges: dict[str, tuple[float, float]] | None = omitted()
+    best: str | None = omitted()
     colours: tuple[str, ...] | None = omitted()
 
 
@@ -114,12 +123,26 @@ class Heat:
 
 
 @frozen
+class Runs:
+    """A table of runs to search, sort and group: see `assets/runs.js`.
+
+    `groups` are columns to group by, `digits` those after the point by column; `hidden` columns are searched and saved.
+    `briefly`: some runs are on the page with nothing but their row.
+    """
+
+    groups: tuple[str, ...]
+    digits: dict[str, int]
+    hidden: tuple[str, ...]
+    briefly: bool
+
+
+@frozen
 class Figure:
     """A chart with its data. `name` is unique on the page; `wide` figures take the whole width."""
 
     name: str
     title: str
-    chart: Lines | Bars | Stack | Boxes | Scatter | Heat
+    chart: Lines | Bars | Stack | Boxes | Scatter | Heat | Runs
     columns: Sequence[str]
     rows: Sequence[Row]
     caption: str = ""
@@ -142,12 +165,13 @@ class Figure:
                 for do, (text, title, offered) in switches.items()
                 if offered
             ),
-            tag("button", "SVG", type="button", data_do="svg", data_figure=self.name, title="save the picture"),
-            tag("button", "CSV", type="button", data_do="csv", data_figure=self.name, title="save the data"),
+            *(
+                tag("button", text, type="button", data_do=do, data_figure=self.name, title=title)
+                for do, (text, title) in SAVE_BUTTONS.items()
+            ),
         )
-        caption = tag(
-            "figcaption", tag("h3", self.title), tools, tag("p", self.caption, cls="caption") if self.caption else None
-        )
+        heading = tag("figcaption", tag("h3", self.title), tools)
+        caption = tag("p", self.caption, cls="caption") if self.caption else None
         data = tag(
             "details",
             tag("summary", f"data, {plural(len(self.rows), 'row')}"),
@@ -155,13 +179,22 @@ class Figure:
             cls="data",
             data_figure=self.name,
         )
-        return tag("figure", caption, div("plot", data_figure=self.name), data, cls="wide" if self.wide else None)
+        plot = div("plot", data_figure=self.name)
+        return tag("figure", heading, plot, caption, data, cls="wide" if self.wide else None)
 
     def data(self) -> dict[str, Any]:
-        """For the script: plain values, floats to seven digits."""
+        """For the script: plain values, floats to seven digits; texts that occur often by their number in `texts`."""
         rows = [[_round(v) for v in row] for row in self.rows]
         chart = {"type": type(self.chart).__name__.lower(), **encode(self.chart)}
-        return {"title": self.title, "chart": chart, "columns": list(self.columns), "rows": rows}
+        texts: dict[str, list[str]] = {}
+        for i, name in enumerate(self.columns):
+            distinct = dict.fromkeys(row[i] for row in rows)
+            if 4 * len(distinct) < len(rows) and all(isinstance(text, str) for text in distinct):
+                numbers = {text: number for number, text in enumerate(distinct)}
+                texts[name] = list(numbers)
+                for row in rows:
+                    row[i] = numbers[row[i]]
+        return {"title": self.title, "chart": chart, "columns": list(self.columns), "texts": texts, "rows": rows}
 
 
 def _round(value: Any) -> Any:
@@ -198,6 +231,19 @@ def section_by_run(name: str, title: str, lead: str, runs: Sequence[tuple[str, l
         for run, charts, parts in runs
     ]
     return make_section(name, title, lead, *stacks, figures=[f for _, charts, _ in runs for f in charts])
+
+
+def run_legend(names: Sequence[str], all_names: Sequence[str]) -> Markup | None:
+    """The names of a section's runs, each with its colour on the page; a click hides one in all charts."""
+    if len(names) < 2:
+        return None
+    return div("legend runs-legend", *(_run_key(name, all_names.index(name)) for name in names))
+
+
+def _run_key(name: str, colour: int) -> Markup:
+    mark = tag("svg", tag("line", x1=0, x2=22, y1=4, y2=4, cls=f"line s{colour % COLOURS}"), width=22, height=8)
+    attributes = {"data_do": "run", "data_run": name, "aria_pressed": "true", "title": f"{name}: show or hide"}
+    return tag("button", mark, tag("span", name), type="button", cls="key", **attributes)
 
 
 def with_data(*figures: Figure | None) -> list[Figure]:

@@ -7,9 +7,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from vernier.measure.statistics.estimates import in_known_digits
-
-NONE = "\u2013"
+from .numbers import decimals, number
 
 
 @dataclass(frozen=True)
@@ -42,70 +40,11 @@ def joined(children: Iterable[Any]) -> Markup:
     return Markup("").join(escape(c) for c in children if c is not None)
 
 
-def number(value: Any, digits: int | None = None) -> str:
-    """A number as people read it: with thousands separators; four significant digits by default; a dash for None."""
-    if value is None or value == "":
-        return NONE
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if not isinstance(value, float):
-        return str(value)
-    if not math.isfinite(value):
-        return str(value)
-    if digits is not None:
-        return f"{value:,.{digits}f}"
-    size = abs(value)
-    return f"{value:,.0f}" if size >= 10_000 else f"{value:,.1f}" if size >= 1000 else f"{value:.4g}"
-
-
-def decimals(values: Iterable[float], significant: int = 4) -> int:
-    """Digits after the point with which the largest of some numbers has so many significant digits."""
-    largest = max((abs(v) for v in values if math.isfinite(v)), default=0.0)
-    return max(0, significant - 1 - math.floor(math.log10(largest))) if largest > 0 else 0
-
-
-def measured(value: float, low: float | None, high: float | None) -> tuple[str, str]:
-    """A figure and its 95 % interval in the digits that the interval supports; three digits without an interval."""
-    if low is None:
-        digits = 2 - math.floor(math.log10(abs(value))) if value else 0
-        return f"{round(value, digits):,.{max(0, digits)}f}", ""
-    half = (value - low) if high is None else (high - low) / 2
-    shown, bottom = (in_known_digits(v, half) for v in (value, low))
-    return shown, f"95 %: above {bottom}" if high is None else f"95 %: {bottom} to {in_known_digits(high, half)}"
-
-
-def size_of(count: int) -> str:
-    """Bytes as people read them: 23.5 GiB."""
-    if count < 1024:
-        return f"{count} bytes"
-    power = min(4, int(math.log(count, 1024)))
-    return f"{count / 1024**power:.3g} {('KiB', 'MiB', 'GiB', 'TiB')[power - 1]}"
-
-
-def when(stamp: str | None) -> str:
-    """A UTC stamp to the minute, with its zone."""
-    return f"{stamp[:16].replace('T', ' ')} UTC" if stamp else ""
-
-
-def seconds(value: float) -> str:
-    """0.42 s, 38 s, 12 min 5 s, 3 h 20 min."""
-    if value < 10:
-        return f"{value:.2g} s"
-    if value < 120:
-        return f"{value:.0f} s"
-    minutes, rest = divmod(round(value), 60)
-    if minutes < 120:
-        return f"{minutes} min {rest} s"
-    return f"{minutes // 60} h {minutes % 60} min"
-
-
 @dataclass(frozen=True)
 class Column:
     """A table's column: `digits` after the point for its numbers; `meter` draws shares (0 to 1) as bars.
 
-    Without `digits`, all its numbers have as many as give the largest four significant ones.
+    Without `digits`, all its numbers have as many as give the largest three significant ones.
     """
 
     name: str
@@ -152,7 +91,7 @@ def _cell(value: Cell, column: Column, numeric: bool) -> Markup:
     if isinstance(value, Shown):
         return tag("td", value.text, cls="number" if numeric else None, data_v=repr(value.value))
     plain = isinstance(value, int | float) and not isinstance(value, bool)
-    text = Markup(escape(number(value, column.digits)))
+    text = escape(number(value, column.digits))
     if column.meter and plain:
         assert isinstance(value, int | float)
         bar = tag(

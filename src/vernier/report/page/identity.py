@@ -3,10 +3,15 @@
 Vernier's runs have a record; other systems' logs are described from what they have.
 """
 
+import os
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
+from pathlib import Path
 from typing import Any
 
+from vernier.frozen import frozen
 from vernier.records.what_ran import WhatRan
 from vernier.report.logs.model import RunLog
 from vernier.report.logs.work import NOT_IN_LOG, work_of
@@ -14,16 +19,25 @@ from vernier.report.logs.work import NOT_IN_LOG, work_of
 HEADING = ("network", "image size", "batch", "data")
 PARTS = (*HEADING[:2], "classes", "batch", "devices", "data", "precision", "mode", "device", "torch", "Vernier", "date")
 MOST_DIFFERENCES, LONGEST_DIFFERENCE = 3, 24
-_NOT_A_NAME = ("name", "about", "source", "published", "schema", "out", "every_epochs", "log_every_steps")
-"""Settings by which people do not tell runs apart, by the last part of their name."""
-_FIRST_NAMED = ("model", "data", "global_batch", "optim", "schedule", "augment", "loss")
+LONGEST_LIST = 60
+_NOT_A_NAME = re.compile(
+    r"(.*\.)?(schema|out|every_epochs|log_every_steps)|recipe\.(name|about|source|published.*)|limits\.smoke"
+)
+"""Settings by which people do not tell runs apart."""
+_FIRST_NAMED = (
+    *("model.name", "data.source", "data.image_px", "global_batch", "optim.lr", "optim.name", "optim.weight_decay"),
+    *("schedule.epochs", "model.width", "machine.precision", "machine.mode", "machine.procs", "seed"),
+)
+_FIRST_GROUPS = ("model", "optim", "schedule", "data", "augment", "loss")
+"""Settings, and groups of them, that people name a run by, before all others."""
 _STAMP = re.compile(r"^\d{8}-\d{6}-(?=.)")
 Parts = dict[str, str]
 
 
 def parts_of_record(ran: Sequence[WhatRan]) -> Parts:
     """What ran in all records of a subject; a part in which they differ lists its values."""
-    texts = {part: " | ".join(dict.fromkeys(p for r in ran if (p := r.parts()[part]))) for part in PARTS}
+    records = [r.parts() for r in ran]
+    texts = {part: " | ".join(dict.fromkeys(p for r in records if (p := r[part]))) for part in PARTS}
     return texts | {"batch": texts["batch"].replace(" | batch ", ", ")} if ran else {}
 
 
@@ -35,6 +49,28 @@ def parts_of_log(log: RunLog) -> Parts:
         texts.pop("devices", None)
     parts = {part: texts.get(part) or NOT_IN_LOG for part in PARTS[: PARTS.index("mode")]}
     return parts | ({"device": texts["device"]} if texts.get("device") else {})
+
+
+def differing_parts(subjects: Sequence[Parts]) -> list[str]:
+    """The parts of what ran in which some subjects differ, as far as they say it."""
+    known = [parts for parts in subjects if parts]
+    return [
+        part
+        for part in PARTS
+        if part != "date" and len({parts.get(part, "") for parts in known} - {"", NOT_IN_LOG}) > 1
+    ]
+
+
+def summary_of_parts(subjects: Sequence[Parts]) -> Parts:
+    """What ran in all subjects, for the head of a page; where they differ, their values, or how many there are."""
+    known = [parts for parts in subjects if parts]
+    summary: Parts = {}
+    for part in PARTS:
+        texts = list(dict.fromkeys(t for parts in known if (t := parts.get(part, "")) not in ("", NOT_IN_LOG)))
+        joined = " | ".join(texts).replace(" | batch ", ", ")
+        if texts:
+            summary[part] = joined if len(texts) == 1 or len(joined) <= LONGEST_LIST else f"{len(texts)} different"
+    return summary
 
 
 def heading(parts: Mapping[str, str]) -> str:
@@ -50,42 +86,123 @@ def heading(parts: Mapping[str, str]) -> str:
 # --------------------------------------------------------------------------------------------------------------- names
 
 
-def unique_names(names: Sequence[str], settings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Names that tell subjects apart: without the date, and with settings in which those of one name differ.
+@frozen
+class Label:
+    """What a subject can be named by: its directory or file, its settings, when it began, and `parts` of a log."""
 
-    Runs that differ in nothing keep their date.
+    path: Path
+    name: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    started: str = ""
+    parts: Parts = field(default_factory=dict)
+
+
+def unique_names(labels: Sequence[Label]) -> list[str]:
+    """Short names that tell subjects apart: by what differs, and without what all of them share.
+
+    Two runs of one recipe are `lr 0.1` and `lr 0.2`; beside another recipe the recipe is in front. Runs that differ in
+    nothing are numbered, with the time at which they began.
     """
-    short = [_STAMP.sub("", name) for name in names]
-    unique = list(short)
-    for name in dict.fromkeys(short):
-        group = [i for i, other in enumerate(short) if other == name]
+    logs = [label for label in labels if label.parts]
+    names = [_log_name(label, logs) if label.parts else _STAMP.sub("", label.name) for label in labels]
+    groups: dict[str, list[int]] = {}
+    for i, name in enumerate(names):
+        recipe = str((labels[i].settings.get("recipe") or {}).get("name") or "")
+        # Directories are named after a recipe and what was changed in it, which the differences say better.
+        groups.setdefault(recipe if recipe and name.startswith(recipe) else name, []).append(i)
+    for name, group in groups.items():
         if len(group) > 1:
-            for i, text in zip(group, _differences([_leaves(settings[i]) for i in group]), strict=True):
-                unique[i] = f"{name}, {text}" if text else name
-    dated = [n if unique.count(n) == 1 else name for n, name in zip(unique, names, strict=True)]
-    return [n if (count := dated[: i + 1].count(n)) == 1 else f"{n} ({count})" for i, n in enumerate(dated)]
+            texts = _differences([labels[i].settings for i in group])
+            alone = len(groups) == 1
+            for i, text in zip(group, texts, strict=True):
+                names[i] = ", ".join(filter(None, ("" if alone else name, text)))
+    return _numbered(names, [label.started for label in labels])
+
+
+def _numbered(names: Sequence[str], started: Sequence[str]) -> list[str]:
+    """The names; those that several subjects share, numbered in their order."""
+    counts, used = Counter(names), Counter[str]()
+    days = {stamp[:10] for stamp in started if stamp}
+    numbered = []
+    for name, stamp in zip(names, started, strict=True):
+        if name and counts[name] == 1:
+            numbered.append(name)
+            continue
+        used[name] += 1
+        began = stamp[11:16] if len(days) <= 1 else stamp[:16].replace("T", " ")
+        run = f"run {used[name]}" + (f" ({began})" if began else "")
+        numbered.append(", ".join(filter(None, (name, run))))
+    return numbered
+
+
+def _log_name(label: Label, logs: Sequence[Label]) -> str:
+    """Another system's log by its file; in front the network, the system and the folder, where logs differ in them."""
+    shown = [
+        label.parts.get(part, "")
+        for part in ("network", "device")
+        if len({log.parts.get(part, "") for log in logs} - {NOT_IN_LOG, ""}) > 1
+    ]
+    twins = [log for log in logs if log.path.stem == label.path.stem and log.parts == label.parts]
+    if len(twins) > 1:
+        common = os.path.commonpath([twin.path.resolve().parent for twin in twins])
+        shown.append(os.path.relpath(label.path.resolve().parent, common))
+    return " ".join([*(text for text in shown if text not in ("", ".", NOT_IN_LOG)), label.path.stem])
 
 
 def _leaves(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     leaves: dict[str, Any] = {}
     for key, value in tree.items():
-        if isinstance(value, Mapping):
+        if isinstance(value, dict):
             leaves |= _leaves(value, f"{prefix}{key}.")
-        elif key not in _NOT_A_NAME and isinstance(value, str | int | float):
+        elif isinstance(value, str | int | float):
             leaves[prefix + key] = value
     return leaves
 
 
-def _differences(trees: Sequence[dict[str, Any]]) -> list[str]:
-    """The few settings that matter most among those in which the trees differ, as `lr 0.1, width 16`."""
-    names = [n for n in dict.fromkeys(k for t in trees for k in t) if len({t.get(n) for t in trees}) > 1]
-    ranked = sorted(names, key=_rank)[:MOST_DIFFERENCES]
-    return [", ".join(f"{n.rpartition('.')[2]} {_short(t[n])}" for n in ranked if n in t) for t in trees]
+def differing_settings(trees: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """The settings in which runs that have them differ, those that matter most first: their values by dotted name."""
+    leaves = [_leaves(tree) for tree in trees]
+    names = [name for name in dict.fromkeys(n for each in leaves for n in each) if not _NOT_A_NAME.fullmatch(name)]
+    values = {name: [each.get(name) for each in leaves] for name in sorted(names, key=_rank)}
+    return {name: column for name, column in values.items() if len({*column} - {None}) > 1}
+
+
+def _last_part(name: str) -> str:
+    """`lr` of recipe.optim.lr; `model` of recipe.model.name and `data` of recipe.data.source."""
+    *before, last = name.split(".")
+    return before[-1] if before and last in ("name", "source") else last
+
+
+def short_names(settings: Iterable[str]) -> dict[str, str]:
+    """The last part of dotted names, such as `lr`; the whole name where two settings would share it."""
+    last = {name: _last_part(name) for name in settings}
+    counts = Counter(last.values())
+    return {name: short if counts[short] == 1 else name for name, short in last.items()}
+
+
+def _differences(trees: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The few settings that matter most among those in which the trees differ, as `lr 0.1, width 16`.
+
+    More than a few only where it takes them to tell runs apart.
+    """
+    columns = differing_settings(trees)
+    texts = [""] * len(trees)
+    for count, (name, values) in enumerate(columns.items()):
+        if count >= MOST_DIFFERENCES and (len(set(texts)) == len(texts) or count >= 2 * MOST_DIFFERENCES):
+            break
+        last = _last_part(name)
+        parts = ["" if value is None else f"{last} {_short(value)}" for value in values]
+        texts = [", ".join(filter(None, pair)) for pair in zip(texts, parts, strict=True)]
+    return texts
 
 
 def _rank(name: str) -> int:
+    first = next((i for i, end in enumerate(_FIRST_NAMED) if f".{name}".endswith(f".{end}")), None)
+    if first is not None:
+        return first
     parts = name.split(".")
-    return next((i for i, first in enumerate(_FIRST_NAMED) if first in parts), len(_FIRST_NAMED))
+    group = next((i for i, group in enumerate(_FIRST_GROUPS) if group in parts), len(_FIRST_GROUPS))
+    return len(_FIRST_NAMED) + group
 
 
 def _short(value: Any) -> str:

@@ -1,14 +1,23 @@
-"""The live view: serves the page on the loopback address, and builds it again when files of its runs change."""
+"""The live view: serves the page on the loopback address, and builds it again when files of its runs change.
+
+Other users of the machine can connect too. They may read the page, and nothing they send or leave unsent keeps it from
+others: requests have a time limit, and so has their number.
+"""
 
 import gzip
 import hashlib
+import io
 import json
+import socket
+import sys
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from vernier.clock import now_s
 from vernier.errors import ConfigError
 from vernier.store import RunDir
 
@@ -16,6 +25,10 @@ from .build import Page, build
 from .collect import collect, smoke_runs
 
 HOST = "127.0.0.1"
+REQUEST_S = 10.0
+"""A request must be complete after this time, and its answer taken."""
+MAX_CONNECTIONS = 64
+"""Beyond these, the connection that is open longest is closed. A browser uses up to six."""
 FileState = tuple[str, int, int]
 
 
@@ -54,10 +67,31 @@ def _file_states(paths: Sequence[Path]) -> Iterator[FileState]:
                 yield str(file), int(RunDir(file.parent).is_locked()), 0
 
 
+class _Incoming(io.RawIOBase):
+    """What a connection sends, until a deadline: a client that sends a byte now and then does not move it."""
+
+    def __init__(self, connection: socket.socket, seconds: float) -> None:
+        self._connection, self._until_s = connection, now_s() + seconds
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        left_s = self._until_s - now_s()
+        if left_s <= 0:
+            raise TimeoutError
+        self._connection.settimeout(left_s)
+        return self._connection.recv_into(buffer)
+
+
 class _Handler(BaseHTTPRequestHandler):
     """`/` is the page, `/update` its changed parts."""
 
     server: "Server"
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile = io.BufferedReader(_Incoming(self.connection, self.server.request_s))
 
     def do_GET(self) -> None:
         if self.headers.get("Host", "") not in self.server.hosts:
@@ -90,6 +124,7 @@ class _Handler(BaseHTTPRequestHandler):
             "Referrer-Policy": "no-referrer",
             "X-Frame-Options": "DENY",
         }
+        self.connection.settimeout(self.server.request_s)  # for all of the answer
         for name, value in {**fixed, **({"Content-Encoding": "gzip"} if packed else {}), **headers}.items():
             self.send_header(name, value)
         self.end_headers()
@@ -103,9 +138,12 @@ class Server(ThreadingHTTPServer):
     """Listens on loopback only, and answers only requests for one of its own host names."""
 
     daemon_threads = True
+    request_queue_size = 128
 
-    def __init__(self, live: Live, port: int = 0) -> None:
-        self.live = live
+    def __init__(self, live: Live, port: int = 0, *, request_s: float = REQUEST_S) -> None:
+        self.live, self.request_s = live, request_s
+        self._connections: dict[socket.socket, None] = {}  # oldest first
+        self._lock = threading.Lock()
         try:
             super().__init__((HOST, port), _Handler)
         except (OSError, OverflowError) as error:
@@ -114,6 +152,32 @@ class Server(ThreadingHTTPServer):
                 f"Cannot listen on port {port}: {why}. Give another --port, or none for a free one."
             ) from None
         self.hosts = {f"{name}:{self.server_port}" for name in (HOST, "localhost")}
+
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._connections)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            self._connections[request] = None
+            oldest = next(iter(self._connections)) if len(self._connections) > MAX_CONNECTIONS else None
+            if oldest is not None:
+                del self._connections[oldest]
+        if oldest is not None:
+            with suppress(OSError):
+                oldest.shutdown(socket.SHUT_RDWR)  # its thread closes it
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._connections.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that leaves, or is too slow, is no error."""
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
+            super().handle_error(request, client_address)
 
     @property
     def url(self) -> str:

@@ -8,12 +8,12 @@ from typing import Any
 
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
-from vernier.measure.study.analysis import Measurement, analyze
+from vernier.measure.study.analysis import DEFAULT_MATTER, Measurement, analyze
 from vernier.measure.study.csv_tables import CsvRow, read_csv
 from vernier.measure.study.files import StudyDir, split_host
 from vernier.records.codec import DamagedRecord, decode
 from vernier.records.study import StudyAnalysis
-from vernier.report.study.columns import with_known_names
+from vernier.report.study.columns import ColumnOptions, with_known_names
 from vernier.report.study.tables import read_table
 
 
@@ -32,12 +32,12 @@ class Study:
     telemetry: tuple[tuple[str, CsvRow], ...] = ()
 
 
-def open_study(paths: Sequence[Path]) -> Study:
-    """A study from study directories, or from CSV files as `study analyze` reads them."""
-    table = read_table(paths)
+def open_study(paths: Sequence[Path], options: ColumnOptions | None = None, matter: float = DEFAULT_MATTER) -> Study:
+    """A study from study directories, or from CSV files as `study analyze` reads them with the same options."""
+    table = read_table(paths, options)
     studies = [StudyDir.open(path) for path in paths if StudyDir.is_study(path)]
     return Study(
-        result=analyze(table),
+        result=analyze(table, matter),
         runs=table.rows,
         median=statistics.median(table.medians().values()),
         locations={k: v for path in paths for k, v in _locations(path).items()},

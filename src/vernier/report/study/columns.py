@@ -20,6 +20,7 @@ VALUE = "step_time"
 OTHER_NAMES = {"speed": VALUE, "perf": VALUE, "performance": VALUE}
 """Names of the measured value that users of rates, of the SC22 study's tables and of version 0.1 type."""
 FIELDS = (VALUE, "device", "repeat", *SENSOR_UNITS, "workload")
+UNIT_NAMES = (VALUE, *SENSOR_UNITS)
 _TIMES_OF_SC22 = ("perf", "med_iter_dur", "mean_iter_dur_median")
 _LOCATION = ("cabinet", "node", "device")
 _KERNELS = ("kern_min_start", "kern_max_start", "num_kerns")
@@ -63,18 +64,24 @@ def parse_pairs(text: str | None, flag: str, names: Sequence[str]) -> dict[str, 
         name, equals, value = (x.strip() for x in pair.partition("="))
         if not equals or not value:
             raise ConfigError(f"{flag} takes NAME=VALUE pairs with commas between them, not {pair!r}.")
-        name = OTHER_NAMES.get(name, name)
+        pairs[name] = value
+    return with_own_names(pairs, flag, names)
+
+
+def with_own_names(pairs: Mapping[str, str], flag: str, names: Sequence[str]) -> dict[str, str]:
+    """The pairs with other names for the measured value replaced; raises ConfigError for a key not in `names`."""
+    own = {OTHER_NAMES.get(name, name): value for name, value in pairs.items()}
+    for name in own:
         if name not in names:
             raise ConfigError(f"{flag}: unknown name {name!r}. {did_you_mean(name, names)}")
-        pairs[name] = value
-    return pairs
+    return own
 
 
 def parse_units(text: str | None) -> dict[str, str]:
     """`ms`, which is the unit of the step time, or `step_time=ms,power=mW`."""
     if text is not None and "=" not in text and "," not in text and text.strip():
         return {VALUE: text.strip()}
-    return parse_pairs(text, "--units", (VALUE, *SENSOR_UNITS))
+    return parse_pairs(text, "--units", UNIT_NAMES)
 
 
 def with_known_names(rows: Sequence[CsvRow]) -> list[CsvRow]:

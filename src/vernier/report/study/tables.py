@@ -24,6 +24,7 @@ from vernier.report.logs.nvprof import looks_like_trace, read_trace
 from vernier.report.logs.reading import describe_content, is_table, log_reader, open_logs, read_text
 from vernier.report.logs.smi import looks_like_smi, read_smi
 from vernier.store import find_runs
+from vernier.wording import plural
 
 from .columns import VALUE, ColumnOptions, Layout, find_layout, missing_unit, with_known_names
 from .sensors import SensorFile, describe_sensors, join_sensors
@@ -36,6 +37,7 @@ STUDY_KINDS = (
 POSSIBLE = {"freq": (0.0, 10_000.0), "power": (0.0, 3_000.0), "temp": (-50.0, 150.0)}
 _STUDY_SENSORS = {"freq": "clock_mhz", "power": "power_w", "temp": "temperature_c"}
 _ITERATION = re.compile(r"Iteration Duration (\d+) (\d+) : ([0-9.eE+-]+)")
+_VALUE = re.compile(r"^\s*([+-]?[0-9.]+(?:[eE][+-]?\d+)?)\s*([A-Za-z/]*)\s*$")
 _ITERATION_FILE = re.compile(r"iterdur_(\d+)_([A-Za-z0-9-]+)")
 
 
@@ -198,19 +200,24 @@ def _device_of(run: RunLog) -> str:
 def _iteration_file(path: Path, text: str) -> _Part:
     """The SC22 study's raw `Iteration Duration` lines; the first iteration of each device is dropped."""
     times: dict[str, list[float]] = {}
-    for _, device, seconds in _ITERATION.findall(text):
-        times.setdefault(device, []).append(float(seconds))
+    impossible = 0
+    for _, device, text_s in _ITERATION.findall(text):
+        seconds, _ = _number_and_unit(text_s)
+        impossible += not 0 < seconds < math.inf
+        times.setdefault(device, []).append(seconds)
+    times = {device: [t for t in values[1:] if 0 < t < math.inf] for device, values in times.items()}
     match = _ITERATION_FILE.search(path.name)
     stamp, host = match.groups() if match else (path.stem, path.stem)
     rows = [
-        Measurement(device=f"{host}-{device}", repeat=stamp, value=statistics.median(values[1:]), host=host)
+        Measurement(device=f"{host}-{device}", repeat=stamp, value=statistics.median(values), host=host)
         for device, values in times.items()
-        if len(values) > 1
+        if values
     ]
+    notes = [f"{path.name}: {plural(impossible, 'impossible duration')}: dropped"] if impossible else []
     note = (
         "devices are named by host and number, so an exchanged device goes unnoticed; a study with UUIDs would show it"
     )
-    return _Part(unit="s", what="median iteration", rows=rows, notes=[note])
+    return _Part(unit="s", what="median iteration", rows=rows, notes=[*notes, note])
 
 
 # ------------------------------------------------------------------------------------------------------------------ CSV
@@ -259,8 +266,11 @@ def _fill(part: _Part, path: Path, rows: Sequence[CsvRow], layout: Layout, optio
         )
         part.workloads.add(str(layout.cell(row, "workload") or ""))
         part.simulated |= str(row.get("simulated") or "0") not in ("0", "False", "false")
-    part.notes += [f"{path.name}: {count} row(s) with {why}: dropped" for why, count in dropped.items()]
-    part.notes += [f"{path.name}: {count} {why}: treated as not measured" for why, count in unmeasured.items()]
+    part.notes += [f"{path.name}: {plural(count, 'row')} with {why}: dropped" for why, count in dropped.items()]
+    part.notes += [
+        f"{path.name}: {plural(count, 'impossible value')} {why}: treated as not measured"
+        for why, count in unmeasured.items()
+    ]
 
 
 def _host(row: CsvRow) -> str:
@@ -295,8 +305,11 @@ def _number_and_unit(cell: Cell) -> tuple[float, str]:
     """117.5, or "117.5 ms"; NaN without a number."""
     if isinstance(cell, int | float):
         return float(cell), ""
-    match = re.match(r"^\s*([+-]?[0-9.]+(?:[eE][+-]?\d+)?)\s*([A-Za-z/]+)\s*$", str(cell or ""))
-    return (float(match[1]), match[2]) if match else (math.nan, "")
+    match = _VALUE.match(cell or "")
+    try:
+        return (float(match[1]), match[2]) if match else (math.nan, "")
+    except ValueError:  # 1.2.3
+        return math.nan, ""
 
 
 def _sensor(name: str, cell: Cell, options: ColumnOptions, impossible: Counter[str]) -> float | None:
@@ -306,6 +319,6 @@ def _sensor(name: str, cell: Cell, options: ColumnOptions, impossible: Counter[s
     low, high = POSSIBLE[name]
     if not low < value <= high:
         unit = next(iter(SENSOR_UNITS[name]))
-        impossible[f"impossible value(s) of {name} (e.g. {value:g} {unit}; another unit? --units {name}=...)"] += 1
+        impossible[f"of {name} (e.g. {value:g} {unit}; another unit? --units {name}=...)"] += 1
         return None
     return value

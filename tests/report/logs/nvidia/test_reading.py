@@ -136,6 +136,6 @@ def test_a_broken_line_is_counted(tmp_path: Path) -> None:
         'DLLL {"step": [0, 1], "data": {"train.data_time": 0.1, "train.comp'
     )
     (run,) = open_logs(log)
-    assert "1 broken line(s)" in run.notes[0]
+    assert "1 broken line" in run.notes[0]
     with pytest.raises(ConfigError, match="no steps"):
         run.trace()

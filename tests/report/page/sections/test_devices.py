@@ -1,13 +1,10 @@
-"""The devices section: a study's outliers and correlations, and the telemetry of runs."""
+"""The devices section: a study's outliers and correlations."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 from tests.report.page.conftest import text_of
-from vernier.records.telemetry import LostSensor, MissingSensor, Sample, TelemetryHeader
 from vernier.report.page.build import Page
-from vernier.report.page.collect import Subject
-from vernier.report.page.sections.devices import devices
 
 GOLDEN = Path(__file__).resolve().parents[3] / "golden" / "0.1"
 PageOf = Callable[..., Page]
@@ -32,24 +29,3 @@ def test_a_study_of_version_0_1_shows_its_telemetry_and_its_simulated_devices(pa
     html = text_of(str(next(s for s in page.sections if s.name == "devices").html))
     assert "family-wise error" in html
     assert "slow: no device" in html
-
-
-def test_devices_without_sensors_are_named_with_the_reason() -> None:
-    missing = MissingSensor(kind="cuda", device=0, sensor="all", why="GPU-x is not recognised")
-    section = devices(
-        [
-            Subject(
-                name="run",
-                path=Path("run"),
-                kind="training",
-                telemetry=(
-                    TelemetryHeader(device_kind="cuda", missing=(missing,)),
-                    *(Sample(device_kind="cpu", device=0, t_s=float(t), util_pct=50.0) for t in range(3)),
-                    LostSensor(device_kind="cuda", device=1, sensor="all", why="GPU is lost", t_s=2.0),
-                ),
-            )
-        ]
-    )
-    assert section is not None
-    text = str(section)
-    assert "all sensors of cuda 0 (GPU-x is not recognised), all sensors of cuda 1, later (GPU is lost)" in text

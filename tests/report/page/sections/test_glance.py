@@ -11,7 +11,7 @@ from vernier.records.run import BadImageNote, PublishedSpeed, RunSummary, Traini
 from vernier.records.what_ran import line_of
 from vernier.report.page.build import Page
 from vernier.report.page.collect import collect
-from vernier.report.page.sections.glance import _card, messages
+from vernier.report.page.sections.glance import _card, glance, messages
 
 PageOf = Callable[..., Page]
 
@@ -43,22 +43,12 @@ def test_warnings_name_the_loader_bad_images_noise_and_a_crash(tmp_path: Path) -
         assert words in text
 
 
-def test_a_card_begins_with_what_ran_and_has_times_with_their_zone(trained: Path, page_of: PageOf) -> None:
+def test_a_card_has_what_ran_in_one_line_and_times_with_their_zone(trained: Path, page_of: PageOf) -> None:
     (subject,) = collect([trained])
     assert subject.recorded
     text = text_of(page_of(trained).sections[0].html)
     assert text_of(line_of(subject.ran)) in text
     assert re.search(r"started 20\d\d-\d\d-\d\d \d\d:\d\d UTC ended 20\d\d-", text)
-
-
-def test_runs_side_by_side_show_results_first_and_the_work_that_differs(tmp_path: Path, page_of: PageOf) -> None:
-    a = write_run(tmp_path, "wide", step_times(1, n=100), recipe__model__width=32)
-    b = write_run(tmp_path, "narrow", step_times(2, n=100), recipe__model__width=16)
-    html = str(page_of(a, b).sections[0].html)
-    columns = re.findall(r'<th [^>]*data-v="([^"]+)"', html[html.index('id="side-by-side"') :])
-    assert columns[:3] == ["run", "top-1 %", "img/s"]
-    assert columns[-1] == "network"
-    assert "image size" not in columns
 
 
 def test_a_card_says_how_the_rate_stands_against_a_published_one(tmp_path: Path) -> None:
@@ -72,5 +62,17 @@ def test_a_card_says_how_the_rate_stands_against_a_published_one(tmp_path: Path)
         where="DGX-1V",
         times_published=1.031,
     )
-    card = text_of(_card(replace(subject, summary=replace(subject.summary, published_speeds=(speed,))), 0, False))
+    card = text_of(_card(replace(subject, summary=replace(subject.summary, published_speeds=(speed,)))))
     assert "1.031 times the published rate per device: 5,815.8 img/s on 8 x V100 16 GB" in card
+
+
+def test_cards_of_several_runs_have_the_parts_in_which_they_differ_and_what_a_person_noted(tmp_path: Path) -> None:
+    wide, narrow = (write_run(tmp_path, f"w{n}", step_times(n, n=50), recipe__model__width=n) for n in (32, 16))
+    (wide / "notes.txt").write_text("#baseline for the talk\n")
+    section = glance(collect([wide, narrow]))
+    assert section is not None
+    cards = [text_of(card) for card in str(section.html).split("<article")[1:]]
+    assert "network resnet50, width 32" in cards[0]
+    assert "network resnet50, width 16" in cards[1]
+    assert "#baseline for the talk" in cards[0]
+    assert not any("image size" in card for card in cards)

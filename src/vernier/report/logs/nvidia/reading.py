@@ -5,7 +5,6 @@ validation iteration).
 """
 
 import ast
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,6 +13,8 @@ from typing import Any
 
 from vernier.errors import ConfigError
 from vernier.report.logs.model import EvalRecord, RunLog, StepRecord, Tree, finite, mark_warmup, whole
+from vernier.store import parse_json
+from vernier.wording import plural
 
 PREFIX = "DLLL "
 SPEEDS = (
@@ -58,7 +59,7 @@ def read_dllogger(path: Path, text: str) -> RunLog:
             points.setdefault(step, {}).update(data)
     if not settings and not points:
         raise ConfigError(f"{path} has no DLLogger records (lines that begin with {PREFIX.strip()} or DLL).")
-    notes = [f"{broken} broken line(s) in {path.name} left out"] if broken else []
+    notes = [f"{plural(broken, 'broken line')} in {path.name} left out"] if broken else []
     return replace(_run_log("dllogger", path, settings, points, notes), started=started)
 
 
@@ -69,7 +70,7 @@ def _json_record(line: str) -> _Record | None:
     _, prefix, rest = line.partition(f"{PREFIX}{{")
     if not prefix:
         return None
-    record = json.loads("{" + rest)
+    record = parse_json("{" + rest)
     step, data = record.get("step"), record.get("data")
     if not isinstance(data, dict):
         return "", {}, None
@@ -97,8 +98,8 @@ def _text_record(line: str) -> _Record | None:
     text = head[0].strip() if head else ""
     if head is None or not text:
         return "", {}, None
-    numbers = ast.literal_eval(text) if text[0] in "([" else [int(n) for n in head.groups() if n is not None]
-    step = tuple(numbers) if isinstance(numbers, list | tuple) else (int(numbers),)
+    numbers = re.findall(r"\d+", text) if text[0] in "([" else [n for n in head.groups() if n is not None]
+    step = tuple(map(int, numbers))
     return step, _values(rest[head.end() :]), _iso(match[1])
 
 
@@ -129,7 +130,7 @@ def _literal(text: str) -> Any:
     """A parameter of a text line: a number, True, None, or the text itself."""
     try:
         return ast.literal_eval(text.strip())
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):  # what a text that is no literal raises
         return text.strip()
 
 
@@ -141,7 +142,8 @@ def read_raport(path: Path, tree: Tree) -> RunLog:
     settings, iterations, epochs = (tree.get(k) or {} for k in ("run", "iter", "epoch"))
     if not all(isinstance(part, dict) for part in (settings, iterations, epochs)):
         raise ConfigError(f"{path} is not a raport.json: it has no `iter` and `epoch` tables.")
-    numbers = [whole(n) for n in epochs.get("ep") or []]
+    ep = epochs.get("ep")
+    numbers = [whole(n) for n in ep] if isinstance(ep, list) else []
     first = numbers[0] or 0 if numbers else 0
 
     def epoch_of(index: int) -> int:
@@ -159,7 +161,7 @@ def read_raport(path: Path, tree: Tree) -> RunLog:
         for index, values in enumerate(_by_epoch(metric, _shape_of(iterations) if validation else shape)):
             for position, value in enumerate(values):
                 given = own[index][position] if index < len(own) and position < len(own[index]) else None
-                number = position + 1 if given is None else int(given)
+                number = position + 1 if (listed := whole(given)) is None else listed
                 key = (epoch_of(index), 0, number) if validation else (epoch_of(index), number)
                 if value is not None:
                     points.setdefault(key, {})[name] = value
@@ -202,7 +204,7 @@ def _run_log(form: str, path: Path, settings: Tree, points: Points, notes: list[
             batches.setdefault(key[0], []).append(batch)
     usable = [s for s in steps if s is not None]
     if len(usable) < len(steps):
-        notes.append(f"{len(steps) - len(usable)} step record(s) of {path.name} without usable times left out")
+        notes.append(f"{plural(len(steps) - len(usable), 'step record')} of {path.name} without usable times left out")
     evals = [e for k, v in points.items() if len(k) == 1 and (e := _eval(k[0], v, batches.get(k[0], [])))]
     infers = not usable and bool(batches or any(e.speed for e in evals))
     if infers:

@@ -1,6 +1,7 @@
 // The kinds of charts. Each takes { columns, rows, chart } where `chart` says which column is what, and draws into a holder.
 "use strict";
 
+const view = {}; // what a reader chose for the whole page, and what its address keeps: x axis, and search, order and groups of the runs
 const memory = new Map(); // what a reader did to a chart: hidden series, zoom, log; survives a redraw
 
 function remembered(id) {
@@ -13,9 +14,19 @@ function getter(figure, name) {
   return index < 0 ? () => null : (row) => row[index];
 }
 
+const hiddenRuns = new Set(); // names that a reader switched off in a section's legend
+
+// The x axis of a chart: what the reader chose, where the chart has it. Times are in the unit that suits the longest.
+function axisOf(chart) {
+  const name = chart.x_ranges?.[view.x] ? view.x : chart.x, range = chart.x_ranges?.[name];
+  if (name !== "time s") return { name, title: chart.x_title || name, unit: 1, range };
+  const longest = range?.[1] ?? 0, [unit, sign] = longest > 3 * 3600 ? [3600, "h"] : longest > 300 ? [60, "min"] : [1, "s"];
+  return { name, title: `time, ${sign}`, unit, range: range?.map((v) => v / unit) };
+}
+
 // Series in the order in which they appear: colour by `by`, dashes by `dash`.
-function seriesOf(figure) {
-  const { x, y, by, dash } = figure.chart, [fx, fy, fb, fd] = [x, y, by, dash].map((n) => getter(figure, n));
+function seriesOf(figure, axis) {
+  const { y, by, dash } = figure.chart, [fx, fy, fb, fd] = [axis.name, y, by, dash].map((n) => getter(figure, n));
   const colours = [...(figure.chart.colours || [])], dashes = [], series = new Map();
   for (const row of figure.rows) {
     const group = by ? String(fb(row)) : y, kind = dash ? String(fd(row)) : "";
@@ -23,7 +34,7 @@ function seriesOf(figure) {
     if (!dashes.includes(kind)) dashes.push(kind);
     const key = group + "\u0000" + kind;
     if (!series.has(key)) series.set(key, { key, group, kind, colour: colours.indexOf(group), dash: dashes.indexOf(kind), points: [] });
-    if (typeof fx(row) === "number" && typeof fy(row) === "number") series.get(key).points.push({ x: fx(row), y: fy(row), row });
+    if (typeof fx(row) === "number" && typeof fy(row) === "number") series.get(key).points.push({ x: fx(row) / axis.unit, y: fy(row), row });
   }
   const every = [...series.values()];
   for (const s of every) {
@@ -38,16 +49,18 @@ function smoothed(points, weight) {
   return points.map((p) => { mean = mean * weight + (1 - weight) * p.y; norm = norm * weight + (1 - weight); return { x: p.x, y: mean / norm, row: p.row }; });
 }
 
-// With several groups and several kinds, such as runs and training or validation, each has a key of its own.
+// With several groups and several kinds, such as runs and training or validation, each has a key of its own. The runs of
+// a section are named once, above its charts.
 function legend(holder, series, state, redraw, chart) {
-  const several = chart.colours?.length > 1;
-  if (series.length < 2 && !several) return;
-  const bar = element("div", { class: "legend" }, holder);
   const groups = [...new Set(series.map((s) => s.group))], kinds = [...new Set(series.map((s) => s.kind))];
-  if (groups.length > 1 && kinds.length > 1 && chart.by !== chart.dash) {
+  if (!chart.colours && series.length < 2) return;
+  const bar = element("div", { class: chart.best ? "legend aligned" : "legend" }, holder); // side by side, so that their axes are
+  if (chart.colours) {
+    if (kinds.length > 1) for (const kind of kinds) key(bar, kind, series.filter((s) => s.kind === kind), chart.colours.length > 1 ? { colour: "k" } : {}, state, redraw);
+  } else if (groups.length > 1 && kinds.length > 1 && chart.by !== chart.dash) {
     for (const group of groups) key(bar, group, series.filter((s) => s.group === group), { dash: 0 }, state, redraw);
     for (const kind of kinds) key(bar, kind, series.filter((s) => s.kind === kind), { colour: "k" }, state, redraw);
-  } else for (const s of series) key(bar, several && !s.name.includes(s.group) ? `${s.group} · ${s.name}` : s.name, [s], {}, state, redraw);
+  } else for (const s of series) key(bar, s.name, [s], {}, state, redraw);
 }
 
 function key(bar, name, series, look, state, redraw) {
@@ -62,26 +75,28 @@ function key(bar, name, series, look, state, redraw) {
 // -------------------------------------------------------------------------------------------------------------- lines
 
 function drawLines(holder, figure, options) {
-  const { chart } = figure, state = remembered(figure.id), redraw = () => drawFigure(holder, figure);
-  const all = seriesOf(figure);
+  const { chart } = figure, state = remembered(figure.id), redraw = () => drawFigure(holder, figure), axis = axisOf(chart);
+  const all = seriesOf(figure, axis);
   legend(holder, all, state, redraw, chart);
   const area = element("div", { class: "area" }, holder);
   const weight = chart.smooth ? options.smooth : 0;
-  const series = all.filter((s) => !state.hidden.has(s.key) && s.points.length)
+  const series = all.filter((s) => !state.hidden.has(s.key) && !(chart.colours && hiddenRuns.has(s.group)) && s.points.length)
     .map((s) => ({ ...s, drawn: weight ? smoothed(s.points, weight) : s.points }));
   const { root, box } = frame(area, 270, { left: 54, right: 16, top: chart.y_title === "" ? 12 : 30, bottom: 38 }, figure.title);
   const xs = extent(series.flatMap((s) => s.points.map((p) => p.x)));
-  if (!xs) { empty(area); return; }
-  const domain = state.zoom || chart.x_range || xs;
+  if (!xs) { empty(area, all.length && !all.some((s) => s.points.length) ? `these runs have no ${axis.title}` : "nothing is shown"); return; }
+  const domain = state.zoom || axis.range || xs;
   const inside = (p) => p.x >= domain[0] && p.x <= domain[1];
   const low = getter(figure, chart.low), high = getter(figure, chart.high);
   const ys = extent(series.flatMap((s) => [...s.points.filter(inside).flatMap((p) => [p.y, low(p.row), high(p.row)])])) || [0, 1];
   const log = state.log && ys[0] > 0;
-  const whole = !chart.x_range && series.every((s) => s.points.every((p) => Number.isInteger(p.x)));
+  const whole = !axis.range && series.every((s) => s.points.every((p) => Number.isInteger(p.x)));
   const x = (chart.log_x ? logarithmic : linear)(domain, [box.left, box.right], whole);
+  const sizes = [...new Set(series.flatMap((s) => s.points.map((p) => p.x)))].sort((a, b) => a - b);
+  if (chart.log_x && sizes.length <= 10 && !state.zoom) x.ticks = () => sizes.map((value) => ({ value, text: shown(value) }));
   const y = log ? logarithmic([ys[0] * 0.95, ys[1] * 1.05], [box.bottom, box.top]) : linear(padded(ys, 0.06, chart.zero), [box.bottom, box.top]);
   yAxis(root, box, y, chart.y_title ?? chart.y);
-  xAxis(root, box, x, chart.x_title || chart.x);
+  xAxis(root, box, x, axis.title);
   const clip = `clip-${figure.id}`;
   svg("rect", { x: box.left - 5, y: box.top - 5, width: box.right - box.left + 10, height: box.bottom - box.top + 10 }, svg("clipPath", { id: clip }, svg("defs", {}, root)));
   const plot = svg("g", { "clip-path": `url(#${clip})` }, root);
@@ -92,8 +107,21 @@ function drawLines(holder, figure, options) {
     svg("path", { d: path(s.drawn), class: `line s${s.colour % COLOURS} d${s.dash % 4}` }, plot);
     if (chart.marks || s.points.length < 2) for (const p of s.drawn) svg("circle", { cx: x(p.x), cy: y(p.y), r: 3.2, class: `dot f${s.colour % COLOURS}` }, plot);
   }
+  if (chart.best) bestMarks(root, figure, series, x, y, box);
   area.appendChild(root);
-  lineCursor(area, root, box, figure, series, x, y, state, redraw);
+  lineCursor(area, root, box, figure, axis, series, x, y, state, redraw);
+}
+
+// A ring around the best evaluation of each run, and for a few of them in words, below the curves.
+function bestMarks(root, figure, series, x, y, box) {
+  const flag = getter(figure, figure.chart.best), marked = series.flatMap((s) => s.points.filter((p) => flag(p.row) && p.x >= x.domain[0] && p.x <= x.domain[1]).map((p) => ({ ...p, s })));
+  const digits = decimals(marked.map((p) => p.y)), epoch = getter(figure, "epoch"), several = new Set(series.map((s) => s.group)).size > 1;
+  marked.forEach((p, i) => {
+    svg("circle", { cx: x(p.x), cy: y(p.y), r: 6.5, class: `ring s${p.s.colour % COLOURS}` }, root);
+    if (marked.length > 4 || !figure.chart.marks) return;
+    const text = `${several ? `${clipped(p.s.group, 24)}: ` : ""}best ${withDigits(p.y, digits)}${figure.chart.unit || ""}, epoch ${shown(epoch(p.row))}`;
+    svg("text", { x: box.right - 2, y: box.bottom - 8 - 15 * (marked.length - 1 - i), "text-anchor": "end", class: "named", style: `fill:var(--c${p.s.colour % COLOURS})` }, root, text);
+  });
 }
 
 function band(plot, s, x, y, low, high) {
@@ -108,7 +136,7 @@ function nearest(points, x) {
 }
 
 // The line that follows the pointer or the arrow keys, and zooming by drawing a range.
-function lineCursor(area, root, box, figure, series, x, y, state, redraw) {
+function lineCursor(area, root, box, figure, axis, series, x, y, state, redraw) {
   if (!series.length) return;
   const cursor = svg("line", { y1: box.top, y2: box.bottom, class: "cursor", visibility: "hidden" }, root);
   const dots = series.map((s) => svg("circle", { r: 4, class: `dot f${s.colour % COLOURS}`, visibility: "hidden" }, root));
@@ -122,7 +150,7 @@ function lineCursor(area, root, box, figure, series, x, y, state, redraw) {
     cursor.setAttribute("x1", px); cursor.setAttribute("x2", px); cursor.setAttribute("visibility", "visible");
     dots.forEach((dot, i) => { dot.setAttribute("cx", x(closest[i].x)); dot.setAttribute("cy", y(closest[i].y)); dot.setAttribute("visibility", "visible"); });
     const lines = series.map((s, i) => ({ name: s.name, colour: s.colour, value: shown(closest[i].y) + (figure.chart.unit || ""), y: closest[i].y }));
-    tip.show(area, px * scale, (box.top + box.bottom) / 2 * scale, `${figure.chart.x_title || figure.chart.x} ${shown(at)}`, lines.sort((a, b) => b.y - a.y).slice(0, 12));
+    tip.show(area, px * scale, (box.top + box.bottom) / 2 * scale, `${axis.title} ${shown(at)}`, lines.sort((a, b) => b.y - a.y).slice(0, 12));
     state.at = at;
   };
   const leave = () => { cursor.setAttribute("visibility", "hidden"); range.setAttribute("visibility", "hidden"); dots.forEach((d) => d.setAttribute("visibility", "hidden")); tip.hide(); from = null; };
@@ -159,7 +187,7 @@ function holderKeys(area, step, leave) {
   area.addEventListener("blur", leave);
 }
 
-function empty(area) { element("p", { class: "nothing" }, area, "nothing recorded yet"); }
+function empty(area, text) { element("p", { class: "nothing" }, area, text || "nothing recorded yet"); }
 
 // --------------------------------------------------------------------------------------------------------------- bars
 
@@ -172,7 +200,7 @@ function drawBars(holder, figure) {
   const height = groups.length * (by.length * thick + gap) + 44;
   const room = Math.min(textLimit(area), Math.max(...groups.map((g) => textWidth(g))) + 14);
   const { root, box } = frame(area, height, { left: room, right: 66, top: 8, bottom: 34 }, figure.title);
-  const most = extent(figure.rows.flatMap((r) => [fv(r), fh(r)])) || [0, 1], digits = Math.min(digitsOf(figure.rows.map(fv)), knownDigits(figure.rows, fv, fl, fh));
+  const most = extent(figure.rows.flatMap((r) => [fv(r), fh(r)])) || [0, 1], digits = chartDecimals(figure.rows, fv, fl, fh);
   const x = linear([Math.min(0, most[0]), chart.max || most[1] || 1], [box.left, box.right]);
   xAxis(root, box, x, chart.x_title || chart.value, true);
   const spots = [];
@@ -211,7 +239,7 @@ function drawStack(holder, figure) {
   const { root, box } = frame(area, groups.length * step + 6, { left: 1, right: 1, top: 2, bottom: 2 }, figure.title), spots = [];
   groups.forEach((group, g) => {
     const mine = figure.rows.filter((r) => String(fc(r)) === group && fv(r) > 0), total = mine.reduce((sum, r) => sum + fv(r), 0);
-    svg("text", { x: box.left, y: g * step + 14, class: "label" }, root, clipped(group, box.width / 7) + (chart.total === false ? "" : ` · ${withDigits(total, digitsOf([total]))} ${chart.unit || ""}`));
+    svg("text", { x: box.left, y: g * step + 14, class: "label" }, root, clipped(group, box.width / 7) + (chart.total === false ? "" : ` · ${withDigits(total, decimals([total]))} ${chart.unit || ""}`));
     let at = box.left;
     for (const row of mine) {
       const width = (fv(row) / total) * (box.right - box.left), share = Math.round((100 * fv(row)) / total);

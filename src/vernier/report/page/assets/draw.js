@@ -2,7 +2,7 @@
 "use strict";
 
 const SVG = "http://www.w3.org/2000/svg";
-const COLOURS = 8;
+const COLOURS = 12;
 
 function svg(name, attributes, parent, text) {
   const node = document.createElementNS(SVG, name);
@@ -18,39 +18,6 @@ function element(name, attributes, parent, text) {
   if (text !== undefined) node.textContent = text;
   if (parent) parent.appendChild(node);
   return node;
-}
-
-// ---------------------------------------------------------------------------------------------------------- numbers
-
-function shown(value) {
-  if (value === null || value === undefined || value === "") return "–";
-  if (typeof value !== "number") return String(value);
-  if (!Number.isFinite(value)) return String(value);
-  const size = Math.abs(value);
-  if (size === 0) return "0";
-  if (Number.isInteger(value) && size < 1e15) return value.toLocaleString("en-GB");
-  if (size >= 1000) return value.toLocaleString("en-GB", { maximumFractionDigits: size >= 10000 ? 0 : 1 });
-  if (size < 1e-4) return value.toExponential(2).replace("e-", " × 10⁻").replace(/⁻(\d+)$/, (_, d) => "⁻" + [...d].map((c) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[c]).join(""));
-  return String(Number(value.toPrecision(4)));
-}
-
-// Digits after the point with which the largest of some values has three significant ones: one format for a whole chart.
-function digitsOf(values) {
-  const most = Math.max(0, ...values.filter(Number.isFinite).map(Math.abs));
-  return most > 0 ? Math.max(0, 2 - Math.floor(Math.log10(most))) : 0;
-}
-
-// Digits that the narrowest interval supports, as in the tables; never fewer than two of the largest value.
-function knownDigits(rows, value, low, high) {
-  const halves = rows.filter((r) => typeof low(r) === "number" && typeof high(r) === "number").map((r) => (high(r) - low(r)) / 2).filter((h) => h > 0);
-  if (!halves.length) return Infinity;
-  return Math.max(-Math.floor(Math.log10(Math.min(...halves) / 2)), 1 - Math.floor(Math.log10(Math.max(...rows.map(value)))));
-}
-
-function withDigits(value, digits) {
-  const unit = Math.pow(10, -digits), rounded = Math.round(value / unit) * unit, places = Math.max(0, digits);
-  if (value > 0 && rounded === 0) return `< ${unit.toFixed(places)}`;
-  return rounded.toLocaleString("en-GB", { minimumFractionDigits: places, maximumFractionDigits: places });
 }
 
 // All ticks of an axis are in the unit of its largest.

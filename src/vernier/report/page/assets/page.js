@@ -5,7 +5,13 @@ let figures = {};
 
 function readFigures(text) {
   figures = JSON.parse(text);
-  for (const id in figures) figures[id].id = id;
+  for (const [id, figure] of Object.entries(figures)) {
+    figure.id = id;
+    for (const [name, texts] of Object.entries(figure.texts)) {
+      const index = figure.columns.indexOf(name);
+      for (const row of figure.rows) row[index] = texts[row[index]];
+    }
+  }
 }
 
 function drawAll(root) {
@@ -23,8 +29,8 @@ function csvCell(value) {
 
 function csvOf(columns, rows) { return [columns, ...rows].map((row) => row.map(csvCell).join(",")).join("\n") + "\n"; }
 
-function download(name, text, type) {
-  const link = element("a", { download: name, href: URL.createObjectURL(new Blob([text], { type })) }, document.body);
+function download(name, content, type) {
+  const link = element("a", { download: name, href: URL.createObjectURL(new Blob([content], { type })) }, document.body);
   link.click();
   link.remove();
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
@@ -105,8 +111,11 @@ function setTheme(name) {
   button.dataset.now = name;
 }
 
+const MOST_LABELS = 8; // more of them hide the image and each other
+
 function showExamples(least) {
   for (const box of document.querySelectorAll(".example [data-score]")) box.toggleAttribute("hidden", Number(box.dataset.score) < least);
+  for (const example of document.querySelectorAll(".example")) example.classList.toggle("crowded", example.querySelectorAll(".tag:not([hidden])").length > MOST_LABELS);
   for (const out of document.querySelectorAll(".least-score")) out.textContent = least.toFixed(2);
 }
 
@@ -122,6 +131,24 @@ const actions = {
     button.setAttribute("aria-pressed", String(state.log));
     drawFigure(document.querySelector(`.plot[data-figure="${button.dataset.figure}"]`), figures[button.dataset.figure]);
   },
+  axis(button) {
+    view.x = button.dataset.axis === "epoch" ? "" : button.dataset.axis;
+    for (const state of memory.values()) state.zoom = null;
+    writeAddress();
+    showChoices();
+    redrawCharts((chart) => chart.x_ranges);
+  },
+  run(button) {
+    hiddenRuns.has(button.dataset.run) ? hiddenRuns.delete(button.dataset.run) : hiddenRuns.add(button.dataset.run);
+    showChoices();
+    redrawCharts((chart) => chart.colours);
+  },
+  runsCsv() {
+    const { columns } = figures.runs, rows = document.querySelector(".plot[data-figure=runs]").shownRows, kept = columns.map((c, i) => i).filter((i) => columns[i] !== "colour");
+    download("runs.csv", csvOf(kept.map((i) => columns[i]), rows.map((row) => kept.map((i) => row[i]))), "text/csv");
+  },
+  png: savePng,
+  copy: copyPng,
   svg(button) { download(`${button.dataset.figure}.svg`, standalone(document.querySelector(`.plot[data-figure="${button.dataset.figure}"] svg.drawn`)), "image/svg+xml"); },
   disturbed(button) {
     const state = remembered(button.dataset.figure);
@@ -136,15 +163,31 @@ const actions = {
   },
 };
 
-// A chart as a picture of its own, for slides: with the styles that the page gives it.
-function standalone(node) {
-  const copy = node.cloneNode(true), from = [node, ...node.querySelectorAll("*")], to = [copy, ...copy.querySelectorAll("*")];
-  const wanted = ["fill", "stroke", "stroke-width", "stroke-dasharray", "font-size", "font-family", "font-weight", "opacity", "fill-opacity", "visibility"];
-  from.forEach((old, i) => { const style = getComputedStyle(old); to[i].setAttribute("style", wanted.map((w) => `${w}:${style.getPropertyValue(w)}`).join(";")); });
-  copy.setAttribute("xmlns", SVG);
-  copy.setAttribute("width", node.viewBox.baseVal.width);
-  copy.style.background = getComputedStyle(document.body).getPropertyValue("--surface");
-  return new XMLSerializer().serializeToString(copy);
+// ------------------------------------------------------------------------------------------------------------ address
+
+// `#training&x=step&q=lr%3D0.1`: a section, and what the reader chose.
+function readAddress() {
+  const [section, ...rest] = location.hash.slice(1).split("&"), words = section.includes("=") ? [section, ...rest] : rest;
+  for (const word of words) {
+    const [name, value] = word.split("=").map(decodeURIComponent);
+    if (["x", "q", "sort", "group"].includes(name)) view[name] = value;
+  }
+  return section.includes("=") ? "" : section;
+}
+
+function writeAddress(section) {
+  const now = section ?? location.hash.slice(1).split("&").find((word) => word && !word.includes("=")) ?? "";
+  const words = Object.entries(view).filter(([, value]) => value).map(([name, value]) => `${name}=${encodeURIComponent(value)}`);
+  try { history.replaceState(null, "", `#${[now, ...words].filter(Boolean).join("&")}`); } catch { /* not in a frame without an address */ }
+}
+
+function showChoices() {
+  for (const button of document.querySelectorAll("[data-do=axis]")) button.setAttribute("aria-pressed", String(button.dataset.axis === (view.x || "epoch")));
+  for (const button of document.querySelectorAll("[data-do=run]")) button.setAttribute("aria-pressed", String(!hiddenRuns.has(button.dataset.run)));
+}
+
+function redrawCharts(which) {
+  for (const holder of document.querySelectorAll(".plot[data-figure]")) if (figures[holder.dataset.figure] && which(figures[holder.dataset.figure].chart)) drawFigure(holder, figures[holder.dataset.figure]);
 }
 
 function listen() {
@@ -160,10 +203,11 @@ function listen() {
     if (input.id === "smooth") {
       settings.smooth = Number(input.value);
       document.getElementById("smooth-value").textContent = input.value;
-      for (const holder of document.querySelectorAll(".plot[data-figure]")) if (figures[holder.dataset.figure]?.chart.smooth) drawFigure(holder, figures[holder.dataset.figure]);
+      redrawCharts((chart) => chart.smooth);
     } else if (input.id === "least-score") showExamples(Number(input.value));
     else if (input.matches(".only-different")) { input.closest("section").classList.toggle("different-only", input.checked); markCut(document); }
   });
+  addEventListener("hashchange", () => { if (!location.hash.includes("=")) writeAddress(location.hash.slice(1)); });
   let waiting = 0;
   const resized = () => { for (const holder of document.querySelectorAll(".plot[data-figure]")) if (Number(holder.dataset.width) !== holder.clientWidth && figures[holder.dataset.figure]) drawFigure(holder, figures[holder.dataset.figure]); };
   addEventListener("resize", () => { clearTimeout(waiting); waiting = setTimeout(() => { resized(); markCut(document); }, 120); });
@@ -192,6 +236,7 @@ function applyUpdate(update) {
   }
   for (const gone of old.values()) gone.remove();
   document.getElementById("contents").innerHTML = update.contents;
+  showChoices();
   markCut(document);
 }
 
@@ -219,9 +264,12 @@ async function watch() {
 
 readFigures(document.getElementById("figures").textContent);
 setTheme(stored("theme") || "auto");
+const asked = readAddress();
 listen();
 drawAll(document);
+showChoices();
 markCut(document);
+if (asked && location.hash.includes("&")) document.getElementById(asked)?.scrollIntoView();
 if (document.getElementById("least-score")) showExamples(Number(document.getElementById("least-score").value));
 if (document.documentElement.dataset.live) watch();
 document.documentElement.dataset.ready = "yes";

@@ -79,8 +79,8 @@ function drawHeat(holder, figure) {
   const down = [...new Set(figure.rows.map((r) => String(fr(r))))], across = [...new Set(figure.rows.map((r) => String(fc(r))))];
   const area = element("div", { class: "area" }, holder), wide = Math.max(240, area.clientWidth || 600);
   const room = Math.min(wide * 0.34, Math.max(...down.map((d) => textWidth(d))) + 14);
-  const cell = Math.max(22, Math.min(chart.cell || 64, (wide - room - 10) / across.length)), tall = Math.min(34, Math.max(22, cell));
-  const slanted = Math.max(...across.map((a) => textWidth(a))) > cell - 6, head = slanted ? Math.min(110, Math.max(...across.map((a) => textWidth(a))) * 0.72 + 16) : 24;
+  const longest = Math.max(...across.map((a) => textWidth(clipped(a, 18)))), fit = (overhang) => Math.max(22, Math.min(chart.cell || 64, (wide - room - 10 - overhang) / across.length));
+  const slanted = longest > fit(0) - 6, cell = fit(slanted ? 0.5 * longest : 0), tall = Math.min(34, Math.max(22, cell)), head = slanted ? Math.min(110, longest * 0.72 + 16) : 24;
   const { root, box } = frame(area, head + down.length * tall + 26, { left: room, right: 4, top: head, bottom: 22 }, figure.title), spots = [];
   const most = Math.max(...figure.rows.map((r) => Math.abs(fv(r) ?? 0)), 1e-12);
   across.forEach((name, c) => {
@@ -103,10 +103,11 @@ function drawHeat(holder, figure) {
 
 // ------------------------------------------------------------------------------------------------------------- figures
 
-const KINDS = { lines: drawLines, bars: drawBars, stack: drawStack, boxes: drawBoxes, scatter: drawScatter, heat: drawHeat };
+const KINDS = { lines: drawLines, bars: drawBars, stack: drawStack, boxes: drawBoxes, scatter: drawScatter, heat: drawHeat, runs: drawRuns };
 const settings = { smooth: 0 };
 
 function drawFigure(holder, figure) {
+  if (figure.chart.type === "runs" && Number(holder.dataset.width)) return; // a new width changes nothing in a table
   const focused = holder.contains(document.activeElement);
   holder.textContent = "";
   KINDS[figure.chart.type](holder, figure, settings);

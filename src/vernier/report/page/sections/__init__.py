@@ -14,16 +14,20 @@ from .detection import detection
 from .devices import devices
 from .environment import environment
 from .glance import glance
+from .hosts import hosts
 from .profile import profile
+from .system import system
 from .training import training
 
 SECTIONS: tuple[Callable[[list[Subject]], Section | None], ...] = (
     glance,
     training,
+    hosts,
     classification,
     detection,
     benchmarks,
     profile,
     devices,
+    system,
     environment,
 )

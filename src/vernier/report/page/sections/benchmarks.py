@@ -24,7 +24,8 @@ from vernier.report.page.figures import (
     section_by_run,
     with_data,
 )
-from vernier.report.page.html import Cell, Column, Shown, div, measured, table, tag
+from vernier.report.page.html import Cell, Column, Shown, div, table, tag
+from vernier.report.page.numbers import measured
 from vernier.wording import plural
 
 CURVE_POINTS = 200
@@ -136,34 +137,48 @@ def _efficiency(sized: list[StepRow], number: int) -> Figure:
 
 
 def _percentiles(result: BenchResult, number: int) -> Figure:
-    """Latency percentiles of every arm, with intervals."""
+    """Latency percentiles of every arm, with intervals; of batches where no single queries were measured."""
     rows = [r for r in result.measured if r.latency_s]
-    arms = len(rows) > 1
     data: list[Row] = [
         [name, _label(r, rows) or r.arm, *(None if v is None else 1000 * v for v in (e.value, e.low, e.high))]
         for r in rows
         if r.latency_s
         for name, e in r.latency_s.percentiles.items()
     ]
+    title, what = "Latency percentiles", "queries"
+    if not data and result.asked is not None and result.asked.what == "infer":
+        title, what = "Time of a batch, percentiles", "batches"
+        data = _batch_percentiles([r for r in result.measured if isinstance(r, StepRow)])
+    arms = len({row[1] for row in data}) > 1
     return Figure(
         name=f"percentiles-{number}",
-        title="Latency percentiles",
+        title=title,
         chart=Bars(category="percentile", value="ms", by="arm" if arms else None, low="low", high="high", unit=" ms"),
         columns=["percentile", "arm", "ms", "low", "high"],
         rows=data,
-        caption="p99: 99 % of the queries took no longer",
+        caption=f"p99: 99 % of the {what} took no longer",
     )
+
+
+def _batch_percentiles(rows: list[StepRow]) -> list[Row]:
+    times = [(r, {"p50": r.step_s.median, "p95": r.step_s.p95, "p99": r.step_s.p99}) for r in rows if r.step_s]
+    return [
+        [name, _label(r, rows) or r.arm, 1000 * seconds, None, None]
+        for r, percentiles in times
+        for name, seconds in percentiles.items()
+        if seconds is not None
+    ]
 
 
 def _latency(result: BenchResult, number: int) -> Figure:
     """The share of queries answered within a time; every query counts, there are no bins."""
     rows = result.measured
     labels = {r.arm: _label(r, rows) or r.arm for r in rows if r.latency_s}
-    latency_s: dict[str, list[float]] = {}
+    latency_s: dict[str, list[float]] = {arm: [] for arm in labels}  # in the order, and colours, of the percentiles
     for one in result.rounds:
         if one.arm in labels and isinstance(one.result, ServingResult | StepResult):
             raw = one.result.raw
-            latency_s.setdefault(one.arm, []).extend(raw.step_s if isinstance(raw, Samples) else raw.latency_s)
+            latency_s[one.arm].extend(raw.step_s if isinstance(raw, Samples) else raw.latency_s)
     data: list[Row] = []
     for arm, values in latency_s.items():
         count = len(values)

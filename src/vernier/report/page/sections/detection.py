@@ -5,7 +5,8 @@ from markupsafe import Markup
 from vernier.records.predictions import Box, DetectionExample, ScoredClass
 from vernier.report.page.collect import Subject
 from vernier.report.page.figures import Bars, Figure, Section, make_section, with_data
-from vernier.report.page.html import Cell, Column, div, number, table, tag
+from vernier.report.page.html import Cell, Column, div, table, tag
+from vernier.report.page.numbers import number
 
 from .classification import picture
 
@@ -27,7 +28,7 @@ LEAST_SCORE, COLOURS = 0.3, 8
 
 
 def detection(subjects: list[Subject]) -> Section | None:
-    runs = [s for s in subjects if s.kind == "training" and s.figure("AP") is not None]
+    runs = [s for s in subjects if s.kind == "training" and None not in (s.figure("AP"), s.figure("AP50"))]
     if not runs:
         return None
     figures = with_data(_by_class(runs))
@@ -54,7 +55,12 @@ def _score_control() -> Markup:
         " ",
         tag("output", number(LEAST_SCORE), cls="least-score"),
     )
-    note = tag("span", "dashed black and white: annotated; a colour per class: detected, with its score", cls="note")
+    note = tag(
+        "span",
+        "dashed black and white: annotated; a colour per class: detected, with its score. Images with many boxes have "
+        "no labels: point at a box, or raise the least score",
+        cls="note",
+    )
     return div("controls apart", label, note)
 
 
@@ -94,7 +100,7 @@ def _example(e: DetectionExample, classes: list[str]) -> Markup:
     for thing in objects:
         if thing.box:
             colour = classes.index(thing.class_name) % COLOURS
-            boxes.append(_box(thing.box, cls=f"b{colour}", data_score=f"{thing.score:.3f}"))
+            boxes.append(_box(thing.box, _name(thing), cls=f"b{colour}", data_score=f"{thing.score:.3f}"))
             labels.append(_label(thing, thing.box, colour))
     drawing = tag("svg", *boxes, viewBox="0 0 100 100", preserveAspectRatio="none", aria_hidden="true")
     names = ", ".join(t.class_name for t in e.truth) or "no objects"
@@ -105,11 +111,15 @@ def _example(e: DetectionExample, classes: list[str]) -> Markup:
     )
 
 
-def _box(ltrb: Box, **attributes: str) -> Markup:
+def _name(thing: ScoredClass) -> str:
+    return f"{thing.class_name} {thing.score:.2f}"
+
+
+def _box(ltrb: Box, title: str = "", **attributes: str) -> Markup:
     left, top, right, bottom = (100 * min(1.0, max(0.0, v)) for v in ltrb)
-    return tag(
-        "rect", x=f"{left:.2f}", y=f"{top:.2f}", width=f"{right - left:.2f}", height=f"{bottom - top:.2f}", **attributes
-    )
+    rectangle = {"x": left, "y": top, "width": right - left, "height": bottom - top}
+    children = [tag("title", title)] if title else []
+    return tag("rect", *children, **{name: f"{value:.2f}" for name, value in rectangle.items()}, **attributes)
 
 
 def _label(thing: ScoredClass, ltrb: Box, colour: int) -> Markup:
@@ -117,7 +127,7 @@ def _label(thing: ScoredClass, ltrb: Box, colour: int) -> Markup:
     under = " under" if top < 8 else ""
     return tag(
         "span",
-        f"{thing.class_name} {thing.score:.2f}",
+        _name(thing),
         cls=f"tag b{colour}{under}",
         style=f"left:{left:.1f}%;top:{top:.1f}%",
         data_score=f"{thing.score:.3f}",

@@ -1,7 +1,6 @@
-"""The devices section: a study's values by cabinet, node and device, correlations with sensors, and telemetry."""
+"""The devices section: a study's values by cabinet, node and device, and correlations with sensors."""
 
 import statistics
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,24 +9,17 @@ from markupsafe import Markup
 from vernier.measure.study.analysis import SENSORS
 from vernier.measure.study.noise import undisturbed
 from vernier.records.study import StudyAnalysis
-from vernier.records.telemetry import ALL_SENSORS, LostSensor, Sample, TelemetryHeader, TelemetryRecord
-from vernier.report.page.collect import MOST_POINTS, Subject
-from vernier.report.page.figures import Boxes, Figure, Heat, Lines, Row, Scatter, Section, grid, make_section, with_data
+from vernier.report.page.collect import Subject
+from vernier.report.page.figures import Boxes, Figure, Heat, Lines, Scatter, Section, grid, make_section, with_data
 from vernier.report.page.html import Column, div, table, tag
 from vernier.report.page.studies import Study
 from vernier.report.study.text import removal_sentence, verdict_in_words
 from vernier.wording import plural
 
+from .system import SENSOR_TITLES
+
 MOST_GROUPS, MOST_NAMED = 72, 12
 UNITS = {"freq": "clock, MHz", "power": "power, W", "temp": "temperature, °C"}
-TELEMETRY = {
-    "clock_mhz": "Clock, MHz",
-    "power_w": "Power, W",
-    "temperature_c": "Temperature, °C",
-    "util_pct": "Busy, %",
-    "others_pct": "Busy with other programs, %",
-    "steal_pct": "Taken by the hypervisor, %",
-}
 
 
 def devices(subjects: list[Subject]) -> Section | None:
@@ -39,12 +31,6 @@ def devices(subjects: list[Subject]) -> Section | None:
         head = tag("h3", name, style="margin-bottom:10px")
         body = (head, _verdict(study.result), grid(charts), _table(study.result, number))
         parts.append(div("stack", *body, style="margin-bottom:26px"))
-    curves = _telemetry([s for s in subjects if s.telemetry])
-    if curves:
-        figures += curves
-        missing = dict.fromkeys(line for s in subjects for r in s.telemetry for line in _missing_sensors(r))
-        note = tag("p", f"Not measured here: {', '.join(missing)}.", cls="note") if missing else None
-        parts.append(div("stack", tag("h3", "Telemetry"), note, grid(curves)))
     if not parts:
         return None
     return make_section("devices", "Devices", "", *parts, figures=figures)
@@ -81,7 +67,7 @@ def _study_figures(study: Study, number: int) -> list[Figure]:
     boxes = [_boxes(study, level, flags, number) for level in ("cabinet", "node", "device")]
     disturbed = _disturbed(study)
     scatters = [_scatter(study, sensor, flags, disturbed, number) for sensor in SENSORS]
-    curves = [_study_lines(study, key, number) for key in TELEMETRY]
+    curves = [_study_lines(study, key, number) for key in SENSOR_TITLES]
     return with_data(*boxes, _ranked(result, flags, number), _correlation(result, number), *scatters, *curves)
 
 
@@ -214,14 +200,14 @@ def _study_lines(study: Study, key: str, number: int) -> Figure:
         for device, r in study.telemetry
         if isinstance(r.get(key), int | float)
     ]
-    return _lines(f"study-{key}-{number}", key, rows, "repeat", caption="first repeat of each device")
-
-
-def _lines(name: str, key: str, rows: Sequence[Row], since: str, caption: str = "", zero: bool = False) -> Figure:
-    """The figure of one sensor over time, one line per device."""
-    chart = Lines(x="s", y=key, by="device", x_title=f"s since the {since} began", y_title="", zero=zero)
-    columns = ["s", "device", key]
-    return Figure(name=name, title=TELEMETRY[key], chart=chart, columns=columns, rows=rows, caption=caption)
+    return Figure(
+        name=f"study-{key}-{number}",
+        title=SENSOR_TITLES[key],
+        chart=Lines(x="s", y=key, by="device", x_title="s since the repeat began", y_title=""),
+        columns=["s", "device", key],
+        rows=rows,
+        caption="first repeat of each device",
+    )
 
 
 def _table(result: StudyAnalysis, number: int) -> Markup:
@@ -229,64 +215,20 @@ def _table(result: StudyAnalysis, number: int) -> Markup:
         f"study-{number}",
         [
             Column("device", wrap=True),
-            "repeats",
-            f"{result.value_name}, {result.unit}",
-            *(Column(name, 3) for name in (f"relative {result.value_name}", "low", "high")),
             Column("slower %", 2),
+            Column("verdict", wrap=True),
+            *(Column(name, 3) for name in (f"relative {result.value_name}", "low", "high")),
+            f"{result.value_name}, {result.unit}",
+            "repeats",
             "beyond fence",
-            "verdict",
         ],
         [
             [
-                *(d.device, d.repeats, d.median, d.normalised, d.low, d.high, d.slower_percent),
-                *(d.beyond_fence or "no", verdict_in_words(d)),
+                *(d.device, d.slower_percent, verdict_in_words(d), d.normalised, d.low, d.high),
+                *(d.median, d.repeats, d.beyond_fence or "no"),
             ]
             for d in result.devices
         ],
         "Devices",
     )
     return div("card", devices, tag("p", result.outliers.rule, cls="note"))
-
-
-# ------------------------------------------------------------------------------------------------------------ telemetry
-
-
-def _missing_sensors(record: TelemetryRecord) -> list[str]:
-    """Sensors that were not there or failed, each with the reason."""
-    if isinstance(record, LostSensor):
-        return [f"{_sensor_name(record.sensor, record.device_kind, record.device)}, later ({record.why})"]
-    missing = record.missing if isinstance(record, TelemetryHeader) else ()
-    return [f"{_sensor_name(m.sensor, m.kind, m.device)} ({m.why})" for m in missing]
-
-
-def _sensor_name(sensor: str, kind: str, device: int | None) -> str:
-    where = kind if device is None else f"{kind} {device}"
-    return f"all sensors of {where}" if sensor == ALL_SENSORS else sensor
-
-
-def _telemetry(runs: list[Subject]) -> list[Figure]:
-    rows = {key: [row for s in runs for row in _curves(s, key, several=len(runs) > 1)] for key in TELEMETRY}
-    return with_data(
-        *(_lines(f"telemetry-{key}", key, rows[key], "session", zero=key.endswith("pct")) for key in TELEMETRY)
-    )
-
-
-def _curves(s: Subject, key: str, *, several: bool) -> list[list[Any]]:
-    """One curve per device and session, thinned by averaging."""
-    groups: dict[str, list[tuple[float, float]]] = {}
-    begun: dict[int, float] = {}
-    for r in s.telemetry:
-        if not isinstance(r, Sample) or (value := getattr(r, key)) is None:
-            continue
-        begun.setdefault(r.session, r.t_s)
-        run, session = s.name if several else "", f"session {r.session + 1}" if r.session else ""
-        name = " ".join(filter(None, (run, f"{r.device_kind} {r.device}", session)))
-        groups.setdefault(name, []).append((r.t_s - begun[r.session], value))
-    out: list[list[Any]] = []
-    most = max(50, MOST_POINTS // max(1, len(groups)))
-    for name, points in groups.items():
-        size = -(-len(points) // most)
-        for at in range(0, len(points), size):
-            t_s, value = np.mean(points[at : at + size], axis=0).tolist()
-            out.append([t_s, name, value])
-    return out

@@ -10,7 +10,8 @@ from vernier.records.codec import encode
 from vernier.report.logs.work import NOT_IN_LOG
 from vernier.report.page.collect import Subject
 from vernier.report.page.figures import Section
-from vernier.report.page.html import NONE, chip, joined, section, size_of, tag
+from vernier.report.page.html import chip, joined, section, tag
+from vernier.report.page.numbers import NONE, size_of
 
 WHAT_RAN = "What ran"
 _EXPECTED_TO_DIFFER = ("cpu.load_average", "command", "git_commit", "telemetry", "sensors", "processes")
@@ -76,7 +77,7 @@ def _table(title: str, subjects: list[Subject], trees: list[dict[str, str]]) -> 
     rows = [
         tag(
             "tr",
-            tag("td", name, cls="mono"),
+            tag("td", _breakable(name), cls="mono", data_v=name),
             *(tag("td", _shorten(tree.get(name, NONE)), cls="wrap mono") for tree in trees),
             cls="differs" if name in differing else None,
         )
@@ -101,6 +102,11 @@ def _table(title: str, subjects: list[Subject], trees: list[dict[str, str]]) -> 
     )
     scroll = tag("div", grid, cls="scroll tall", tabindex="0", role="region", aria_label=title)
     return tag("div", tools, scroll, cls="card", style="margin-bottom:18px")
+
+
+def _breakable(name: str) -> Markup:
+    """A dotted name that a narrow screen breaks after its parts."""
+    return Markup(".<wbr>").join(Markup("_<wbr>").join(part.split("_")) for part in name.split("."))
 
 
 def _parts_differ(name: str, subjects: list[Subject], trees: list[dict[str, str]]) -> bool:

@@ -12,7 +12,6 @@ from vernier.measure.bench.table import UNKNOWN_RATE_FACTOR, is_unknown
 from vernier.measure.published.standing import speed_lines
 from vernier.measure.statistics.agreement import agreement_lines
 from vernier.measure.statistics.estimates import share_interval
-from vernier.measure.statistics.throughput import Window
 from vernier.measure.telemetry.noise import describe_noise
 from vernier.records.bench import BenchResult, StepRow
 from vernier.records.environment import Environment
@@ -21,53 +20,47 @@ from vernier.records.study import StudyAnalysis
 from vernier.records.what_ran import line_of
 from vernier.report.logs.work import NOT_IN_LOG
 from vernier.report.page.collect import FOREIGN, Subject
-from vernier.report.page.figures import Section, make_section
+from vernier.report.page.figures import COLOURS, Section, make_section
 from vernier.report.page.html import (
-    Cell,
-    Column,
-    Shown,
     chip,
     div,
     facts,
-    measured,
-    number,
-    seconds,
-    size_of,
-    table,
+    joined,
     tag,
     tile,
-    when,
 )
+from vernier.report.page.identity import differing_parts
+from vernier.report.page.numbers import measured, number, seconds, size_of, when
 from vernier.wording import plural
 
 SHOWN_WARNINGS, SHOWN_NOTES = 8, 3
 TOP5_CLASSES = 50
 """With fewer classes, five guesses are more than a tenth of them, and top-5 says little."""
-WORK_COLUMNS = ("network", "image size", "batch", "devices", "data", "precision", "mode")
 KIND_LABELS = {"training": "training", "bench": "benchmark", "profile": "profile", "study": "device study"}
 
 
 def glance(subjects: list[Subject]) -> Section | None:
-    cards = [_card(s, i, len(subjects) > 1) for i, s in enumerate(subjects)]
-    trainings = [s for s in subjects if s.kind == "training"]
-    side_by_side = _side_by_side(trainings) if len(trainings) > 1 else None
-    return make_section("glance", "At a glance", "", div("runs", *cards), side_by_side)
+    differing = differing_parts([s.parts for s in subjects])
+    cards = [_card(s, i if len(subjects) > 1 else None, differing) for i, s in enumerate(subjects)]
+    return make_section("glance", "At a glance", "", div("runs", *cards))
 
 
-def _card(subject: Subject, index: int, several: bool) -> Markup:
-    mark = tag("span", cls=f"mark c{index % 8}", aria_hidden="true") if several else None
+def _card(subject: Subject, colour: int | None = None, differing: Sequence[str] = ()) -> Markup:
+    """A card; with a colour where there are several, and then with those parts of what ran in which they differ."""
+    mark = None if colour is None else tag("span", cls=f"mark c{colour % COLOURS}", aria_hidden="true")
     status = f"foreign: {FOREIGN[subject.format]}" if subject.foreign else subject.status
     chips = [chip(KIND_LABELS[subject.kind]), chip(status, subject.status)]
     if subject.smoke:
         chips.append(chip("SMOKE RUN: its figures mean nothing", "failed"))
     if subject.simulated:
         chips.append(chip("simulated devices", "simulated"))
+    known_parts = [(part, text) for part in differing if (text := subject.parts.get(part, "")) != NOT_IN_LOG]
     return tag(
         "article",
         div("run-head", mark, tag("h3", subject.name)),
         div("chips", *chips),
-        tag("p", what_ran(subject), cls="ran") if not subject.study else None,
-        facts(_facts(subject)),
+        tag("p", subject.note, cls="user-note") if subject.note else None,
+        facts([*known_parts, *_facts(subject)]),
         tag("dl", *_tiles(subject), cls="tiles"),
         _agreement(subject),
         _list(speed_lines(subject.summary.published_speeds), SHOWN_NOTES, "notes"),
@@ -75,7 +68,17 @@ def _card(subject: Subject, index: int, several: bool) -> Markup:
             messages(subject), SHOWN_WARNINGS, "warnings", "bad" if subject.status in ("crashed", "failed") else None
         ),
         _list(subject.notes, SHOWN_NOTES, "notes"),
+        _in_one_line(subject),
         cls="card",
+    )
+
+
+def _in_one_line(s: Subject) -> Markup | None:
+    """What ran, folded away: the page's head has it too. Open where it was not recorded."""
+    if s.study:
+        return None
+    return tag(
+        "details", tag("summary", "what ran, in one line"), tag("p", what_ran(s), cls="ran"), open=not s.recorded
     )
 
 
@@ -98,8 +101,8 @@ def _facts(s: Subject) -> list[tuple[str, Any]]:
         return _study_facts(s.study.result, s.path)
     start = s.start or StartEvent()
     if s.foreign:
-        unknown = s.parts.get("devices") == NOT_IN_LOG
-        return [("devices", NOT_IN_LOG if unknown else ""), ("log", tag("code", s.path))]
+        missing = ", ".join(name for name, text in s.parts.items() if text == NOT_IN_LOG)
+        return [("log", tag("code", s.path)), ("started", when(start.time)), (NOT_IN_LOG, missing)]
     recipe = (s.settings.get("recipe") or {}).get("name", "")
     validation = f" and {start.val_samples:,} validation" if start.val_samples else ""
     return [
@@ -110,13 +113,14 @@ def _facts(s: Subject) -> list[tuple[str, Any]]:
         ("run", tag("code", s.path)),
         ("started", when(start.time)),
         ("ended", when(s.updated) if s.status != "running" else ""),
+        ("took", seconds(total) if s.bench and (total := (s.bench.spent_s or {}).get("total")) else ""),
     ]
 
 
 def _schedule(s: Subject, start: StartEvent) -> str:
     if not start.total_steps:
         return ""
-    done = max((p.step for p in s.points), default=0)
+    done = max((p.step or 0 for p in s.points), default=0)
     cut = f", to stop at {start.stop_step:,}" if start.stop_step < start.total_steps else ""
     epochs = "1 epoch" if start.epochs == 1 else f"{start.epochs:g} epochs"
     size = f"{epochs} of {plural(start.steps_per_epoch, 'step')}, batch {start.global_batch:,}"
@@ -166,17 +170,20 @@ def _result_tiles(s: Subject) -> list[Markup]:
     figures, part = result.figures, "" if result.exact else ", part of the set"
     top1, top5 = figures.get("top1"), figures.get("top5")
     if top1 is not None:
-        several = (s.start.classes if s.start else 0) or s.settings.get("num_classes") or TOP5_CLASSES
-        more = [_share_tile("top-5", top5, result.samples)] if top5 and several >= TOP5_CLASSES else []
+        more = [_share_tile("top-5", top5, result.samples)] if top5 and shows_top5(s) else []
         return [_share_tile("top-1", top1, result.samples, part), *more]
     ap = figures.get("AP")
     if ap is not None:
         images = f"{result.samples:,} images{part}" if result.samples else ""
-        return [
-            tile("AP (IoU 0.50 to 0.95)", f"{ap:.3f}", "", images),
-            tile("AP50", number(figures.get("AP50"), 3)),
-        ]
+        ap50 = [tile("AP50", number(figures["AP50"], 3))] if figures.get("AP50") is not None else []
+        return [tile("AP (IoU 0.50 to 0.95)", f"{ap:.3f}", "", images), *ap50]
     return [tile("accuracy as the log gives it", number(v)) for k, v in figures.items() if k == "eval_accuracy"]
+
+
+def shows_top5(s: Subject) -> bool:
+    """Whether top-5 says anything: from some number of classes on, or where that number is not known."""
+    classes = (s.start.classes if s.start else 0) or s.settings.get("num_classes") or TOP5_CLASSES
+    return not isinstance(classes, int) or classes >= TOP5_CLASSES
 
 
 def _share_tile(name: str, value: float, n: int, part: str = "") -> Markup:
@@ -191,16 +198,15 @@ def _share_tile(name: str, value: float, n: int, part: str = "") -> Markup:
 def _speed_tiles(s: Subject) -> list[Markup]:
     speed = s.summary.training
     if speed is None:
-        rate = Window.total(p.window for p in s.points).samples_per_s
+        rate = s.images_per_s[0] if s.images_per_s else 0.0
         name = "throughput so far" if s.status == "running" else "throughput"
         unknown = s.foreign and not (s.start and s.start.world)
         devices = f"; over all devices, whose number is {NOT_IN_LOG}" if unknown else ""
-        remark = f"all recorded steps, warm-up included{devices}"
+        remark = f"recorded steps{' after the warm-up' if s.foreign else ', warm-up included'}{devices}"
         return [tile(name, measured(rate, None, None)[0], "img/s", remark)] if rate else []
     figure, between = measured(speed.images_per_s_total, *speed.images_per_s_total_95)
     why = speed.step_s.basis if speed.step_s is not None and speed.step_s.basis else "too few steps"
-    remark = f"{between or f'no interval: {why}'}; data included"
-    tiles = [tile("throughput", figure, "img/s", remark)]
+    tiles = [tile("throughput", figure, "img/s", joined([_interval(between, why), "; data included"]))]
     if speed.energy:
         tiles.append(tile("energy", number(speed.energy.joules_per_image), "J/img", speed.energy.method))
     if speed.data_wait_share is not None:
@@ -232,20 +238,30 @@ def _bench_tiles(bench: BenchResult) -> list[Markup]:
         best = max(rates, key=lambda r: r.images_per_s_total.value)
         rate = best.images_per_s_total
         figure, between = measured(rate.value, rate.low, rate.high)
-        remark = between or f"no interval: {rate.basis}"
+        remark = _interval(between, rate.basis)
         if is_unknown(rate):
             remark = f"not known: the interval reaches {UNKNOWN_RATE_FACTOR} times that"
-        name = "throughput" if len(rates) == 1 else f"fastest, {best.arm}"
+        name = "throughput" if len(rates) == 1 else f"fastest, {_arm(best.arm)}"
         tiles.append(tile(name, figure, "img/s", remark))
     medians = [(r.latency_s.percentiles["p50"], r.arm) for r in bench.measured if r.latency_s]
     if medians:
         median, arm = min(medians, key=lambda m: m[0].value)
         ends = (None if end is None else 1000 * end for end in (median.low, median.high))
         figure, between = measured(1000 * median.value, *ends)
-        name = "median latency" if len(medians) == 1 else f"lowest median latency, {arm}"
+        name = "median latency" if len(medians) == 1 else f"lowest median latency, {_arm(arm)}"
         tiles.append(tile(name, figure, "ms", between))
     failed = len(bench.rows) - len(bench.measured)
     return [*tiles, tile("arms", str(len(bench.rows)), "", f"{failed} not measured" if failed else "all measured")]
+
+
+def _interval(between: str, why: str) -> Markup | str:
+    """The interval, or that there is none; the reason, which is long, for readers who point at it."""
+    return between or tag("span", "no interval", title=why)
+
+
+def _arm(name: str) -> str:
+    """`batch=4 scenario=server` as people say it: batch 4, scenario server."""
+    return ", ".join(part.replace("=", " ") for part in name.split())
 
 
 def _study_tiles(result: StudyAnalysis) -> list[Markup]:
@@ -332,48 +348,3 @@ def _list(texts: Sequence[str], most: int, cls: str, first_cls: str | None = Non
     items = [tag("li", text, cls=first_cls if i == 0 else None) for i, text in enumerate(texts)]
     shown, rest = tag("ul", *items[:most], cls=cls), items[most:]
     return shown + tag("details", tag("summary", f"{len(rest)} more"), tag("ul", *rest, cls=cls)) if rest else shown
-
-
-def _side_by_side(runs: list[Subject]) -> Markup:
-    """Results first, so that they are visible on a narrow screen; then the work, where it differs."""
-    results = [
-        Column("run", wrap=True),
-        Column("top-1 %", 2),
-        Column("AP", 3),
-        Column("accuracy in the log"),
-        Column("img/s"),
-        Column("top-5 %", 2),
-        Column("loss"),
-        Column("data wait", meter=True),
-        Column("time s"),
-        Column("status"),
-    ]
-    rows: list[list[Cell]] = [
-        [
-            s.name,
-            *(s.figure(name) for name in ("top1", "AP", "eval_accuracy")),
-            _rate(s),
-            *(s.figure(name) for name in ("top5", "loss")),
-            speed.data_wait_share if (speed := s.summary.training) else None,
-            s.spent_s.get("total"),
-            f"{s.status}, smoke" if s.smoke else s.status,
-        ]
-        for s in runs
-    ]
-    used = [i for i in range(len(results)) if any(r[i] is not None for r in rows)]
-    work = [part for part in WORK_COLUMNS if len({s.parts.get(part, "") for s in runs}) > 1]
-    cells = [
-        [*(row[i] for i in used), *(s.parts.get(part, "").partition(" (")[0] for part in work)]
-        for row, s in zip(rows, runs, strict=True)
-    ]
-    shown = table("side-by-side", [*(results[i] for i in used), *work], cells, "Side by side")
-    return div("card", shown, style="margin-top:18px")
-
-
-def _rate(s: Subject) -> Shown | None:
-    """Images per second over all devices; of a run without a summary, and of other systems' logs, over all steps."""
-    speed = s.summary.training
-    if speed is not None:
-        return Shown(speed.images_per_s_total, measured(speed.images_per_s_total, *speed.images_per_s_total_95)[0])
-    rate = Window.total(p.window for p in s.points).samples_per_s
-    return Shown(rate, measured(rate, None, None)[0]) if rate else None

@@ -52,7 +52,7 @@ def profile(subjects: list[Subject]) -> Section | None:
                 "stack",
                 head,
                 tag("p", _describe(p), cls="note"),
-                tag("p", "Noisy: ", "; ".join(noise), ".", cls="note") if (noise := _noise(p)) else None,
+                _noise(p),
                 grid(charts),
                 _kernels(p, number),
                 _trace(p),
@@ -70,8 +70,9 @@ def _describe(p: Profile) -> str:
     return f"{text}."
 
 
-def _noise(p: Profile) -> list[str]:
-    return describe_noise(p.summary.noise) if p.summary.noise else []
+def _noise(p: Profile) -> Markup | None:
+    noise = describe_noise(p.summary.noise) if p.summary.noise else []
+    return tag("p", f"Noisy while profiling: {'; '.join(noise)}.", cls="notice") if noise else None
 
 
 def _phases(p: Profile, number: int) -> Figure:
@@ -121,8 +122,8 @@ def _memory(p: Profile, number: int) -> Figure:
     on_host = {m.device for m in p.memory} == {"cpu"}
     return Figure(
         name=f"memory-{number}",
-        title=f"Memory allocated by PyTorch{', change since the profile began' if on_host else ''}",
-        caption="" if on_host else "on the host (cpu) only the change since the profile began",
+        title="Memory allocated by PyTorch",
+        caption=f"{'' if on_host else 'on the host (cpu) only '}the change since the profile began",
         chart=Lines(x="ms", y="MiB", by="device", zero=True, unit=" MiB"),
         columns=["ms", "device", "MiB"],
         rows=[[m.t_ms, m.device, m.allocated_bytes / 2**20] for m in p.memory],
@@ -131,18 +132,15 @@ def _memory(p: Profile, number: int) -> Figure:
 
 def _kernels(p: Profile, number: int) -> Markup | None:
     rows: list[list[Cell]] = [
-        [k.name, k.device, kernel_kind(k.name), k.calls, k.total_ms, k.mean_ms, k.max_ms, k.share]
+        [k.name, k.share, k.total_ms, k.calls, k.mean_ms, k.max_ms, kernel_kind(k.name), k.device]
         for k in p.kernels[:TOP]
     ]
     if not rows:
         return None
     columns = [
         Column("name", wrap=True),
-        *map(Column, ("device", "kind", "calls")),
-        Column("total ms", 2),
-        Column("mean ms", 3),
-        Column("longest ms", 3),
         Column("share", meter=True),
+        *map(Column, ("total ms", "calls", "mean ms", "longest ms", "kind", "device")),
     ]
     title = f"The {len(rows)} longest of {len(p.kernels)} kernels and operations"
     return div("card", table(f"kernels-{number}", columns, rows, title))

@@ -1,14 +1,32 @@
-"""The training section: loss, accuracy, learning rate, throughput and data wait over epochs; where the time went."""
+"""The training section: loss, accuracy, learning rate, throughput and data wait; the first images; where the time went.
 
-from collections.abc import Callable
+Charts are over epochs, steps or time, as the reader chooses.
+"""
+
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from markupsafe import Markup
 
-from vernier.report.page.collect import Point, Subject
-from vernier.report.page.figures import Boxes, Figure, Lines, Row, Section, Stack, grid, make_section, with_data
+from vernier.records.predictions import TrainImage, TrainImages
+from vernier.report.page.collect import HEADLINES, EvalPoint, Point, Subject
+from vernier.report.page.figures import (
+    Boxes,
+    Figure,
+    Lines,
+    Row,
+    Section,
+    Stack,
+    grid,
+    make_section,
+    run_legend,
+    with_data,
+)
 from vernier.report.page.html import div, tag
+
+from .classification import picture
+from .glance import shows_top5
 
 PARTS = {
     "data_wait": ("waiting for data", 4),
@@ -24,7 +42,11 @@ METRICS = (
     ("ap", "Average precision", {name: name for name in ("AP", "AP50", "AP75")}, ""),
     ("eval-accuracy", "Accuracy as the log gives it", {"eval_accuracy": ""}, ""),
 )
+TIME = "time s"
+AXES = ("epoch", "step", TIME)
+"""Columns of every chart of a training, which can be its x axis."""
 PROCESS_POINTS = 150
+SHOWN_IMAGES = 16
 
 
 def training(subjects: list[Subject]) -> Section | None:
@@ -32,11 +54,12 @@ def training(subjects: list[Subject]) -> Section | None:
     if not runs:
         return None
     names = tuple(s.name for s in subjects)
+    ranges = x_ranges(runs)
     charts = (*_losses(runs), *_metrics(runs), _lr(runs), _throughput(runs), _wait(runs), _processes(runs), _time(runs))
-    epochs = [0.0, *(p.epoch for s in runs for p in s.points), *(e.epoch for s in runs for e in s.evals)]
-    figures = [_fit_to_page(f, names, max(epochs)) for f in with_data(*charts)]
+    figures = [fit_to_page(f, names, ranges) for f in with_data(*charts)]
     control = div(
         "controls",
+        _axis_switch(ranges),
         tag(
             "label",
             "smoothing ",
@@ -47,14 +70,45 @@ def training(subjects: list[Subject]) -> Section | None:
         tag("span", "drag over a chart to zoom, double-click for all; arrow keys move the cursor", cls="note"),
     )
     lead = f"{len(runs)} runs over one another; a click on a name hides it." if len(runs) > 1 else ""
-    return make_section("training", "Training", lead, control, grid(figures), figures=figures)
+    legend = run_legend([s.name for s in runs], names)
+    parts = (control, legend, grid(figures), _first_images(runs))
+    return make_section("training", "Training", lead, *parts, figures=figures)
 
 
-def _fit_to_page(figure: Figure, names: tuple[str, ...], epochs: float) -> Figure:
-    """A run has one colour on the whole page, and all charts over epochs have the same axis."""
+def x_ranges(runs: list[Subject]) -> dict[str, tuple[float, float]]:
+    """The columns that charts can have as their x axis, from 0 to the largest value; without those no run has."""
+    moments: list[Point | EvalPoint] = []
+    for s in runs:
+        moments += [*s.points]
+        moments += [*s.evals]
+    largest = {
+        "epoch": max((m.epoch for m in moments), default=0.0),
+        "step": max((m.step or 0.0 for m in moments), default=0.0),
+        TIME: max((m.time_s for m in moments), default=0.0),
+    }
+    return {name: (0.0, float(end)) for name, end in largest.items() if end > 0 or name == "epoch"}
+
+
+def moment(at: Point | EvalPoint) -> list[Any]:
+    """The cells of AXES for a point."""
+    return [at.epoch, at.step, at.time_s]
+
+
+def _axis_switch(ranges: Mapping[str, object]) -> Markup | None:
+    if len(ranges) < 2:
+        return None
+    buttons = [
+        tag("button", name.removesuffix(" s"), type="button", data_do="axis", data_axis=name, aria_pressed="false")
+        for name in ranges
+    ]
+    return tag("span", "x axis ", *buttons, cls="switch", role="group", aria_label="x axis")
+
+
+def fit_to_page(figure: Figure, names: tuple[str, ...], ranges: dict[str, tuple[float, float]]) -> Figure:
+    """A run has one colour on the whole page, and charts side by side have the same axis."""
     if not isinstance(figure.chart, Lines):
         return figure
-    return replace(figure, chart=replace(figure.chart, colours=names, x_range=(0.0, epochs)))
+    return replace(figure, chart=replace(figure.chart, colours=names, x_ranges=ranges))
 
 
 def _losses(runs: list[Subject]) -> list[Figure]:
@@ -70,11 +124,21 @@ def _losses(runs: list[Subject]) -> list[Figure]:
 
 def _loss(runs: list[Subject], name: str, title: str) -> Figure:
     rows = [
-        *([s.name, p.epoch, p.step, p.loss, "training"] for s in runs for p in s.points if p.loss is not None),
-        *([*row, "validation"] for row in _eval_rows(runs, "loss")),
+        *([s.name, *moment(p), p.loss, "training", None] for s in runs for p in s.points if p.loss is not None),
+        *([*row[:-1], "validation", row[-1]] for row in _eval_rows(runs, "loss")),
     ]
-    chart = Lines(x="epoch", y="loss", by="run", dash="on", smooth=True, log=True, zero=True, y_title=_loss_name(runs))
-    columns, caption = ["run", "epoch", "step", "loss", "on"], _why_above_validation(runs)
+    chart = Lines(
+        x="epoch",
+        y="loss",
+        by="run",
+        dash="on",
+        best="best",
+        smooth=True,
+        log=True,
+        zero=True,
+        y_title=_loss_name(runs),
+    )
+    columns, caption = ["run", *AXES, "loss", "on", "best"], _why_above_validation(runs)
     return Figure(name=name, title=title, chart=chart, columns=columns, rows=rows, caption=caption)
 
 
@@ -121,26 +185,36 @@ def _reasons(s: Subject) -> list[str]:
 
 
 def _eval_rows(runs: list[Subject], key: str) -> list[list[Any]]:
-    rows = [[s.name, e.epoch, e.step, e.result.figures.get(key)] for s in runs for e in s.evals]
-    return [row for row in rows if row[3] is not None]
+    """Run, epoch, step, time, value, and whether it is the run's best evaluation."""
+    return [
+        [s.name, *moment(e), value, True if e is best and len(s.evals) > 1 else None]
+        for s, best in ((s, s.best) for s in runs)
+        for e in s.evals
+        if (value := e.result.figures.get(key)) is not None
+    ]
 
 
 def _metrics(runs: list[Subject]) -> list[Figure]:
     figures = []
     for name, title, labels, unit in METRICS:
         rows = [
-            [*row[:3], label, row[3]] for s in runs for key, label in labels.items() for row in _eval_rows([s], key)
+            [*row[:-2], label, row[-2], row[-1] if key in HEADLINES else None]
+            for s in runs
+            for key, label in labels.items()
+            if key != "top5" or shows_top5(s)
+            for row in _eval_rows([s], key)
         ]
         chart = Lines(
             x="epoch",
             y="value",
             by="run",
             dash="figure",
+            best="best",
             marks=len(rows) < 200,
             unit=f" {unit}".rstrip(),
             y_title=f"{title.lower()}, {unit or '0 to 1'}",
         )
-        columns = ["run", "epoch", "step", "figure", "value"]
+        columns = ["run", *AXES, "figure", "value", "best"]
         caption = "on the validation set"
         figures.append(Figure(name=name, title=title, chart=chart, columns=columns, rows=rows, caption=caption))
     return figures
@@ -149,8 +223,8 @@ def _metrics(runs: list[Subject]) -> list[Figure]:
 def _over_epochs(
     name: str, title: str, runs: list[Subject], value: Callable[[Point], float | None], chart: Lines, caption: str = ""
 ) -> Figure:
-    rows: list[Row] = [[s.name, p.epoch, p.step, y] for s in runs for p in s.points if (y := value(p)) is not None]
-    columns = ["run", "epoch", "step", chart.y]
+    rows: list[Row] = [[s.name, *moment(p), y] for s in runs for p in s.points if (y := value(p)) is not None]
+    columns = ["run", *AXES, chart.y]
     return Figure(name=name, title=title, chart=chart, columns=columns, rows=rows, caption=caption)
 
 
@@ -201,3 +275,39 @@ def _processes(runs: list[Subject]) -> Figure:
         rows=rows,
         caption="busy time per step, before waiting for the others; each dot is a window of steps",
     )
+
+
+# --------------------------------------------------------------------------------------------------------- first images
+
+
+def _first_images(runs: list[Subject]) -> Markup | None:
+    """The first training images as the network got them; once for runs that got the same ones."""
+    names: dict[TrainImages, list[str]] = {}
+    for s in runs:
+        if s.train_images and s.train_images.images:
+            names.setdefault(s.train_images, []).append(s.name)
+    if not names:
+        return None
+    several = len(runs) > 1
+    mixed = any(_recipe(s, "augment").get(name) for s in runs for name in ("mixup", "cutmix"))
+    note = "cropped, flipped and coloured as in training" + ("; before mixing with others" if mixed else "")
+    sheets = [
+        div(
+            "sheet",
+            tag("p", ", ".join(shared), cls="note") if several else None,
+            div(_thumbs(images), *(_image(image) for image in images.images[:SHOWN_IMAGES])),
+        )
+        for images, shared in names.items()
+    ]
+    sizes = ", ".join(dict.fromkeys(f"{images.width} x {images.height} pixels" for images in names))
+    title = div("table-tools", tag("h3", "The first training images, as the network gets them"))
+    return div("card apart", title, tag("p", f"{note}; {sizes}", cls="caption"), *sheets)
+
+
+def _thumbs(images: TrainImages) -> str:
+    """Images with boxes, which name no class, are shown larger: so that the boxes are seen."""
+    return "thumbs small" if any(image.class_name for image in images.images) else "thumbs"
+
+
+def _image(image: TrainImage) -> Markup:
+    return div("thumb", picture(image.jpeg, image.class_name), div("was", image.class_name))

@@ -1,0 +1,117 @@
+"""The system section: sensors of the devices while steps ran, over the same x axis as the curves of a training."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from vernier.records.telemetry import ALL_SENSORS, LostSensor, Sample, TelemetryHeader, TelemetryRecord
+from vernier.report.page.collect import MOST_POINTS, Point, Subject
+from vernier.report.page.figures import Figure, Lines, Section, grid, make_section, run_legend, with_data
+from vernier.report.page.html import tag
+
+from .training import AXES, TIME, x_ranges
+
+SENSOR_TITLES = {
+    "clock_mhz": "Clock, MHz",
+    "power_w": "Power, W",
+    "temperature_c": "Temperature, °C",
+    "util_pct": "Busy, %",
+    "others_pct": "Busy with other programs, %",
+    "steal_pct": "Taken by the hypervisor, %",
+    "mem_used_bytes": "Memory in use, GiB",
+    "rss_bytes": "Memory of the run's processes, GiB",
+}
+
+
+def system(subjects: list[Subject]) -> Section | None:
+    """None where no subject has telemetry."""
+    runs = [s for s in subjects if any(isinstance(r, Sample) for r in s.telemetry)]
+    if not runs:
+        return None
+    names = tuple(s.name for s in subjects)
+    figures = with_data(*(_figure(key, runs, names) for key in SENSOR_TITLES))
+    if not figures:
+        return None
+    missing = dict.fromkeys(
+        line for s in runs for _, records, _ in _hosts(s) for r in records for line in _missing_sensors(r)
+    )
+    note = tag("p", f"Not measured here: {', '.join(missing)}.", cls="note") if missing else None
+    legend = run_legend([s.name for s in runs], names)
+    lead = "Sensors of the devices, while steps ran."
+    return make_section("system", "System", lead, legend, grid(figures), note, figures=figures)
+
+
+def _missing_sensors(record: TelemetryRecord) -> list[str]:
+    """Sensors that were not there or failed, each with the reason."""
+    if isinstance(record, LostSensor):
+        return [f"{_sensor_name(record.sensor, record.device_kind, record.device)}, later ({record.why})"]
+    missing = record.missing if isinstance(record, TelemetryHeader) else ()
+    return [f"{_sensor_name(m.sensor, m.kind, m.device)} ({m.why})" for m in missing]
+
+
+def _sensor_name(sensor: str, kind: str, device: int | None) -> str:
+    where = kind if device is None else f"{kind} {device}"
+    return f"all sensors of {where}" if sensor == ALL_SENSORS else sensor
+
+
+def _figure(key: str, runs: Sequence[Subject], names: tuple[str, ...]) -> Figure:
+    """One sensor: a line per run and device."""
+    rows = [row for s in runs for row in _curves(s, key)]
+    devices = dict.fromkeys(row[1] for row in rows)
+    chart = Lines(x=TIME, y=key, by="run", y_title="", zero=key.endswith(("pct", "bytes")), colours=names)
+    if len(devices) > 1:
+        chart = replace(chart, dash="device") if len(runs) > 1 else replace(chart, by="device", colours=None)
+    timed = [s for s in runs if s.points]
+    if len(timed) == len(runs):
+        chart = replace(chart, x="epoch", x_ranges=x_ranges(timed))
+    return Figure(
+        name=f"telemetry-{key}", title=SENSOR_TITLES[key], chart=chart, columns=["run", "device", *AXES, key], rows=rows
+    )
+
+
+def _hosts(s: Subject) -> list[tuple[str, Sequence[TelemetryRecord], Sequence[Point]]]:
+    """Of each host that has sensors: what its devices are called after, its samples, and its own clock's steps."""
+    others = [(f"{peer.host}: ", peer.telemetry, peer.points) for peer in s.peers if peer.telemetry]
+    first = next((f"{p.host}: " for p in (s.start.processes if s.start else ()) if p.rank == 0), "")
+    return [(first if others else "", s.telemetry, s.points), *others]
+
+
+def _curves(s: Subject, key: str) -> list[list[Any]]:
+    """One curve per device: run, device, epoch, step, time and value, thinned by averaging."""
+    groups: dict[tuple[str, int, str], list[tuple[float, float]]] = {}
+    steps: dict[str, Sequence[Point]] = {}
+    for host, records, points in _hosts(s):
+        steps[host] = points
+        for r in records:
+            if isinstance(r, Sample) and (value := getattr(r, key)) is not None:
+                scaled = value / 2**30 if key.endswith("bytes") else value
+                groups.setdefault((host, r.session, f"{host}{r.device_kind} {r.device}"), []).append((r.t_s, scaled))
+    most = max(50, MOST_POINTS // max(1, len(groups)))
+    rows: list[list[Any]] = []
+    for (host, session, device), samples in groups.items():
+        size = -(-len(samples) // most)
+        thinned = np.array([np.mean(samples[at : at + size], axis=0) for at in range(0, len(samples), size)])
+        moments = _moments([p for p in steps[host] if p.session == session and p.t_s is not None], thinned[:, 0])
+        if s.points:
+            rows += [[s.name, device, *at, v] for at, v in zip(moments, thinned[:, 1].tolist(), strict=True) if at]
+        else:
+            begun = thinned[0, 0]
+            rows += [[s.name, device, None, None, t - begun, v] for t, v in thinned.tolist()]
+    return rows
+
+
+def _moments(points: Sequence[Point], times_s: Any) -> list[list[float] | None]:
+    """Epoch, step and time of the run at times of the monotonic clock; None where no steps ran."""
+    if not points:
+        return [None] * len(times_s)
+    clock = np.array([p.t_s for p in points])
+    first_s = clock[0] - points[0].window.wall_s
+    columns = [np.interp(times_s, clock, [float(v) for v in values]) for values in zip(*map(_at, points), strict=True)]
+    inside = (times_s >= first_s) & (times_s <= clock[-1])
+    return [row if ok else None for row, ok in zip(np.stack(columns, axis=1).tolist(), inside, strict=True)]
+
+
+def _at(point: Point) -> tuple[float, float, float]:
+    return point.epoch, point.step or 0, point.time_s
