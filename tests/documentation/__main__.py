@@ -1,0 +1,29 @@
+"""`python -m tests.documentation`, or `make pages`: write the generated pages again, and the outputs that pages show.
+
+python -m tests.documentation                   # the reference, recipes and features
+python -m tests.documentation --outputs         # and every output: half an hour
+python -m tests.documentation --outputs own     # only the outputs of pages whose name contains this
+"""
+
+import argparse
+
+from tests.conftest import REPO
+from tests.documentation import outputs, reference
+from tests.five_systems.__main__ import page as five_systems
+from vernier.recipes.__main__ import page as recipes
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--outputs", nargs="?", const="", metavar="PAGE", help="run commands and write their output")
+    asked = parser.parse_args().outputs
+    docs = REPO / "docs"
+    made = {**reference.pages(), docs / "recipes.md": recipes(), docs / "five-systems.md": five_systems()}
+    for path, text in made.items():
+        path.write_text(text, encoding="utf-8")
+    if asked is not None:
+        outputs.write(asked)
+
+
+if __name__ == "__main__":
+    main()
