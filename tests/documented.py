@@ -5,7 +5,6 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,9 @@ from vernier import recipes as book
 from vernier.config import Config, override_from_text
 
 DOCS = REPO / "docs"
-FENCE = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^( *)```(?:\{ \.)?(\w*)[^\n]*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"(?:^|(?<=[\s/]))vernier +(?=[a-z-])")
-OPERATORS = {"|", "||", "&&", ";", ">", ">>", "<", "2>"}
+OPERATORS = {"|", "||", "&", "&&", ";", ">", ">>", "<", "2>"}
 PLACEHOLDER = re.compile(r"[A-Z][A-Z0-9_-]*|<.*>|.*\.(toml|json)")
 """Names a reader has to replace: RECIPE, RUN, <the run>, mine.toml."""
 
@@ -67,7 +66,7 @@ def fences(page: Path) -> Iterator[Fence]:
 
 def commands(fence: Fence) -> Iterator[Shown]:
     """Every `vernier ...` of a block, also behind torchrun or srun, up to the comment, pipe or redirection."""
-    for number, line in fence.lines():
+    for number, line in fence.lines() if fence.language != "python" else ():
         line = re.split(r"(?:^|\s)#", line)[0]
         starts = [found.start() for found in COMMAND.finditer(line)]
         for start, end in zip(starts, [*starts, len(line)][1:], strict=True):
@@ -87,10 +86,12 @@ def function_of(words: tuple[str, ...]) -> tuple[Any, list[str]] | None:
     """The function that a command line is meant for, and the words left for it; None when there is no such command."""
     if words and words[0] in cli.COMMANDS:
         return cli.COMMANDS[words[0]], list(words[1:])
-    if len(words) > 1 and words[0] in cli.GROUPS:
-        actions = import_module(f"vernier.cli.{words[0]}").COMMANDS
-        if words[1] in actions:
+    if words and words[0] in cli.GROUPS:
+        actions = cli.actions_of(words[0])
+        if len(words) > 1 and words[1] in actions:
             return actions[words[1]], list(words[2:])
+        if words[0] in cli.DEFAULT_ACTIONS:
+            return actions[cli.DEFAULT_ACTIONS[words[0]]], list(words[1:])
     return None
 
 

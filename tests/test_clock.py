@@ -1,6 +1,6 @@
 import pytest
 
-from vernier.clock import Stopwatch, duration
+from vernier.clock import Stopwatch, duration, parse_stamp_s, utc_stamp, wall_s
 
 
 def test_a_stopwatch_continues_what_earlier_sessions_spent() -> None:
@@ -31,3 +31,11 @@ def test_time_spent_in_a_block_counts_even_when_it_fails() -> None:
 
 def test_a_duration_in_words() -> None:
     assert [duration(59.6), duration(3600)] == ["1:00", "1:00:00"]
+
+
+def test_a_stamp_is_read_back_and_what_is_none_is_none() -> None:
+    moment = parse_stamp_s(utc_stamp())
+    assert moment is not None
+    assert abs(moment - wall_s()) < 60
+    assert parse_stamp_s("1970-01-01T00:01:00+00:00") == 60
+    assert [parse_stamp_s(text) for text in (None, "", "yesterday", "9999-99-99")] == [None] * 4

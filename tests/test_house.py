@@ -13,7 +13,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 TESTS = Path(__file__).parent
 FOLDERS = sorted({p.parent for p in FILES})
 JSON_READERS = (
-    "__init__.py",  # results of commands, for Python
+    "completing.py",  # its table
     "store/",
     "config/parsing.py",
     "data/sources/",  # annotations and tables of data sets
@@ -24,6 +24,7 @@ JSON_READERS = (
     "engine/processes/",  # error files of PyTorch's launcher, and what processes tell each other
     "measure/profile/steps.py",  # PyTorch's own trace
     "engine/inference/model_file.py",  # what other formats carry as strings
+    "engine/inference/pt2_check.py",  # PyTorch's description of a network
 )
 
 
@@ -66,10 +67,23 @@ def _imports(path: Path) -> set[str]:
     return modules | {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
 
 
-FOUNDATION = {"errors", "clock", "randomness", "folders", "cores", "frozen", "protobuf", "torch_private", "wording"}
+FOUNDATION = {
+    "addresses",
+    "errors",
+    "clock",
+    "completing",
+    "randomness",
+    "folders",
+    "cores",
+    "frozen",
+    "protobuf",
+    "signals",
+    "torch_private",
+    "wording",
+}
 MAY_IMPORT = {
     "records": {"errors", "frozen"},
-    "config": {"errors", "frozen"},
+    "config": {"addresses", "errors", "frozen", "wording"},
     "store": {"records", "config", *FOUNDATION},
     "models": {"config", "store", *FOUNDATION},
     "optim": {"config", *FOUNDATION},
@@ -80,6 +94,10 @@ MAY_IMPORT = {
     "measure": {"config", "store", "records", "models", "optim", "devices", *FOUNDATION},
     "engine": {"config", "store", "records", "models", "optim", "devices", "data", "tasks", "measure", *FOUNDATION},
     "report": {"config", "store", "records", "models", "data", "tasks", "measure", *FOUNDATION},
+    "api": {
+        *("config", "store", "records", "models", "data", "devices", "recipes", "engine", "measure", "report"),
+        *FOUNDATION,
+    },
 }
 
 
@@ -185,7 +203,7 @@ def test_functions_fit_on_a_screen() -> None:
 
 def test_the_source_stays_as_small_and_typed_as_it_is() -> None:
     figures = measure()
-    assert figures.tokens <= 316_000
+    assert figures.tokens <= 400_000
     assert figures.untyped_dicts < 60
     assert figures.format_off < 20
     assert figures.lines_over_120 == 0
@@ -205,6 +223,9 @@ OTHER_TESTS = (
     "golden",
     "traps",
     "chaos",
+    "fuzz",
+    "documentation",
+    "hosts",
     "test_house.py",
     "test_docs.py",
 )

@@ -199,3 +199,17 @@ def test_tf32_is_switched_for_products_convolutions_and_recurrent_layers_togethe
             assert [p.fp32_precision == "tf32" for p in parts] == [allowed] * 3
     finally:
         backends.cuda.matmul.allow_tf32, backends.cudnn.allow_tf32 = before
+
+
+@pytest.mark.parametrize("release", ["newer", "older"])
+@pytest.mark.filterwarnings("ignore:.*all_gather_into_tensor.*:FutureWarning")
+def test_all_gather_flat_fills_the_output_in_any_release(monkeypatch: pytest.MonkeyPatch, release: str) -> None:
+    if release == "older":
+        monkeypatch.delattr(distributed, "all_gather_single", raising=False)
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    try:
+        output = torch.zeros(3)
+        torch_private.all_gather_flat(output, torch.tensor([1.0, 2.0, 3.0])).wait()
+    finally:
+        distributed.destroy_process_group()
+    assert output.tolist() == [1.0, 2.0, 3.0]

@@ -1,6 +1,56 @@
-"""`python -m vernier` is the same as `vernier`."""
+"""`vernier` and `python -m vernier`: signals first, then the command line, whose imports take a while."""
 
-from vernier.cli import main
+import os
+import sys
+
+
+def main() -> int:
+    """Run the command of this process."""
+    try:
+        _open_closed_streams()
+        if sys.argv[1:2] == ["__complete"]:
+            return _complete(sys.argv[2:])
+        from vernier import signals
+
+        if training := sys.argv[1:2] == ["train"]:
+            signals.catch_from_start()
+        signals.unblock()
+        from vernier.cli import main as run_command
+        from vernier.report.live.terminal import protect_streams
+
+        protect_streams()
+        signals.unwind_from_now()
+        code = run_command()
+        if not training:
+            signals.end_quietly()
+        return code
+    except KeyboardInterrupt:
+        sys.stderr.write("vernier: interrupted\n")
+        return 130
+
+
+def _complete(words: list[str]) -> int:
+    """Answer a shell; only where there is no table yet the command line is imported to make it."""
+    from vernier.completing import print_answer, read_table
+
+    table = read_table()
+    if table is None:
+        from vernier.cli.info.completion import make_table
+
+        table = make_table()
+    print_answer(words, table)
+    return 0
+
+
+def _open_closed_streams() -> None:
+    """A stream that was closed (`2>&-`) is nowhere from now on: its number must not become that of another file."""
+    for name, number in (("stdin", 0), ("stdout", 1), ("stderr", 2)):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            if nowhere != number:
+                os.dup2(nowhere, number)
+            setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w", closefd=False))
+
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -9,12 +9,20 @@ now_s = time.perf_counter
 thread_cpu_s = time.thread_time
 process_cpu_s = time.process_time
 wall_s = time.time
-"""Seconds since 1970, for a stamp that another program compares; never used to compute a duration."""
+"""Seconds since 1970, for a stamp that another program compares or has set; never used to measure a duration."""
 
 
 def utc_stamp() -> str:
     """Wall-clock time for people and file names; never used to compute a duration."""
     return dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds")
+
+
+def parse_stamp_s(stamp: str | None) -> float | None:
+    """The seconds since 1970 of a `utc_stamp`; None where there is none, or it is no time."""
+    try:
+        return dt.datetime.fromisoformat(stamp).timestamp() if stamp else None
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def file_stamp() -> str:

@@ -5,7 +5,6 @@ the same where the operating system refused (a full disk, no permission). Every 
 keeps its traceback.
 """
 
-import difflib
 import errno
 from collections.abc import Iterable
 
@@ -14,7 +13,7 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_STOPPED = 75
 EXIT_INTERRUPTED = 130
-_NAMES = "ENOSPC EDQUOT EROFS EACCES EPERM EIO EMFILE ENFILE ESTALE EISDIR ENOTDIR ENAMETOOLONG"
+_NAMES = "ENOSPC EDQUOT EROFS EACCES EPERM EIO EMFILE ENFILE ESTALE EISDIR ENOTDIR ENAMETOOLONG EFBIG"
 _ENVIRONMENT_ERRNOS = frozenset(getattr(errno, name) for name in _NAMES.split())
 
 
@@ -37,8 +36,21 @@ def environment_error(error: OSError) -> str:
     return f"{error.strerror}: {error.filename}" if error.filename is not None else str(error.strerror)
 
 
+def advice(error: OSError) -> str:
+    """What to do about it; empty where the reason says it all."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "Free some space there, or write to another disk (--out)."
+    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        return "Allow writing there, or choose another folder (--out)."
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return "Allow more open files (ulimit -n)."
+    return "Look at the state of that disk." if error.errno in (errno.EIO, errno.ESTALE) else ""
+
+
 def did_you_mean(name: str, choices: Iterable[str]) -> str:
     """A closing sentence that names the nearest choices; when none is near all of them, or the first dozen."""
+    import difflib  # here, because signals are caught only after this module is imported
+
     names = list(choices)
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     if near:

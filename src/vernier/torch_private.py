@@ -139,6 +139,15 @@ def data_parallel(network: nn.Module, **settings: Any) -> nn.parallel.Distribute
     return wrapped
 
 
+def all_gather_flat(output: torch.Tensor, own: torch.Tensor) -> Any:
+    """Begin to fill `output` with the `own` of every rank, one after the other; what to wait for.
+
+    PyTorch 2.13 deprecates the older of the two names, and 2.8 lacks the newer one.
+    """
+    name = "all_gather_single" if hasattr(distributed, "all_gather_single") else "all_gather_into_tensor"
+    return getattr(distributed, name)(output, own, async_op=True)
+
+
 @contextmanager
 def launch_config(left_alone: set[signal.Signals], stop_wait_s: int, **settings: Any) -> Iterator[Any]:
     """The configuration of PyTorch's launcher, which leaves these signals to the handlers installed before.
@@ -156,6 +165,8 @@ def launch_config(left_alone: set[signal.Signals], stop_wait_s: int, **settings:
     launcher: Any = api
     terminate, close = launcher._terminate_process_handler, launcher.PContext.close
     handlers: dict[int, Any] = {number: signal.getsignal(number) for number in left_alone}
+    ignored = [number for number, handler in handlers.items() if handler == signal.SIG_IGN]
+    handlers |= dict.fromkeys(ignored, lambda number, frame: None)
     launcher._terminate_process_handler = lambda number, frame: handlers.get(number, terminate)(number, frame)
     launcher.PContext.close = partialmethod(close, timeout=stop_wait_s)
     try:

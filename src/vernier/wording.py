@@ -1,12 +1,23 @@
-"""Words and numbers that messages of every package share: counts with their noun, and rough figures."""
+"""Words and numbers that messages of every package share: counts with their noun, rough figures, and texts of
+strangers made safe for a terminal."""
 
 import math
+import re
 
 
 def plural(count: int, word: str) -> str:
-    """1 process, 2 processes, 1,000 steps."""
-    ending = "" if count == 1 else "es" if word.endswith("s") else "s"
+    """1 process, 2 processes, 3 boxes, 1,000 steps."""
+    ending = "" if count == 1 else "es" if word.endswith(("s", "x")) else "s"
     return f"{count:,} {word}{ending}"
+
+
+def describe_batch(*, world: int, process_batch: int, accumulation: int, virtual_shards: int | None) -> str:
+    """How a global batch is divided: `64 = 2 processes x 32 images x 1 accumulation step`."""
+    parts = "accumulation step" if virtual_shards is None else "virtual shard"
+    return (
+        f"{world * process_batch * accumulation:,} = {plural(world, 'process')} x {plural(process_batch, 'image')} x "
+        f"{plural(accumulation, parts)}"
+    )
 
 
 def two_digits(value: float) -> str:
@@ -15,3 +26,35 @@ def two_digits(value: float) -> str:
         return "0"
     decimals = 1 - math.floor(math.log10(value))
     return f"{round(value, decimals):,.{max(0, decimals)}f}"
+
+
+def rough_duration(seconds: float) -> str:
+    """A duration in the unit people would use: 45 s, 12 min, 3.5 h."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 100 * 60 else f"{seconds / 3600:.1f} h"
+
+
+def size_text(size_bytes: float) -> str:
+    """Disk space: 0 B, 12 kB, 3.4 MB, 120 MB, 1.2 GB."""
+    units = ["B", "kB", "MB", "GB", "TB"]
+    while size_bytes >= 999.5 and len(units) > 1:
+        size_bytes, units = size_bytes / 1000, units[1:]
+    decimals = 1 if size_bytes < 9.95 and len(units) < 4 else 0
+    return f"{size_bytes:.{decimals}f} {units[0]}"
+
+
+_STEERING = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters: colours, titles, the cursor, overwriting a line
+    r"\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"  # direction of text, invisible marks
+    r"\ud800-\udfff\U000e0000-\U000e007f]"  # bytes of a file name that are no text; invisible letters
+)
+
+
+def printable(text: str, *, lines: bool = False) -> str:
+    """A text that cannot steer the terminal it is printed on: control characters as escapes, `\\x1b` and the like.
+
+    File names, class names, hosts and logs come from strangers. `lines`: line breaks stay, otherwise they are escaped.
+    """
+    text = text if lines else text.replace("\n", "\\n")
+    return _STEERING.sub(lambda match: match[0].encode("unicode_escape").decode(), text)

@@ -44,6 +44,14 @@ def test_a_setting_without_effect_on_a_detector_is_refused_with_the_reason(setti
 
 
 @pytest.mark.parametrize(
+    "setting", ["data.std=[0, 1, 1]", "data.std=[-1, 1, 1]", "data.std=[nan, 1, 1]", "data.mean=[inf, 0, 0]"]
+)
+def test_a_normalisation_that_makes_no_finite_pixels_is_refused(setting: str) -> None:
+    with pytest.raises(ConfigError, match=r"data\.(std|mean) = \[.*must be (above 0|finite)"):
+        _check(CLASSIFIER, setting)
+
+
+@pytest.mark.parametrize(
     "setting",
     ["detect.min_score=0.1", "detect.max_detections=5", "eval.target_ap=0.2", "model.box_sizes=[0.1, 0.2, 0.3]"],
 )
@@ -106,3 +114,47 @@ def test_making_a_task_checks_its_recipe() -> None:
 def test_what_belongs_to_other_systems_is_checked_too(recipe: str, settings: tuple[str, ...], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         _check(recipe, *settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (("virtual_shards=4",), "has no effect with machine.reduction = ddp"),
+        (("machine.reduction=exact", "machine.mode=compile"), "a resumed run would differ. Use --mode eager"),
+        (("machine.reduction=exact", "machine.mode=trace"), "does not work with --mode trace"),
+        (
+            ("machine.reduction=exact", "machine.backend=dali-gpu", "augment.crop=random-resized"),
+            "Use machine.backend=native or dali-cpu",
+        ),
+        (("machine.reduction=exact", "machine.batch_norm_statistics=first"), "all processes have the same statistics"),
+    ],
+)
+def test_what_would_break_exact_reduction_is_refused(settings: tuple[str, ...], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        _check(CLASSIFIER, *settings)
+
+
+@pytest.mark.parametrize("recipe", [CLASSIFIER, DETECTOR])
+def test_exact_reduction_suits_classifiers_and_detectors(recipe: str) -> None:
+    _check(recipe, "machine.reduction=exact", "virtual_shards=4")
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (("machine.powersgd_rank=4",), "powersgd_rank = 4 has no effect with machine.gradient_compression = none"),
+        (("machine.gradient_compression=bf16", "machine.powersgd_start=9"), "powersgd_start = 9 has no effect"),
+        (("machine.gradient_compression=bf16", "machine.reduction=exact"), "does not work with machine.reduction"),
+        (("machine.gradient_compression=powersgd", "machine.precision=fp16"), "Use --precision bf16"),
+        (("machine.gradient_compression=powersgd", "limits.on_divergence=rollback"), "also infinite ones"),
+    ],
+)
+def test_compressed_gradients_that_break_a_promise_are_refused(settings: tuple[str, ...], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        _check(CLASSIFIER, *settings)
+
+
+@pytest.mark.parametrize("kind", ["bf16", "powersgd"])
+def test_compressed_gradients_suit_classifiers_and_detectors(kind: str) -> None:
+    for recipe in (CLASSIFIER, DETECTOR):
+        _check(recipe, f"machine.gradient_compression={kind}")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vernier.config import Config, Machine, Optim, Recipe, Schedule, derive, override
+from vernier.config import Config, Eval, Machine, Optim, Recipe, Schedule, derive, describe_target, override
 from vernier.errors import ConfigError
 
 
@@ -35,7 +35,7 @@ def test_derived_values_multiply_back(procs: int, accumulation: int, per: int, s
 
 
 def test_a_batch_that_does_not_divide_says_what_does() -> None:
-    with pytest.raises(ConfigError, match=r"does not divide by 3 process\(es\) x 2 .* Use --global-batch 96 or 102"):
+    with pytest.raises(ConfigError, match=r"does not divide by 3 processes x 2 .* Use --global-batch 96 or 102"):
         derive(_config(global_batch=100, procs=3, accumulation=2), train_samples=1000)
     with pytest.raises(ConfigError, match="60 does not divide it"):
         derive(_config(global_batch=100, procs=3, process_batch=20), train_samples=1000)
@@ -74,3 +74,48 @@ def test_an_epoch_smaller_than_a_batch_is_refused() -> None:
     config = override(_config(global_batch=10), "data.epoch_images", 9)
     with pytest.raises(ConfigError, match=r"more than the 9 images of an epoch \(data.epoch_images\)"):
         derive(config, train_samples=100)
+
+
+def test_a_target_that_ends_the_training_early_is_described_with_the_way_to_leave_it_out() -> None:
+    text = describe_target(Recipe(eval=Eval(target_ap=0.23)))
+    assert text.startswith("training ends once AP reaches 0.23 (eval.target_ap)")
+    assert "--set eval.target_ap=none" in text
+    assert "top-1 reaches 75.9 % (eval.target_top1)" in describe_target(Recipe(eval=Eval(target_top1=75.9)))
+    assert describe_target(Recipe()) == describe_target(Recipe(eval=Eval(target_ap=0.23, every_epochs=0))) == ""
+
+
+def _exact(global_batch: int, procs: int = 1, shards: int | None = None, **machine: int) -> Config:
+    return Config(
+        recipe=Recipe(global_batch=global_batch, virtual_shards=shards),
+        machine=Machine(procs=procs, reduction="exact", **machine),  # type: ignore[arg-type]
+    )
+
+
+@pytest.mark.parametrize(("batch", "shards"), [(24, 12), (96, 12), (256, 8), (18, 6), (20, 4), (9, 3), (10, 2), (7, 1)])
+def test_virtual_shards_follow_from_the_batch_alone(batch: int, shards: int) -> None:
+    assert derive(_exact(batch), train_samples=1000).virtual_shards == shards
+    assert derive(_config(global_batch=batch), train_samples=1000).virtual_shards is None
+
+
+@pytest.mark.parametrize("procs", [1, 2, 3, 4, 6, 12])
+def test_processes_share_out_the_virtual_shards(procs: int) -> None:
+    derived = derive(_exact(96, procs), train_samples=1000)
+    assert (derived.process_batch, derived.accumulation, derived.world) == (8, 12 // procs, procs)
+    assert derive(_exact(96, procs, accumulation=12 // procs, process_batch=8), train_samples=1000) == derived
+
+
+def test_virtual_shards_that_do_not_divide_say_what_does() -> None:
+    with pytest.raises(
+        ConfigError, match=r"100 does not divide into virtual_shards = 12. Use --global-batch 96 or 108"
+    ):
+        derive(_exact(100, shards=12), train_samples=1000)
+    with pytest.raises(
+        ConfigError, match=r"among 5 processes.*Use --procs 1, 2, 3, 4, 6, 12, or --set virtual_shards=15"
+    ):
+        derive(_exact(60, procs=5), train_samples=1000)
+    with pytest.raises(ConfigError, match=r"among 3 processes.*Use --procs 1, 2, 4, 8\.$"):
+        derive(_exact(256, procs=3), train_samples=1000)
+    with pytest.raises(ConfigError, match="accumulation = 4 contradicts virtual_shards = 12: each of 2"):
+        derive(_exact(24, procs=2, accumulation=4), train_samples=1000)
+    with pytest.raises(ConfigError, match=r"less than the 8 images of a virtual shard.*virtual_shards=24 or more"):
+        derive(_exact(96, process_batch=4), train_samples=1000)

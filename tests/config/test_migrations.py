@@ -53,6 +53,21 @@ def test_a_file_of_a_newer_version_is_refused_with_a_sentence_that_says_so(kind:
         migrated(kind, {"schema": 99}, "x.json")
 
 
+@pytest.mark.parametrize(
+    ("kind", "tree"),
+    [
+        ("config", {"recipe": 3}),
+        ("config", {"recipe": {"model": []}}),
+        ("config", {"machine": None}),
+        ("checkpoint", {"config": "x"}),
+        ("bench", {"asked": {"config": {"limits": 1}}}),
+    ],
+)
+def test_settings_that_are_no_tables_are_damage(kind: str, tree: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="settings are damaged"):
+        migrated(kind, {"schema": SCHEMAS[kind], **tree}, "x.json")
+
+
 @pytest.mark.parametrize("schema", ["two", 0, True, None])
 def test_a_schema_that_is_no_number_is_damage(schema: object) -> None:
     with pytest.raises(ConfigError, match="damaged"):

@@ -58,6 +58,8 @@ def test_a_partial_toml_keeps_the_defaults_of_the_rest(tmp_path: Path) -> None:
         ("recipe.name=2024", ("recipe", "name"), "2024"),
         ('name="quoted"', ("recipe", "name"), "quoted"),
         ("augment.policy=none", ("recipe", "augment", "policy"), "none"),
+        ("augment.crop=none", ("recipe", "augment", "crop"), "none"),
+        ("eval.target_ap=none", ("recipe", "eval", "target_ap"), None),
         ("optim.nesterov=False", ("recipe", "optim", "nesterov"), False),
         ("data.workers=3", ("machine", "workers"), 3),
         ("machine.workers=3", ("machine", "workers"), 3),

@@ -38,3 +38,11 @@ def test_built_in_recipes_are_as_meant(name: str) -> None:
 def test_what_is_probably_not_meant_is_said(recipe: str, setting: str, words: str) -> None:
     extra = ("data.eval_short_side_px=256",) if "eval_px" in setting else ()
     assert any(words in line for line in warnings_of(recipe, *extra, setting)), warnings_of(recipe, setting)
+
+
+def test_batch_norm_over_few_images_of_a_virtual_shard_is_a_warning() -> None:
+    exact = ("machine.reduction=exact", "global_batch=24")
+    (warning,) = warnings_of("shapes-quick", *exact)
+    assert "each of 12 virtual shards has 2 images" in warning
+    assert warnings_of("shapes-quick", *exact, "virtual_shards=3") == ()
+    assert warnings_of("shapes-quick", "global_batch=24") == ()

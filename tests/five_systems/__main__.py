@@ -21,7 +21,7 @@ to type instead of their commands is on the pages [NVIDIA](coming-from-nvidia.md
 - **left out**: deliberately; the note says why.
 """
 TAIL = """
-Run a proof with `python -m pytest tests/` and its name, after `make install`. Tests that need a package, a program or
+Run a proof with `python -m pytest tests/` and its name, after `make dev`. Tests that need a package, a program or
 public data that is not there are skipped with the reason; `.ci/run` installs what can be installed. The page is made by
 `python -m tests.five_systems` from the tables in `tests/five_systems`; a test checks that every test named here exists
 and runs in CI, and that the page is up to date.

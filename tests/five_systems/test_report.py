@@ -29,8 +29,8 @@ def test_the_page_draws_loss_top_1_and_top_5_of_nvidias_log(raport: Path) -> Non
     figures = build(collect([raport])).figures
     assert {"loss", "accuracy"} <= set(figures)
     accuracy = figures["accuracy"].rows
-    assert [row[4] for row in accuracy if row[3] == "top-1"] == [40.0, 60.0, 70.0]
-    assert [row[4] for row in accuracy if row[3] == "top-5"] == [65.0, 80.0, 90.0]
+    assert [row[5] for row in accuracy if row[4] == "top-1"] == [40.0, 60.0, 70.0]
+    assert [row[5] for row in accuracy if row[4] == "top-5"] == [65.0, 80.0, 90.0]
 
 
 def test_the_page_draws_cabinets_and_sensors_of_a_study(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ INSTALLED_BY_CI = {
 """Why a test would be skipped, as its source says it, and what `.ci/run` has against it."""
 ELSEWHERE = ("two processes are refused", "no server that a test could end", "SynapseAI", "accelerator.is_available")
 """Why a test would be skipped on machines with other devices than those of CI."""
-PERHAPS = ("real data", "network namespaces", "two hosts cannot be made")
+PERHAPS = ("real data", "network namespaces")
 """What CI may lack: a feature that is proven with it needs another proof."""
 
 

@@ -119,7 +119,8 @@ def test_lists_are_tables_or_json(vernier_here: Callable[..., Done], name: list[
 def test_the_lists_name_what_there_is(vernier_here: Callable[..., Done]) -> None:
     listed = vernier_here("recipes").out
     assert all(name in listed for name in recipes.BUILT_IN)
-    assert "25,557,032" in vernier_here("models").out
+    assert "25.6 M" in vernier_here("models").out
+    assert "25,557,032" in vernier_here("models", "resnet50").out
     assert vernier_here("recipes", "show", "nope").code == 2
 
 

@@ -1,6 +1,6 @@
-"""Every command of docs/getting-started.md, in order, on little data and for a few steps."""
+"""The walk of docs/getting-started.md, from an installation to a report of one's own photographs: every command, in
+order, on little data and for a few steps."""
 
-import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import REPO, TINY, Done
+from tests.documented import fences
 from vernier.data.shapes import ShapesSpec, make_shapes
 
 PAGE = REPO / "docs" / "getting-started.md"
@@ -16,20 +17,22 @@ RUNS = {"runs/RUN": 0, "runs/RUN_A": 0, "runs/RUN_B": 1}
 """Which of the runs, in the order they were made, a placeholder stands for."""
 FEWER = {
     "train": ["--max-steps", "2", "--max-eval-steps", "1", *TINY],
-    "doctor": ["--no-probe"],
+    "finetune": [  # published weights would have to be fetched
+        *("--weights", "none", "--model", "resnet8-small", "--image-px", "32", "--epochs", "1", "--global-batch", "16"),
+        *("--set", "machine.threads=1"),
+    ],
 }
 
 
 def commands() -> list[str]:
-    """The lines of the page's `sh` and `console` blocks."""
-    blocks = re.findall(r"^```(?:sh|console)\n(.*?)^```", PAGE.read_text(), flags=re.MULTILINE | re.DOTALL)
-    return [line.removeprefix("$ ").strip() for block in blocks for line in block.splitlines() if line.strip()]
+    """The lines of the page's `sh` blocks, continued ones joined."""
+    blocks = [fence for fence in fences(PAGE) if fence.language == "sh"]
+    return [line.strip() for block in blocks for _, line in block.lines() if line.strip()]
 
 
 def test_every_command_of_the_page_runs(
     vernier_here: Callable[..., Done], shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("onnxruntime", reason="needs vernier[onnx]")
     monkeypatch.chdir(tmp_path)
     runs = tmp_path / "runs"
     ran = []
@@ -52,7 +55,9 @@ def test_every_command_of_the_page_runs(
         if target is not None:
             target.write_text(done.out)
         ran.append(arguments[0])
-    assert {"doctor", "train", "eval", "predict", "export", "recipes", "report", "compare"} <= set(ran)
+    assert {"doctor", "train", "eval", "predict", "export", "finetune", "report", "compare"} <= set(ran)
     assert list((tmp_path / "detectors").glob("*/predictions/detections.json"))
     assert (tmp_path / "model_card.md").exists()
+    (page,) = (tmp_path / "own").glob("*/report.html")
+    assert "photos" in page.read_text(encoding="utf-8")
     assert (tmp_path / "predicted" / "sheet.png").exists()

@@ -9,18 +9,23 @@ import shutil
 import threading
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
+import vernier as v
 from tests.report.bench_results import bench_run
 from tests.report.page.conftest import EVIL, STEP, detector, emit, trained  # noqa: F401
 from tests.report.run_dirs import step_times, write_run
+from vernier.measure.statistics.estimates import in_known_digits
 from vernier.measure.study.csv_tables import csv_text
 from vernier.report.page.build import build
 from vernier.report.page.collect import collect
+from vernier.report.page.numbers import decimals, number, with_digits
 from vernier.report.page.serve import Live, Server
 from vernier.store import RunDir
 
@@ -76,14 +81,17 @@ class Browser:
         return [u for u in urls if not u.startswith(("data:", "blob:"))]
 
     def downloaded(self, name: str) -> str:
+        return self.downloaded_bytes(name).decode()
+
+    def downloaded_bytes(self, name: str) -> bytes:
         file = self.downloads / name
         for _ in range(200):
             if file.is_file() and not list(self.downloads.glob("*.crdownload")):
                 break
             threading.Event().wait(0.05)
-        text = file.read_text()
+        content = file.read_bytes()
         file.unlink()
-        return text
+        return content
 
 
 @pytest.fixture(scope="module")
@@ -144,11 +152,12 @@ def test_it_opens_without_messages_or_requests_and_draws_every_chart(browser: Br
         assert browser.console_messages() == []
         assert browser.requests() == [everything.as_uri()]
         empty = browser.js(
-            "return [...document.querySelectorAll('.plot')]"
+            "return [...document.querySelectorAll('.plot:not([data-figure=runs])')]"
             ".filter(p => !p.querySelector('svg.drawn :is(path, rect, circle)')).map(p => p.dataset.figure)"
         )
         assert empty == []
         assert browser.js("return document.querySelectorAll('.plot').length") > 15
+        assert browser.js("return document.querySelectorAll('#runs-grid tbody tr').length") == 3
         assert browser.js("return document.documentElement.scrollWidth <= innerWidth"), "nothing sticks out sideways"
     assert browser.js("return window.evil === undefined")
 
@@ -188,10 +197,20 @@ def test_on_paper_every_chart_stays_and_the_controls_go(browser: Browser, everyt
         browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
+def _printed(driver: Any) -> str:
+    """The page as a PDF. ChromeDriver waits 10 seconds for it, whatever else the machine does."""
+    from selenium.common.exceptions import TimeoutException
+
+    for _ in range(12):
+        with suppress(TimeoutException):
+            return str(driver.print_page())
+    pytest.fail("the page cannot be printed")
+
+
 def test_the_page_becomes_a_pdf_with_every_chart(browser: Browser, everything: Path) -> None:
     """Charts are lines in the PDF, not pictures of lines."""
     browser.open(everything)
-    pdf = base64.b64decode(browser.driver.print_page())
+    pdf = base64.b64decode(_printed(browser.driver))
     assert pdf.startswith(b"%PDF-")
     assert len(re.findall(rb"/Type\s*/Page\b", pdf)) > 3
     streams = [zlib.decompress(s) for s in re.findall(rb"/FlateDecode[^>]*>> stream\n(.*?)\nendstream", pdf, re.DOTALL)]
@@ -233,9 +252,9 @@ def test_dragging_zooms_and_names_hide_their_line(browser: Browser, everything: 
     assert 0 < low < high < 2.1
     browser.click('[data-figure="throughput"] .unzoom')
     assert browser.js("return memory.get('throughput').zoom") is None
-    lines = "return document.querySelectorAll('[data-figure=\"lr\"] path.line').length"
+    lines = "return document.querySelectorAll('[data-figure=\"loss\"] path.line').length"
     before = browser.js(lines)
-    browser.click('[data-figure="lr"] .legend button')
+    browser.click('[data-figure="loss"] .legend button')
     assert browser.js(lines) == before - 1
 
 
@@ -252,13 +271,13 @@ def test_smoothing_adds_a_line_and_keeps_the_raw_one_faint(browser: Browser, eve
 
 def test_tables_sort_and_come_as_csv(browser: Browser, everything: Path) -> None:
     browser.open(everything)
-    column = "return [...document.querySelectorAll('#study-0 tbody tr')].map(r => Number(r.cells[6].dataset.v))"
+    column = "return [...document.querySelectorAll('#study-0 tbody tr')].map(r => Number(r.cells[1].dataset.v))"
     unsorted = browser.js(column)
-    browser.click("#study-0 thead th:nth-child(7) button")
+    browser.click("#study-0 thead th:nth-child(2) button")
     assert browser.js(column) == sorted(unsorted)
-    browser.click("#study-0 thead th:nth-child(7) button")
+    browser.click("#study-0 thead th:nth-child(2) button")
     assert browser.js(column) == sorted(unsorted, reverse=True)
-    assert browser.find("#study-0 thead th:nth-child(7)").get_attribute("aria-sort") == "descending"
+    assert browser.find("#study-0 thead th:nth-child(2)").get_attribute("aria-sort") == "descending"
     browser.click('button[data-table="study-0"]')
     rows = list(csv.DictReader(io.StringIO(browser.downloaded("study-0.csv"))))
     assert len(rows) == 64
@@ -313,11 +332,111 @@ def test_disturbed_runs_can_be_hidden(browser: Browser, tmp_path: Path) -> None:
 
 def test_charts_of_one_of_several_runs_name_it_and_share_their_axis(browser: Browser, everything: Path) -> None:
     browser.open(everything)
-    keys = "return [...document.querySelectorAll('[data-figure=\"accuracy\"] .key')].map(k => k.textContent)"
-    assert len(browser.js(keys)) == 2  # one run has an accuracy, and the page has several
-    assert all("shapes-quick" in key for key in browser.js(keys))
-    ranges = browser.js("return ['loss', 'accuracy', 'lr', 'throughput'].map(n => figures[n].chart.x_range.join())")
+    keys = "return [...document.querySelectorAll('#training .runs-legend .key')].map(k => k.textContent)"
+    names = browser.js(keys)
+    assert [name.split("-")[0] for name in names] == ["shapes", "detector"]
+    plots = (
+        "return ['loss', 'loss-detect', 'accuracy']"
+        ".map(n => Boolean(document.querySelector(`[data-figure='${n}'] svg.drawn path.line`)))"
+    )
+    assert browser.js(plots) == [True, True, True]
+    browser.click(f'#training .runs-legend .key[data-run="{names[0]}"]')
+    assert browser.js(plots) == [False, True, False]
+    browser.click(f'#training .runs-legend .key[data-run="{names[0]}"]')
+    ranges = browser.js("return ['loss', 'accuracy', 'lr'].map(n => JSON.stringify(figures[n].chart.x_ranges))")
     assert len(set(ranges)) == 1
+
+
+def test_the_x_axis_is_by_epoch_step_or_time_and_the_address_keeps_it(browser: Browser, everything: Path) -> None:
+    title = "return [...document.querySelectorAll('[data-figure=\"lr\"] .axis-title')].at(-1).textContent"
+    browser.open(everything)
+    assert browser.js(title) == "epoch"
+    browser.click('[data-do="axis"][data-axis="step"]')
+    assert browser.js(title) == "step"
+    assert browser.js("return location.hash") == "#x=step"
+    browser.click('nav a[href="#training"]')
+    browser.until("return location.hash === '#training&x=step'")
+    browser.driver.get("about:blank")
+    browser.open(f"{everything.as_uri()}#training&x=time%20s")
+    assert browser.js(title) == "time, s"
+    assert browser.js("return document.querySelector('[data-axis=\"time s\"]').ariaPressed") == "true"
+    assert browser.js("return scrollY") > 100
+    rings = "return document.querySelectorAll('[data-figure=\"accuracy\"] .ring').length"
+    assert browser.until(rings) == 1
+
+
+def test_a_figure_is_saved_as_a_png_with_title_and_what_ran(browser: Browser, everything: Path) -> None:
+    browser.open(everything)
+    browser.console_messages()
+    browser.click('button[data-do="png"][data-figure="loss"]')
+    picture = Image.open(io.BytesIO(browser.downloaded_bytes("loss.png")))
+    assert picture.width == 1920
+    assert picture.height > 600
+    colours = picture.convert("RGB").getcolors(1 << 24)
+    assert colours is not None
+    assert len(colours) > 50
+    text = browser.js("return pictureOf(figures['loss']).text")
+    for words in ("Loss of classifiers", "shapes-quick", "training", "torch 2", "Vernier"):
+        assert words in text
+    assert browser.console_messages() == []
+
+
+def test_numbers_are_the_same_in_charts_and_tables(browser: Browser, everything: Path) -> None:
+    values = [0, 7, -3, 12345, 0.5, 123.456, 1234.56, 1234.04, 98765.4, 0.000123456, 1.5e-7, 1e-4, None, "x", True]
+    browser.open(everything)
+    single = browser.js("return arguments[0].map(shown)", [float(v) if type(v) is int else v for v in values])
+    assert single == [number(v) for v in values]
+    columns = [[3600.54, 0.7241], [0.5, 0.1], [99.9, 0.0004], [12.0], [0.0]]
+    together = browser.js("return arguments[0].map(c => c.map(v => withDigits(v, decimals(c))))", columns)
+    assert together == [[with_digits(v, decimals(c)) for v in c] for c in columns]
+    pairs = [(4.424, 0.88), (87.04, 2.0), (175.0, 75.0), (1234.6, 3.0), (0.5163, 0.0001), (9787.4, 40.0)]
+    known = browser.js("return arguments[0].map(([v, half]) => withDigits(v, knownDecimals(v, half)))", pairs)
+    assert known == [in_known_digits(v, half) for v, half in pairs]
+    settings = [0.05, 0.0005, 1e-5, 5e-05, 2.5e-7, 0.1, 32.0]
+    assert browser.js("return arguments[0].map(typed)", settings) == [f"{v:g}" for v in settings]
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page of 20 runs of one recipe with four learning rates."""
+    out = tmp_path_factory.mktemp("sweep")
+    for i in range(20):
+        write_run(out, "sweep", [0.1 + i / 100] * 100, recipe__optim__lr=0.1 * (1 + i % 4), recipe__seed=i)
+    (out / "page.html").write_text(build(collect([out])).html())
+    return out / "page.html"
+
+
+def test_runs_are_searched_sorted_grouped_and_picked(browser: Browser, sweep: Path) -> None:
+    rows = "return [...document.querySelectorAll('#runs-grid tbody tr')].map(r => r.cells[0].textContent.trim())"
+    search = (
+        "const s = document.getElementById('runs-search'); s.value = arguments[0];"
+        "s.dispatchEvent(new Event('input', {bubbles: true}))"
+    )
+    browser.open(sweep)
+    assert len(browser.js(rows)) == 20
+    browser.js(search, "lr=0.2 finished")
+    assert len(browser.js(rows)) == 5
+    browser.js(search, "lr>=0.3 nothing-like-this")
+    assert browser.js(rows) == []
+    browser.js(search, "")
+    browser.click('#runs-grid th[data-v="img/s"] button')
+    rates = "return [...document.querySelectorAll('#runs-grid tbody tr')].map(r => Number(r.cells[2].textContent))"
+    fastest_first = browser.js(rates)
+    assert fastest_first == sorted(fastest_first, reverse=True)
+    browser.js(
+        "const g = document.getElementById('runs-group'); g.value = 'lr';"
+        "g.dispatchEvent(new Event('change', {bubbles: true}))"
+    )
+    assert [text.lstrip("▸ ") for text in browser.js(rows)] == [f"lr {lr} (5)" for lr in (0.1, 0.2, 0.3, 0.4)]
+    browser.click("#runs-grid tr.group button")
+    assert len(browser.js(rows)) == 4 + 5
+    assert browser.js("return location.hash") == "#sort=-img%2Fs&group=lr"
+    browser.click("#runs-grid tr.inside input")
+    assert browser.find(".command code").text.startswith(f"vernier report {sweep.parent}/20")
+    browser.click('button[data-do="runsCsv"]')
+    table = list(csv.DictReader(io.StringIO(browser.downloaded("runs.csv"))))
+    assert len(table) == 20
+    assert {"run", "top-1 %", "img/s", "lr", "seed", "path"} <= set(table[0])
 
 
 def test_boxes_below_the_least_score_are_hidden(browser: Browser, everything: Path) -> None:
@@ -329,6 +448,14 @@ def test_boxes_below_the_least_score_are_hidden(browser: Browser, everything: Pa
         "s.dispatchEvent(new Event('input', {bubbles: true}))"
     )
     assert browser.js(shown) == 2
+    assert browser.js("return document.querySelector('.example rect[data-score] title').textContent").startswith("star")
+    visible = "return getComputedStyle(document.querySelector('.example .tag:not([hidden])')).display !== 'none'"
+    assert browser.js(visible)
+    browser.js(
+        "const tag = document.querySelector('.example .tag');"
+        "for (let i = 0; i < 8; i++) tag.after(tag.cloneNode(true)); showExamples(0)"
+    )
+    assert not browser.js(visible), "many labels would hide the image and each other"
 
 
 def test_the_live_page_updates_without_losing_the_scroll_position(browser: Browser, tmp_path: Path) -> None:
@@ -349,6 +476,31 @@ def test_the_live_page_updates_without_losing_the_scroll_position(browser: Brows
         server.shutdown()
     browser.until("return document.getElementById('live').classList.contains('lost')")
     browser.driver.get("about:blank")
+
+
+def test_figures_are_drawn_in_the_output_of_a_notebook(
+    browser: Browser,
+    trained: Path,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    """In a frame that can reach nothing else; its buttons work there too."""
+    objects = (v.open_run(trained), v.Benchmark(bench_run(tmp_path)), v.study(devices_csv(tmp_path / "fleet.csv")))
+    html = "".join(thing._repr_html_() for thing in objects)
+    (tmp_path / "cell.html").write_text(f"<!doctype html><html data-ready=yes><meta charset=utf-8>{html}")
+    browser.console_messages()
+    browser.open(tmp_path / "cell.html", 900)
+    for frame in browser.driver.find_elements("css selector", "iframe"):
+        browser.driver.switch_to.frame(frame)
+        browser.until("return document.documentElement.dataset.ready === 'yes'")
+        drawn = browser.js(
+            "return [document.querySelectorAll('.plot').length, document.querySelectorAll('svg.drawn').length]"
+        )
+        assert drawn[0] == drawn[1] > 0
+        browser.click("#theme")
+        browser.click("button[data-do=csv]")
+        browser.driver.switch_to.default_content()
+    assert browser.console_messages() == []
+    assert browser.js("return window.figures === undefined")
 
 
 @pytest.mark.parametrize("what", ["1,000 epochs", "64 devices"])

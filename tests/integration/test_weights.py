@@ -354,7 +354,7 @@ def test_a_finished_run_says_whether_it_agrees(
     own_network = [argument for argument in tiny if argument not in ("--model", "resnet8-small")]
     done = vernier_here("train", str(mine), *own_network, "--epochs", "1")
     assert done.code == 0, done.err
-    assert "published  top1 50 +- 0.5 % over 5 run(s) (us): " in done.out
+    assert "published  top1 50 +- 0.5 % over 5 runs (us): " in done.out
     assert "prediction interval 48.48 to 51.52" in done.out
     assert "global_batch 32 -> 16" in done.out
     status = json.loads((only_run(tmp_path / "runs") / "run.json").read_text())

@@ -74,6 +74,52 @@ def test_first_and_last_default_box() -> None:
     assert anchors.max() <= 1
 
 
+def pyramid_twin(model: Ssd, images: Tensor) -> tuple[Tensor, Tensor]:
+    """The detector on a feature pyramid, written down step by step from its weights."""
+    net = model.backbone
+    x = net.layer1(F.max_pool2d(F.relu(net.bn1(net.conv1(images))), 3, stride=2, padding=1))
+    fine = net.layer2(x)
+    coarse = net.layer3(fine)
+    state = dict(model.pyramid.named_parameters())
+    top = F.conv2d(coarse, state["lateral.1.weight"], state["lateral.1.bias"])
+    side = F.conv2d(fine, state["lateral.0.weight"], state["lateral.0.bias"])
+    enlarged = top.repeat_interleave(2, dim=2).repeat_interleave(2, dim=3)
+    maps = [model.pyramid.smooth[0](side + enlarged), model.pyramid.smooth[1](top)]
+    for extra in model.extras:
+        maps.append(extra(maps[-1]))
+    outputs = []
+    for heads, values in ((model.loc, 4), (model.conf, model.num_classes)):
+        parts = [
+            head(features).flatten(2).unflatten(1, (values, -1)).flatten(2)
+            for head, features in zip(heads, maps, strict=True)
+        ]
+        outputs.append(torch.cat(parts, dim=2).transpose(1, 2))
+    return outputs[0], outputs[1]
+
+
+@pytest.mark.parametrize("name", ["ssd-fpn-resnet18", "ssd-fpn-resnet34", "ssd-fpn-resnet50", "ssd-fpn-resnet50-v1"])
+def test_a_feature_pyramid_adds_the_coarser_map_to_the_finer(name: str) -> None:
+    model = build(name, width=8, image_px=96).eval()
+    assert [level.grid for level in model.levels] == [12, 6, 3, 1]
+    with torch.no_grad():
+        images = torch.randn(2, 3, 96, 96)
+        for output, twin in zip(model(images), pyramid_twin(model, images), strict=True):
+            torch.testing.assert_close(output, twin)
+        assert output.shape == (2, len(make_anchors(model.levels)), 5)
+
+
+def test_a_detector_on_a_pyramid_is_recognised_by_its_weights_and_takes_a_classifiers_backbone() -> None:
+    model = build("ssd-fpn-resnet50", width=8)
+    assert weights.identify(model.state_dict()) == "ssd-fpn-resnet50"
+    state, report = weights.adapt(model.state_dict(), build("ssd-fpn-resnet50", width=8))
+    assert set(state) == set(model.state_dict())
+    assert report.source == "vernier-ssd"
+    classifier = models.build("resnet50", num_classes=7, width=8)
+    fitted, _ = weights.adapt(classifier.state_dict(), model.backbone, optional=("layer4.", "fc."))
+    torch.testing.assert_close(fitted["layer3.5.conv3.weight"], classifier.state_dict()["layer3.5.conv3.weight"])
+    assert models.layer_groups("ssd-fpn-resnet18") == ("backbone", "pyramid", "extras", "loc", "conf")
+
+
 @pytest.mark.parametrize(
     ("px", "grids"),
     [

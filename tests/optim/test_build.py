@@ -9,7 +9,7 @@ from torch import nn
 
 from tests.optim.one_layer import one_layer
 from vernier.config import Optim
-from vernier.engine.training.checkpoint import optimizer_tensors, restore_optimizer
+from vernier.engine.training.checkpoints.contents import optimizer_tensors, restore_optimizer
 from vernier.errors import ConfigError
 from vernier.models import build
 from vernier.optim.build import build_optimizer, set_lr
@@ -73,7 +73,7 @@ _UPDATES_ON_BOTH_DEVICES = """
 import json
 import rgpu, torch
 from vernier.config import Ema, Optim
-from vernier.engine.training.checkpoint import optimizer_tensors, restore_optimizer
+from vernier.engine.training.checkpoints.contents import optimizer_tensors, restore_optimizer
 from vernier.models import build
 from vernier.optim.build import build_optimizer, set_lr
 from vernier.optim.ema import WeightAverage

@@ -35,6 +35,30 @@ def test_nvidia_rule_decays_the_projection_norms() -> None:
     assert all(id(p) in decayed for p in projections)
 
 
+def test_the_backbone_can_learn_more_slowly_than_the_head() -> None:
+    with torch.device("meta"):
+        network = build("ssd-fpn-resnet18", num_classes=4)
+    names = {id(p): n for n, p in network.named_parameters()}
+    groups = parameter_groups(network, Optim(backbone_lr_share=0.1))
+    shares = {names[id(p)].partition(".")[0]: group.lr_share for group in groups for p in group.params}
+    assert shares == {"backbone": 0.1, "pyramid": 1.0, "extras": 1.0, "loc": 1.0, "conf": 1.0}
+
+
+def test_a_head_that_begins_before_the_others_has_groups_of_its_own() -> None:
+    """A fused optimiser starts the momentum of a group as a whole."""
+    with torch.device("meta"):
+        network = build("resnet8-small", num_classes=4)
+    head = {id(p) for n, p in network.named_parameters() if n.startswith("fc.")}
+    groups = parameter_groups(network, Optim(), head_apart=True)
+    assert all(len(head & {id(p) for p in group.params}) in (0, len(group.params)) for group in groups)
+    assert {group.lr_share for group in groups} == {1.0}
+    assert sum(len(group.params) for group in groups) == len(names_of(network))
+
+
+def names_of(network: torch.nn.Module) -> list[str]:
+    return [name for name, _ in network.named_parameters()]
+
+
 def _lr_shares(model: str, layer_decay: float) -> dict[str, float]:
     with torch.device("meta"):
         network = build(model, num_classes=10)

@@ -65,6 +65,10 @@ def test_missing_keys_get_their_default_and_unknown_ones_are_ignored() -> None:
         ({"inner": {"number": 1}, "pair": [1]}, "pair"),
         ({"inner": {"number": 1}, "maybe": "soon"}, "maybe"),
         ({"inner": {"number": 1}, "either": []}, "either"),
+        ({"inner": {"number": 10**400}}, "inner.number"),
+        ({"inner": {"number": 1}, "maybe": 10**400}, "maybe"),
+        ({"inner": {"number": 1}, "maybe": float("nan")}, "maybe"),
+        ({"inner": {"number": 1}, "maybe": float("inf")}, "maybe"),
     ],
 )
 def test_what_does_not_fit_is_damage_that_names_the_key(tree: object, names: str) -> None:

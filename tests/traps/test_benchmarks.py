@@ -210,7 +210,7 @@ def _without(plan: Any, start_up_s: float) -> dict[str, Any]:
 
 def test_the_promise_counts_start_up_and_warm_up() -> None:
     """It said "at most 40 s each, besides start-up and warm-up", which were most of it."""
-    from vernier.cli.bench.live import opening_line
+    from vernier.report.live.benchmark import opening_line
 
     request = with_plan(BenchRequest(what="train", config={}), Comparing(max_seconds=20.0, repeats=2))
     assert opening_line(request, 1).endswith("measuring at most 0:40, about 1:01 with start-up and warm-up")

@@ -20,7 +20,7 @@ from vernier.data.shapes import ShapesSpec, make_shapes
 from vernier.data.sources import folder, open_split
 from vernier.engine.inference.evaluate import evaluate_trained
 from vernier.engine.inference.trained import load_trained
-from vernier.engine.training.resume import find_resume_point
+from vernier.engine.training.checkpoints.resume import find_resume_point
 from vernier.engine.training.session import train
 from vernier.errors import ConfigError
 from vernier.models import build
@@ -322,7 +322,7 @@ def test_eval_names_the_images_that_it_could_not_read(run: Path, copied_val: Pat
     bad = next((copied_val / "val" / "arrow").iterdir())
     bad.write_bytes(b"no picture")
     done = vernier_here("eval", str(run), "--data", str(copied_val), "--set", "data.max_bad_images=3")
-    assert "1 image(s) could not be read and were evaluated as black ones:" in done.out
+    assert "1 image could not be read, evaluated as black:" in done.out
     assert str(bad) in done.out
 
 

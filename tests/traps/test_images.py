@@ -67,7 +67,7 @@ def test_files_that_are_skipped_are_counted(tmp_path: Path, vernier_here: Runner
         write_image(tmp_path / split / "cat" / f"{split}.png")
     (tmp_path / "train" / "cat" / "2.heic").write_bytes(b"heic")
     done = vernier_here("data", "inspect", str(tmp_path))
-    assert "1 file(s) are no images by their names and are skipped: 1 .heic" in done.out
+    assert "1 file skipped, not images by their names: 1 .heic" in done.out
 
 
 def test_predict_names_every_image_that_it_could_not_read(shapes: Path, tmp_path: Path, vernier_here: Runner) -> None:

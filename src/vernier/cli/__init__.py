@@ -14,21 +14,25 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
-import tyro
-
 from vernier import __version__
+from vernier.addresses import hide_credentials_in_tracebacks, redact, take_credentials
+from vernier.api.starting import limit_spinning
 from vernier.config import RenamedSetting
-from vernier.engine.processes.launch import record_failure
+from vernier.engine.processes.launch import record_failure, topology
 from vernier.errors import (
     EXIT_DONE,
     EXIT_FAILED,
     EXIT_INTERRUPTED,
+    EXIT_STOPPED,
     EXIT_USAGE,
     ConfigError,
     RunFailed,
+    advice,
     did_you_mean,
     environment_error,
 )
+from vernier.report.live.terminal import OUTPUT_NAME, discard_results
+from vernier.signals import StopRequested, announce_stop, pending_stop
 
 from .info.catalogue import models, recipes
 from .info.completion import completion
@@ -37,10 +41,11 @@ from .info.plan import plan
 from .launching import COMMAND_LINE
 from .model.evaluate import evaluate
 from .model.export import export
+from .model.finetune import finetune
 from .model.predict import predict
 from .model.profile import profile
 from .model.train import train
-from .output import say
+from .output import say, set_quiet
 from .report.compare import compare
 from .report.convert import convert
 from .report.page import report
@@ -61,6 +66,7 @@ vernier --help lists every command; vernier COMMAND --help explains one.
 
 COMMANDS: dict[str, Callable[..., int]] = {
     "train": train,
+    "finetune": finetune,
     "eval": evaluate,
     "predict": predict,
     "export": export,
@@ -77,14 +83,19 @@ COMMANDS: dict[str, Callable[..., int]] = {
 GROUPS = {
     "bench": "Measure training, inference, scaling and loading, with intervals.",
     "data": "Make, prepare, verify, inspect or fetch data sets.",
+    "runs": "List runs with result, state and size, or free the disk space they take.",
     "study": "Device variability: design a study, measure every device, analyse, learn a baseline, check a machine.",
 }
 """Commands with actions; the actions of `data` are in `vernier.cli.data.COMMANDS`."""
+_MODULES = {"runs": "vernier.cli.report.runs"}
+"""Where the actions of a group are, if not in a module of its name."""
+DEFAULT_ACTIONS = {"runs": "list"}
+"""What a group does where its first argument is no action."""
 
 SECTIONS = {
-    "Train": ("train", "eval", "predict", "export"),
+    "Train": ("train", "finetune", "eval", "predict", "export"),
     "Measure": ("bench", "profile", "plan", "study"),
-    "Look": ("report", "compare", "convert", "recipes", "models", "doctor"),
+    "Look": ("runs", "report", "compare", "convert", "recipes", "models", "doctor"),
     "Data": ("data",),
     "Shell": ("completion",),
 }
@@ -95,7 +106,8 @@ INTERNAL = ("arm",)
 
 EXAMPLES = [
     "vernier train                                  # the built-in data set, about a minute on two cores",
-    "vernier train resnet50 --data photos           # your own images, one folder per class",
+    "vernier finetune photos                        # your own images: one folder per class, or boxes",
+    "vernier runs                                   # what was trained so far, with its result",
     "vernier report runs                            # one page about all runs",
 ]
 HELP = ("-h", "--help")
@@ -103,17 +115,8 @@ HELP = ("-h", "--help")
 
 def actions_of(group: str) -> dict[str, Callable[..., int]]:
     """Import a group's actions."""
-    actions: dict[str, Callable[..., int]] = import_module(f"vernier.cli.{group}").COMMANDS
+    actions: dict[str, Callable[..., int]] = import_module(_MODULES.get(group, f"vernier.cli.{group}")).COMMANDS
     return actions
-
-
-def parser_of(commands: dict[str, Callable[..., int]]) -> tyro.extras.SubcommandApp:
-    """Make a parser of these commands, for completion scripts."""
-    app = tyro.extras.SubcommandApp()
-    for name, function in commands.items():
-        if name not in INTERNAL:
-            app.command(name=name)(function)
-    return app
 
 
 def help_text(group: str | None = None) -> str:
@@ -121,7 +124,11 @@ def help_text(group: str | None = None) -> str:
     if group is not None:
         lines = {name: first_line(function) for name, function in actions_of(group).items() if name not in INTERNAL}
         closing = [f"vernier {group} ACTION --help explains one."]
-        return listing(f"vernier {group} [-h] ACTION ...", GROUPS[group], {"Actions": lines}, closing)
+        default = DEFAULT_ACTIONS.get(group)
+        if default is not None:
+            closing.insert(0, f"Without an action: vernier {group} {default}.")
+        usage = f"vernier {group} [-h] {'[ACTION]' if default else 'ACTION'} ..."
+        return listing(usage, GROUPS[group], {"Actions": lines}, closing)
     about = {**{name: first_line(function) for name, function in COMMANDS.items()}, **GROUPS}
     sections = {title: {name: about[name] for name in names} for title, names in SECTIONS.items()}
     closing = ["vernier COMMAND --help explains one.", examples_text(EXAMPLES).rstrip("\n")]
@@ -158,6 +165,8 @@ def _dispatch(arguments: list[str]) -> int:
         return run(COMMANDS[name], rest, f"vernier {name}")
     actions = actions_of(name)
     shown = [action for action in actions if action not in INTERNAL]
+    if name in DEFAULT_ACTIONS and not (rest and rest[0] in (*actions, *HELP, "help")):
+        return run(actions[DEFAULT_ACTIONS[name]], rest, f"vernier {name}")
     if not rest:
         raise ConfigError(f"Which action? vernier {name} {', '.join(shown)}; vernier {name} --help explains.")
     if rest[0] in (*HELP, "help"):
@@ -179,41 +188,60 @@ def _check_name(argument: str, names: list[str], prog: str, kind: str) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; turn errors meant for people into a message and an exit code."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments is None:
+        arguments = sys.argv[1:]
+        hide_credentials_in_tracebacks()
     if arguments in ([], ["--version"], ["-V"], ["version"]):
         sys.stdout.write(f"vernier {__version__}\n" if arguments else WELCOME)
         return EXIT_DONE
     if arguments[0] == "help":
         arguments = [*arguments[1:], "--help"]
-    # OpenMP threads that spin long while waiting make training many times slower when other programs use the cores.
-    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
-    COMMAND_LINE[:] = arguments
+    limit_spinning()
+    set_quiet(False)
     use_colours(not os.environ.get("NO_COLOR") and sys.stdout.isatty() and sys.stderr.isatty())
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", RenamedSetting)
             warnings.showwarning = _show_warning  # type: ignore[assignment]
-            return _dispatch(arguments)
+            COMMAND_LINE[:] = take_credentials(arguments)
+            code = _dispatch(list(COMMAND_LINE))
+            sys.stdout.flush()
+            return code
     except (ConfigError, RunFailed) as error:
         return _fail(str(error), EXIT_USAGE if isinstance(error, ConfigError) else EXIT_FAILED)
+    except StopRequested as request:
+        return _stop(str(request))
     except KeyboardInterrupt:
         say("vernier: interrupted")
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        sys.stderr.close()
+        discard_results()
         return EXIT_FAILED
     except Exception as error:
         from vernier.devices import describe_lost_device
 
         refused = environment_error(error) if isinstance(error, OSError) else ""
-        if not (message := refused or describe_lost_device(error)):
+        if not (message := pending_stop() or refused or describe_lost_device(error)):
             raise
+        if isinstance(error, OSError) and error.filename == OUTPUT_NAME:
+            discard_results()
+        elif isinstance(error, OSError) and refused:
+            message = f"{message}. {advice(error)}".rstrip(". ")
         return _fail(f"{message}.", EXIT_FAILED)
+
+
+def _stop(signal_name: str) -> int:
+    """Say which signal came before the first step; one process of several does."""
+    if topology().first:
+        announce_stop(signal_name)
+    return EXIT_STOPPED
 
 
 def _fail(message: str, code: int) -> int:
     """Print an error, and record it for the launcher of several processes."""
-    record_failure(message)
+    if name := pending_stop():
+        return _stop(name)
+    record_failure(redact(message))
     say(f"vernier: {message}")
     return code
 

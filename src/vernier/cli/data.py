@@ -1,19 +1,21 @@
 """`vernier data ...`: one function per action, which reads its flags, calls `vernier.data`, and prints the result."""
 
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
 from vernier.cores import allowed_cores
-from vernier.data.unfinished import mark_unfinished
+from vernier.data.unfinished import locked_folder, mark_unfinished
 from vernier.errors import EXIT_DONE, EXIT_FAILED, ConfigError
+from vernier.folders import data_home
 from vernier.records.codec import encode
+from vernier.wording import plural
 
-from .flags import JsonFlag, OptionalDir, OptionalInt, Switch, optional
-from .output import bytes_bar, print_json, print_result, progress_bar, say
+from .flags import JsonFlag, OptionalDir, OptionalInt, QuietFlag, Switch, optional
+from .output import bytes_bar, print_json, print_result, progress_bar, say, set_quiet, show
 
 if TYPE_CHECKING:
     from vernier.data.preparing.packing import PackedSplit
@@ -131,6 +133,7 @@ def prepare(
     val_share: ValShare = 0.1,
     workers: Workers = None,
     expect: Expect = None,
+    quiet: QuietFlag = False,
     json: JsonFlag = False,
 ) -> int:
     """Write a data set in the form it is trained from.
@@ -150,6 +153,7 @@ def prepare(
         vernier data prepare folder photos photos-shards --format shards
         vernier data prepare coco coco coco-records --format tfrecord
     """
+    set_quiet(quiet)
     _check(val_share, short_side_px=short_side_px, shard_mb=shard_mb, workers=workers)
     if len(paths) < 2:
         raise ConfigError(f"Give what to read and where to write: vernier data prepare {kind} SRC OUT.")
@@ -175,7 +179,7 @@ def prepare(
     else:
         raise ConfigError(f"{kind} takes one SRC, {len(paths) - 1} were given: {', '.join(paths[:-1])}.")
     packed = []
-    with mark_unfinished(out, f"vernier data prepare {kind}"):
+    with _writing(out, f"vernier data prepare {kind}"):
         for split, source in splits.items():
             with progress_bar(split) as progress:
                 packed.append(
@@ -193,8 +197,18 @@ def prepare(
                     )
                 )
         forget_progress(out)
-    print_result(packed, json, lambda splits: map(_packed_lines, splits))
+    print_result(packed, json, lambda splits: [line for split in splits for line in _packed_lines(split)])
     return EXIT_DONE
+
+
+@contextmanager
+def _writing(out: Path, by: str) -> Iterator[None]:
+    """Lock and mark the folder that a command writes to."""
+    with locked_folder(out, by) as note:
+        if note:
+            say(f"note: {note}")
+        with mark_unfinished(out, by):
+            yield
 
 
 def _numbers_of_files(files: tuple[int, int] | None, kind: str, layout: str) -> dict[str, int]:
@@ -237,32 +251,32 @@ def _prepare_coco(sources: list[Path], out: Path, layout: str, expect: tuple[int
     if layout != "folders":
         raise ConfigError(f"--format {layout} cannot hold boxes: COCO is unpacked as it is. Leave --format out.")
     expected = None if expect is None else {"train": expect[1], "val": expect[2]}
-    with mark_unfinished(out, "vernier data prepare coco"), bytes_bar("coco") as progress:
+    with _writing(out, "vernier data prepare coco"), bytes_bar("coco") as progress:
         counts = prepare_coco(sources, out, expected, progress)
     print_result(counts, json, lambda splits: (f"{split}  {n:,} images" for split, n in splits.items()))
     return EXIT_DONE
 
 
-def _packed_lines(packed: "PackedSplit") -> str:
+def _packed_lines(packed: "PackedSplit") -> list[str]:
     line = f"{packed.split}  {packed.samples:,} images, {packed.bytes / 2**20:,.1f} MiB"
     if packed.source_bytes:
-        line += f" in {packed.shards} shard(s) from {packed.source_bytes / 2**20:,.1f} MiB; "
+        line += f" in {plural(packed.shards, 'shard')} from {packed.source_bytes / 2**20:,.1f} MiB; "
         line += f"{packed.restart_indexed:,} restart-indexed, {packed.kept_as_they_are:,} unchanged"
     if packed.files:
-        line += f" in {packed.files:,} file(s)"
+        line += f" in {plural(packed.files, 'file')}"
         line += f"; {packed.converted:,} were no RGB JPEG and were converted" if packed.converted else ""
     if packed.continued_after:
         line += f"; {packed.continued_after:,} images of an earlier run were kept"
-    for image in packed.left_out:
-        line += f"\n  left out: {image}"
-    return line
+    return [line, *(f"  left out: {image}" for image in packed.left_out)]
 
 
 def _open_splits(data: str, val_share: float) -> "dict[str, Source]":
     """The splits of a set; prints a note for each that is missing."""
     from vernier.data.preparing.verify import open_splits
+    from vernier.data.sources.containers.tables import watched_scans
 
-    splits, missing = open_splits(data, val_share)
+    with bytes_bar("opening") as progress, watched_scans(progress):
+        splits, missing = open_splits(data, val_share)
     for reason in missing.values():
         say(f"note: {reason}")
     return splits
@@ -274,6 +288,7 @@ def verify(
     *,
     val_share: ValShare = 0.1,
     workers: Workers = None,
+    quiet: QuietFlag = False,
     json: JsonFlag = False,
 ) -> int:
     """Decode every image strictly, check the hashes of shards, and look for images that are in more than one split.
@@ -284,6 +299,7 @@ def verify(
         vernier data verify photos
         vernier data verify photos --json
     """
+    set_quiet(quiet)
     from vernier.data.preparing.verify import verify as run
 
     _check(val_share, workers=workers)
@@ -299,6 +315,7 @@ def verify(
 def _verification_lines(result: "VerifyResult") -> list[str]:
     counts = ", ".join(f"{split} {n:,}" for split, n in result.images.items())
     return [
+        *(f"note       {note}" for note in result.uncovered),
         *(f"bad        {problem}" for problem in result.bad),
         *(f"in two     {pair}" for pair in result.duplicates),
         f"{counts} images; {len(result.bad)} bad, {len(result.duplicates)} in more than one split, "
@@ -313,6 +330,7 @@ def inspect(
     sheet: Annotated[str | None, optional("FILE.png")] = None,
     compare_backends: Switch = False,
     val_share: ValShare = 0.1,
+    quiet: QuietFlag = False,
     json: JsonFlag = False,
 ) -> int:
     """Show what is in a data set: counts, image sizes, class balance.
@@ -325,6 +343,7 @@ def inspect(
         vernier data inspect photos
         vernier data inspect photos --sheet photos.png
     """
+    set_quiet(quiet)
     from vernier.data.preparing import inspect as inspecting
 
     _check(val_share)
@@ -340,13 +359,12 @@ def inspect(
         print_json(facts)
         return EXIT_DONE
     for split, about in facts["splits"].items():
-        notes = "".join(f"  note: {note}\n" for note in about.pop("notes", ()))
-        rows = "".join(f"  {k.replace('_', ' '):28s} {_shown(v)}\n" for k, v in about.items())
-        sys.stdout.write(f"{split}\n{rows}{notes}")
+        notes = [f"  note: {note}" for note in about.pop("notes", ())]
+        show(split, *(f"  {k.replace('_', ' '):28s} {_shown(v)}" for k, v in about.items()), *notes)
     for row in facts.get("backends", []):
-        sys.stdout.write("  ".join(f"{k.replace('_', ' ')} {v}" for k, v in row.items()) + "\n")
+        show("  ".join(f"{k.replace('_', ' ')} {v}" for k, v in row.items()))
     if sheet:
-        sys.stdout.write(f"contact sheet  {sheet}\n")
+        show(f"contact sheet  {sheet}")
     return EXIT_DONE
 
 
@@ -364,6 +382,7 @@ def get(
     *,
     out: OptionalDir = None,
     mirror: Annotated[str, optional("URL")] = "",
+    quiet: QuietFlag = False,
     json: JsonFlag = False,
 ) -> int:
     """Download a public data set, check it and unpack it. An interrupted download resumes.
@@ -377,10 +396,14 @@ def get(
         vernier data get cifar10
         vernier data get imagenette --out imagenette
     """
+    set_quiet(quiet)
     from vernier.data.preparing.fetch import get as fetch
 
-    with bytes_bar(name) as progress:
-        path = fetch(name, Path(out).expanduser() if out else None, mirror=mirror, progress=progress)
+    folder = Path(out).expanduser() if out else data_home() / name
+    with locked_folder(folder, f"vernier data get {name}") as note, bytes_bar(name) as progress:
+        if note:
+            say(f"note: {note}")
+        path = fetch(name, folder, mirror=mirror, progress=progress)
     print_result({"path": path}, json, _path_line)
     return EXIT_DONE
 

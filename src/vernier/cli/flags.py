@@ -10,7 +10,7 @@ from tyro.conf import FlagCreatePairsOff, Positional, UseAppendAction, arg
 
 from vernier import recipes
 from vernier.config import Config
-from vernier.config.settings import Mode, Precision
+from vernier.config.settings import Mode, OnDivergence, Precision
 from vernier.errors import ConfigError
 
 
@@ -27,6 +27,7 @@ def repeatable(name: str, metavar: str, text: str) -> Any:
 Switch = Annotated[FlagCreatePairsOff[bool], arg(help_behavior_hint="")]
 """A flag without a value that is off unless given. One that is on by default is a plain bool, with its --no- form."""
 OptionalText = Annotated[str | None, optional("TEXT")]
+NetworkFlag = Annotated[str | None, optional("NETWORK")]
 OptionalFile = Annotated[str | None, optional("FILE")]
 OptionalDir = Annotated[str | None, optional("DIR")]
 OptionalInt = Annotated[int | None, optional("N")]
@@ -40,10 +41,12 @@ DEVICE_NAMES = "auto|cpu|cuda|hpu|mps|xpu|..."
 DeviceFlag = Annotated[str | None, optional(DEVICE_NAMES)]
 PrecisionFlag = Annotated[Precision | None, optional("fp32|tf32|bf16|fp16")]
 ModeFlag = Annotated[Mode | None, optional("eager|compile|trace")]
+DivergenceFlag = Annotated[OnDivergence | None, optional("stop|rollback")]
 DataFlag = Annotated[str | None, optional("NAME|PATH")]
 JsonFlag = Annotated[
     Switch, arg(name="json", help="Print one JSON document on standard output and nothing else there.")
 ]
+QuietFlag = Annotated[Switch, arg(aliases=["-q"], help="Print warnings, errors and the result, but no progress.")]
 SetFlag = Annotated[
     UseAppendAction[tuple[str, ...]],
     repeatable("set", "NAME=VALUE", "Change any setting, e.g. optim.lr=0.05."),

@@ -1,7 +1,8 @@
 """What commands print: JSON, tables, messages, durations and progress bars.
 
-Results go to standard output, messages and bars to standard error. Live output of a training run is in
-`vernier.report.live`.
+Results go to standard output, messages and bars to standard error. Everything but JSON passes through `printable`, so
+that a name in a stranger's file cannot steer the terminal, and everything is without credentials. Live output of a
+training run is in `vernier.report.live`.
 """
 
 import json as jsonlib
@@ -11,21 +12,49 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from vernier.addresses import redact, redact_addresses
 from vernier.records.codec import encode
+from vernier.wording import printable
 
 WRAPPED_COLUMNS = 32
 """Least width of a column whose text is broken into lines."""
 
 
-def say(text: str) -> None:
-    """Print one message on standard error."""
-    sys.stderr.write(text + "\n")
+_quiet = False
+
+
+def set_quiet(quiet: bool) -> None:
+    """Whether this command leaves out progress (`--quiet`); `vernier.cli.main` begins without."""
+    global _quiet
+    _quiet = quiet
+
+
+def is_quiet() -> bool:
+    """Whether only warnings, errors and the result are printed."""
+    return _quiet
+
+
+def inform(*lines: str) -> None:
+    """Print what goes on, on standard error; nothing with --quiet."""
+    if not _quiet:
+        say(*lines)
+
+
+def say(*lines: str) -> None:
+    """Print a warning, an error or something else that must be known on standard error, of one line or several."""
+    sys.stderr.write("".join(f"{printable(redact(line))}\n" for line in lines))
+
+
+def show(*lines: str) -> None:
+    """Print lines of a result on standard output."""
+    sys.stdout.write("".join(f"{printable(redact(line))}\n" for line in lines))
 
 
 def print_json(value: Any) -> None:
     """Print values or records as one JSON document. Infinities and NaN become null, and standard error says where."""
     not_finite: list[str] = []
-    sys.stdout.write(jsonlib.dumps(_finite(encode(value), "", not_finite), indent=2, allow_nan=False) + "\n")
+    text = jsonlib.dumps(_finite(encode(value), "", not_finite), indent=2, allow_nan=False)
+    sys.stdout.write(f"{redact_addresses(text)}\n")
     if not_finite:
         more = f" and {len(not_finite) - 3} more" if len(not_finite) > 3 else ""
         say(f"not a finite number, null in the JSON: {', '.join(not_finite[:3])}{more}")
@@ -33,7 +62,7 @@ def print_json(value: Any) -> None:
 
 def print_result(result: Any, json: bool, lines: Callable[[Any], Iterable[str]]) -> None:
     """Print a record: as JSON, or in the lines that tell it to a person."""
-    print_json(result) if json else sys.stdout.write("".join(f"{line}\n" for line in lines(result)))
+    print_json(result) if json else show(*lines(result))
 
 
 def _finite(value: Any, path: str, not_finite: list[str]) -> Any:
@@ -47,11 +76,20 @@ def _finite(value: Any, path: str, not_finite: list[str]) -> Any:
     return value
 
 
-def print_rows(rows: Sequence[Any], json: bool, *, droppable: Sequence[str] = (), wrapped: str = "") -> None:
+def print_rows(
+    rows: Sequence[Any],
+    json: bool,
+    *,
+    droppable: Sequence[str] = (),
+    wrapped: str = "",
+    right: Sequence[str] = (),
+    instead: str = "--json",
+) -> None:
     """Print rows (records or mappings) with the same columns, as JSON or as a table.
 
     Where the terminal is too narrow the droppable columns are left out, the first ones first, and `wrapped` is broken
-    into lines.
+    into lines. Numbers and the columns in `right` are aligned to the right. `instead` is what else shows a column that
+    was left out.
     """
     if json:
         print_json(rows)
@@ -69,17 +107,19 @@ def print_rows(rows: Sequence[Any], json: bool, *, droppable: Sequence[str] = ()
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
     for column in texts:
         if column not in left_out:
-            numeric = all(isinstance(row[column], int | float) for row in cells)
+            numeric = column in right or all(isinstance(row[column], int | float) for row in cells)
             table.add_column(_header(column, droppable), justify="right" if numeric else "left", overflow="fold")
     for index in range(len(cells)):
         table.add_row(*(texts[column][index] for column in texts if column not in left_out))
     console.print(table)
     if left_out:
-        say(f"not shown: {', '.join(left_out)} (a wider terminal or --json has them)")
+        names = ", ".join(column.replace("_", " ") for column in left_out)
+        say(f"not shown: {names} (wider terminal, or {instead})")
 
 
 def _cell(value: Any) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:g}" if isinstance(value, float) else str(value)
+    text = f"{value:,}" if isinstance(value, int) else f"{value:g}" if isinstance(value, float) else str(value)
+    return printable(redact(text))
 
 
 def _header(column: str, droppable: Sequence[str]) -> str:
@@ -106,13 +146,6 @@ def _columns_to_leave_out(
     return left_out
 
 
-def rough_duration(seconds: float) -> str:
-    """Write a duration in the unit people would use: 45 s, 12 min, 3.5 h."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 100 * 60 else f"{seconds / 3600:.1f} h"
-
-
 @contextmanager
 def progress_bar(label: str) -> Iterator[Callable[[int, int], None]]:
     """Show a bar on standard error if it is a terminal; the function it gives takes done and total."""
@@ -126,11 +159,14 @@ def progress_bar(label: str) -> Iterator[Callable[[int, int], None]]:
 @contextmanager
 def bytes_bar(label: str) -> Iterator[Callable[[str, int, int], None]]:
     """Show a bar of bytes; the function it gives takes what is being done, bytes done and total bytes."""
+    from rich.markup import escape
     from rich.progress import DownloadColumn
 
     with _bar(DownloadColumn(binary_units=True)) as bar:
         task = bar.add_task(label, total=None)
-        yield lambda doing, done, total: bar.update(task, description=doing, completed=done, total=total or None)
+        yield lambda doing, done, total: bar.update(
+            task, description=escape(printable(doing)), completed=done, total=total or None
+        )
 
 
 def _bar(amount: Any) -> Any:
@@ -139,4 +175,4 @@ def _bar(amount: Any) -> Any:
 
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeRemainingColumn())
-    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    return Progress(*columns, console=console, transient=True, disable=_quiet or not console.is_terminal)

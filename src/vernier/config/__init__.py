@@ -1,16 +1,18 @@
 """The settings of a run: Recipe (what to train), Machine (where), Checkpoint and Limits (what is kept, when to stop).
 
-`settings` has the dataclasses, `parsing` reads and writes them, `changes` applies what a person changes, `checks` has
-the rules between them, `warnings` what is allowed and unusual, `derived` what follows from them, `migrations` what
-changed between versions of files. May import `errors` and `frozen` and nothing else of Vernier; knows no torch, no run
-directory and no device. Built-in recipes are in `vernier.recipes`.
+`settings` has the dataclasses, `parsing` reads and writes them, `durations` reads times, `changes` applies what a
+person changes, `checks` has the rules between them, `warnings` what is allowed and unusual, `derived` what follows from
+them, `migrations` what changed between versions of files. May import `errors` and `frozen` and nothing else of Vernier;
+knows no torch, no run directory and no device. Built-in recipes are in `vernier.recipes`.
 """
 
 from .changes import Changed, apply_changes, check_batch_rule
-from .checks import check_config, check_recipe
-from .derived import Derived, derive, describe_lr, train_px
+from .checks import check_config, check_recipe, check_reduction
+from .derived import DEFAULT_EXACT_THREADS, Derived, derive, describe_lr, describe_target, train_px
+from .durations import UNTIL_JOB_ENDS, parse_duration
 from .parsing import (
     RenamedSetting,
+    assignment,
     config_from_tree,
     differences,
     digest,
@@ -46,6 +48,8 @@ from .settings import (
 from .warnings import config_warnings
 
 __all__ = [
+    "DEFAULT_EXACT_THREADS",
+    "UNTIL_JOB_ENDS",
     "Augment",
     "Changed",
     "Checkpoint",
@@ -65,19 +69,23 @@ __all__ = [
     "RenamedSetting",
     "Schedule",
     "apply_changes",
+    "assignment",
     "check_batch_rule",
     "check_config",
     "check_recipe",
+    "check_reduction",
     "config_from_tree",
     "config_warnings",
     "derive",
     "describe_lr",
+    "describe_target",
     "differences",
     "digest",
     "from_dict",
     "load_file",
     "override",
     "override_from_text",
+    "parse_duration",
     "parse_share",
     "setting_name",
     "setting_names",

@@ -81,6 +81,7 @@ def with_epochs(config: Config, epochs: float) -> tuple[Config, list[str]]:
     schedule = replace(
         old,
         warmup_epochs=round(old.warmup_epochs * factor, 4),
+        head_epochs=round(old.head_epochs * factor, 4),
         milestones=scaled(old.milestones),
         decay_epochs=None if old.decay_epochs is None else round(old.decay_epochs * factor, 4),
     )
@@ -95,6 +96,8 @@ def with_epochs(config: Config, epochs: float) -> tuple[Config, list[str]]:
     parts = []
     if schedule.warmup_epochs:
         parts.append(f"warm-up {schedule.warmup_epochs:.4g}")
+    if schedule.head_epochs:
+        parts.append(f"head alone {schedule.head_epochs:.4g}")
     if schedule.kind in ("step", "list") and schedule.milestones:
         parts.append(f"milestones {', '.join(f'{m:.4g}' for m in schedule.milestones)}")
     if schedule.kind == "mlperf" and schedule.decay_epochs:

@@ -4,13 +4,15 @@ A setting that has no effect on the task of the recipe is refused with the reaso
 single fields are in `config.settings`; what depends on the data or on the device is checked where those are known.
 """
 
+import math
 from dataclasses import fields, is_dataclass
 from operator import attrgetter
 from typing import Any
 
 from vernier.errors import ConfigError
 
-from .settings import Config, Machine, Recipe, short_side_of
+from .durations import check_time_limit
+from .settings import Config, Data, Machine, Recipe, short_side_of
 
 _BOX_CROPS = ("ssd", "ssd-tf", "ssd-tf-tall")
 _WITHOUT_EFFECT_ON_DETECTORS = {
@@ -43,6 +45,7 @@ def check_recipe(recipe: Recipe, *, detector: bool) -> None:
     _check_schedule(recipe)
     _check_sizes(recipe, detector)
     _check_crop(recipe, detector)
+    _check_normalisation(recipe.data)
     if recipe.data.epoch_images is not None and recipe.augment.repeats > 1:
         raise ConfigError(
             f"data.epoch_images = {recipe.data.epoch_images} and augment.repeats = {recipe.augment.repeats} both say "
@@ -88,10 +91,76 @@ def check_config(config: Config, *, detector: bool) -> None:
     """All rules between the settings of a run. Raises ConfigError."""
     check_recipe(config.recipe, detector=detector)
     check_loader(config.machine, config.recipe, detector=detector)
+    check_reduction(config)
+    check_compression(config)
+    check_time_limit(config.limits.max_time)
+    if config.recipe.schedule.head_epochs and config.machine.mode == "trace":
+        raise ConfigError(
+            "--mode trace records one way through the network, and schedule.head_epochs = "
+            f"{config.recipe.schedule.head_epochs:g} needs two. Use --mode eager or compile, or "
+            "--set schedule.head_epochs=0."
+        )
     if detector and config.limits.train_accuracy:
         raise ConfigError(
             f"limits.train_accuracy has no effect on {config.recipe.model.name}, a detector: top-1 counts images with "
             "one class each. Leave --train-accuracy out."
+        )
+
+
+def check_reduction(config: Config) -> None:
+    """Refuse what would make the weights of exact reduction depend on the processes, or would have no effect."""
+    recipe, machine = config.recipe, config.machine
+    if machine.reduction != "exact":
+        if recipe.virtual_shards is not None:
+            raise ConfigError(
+                f"virtual_shards = {recipe.virtual_shards} has no effect with machine.reduction = {machine.reduction}. "
+                "Leave it out, or set machine.reduction=exact."
+            )
+        return
+    if machine.mode != "eager":
+        raise ConfigError(
+            f"machine.reduction = exact does not work with --mode {machine.mode}: its kernels depend on which image "
+            "sizes the process saw before, so a resumed run would differ. Use --mode eager, or machine.reduction=ddp."
+        )
+    if machine.backend in ("dali-gpu", "gaudi-media"):
+        raise ConfigError(
+            f"machine.reduction = exact does not work with machine.backend = {machine.backend}: nobody has shown that "
+            "its decoder gives the same pixels each time. Use machine.backend=native or dali-cpu."
+        )
+    if machine.batch_norm_statistics != "average":
+        raise ConfigError(
+            f"machine.batch_norm_statistics = {machine.batch_norm_statistics} has no effect with machine.reduction = "
+            "exact: all processes have the same statistics, the mean over the virtual shards. Leave it out."
+        )
+
+
+def check_compression(config: Config) -> None:
+    """Refuse compressed gradients where they would break a promise or never recover, and settings without effect."""
+    machine, kind = config.machine, config.machine.gradient_compression
+    if kind != "powersgd":
+        for name, value in _changed(machine, Machine(), "machine"):
+            if name.startswith("machine.powersgd_"):
+                raise ConfigError(
+                    f"{name} = {value} has no effect with machine.gradient_compression = {kind}. Leave it out, or set "
+                    "machine.gradient_compression=powersgd."
+                )
+    if kind == "none":
+        return
+    if machine.reduction == "exact":
+        raise ConfigError(
+            f"machine.gradient_compression = {kind} does not work with machine.reduction = exact, which adds up whole "
+            "gradients in one order. Use machine.reduction=ddp, or machine.gradient_compression=none."
+        )
+    if kind == "powersgd" and machine.precision == "fp16":
+        raise ConfigError(
+            "machine.gradient_compression = powersgd does not work with --precision fp16: it carries its errors to the "
+            "next step, also those of gradients that overflowed. Use --precision bf16, or gradient_compression=bf16."
+        )
+    if kind == "powersgd" and config.limits.on_divergence == "rollback":
+        raise ConfigError(
+            "machine.gradient_compression = powersgd does not work with limits.on_divergence = rollback: it carries "
+            "its errors to the next step, also infinite ones. Use limits.on_divergence=stop, or "
+            "machine.gradient_compression=bf16."
         )
 
 
@@ -132,6 +201,12 @@ def _check_schedule(recipe: Recipe) -> None:
         raise ConfigError(
             f"schedule.kind = list needs one share more than milestones: {len(schedule.shares)} shares and "
             f"{len(schedule.milestones)} milestones are given. Change schedule.shares or schedule.milestones."
+        )
+    if schedule.head_epochs >= schedule.epochs > 0 and schedule.head_epochs > 0:
+        raise ConfigError(
+            f"schedule.head_epochs = {schedule.head_epochs:g} is the whole training (schedule.epochs = "
+            f"{schedule.epochs:g}). To train the head alone: --freeze backbone. To train all layers after it: fewer "
+            "schedule.head_epochs."
         )
     if augment.start_px is not None and augment.start_px > recipe.data.image_px:
         raise ConfigError(
@@ -201,3 +276,14 @@ def _check_crop(recipe: Recipe, detector: bool) -> None:
         )
     if detector and augment.jitter != "none" and len(recipe.data.mean) != 3:
         raise ConfigError("augment.jitter needs images in colour. Set augment.jitter=none.")
+
+
+def _check_normalisation(data: Data) -> None:
+    """Pixels become (value - mean) / std: a std of 0 would make every one of them infinite."""
+    if not all(math.isfinite(value) for value in data.mean):
+        raise ConfigError(f"data.mean = {list(data.mean)} must be finite numbers, one per channel.")
+    if not all(0 < value < math.inf for value in data.std):
+        raise ConfigError(
+            f"data.std = {list(data.std)} must be above 0: images are divided by it. Give the standard deviation of "
+            "each channel, such as [0.229, 0.224, 0.225]."
+        )

@@ -4,6 +4,7 @@ import math
 
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
+from vernier.wording import plural
 
 from .settings import Augment, Config, Data, Machine, Recipe
 
@@ -21,12 +22,18 @@ class Derived:
     total_steps: int
     stop_step: int
     """More than `total_steps` where schedule.steps asks for it."""
+    virtual_shards: int | None = None
+    """machine.reduction = exact: parts of the global batch. A process computes one per accumulation step."""
 
 
 def derive(config: Config, *, train_samples: int) -> Derived:
     """Batch per process, accumulation, learning rate and steps. Raises ConfigError for a batch that does not divide."""
     recipe, machine = config.recipe, config.machine
-    process_batch, accumulation = _split_batch(recipe.global_batch, machine)
+    shards = count_virtual_shards(recipe) if machine.reduction == "exact" else None
+    if shards is None:
+        process_batch, accumulation = _split_batch(recipe.global_batch, machine)
+    else:
+        process_batch, accumulation = _split_into_shards(recipe.global_batch, shards, machine)
     epoch_images = recipe.data.epoch_images or train_samples
     steps_per_epoch, rest = divmod(epoch_images, recipe.global_batch)
     if steps_per_epoch == 0:
@@ -49,7 +56,32 @@ def derive(config: Config, *, train_samples: int) -> Derived:
         steps_per_epoch=steps_per_epoch,
         total_steps=total_steps,
         stop_step=steps if limit is None else min(limit, steps),
+        virtual_shards=shards,
     )
+
+
+DEFAULT_EXACT_THREADS = 1
+"""Compute threads of a process with exact reduction, where none are set: kernels divide their sums by threads."""
+_USUAL_SHARDS = (12, 8, 6, 4, 3, 2, 1)
+"""The first one divides among 1, 2, 3, 4 and 6 processes."""
+
+
+def count_virtual_shards(recipe: Recipe) -> int:
+    """Into how many parts exact reduction divides the global batch: a matter of the recipe alone."""
+    return recipe.virtual_shards or next(n for n in _USUAL_SHARDS if recipe.global_batch % n == 0)
+
+
+def describe_target(recipe: Recipe) -> str:
+    """At which figure the training ends before its schedule does; empty where it does not."""
+    targets = {"eval.target_ap": recipe.eval.target_ap, "eval.target_top1": recipe.eval.target_top1}
+    for name, target in targets.items():
+        if target is not None and (recipe.eval.every_epochs > 0 or recipe.eval.at_epochs):
+            figure = f"AP reaches {target:g}" if name == "eval.target_ap" else f"top-1 reaches {target:g} %"
+            return (
+                f"training ends once {figure} ({name}), a figure for the recipe's own data; --set {name}=none trains "
+                "to the end of the schedule"
+            )
+    return ""
 
 
 def describe_lr(recipe: Recipe) -> str:
@@ -75,14 +107,48 @@ def train_px(data: Data, augment: Augment, epoch: int) -> int:
     return min(last, max(first, round(between / 32) * 32))
 
 
+def _split_into_shards(global_batch: int, shards: int, machine: Machine) -> tuple[int, int]:
+    """Images per virtual shard, and shards per process. Raises ConfigError for what does not divide."""
+    if global_batch % shards:
+        low, high = global_batch // shards * shards, (global_batch // shards + 1) * shards
+        near = f"{low} or {high}" if low else f"{high}"
+        raise ConfigError(
+            f"global_batch = {global_batch} does not divide into virtual_shards = {shards}. Use --global-batch {near}, "
+            "or another virtual_shards, the same one in all runs that are to have the same weights."
+        )
+    if shards % machine.procs:
+        fitting = ", ".join(str(n) for n in range(1, min(shards, 64) + 1) if shards % n == 0)
+        more = next((n for n in range(shards, global_batch + 1) if global_batch % n == 0 and n % machine.procs == 0), 0)
+        advice = f", or --set virtual_shards={more} in all runs that are to have the same weights" if more else ""
+        raise ConfigError(
+            f"virtual_shards = {shards} cannot be shared out evenly among {machine.procs} processes (machine.reduction "
+            f"= exact). Use --procs {fitting}{advice}."
+        )
+    images, per_process = global_batch // shards, shards // machine.procs
+    if machine.accumulation not in (1, per_process):
+        raise ConfigError(
+            f"machine.accumulation = {machine.accumulation} contradicts virtual_shards = {shards}: each of "
+            f"{plural(machine.procs, 'process')} has {per_process} of them and computes one after the other. Leave "
+            "machine.accumulation out."
+        )
+    if machine.process_batch is not None and images > machine.process_batch:
+        raise ConfigError(
+            f"machine.process_batch = {machine.process_batch} is less than the {images} images of a virtual shard. "
+            f"Raise it, or divide the batch further: --set virtual_shards={-(-global_batch // machine.process_batch)} "
+            "or more."
+        )
+    return images, per_process
+
+
 def _split_batch(global_batch: int, machine: Machine) -> tuple[int, int]:
     procs, accumulation = machine.procs, machine.accumulation
     if machine.process_batch is not None:
         per_micro_step = procs * machine.process_batch
         if global_batch % per_micro_step:
             raise ConfigError(
-                f"global_batch = {global_batch} is not a multiple of {procs} process(es) x {machine.process_batch} "
-                f"images: {per_micro_step} does not divide it. Change machine.process_batch, --procs or --global-batch."
+                f"global_batch = {global_batch} is not a multiple of {plural(procs, 'process')} x "
+                f"{plural(machine.process_batch, 'image')}: {per_micro_step} does not divide it. "
+                "Change machine.process_batch, --procs or --global-batch."
             )
         needed = global_batch // per_micro_step
         if accumulation not in (1, needed):
@@ -96,7 +162,8 @@ def _split_batch(global_batch: int, machine: Machine) -> tuple[int, int]:
         low, high = global_batch // parts * parts, (global_batch // parts + 1) * parts
         near = f"{low} or {high}" if low else f"{high}"
         raise ConfigError(
-            f"global_batch = {global_batch} does not divide by {procs} process(es) x {accumulation} accumulation "
-            f"step(s). Use --global-batch {near}, or change --procs or machine.accumulation."
+            f"global_batch = {global_batch} does not divide by {plural(procs, 'process')} x "
+            f"{plural(accumulation, 'accumulation step')}. Use --global-batch {near}, "
+            "or change --procs or machine.accumulation."
         )
     return global_batch // parts, accumulation

@@ -11,11 +11,16 @@ never on disk. A file without a number is of schema 1.
 | | | derived from data.eval_px; augment.crop = ssd-tf, which tested one side of a window only, is ssd-tf-tall |
 """
 
+import dataclasses
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
+from vernier.addresses import note_origin
 from vernier.errors import ConfigError
+
+from .settings import Config
 
 Tree = dict[str, Any]
 
@@ -41,6 +46,8 @@ RENAMED_SETTINGS = {
 """Old name -> new name, from the top of the configuration. Old names work in 0.2 with a note, and not in 0.3."""
 
 
+_CONFIGURATIONS = {"config": ("",), "checkpoint": ("config",), "bench": ("config", "asked.config")}
+"""Where the files of each kind hold a configuration."""
 _DETECTOR_PREFIX = "ssd"
 WITHOUT_EFFECT = {
     "detector": ("loss", "model.unused_outputs", "data.scaled_decode", "data.eval_short_side_px", "eval.target_top1"),
@@ -56,7 +63,7 @@ class NewerFile(ConfigError):
 def migrated(kind: str, tree: Tree, where: Path | str) -> Tree:
     """The content of a file of that kind as this version writes it, without its schema number.
 
-    Raises NewerFile, or ConfigError where the number is none.
+    Raises NewerFile, or ConfigError where the number is none or the settings in it are no tables.
     """
     schema = tree.get("schema", 1)
     if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
@@ -69,7 +76,30 @@ def migrated(kind: str, tree: Tree, where: Path | str) -> Tree:
     tree = {name: value for name, value in tree.items() if name != "schema"}
     for number in range(schema, SCHEMAS[kind]):
         tree = _STEPS[kind, number](tree)
+    note_origin(tree.get("config") if kind == "checkpoint" else tree, where)
+    for path in _CONFIGURATIONS.get(kind, ()):
+        config: Any = tree
+        for part in filter(None, path.split(".")):
+            config = config.get(part) if isinstance(config, dict) else None
+        if config is not None:
+            _refuse_wrong_tables(config, Config, where)
     return tree
+
+
+def _refuse_wrong_tables(tree: Any, cls: type, where: Path | str) -> None:
+    """Raise ConfigError where a group of settings is none, so that readers of a run can look settings up in it."""
+    if not isinstance(tree, dict):
+        raise ConfigError(f"{where}: its settings are damaged: {cls.__name__} is no table.")
+    for name, group in _groups(cls):
+        if name in tree:
+            _refuse_wrong_tables(tree[name], group, where)
+
+
+@cache
+def _groups(cls: type) -> tuple[tuple[str, Any], ...]:
+    """Name and class of the groups of settings in one; a report reads thousands of configurations."""
+    hints = get_type_hints(cls).items()
+    return tuple((name, hint) for name, hint in hints if isinstance(hint, type) and dataclasses.is_dataclass(hint))
 
 
 def with_new_names(tree: Tree) -> Tree:

@@ -14,6 +14,7 @@ import warnings
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from vernier.addresses import note_origin, redact_addresses, refuse_credentials
 from vernier.errors import ConfigError
 
 from .migrations import RENAMED_SETTINGS, migrated, with_new_names
@@ -26,6 +27,7 @@ ALIASES = {"data.workers": "machine.workers", "data.prefetch": "machine.prefetch
 _GROUPS = {f.name for f in dataclasses.fields(Config)}
 _TYPE_NAMES = {float: "a number", int: "a whole number", bool: "true or false", str: "text"}
 _USUAL_NAMES = {"learning_rate": "optim.lr", "batch_size": "global_batch", "batch": "global_batch"}
+_LARGEST = 2**63
 _OTHER_NAMES_OF_VALUES = {("machine.mode", "graph"): "compile"}
 
 
@@ -55,6 +57,8 @@ def from_dict(cls: type[T], given: Any, path: str = "") -> T:
 
 
 def _convert(value: Any, hint: Any, where: str) -> Any:
+    if isinstance(value, int) and abs(value) >= _LARGEST:  # may have more digits than Python writes or a float holds
+        raise ConfigError(f"{where} is out of range: no setting takes whole numbers of 64 bits and more.")
     origin, args = get_origin(hint), get_args(hint)
     if dataclasses.is_dataclass(hint):
         return from_dict(hint, value, where)  # type: ignore[arg-type]
@@ -115,6 +119,8 @@ def override(config: Config, path: str, value: Any) -> Config:
     old = _setting(group, name, path)
     if isinstance(old, dict) and not isinstance(value, dict):
         raise ConfigError(f"{path!r} is a group of settings: name one of {', '.join(old)}.")
+    if isinstance(value, str):
+        refuse_credentials(value, path)
     group[name] = value
     return from_dict(Config, tree)
 
@@ -164,8 +170,11 @@ def _from_the_top(path: str) -> str:
 
 
 def config_from_tree(tree: Any) -> Config:
-    """A configuration from plain values of today's schema. Raises ConfigError."""
-    return from_dict(Config, tree)
+    """A configuration from plain values of today's schema, without credentials in its address. Raises ConfigError."""
+    config = from_dict(Config, tree)
+    data = config.recipe.data
+    data = dataclasses.replace(data, source=redact_addresses(data.source))
+    return dataclasses.replace(config, recipe=dataclasses.replace(config.recipe, data=data))
 
 
 def override_from_text(config: Config, assignment: str) -> Config:
@@ -186,6 +195,11 @@ def _type_of(path: str) -> Any:
     return hint
 
 
+def assignment(path: str, value: Any) -> str:
+    """The assignment `a.b=c` that gives a setting this value of Python."""
+    return f"{path}={'none' if value is None else _toml_value(value)}"
+
+
 def parse_value(text: str, hint: Any) -> Any:
     """The value of a setting from the command line: TOML, or as it is where it is no TOML or the setting is text.
 
@@ -197,9 +211,10 @@ def parse_value(text: str, hint: Any) -> Any:
         return text.lower() == "true"
     try:
         value = tomllib.loads(f"v = {text}")["v"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # TOML's own errors, numbers of too many digits, lists in lists without end
         return text
-    return value if isinstance(value, str) or str not in (hint, *get_args(hint)) else text
+    is_text = hint is str or (get_origin(hint) is not tuple and str in get_args(hint))
+    return value if isinstance(value, str) or not is_text else text
 
 
 def load_file(path: Path) -> Config:
@@ -209,7 +224,7 @@ def load_file(path: Path) -> Config:
         given = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"Cannot read {path}: {error}.") from None
-    except (json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also numbers of too many digits
         raise ConfigError(f"{path} is not valid {'JSON' if path.suffix == '.json' else 'TOML'}: {error}.") from None
     if not isinstance(given, dict):
         raise ConfigError(f"{path} must hold a table of settings.")
@@ -221,10 +236,14 @@ def load_file(path: Path) -> Config:
     for old in RENAMED_SETTINGS:
         if _has(given, old.split(".")):
             _from_the_top(old)
+    given = with_new_names(given)
+    note_origin(given, path)
     try:
-        return from_dict(Config, with_new_names(given))
+        config = from_dict(Config, given)
+        refuse_credentials(config.recipe.data.source, "data.source")
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
+    return config
 
 
 def _has(tree: Any, parts: list[str]) -> bool:

@@ -11,6 +11,7 @@ from vernier.frozen import frozen
 
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
 Mode = Literal["eager", "compile", "trace"]
+OnDivergence = Literal["stop", "rollback"]
 
 
 def option(default: Any, doc: str, *, low: float = -math.inf, high: float = math.inf, above: float = -math.inf) -> Any:
@@ -60,6 +61,9 @@ class Model:
     )
     reset_head: bool = option(False, "do not load the classifier layer from the file; start a new one")
     freeze: tuple[str, ...] = option((), "layers to freeze, by the start of their name; backbone: all but the head")
+    freeze_statistics: bool = option(
+        False, "batch norms of the backbone keep the statistics of the starting weights; for few images per step"
+    )
 
 
 @frozen
@@ -89,6 +93,9 @@ class Data:
     )
     val_share: float = option(
         0.1, "a folder without train/ and val/: share of each class used for validation", above=0, high=0.9
+    )
+    hold_out: bool = option(
+        False, "validate on a part of the training images (val_share), also where there are other splits"
     )
     epoch_images: int | None = option(
         None, "images that make up an epoch; more than the set has: some several times; left out: all of the set", low=1
@@ -195,6 +202,7 @@ class Optim:
     beta2: float = option(0.999, "lamb: decay rate of the squared gradients", low=0, high=0.999999)
     eps: float = option(1e-6, "lamb: epsilon in the denominator", low=0)
     clip_norm: float = option(0.0, "clip the global gradient norm to this; 0: off", low=0)
+    backbone_lr_share: float = option(1.0, "learning rate of the backbone, as a share of the head's", above=0, high=1)
     layer_decay: float = option(
         1.0, "layer-wise learning rates: factor from one layer to the one below it; 1: off", above=0, high=1
     )
@@ -207,11 +215,14 @@ class Schedule:
     kind: Literal["cosine", "step", "list", "linear", "polynomial", "mlperf", "constant"] = option(
         "cosine", "shape after the warm-up; mlperf: the polynomial of its LARS submissions"
     )
-    epochs: float = option(90.0, "number of epochs", above=0)
+    epochs: float = option(90.0, "number of epochs", above=0, high=1e9)
     steps: int | None = option(
         None, "train this many steps instead; beyond the epochs' worth the rate stays at its last value", low=1
     )
     warmup_epochs: float = option(0.0, "length of the warm-up", low=0)
+    head_epochs: float = option(
+        0.0, "train the head alone for this many epochs at first, with the backbone frozen; then all layers", low=0
+    )
     warmup_start: float = option(0.0, "line: share of the peak rate at step 0; 1/n is Goyal's form", low=0, high=1)
     warmup_form: Literal["line", "stairs"] = option(
         "line", "line: rises every step; stairs: every epoch, (e+1)/W, as NVIDIA's"
@@ -246,6 +257,9 @@ class Eval:
     offset_epochs: float = option(0.0, "evaluate at offset, offset + every, ...", low=0)
     at_epochs: tuple[float, ...] = option((), "evaluate after these epochs and at the end, instead of at regular ones")
     flip_tta: bool = option(False, "test-time augmentation: add the scores of the mirrored image; shown in results")
+    patience: int | None = option(
+        None, "stop after this many evaluations in a row without a better one; not counted while the head trains", low=1
+    )
     target_top1: float | None = option(None, "classifiers: stop once top-1 reaches this, in percent", low=0, high=100)
     target_ap: float | None = option(None, "detectors: stop once COCO's AP reaches this, 0 to 1", low=0, high=1)
 
@@ -276,6 +290,13 @@ class Recipe:
     source: str = option("", "citation, with revision")
     seed: int = option(1, "initial weights, order, augmentation", low=0, high=2**31 - 1)
     global_batch: int = option(256, "images per optimiser step, over all processes", low=1)
+    virtual_shards: int | None = option(
+        None,
+        "exact reduction: parts of the global batch, each with its own gradient and batch-norm statistics; left out: "
+        "the first of 12, 8, 6, 4, 3, 2, 1 that divides the batch",
+        low=1,
+        high=65536,
+    )
     model: Model = Model()
     data: Data = Data()
     augment: Augment = Augment()
@@ -315,7 +336,17 @@ class Machine:
     threads: int | None = option(None, "compute threads per process; left out: all cores shared evenly", low=1)
     max_cpus: int | None = option(None, "most cores per process; left out: an even share", low=1)
     channels_last: bool = option(True, "memory layout of images and weights")
+    reduction: Literal["ddp", "exact"] = option(
+        "ddp", "how gradients are summed; exact: the same weights, bit for bit, for any number of processes"
+    )
     bucket_mb: int = option(25, "several processes: size of a gradient bucket, in MiB", low=1, high=4096)
+    gradient_compression: Literal["none", "bf16", "powersgd"] = option(
+        "none", "several processes: how gradients are sent: as they are, rounded to bf16, or as low-rank matrices"
+    )
+    powersgd_rank: int = option(1, "PowerSGD: rank of the matrices that are sent", low=1, high=64)
+    powersgd_start: int = option(
+        1000, "PowerSGD: steps after each start of the command that send whole gradients", low=2
+    )
     batch_norm_statistics: Literal["average", "first"] = option(
         "average",
         "several processes: batch-norm statistics to evaluate and save: the mean over processes, or rank 0's",
@@ -339,6 +370,9 @@ class Checkpoint:
     keep_every_epochs: float = option(0.0, "also keep those at multiples of this many epochs; 0: none", low=0)
     keep_best: bool = option(True, "save and keep the best evaluated checkpoint")
     at_end: bool = option(True, "save one at the end of the training; see `--no-checkpoints`")
+    background: bool = option(
+        True, "write them while training goes on, from a copy of the weights in memory; false: training waits"
+    )
 
 
 @frozen
@@ -349,12 +383,21 @@ class Limits:
     max_eval_steps: int | None = option(
         None, "evaluate this many batches only; the result is then marked as not exact", low=1
     )
+    max_time: str | None = option(
+        None,
+        "stop, with a checkpoint, before this time since the start of the command is over: 3h50m; auto: Slurm's",
+    )
     log_every_steps: int = option(
         0, "steps per event and printed line; 0: about two events per second, a line every 5 s", low=0
     )
     train_accuracy: bool = option(
         False, "classifiers: record top-1 and top-5 of the training batches; MixUp: hits count by their label's share"
     )
+    on_divergence: OnDivergence = option(
+        "stop", "when a loss, gradient or weight is no finite number: end the run, or go back to the last checkpoint"
+    )
+    max_rollbacks: int = option(3, "with on_divergence=rollback: how often before the run ends", low=1)
+    rollback_lr: float = option(0.5, "the learning rate is multiplied by this at each rollback", above=0, high=1)
     smoke: bool = option(False, "a try-out of the settings (--smoke): its result means nothing and is marked so")
 
 

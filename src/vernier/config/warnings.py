@@ -1,11 +1,13 @@
 """Warnings about a configuration that is allowed and probably not what was meant, given before anything starts."""
 
-from .derived import train_px
+from .derived import count_virtual_shards, train_px
 from .settings import Config, Recipe
 
 LONG_WARMUP = 1 / 3
 LATE_END = 1.1
 """MLPerf's submissions end the decay an epoch after the training."""
+FEW_IMAGES = 8
+"""Batch-norm statistics over fewer images than this are noisy."""
 SIZE_RATIOS = (0.8, 1.5)
 """Evaluation images up to this much smaller or larger than training images are usual."""
 
@@ -13,7 +15,12 @@ SIZE_RATIOS = (0.8, 1.5)
 def config_warnings(config: Config, *, detector: bool) -> tuple[str, ...]:
     """What a person should know about these settings before a training starts."""
     recipe = config.recipe
-    return (*_schedule_warnings(recipe), *_size_warnings(recipe, detector), *_rate_warnings(recipe))
+    return (
+        *_schedule_warnings(recipe),
+        *_size_warnings(recipe, detector),
+        *_rate_warnings(recipe),
+        *_shard_warnings(config),
+    )
 
 
 def _schedule_warnings(recipe: Recipe) -> list[str]:
@@ -71,3 +78,17 @@ def _rate_warnings(recipe: Recipe) -> list[str]:
             "Lower it: --set schedule.end_lr=0"
         ]
     return []
+
+
+def _shard_warnings(config: Config) -> list[str]:
+    """Exact reduction takes batch-norm statistics over the images of a virtual shard."""
+    if config.machine.reduction != "exact":
+        return []
+    shards = count_virtual_shards(config.recipe)
+    images = config.recipe.global_batch // shards
+    if images >= FEW_IMAGES or shards == 1:
+        return []
+    return [
+        f"each of {shards} virtual shards has {images} images, and batch norm takes its statistics over them. A larger "
+        "--global-batch or a smaller --set virtual_shards=N gives it more"
+    ]

@@ -58,6 +58,9 @@ class SsdSpec:
 
     extras: tuple[tuple[int, int], ...]
     """(1x1 channels, 3x3 channels) per level after the backbone, at the backbone's own width; the last repeats."""
+    pyramid: int = 0
+    """Channels of a feature pyramid (Lin et al. 2017) over the backbone's last two stages, which are the first two
+    levels; 0: none, the backbone's last stage is the first level."""
     extra_norm: bool = False
     """Batch norm after the convolutions of those levels, which then have no bias (NVIDIA's SSD300 v1.1)."""
     sizes: tuple[float, float, float] = (21 / 300, 45 / 300, 261 / 300)
@@ -139,7 +142,7 @@ def levels(arch: Arch, spec: SsdSpec, px: int, stem: str = "default") -> tuple[L
     """Compute the levels for images of `px` pixels per side. Raises ConfigError if there is no room for two."""
     stem = arch.stem if stem == "default" else stem
     grid, stride = (px // 2 if stem == "small-pool" else math.ceil(px / _STEMS[stem])), _STEMS[stem]
-    halving_stages = len(arch.blocks) - (1 if arch.last_stride == 2 else 2)
+    halving_stages = len(arch.blocks) - (1 if arch.last_stride == 2 else 2) - (1 if spec.pyramid else 0)
     for _ in range(halving_stages):
         grid, stride = math.ceil(grid / 2), stride * 2
     grids, cells, halves = [grid], [px / stride], [True]
@@ -176,6 +179,11 @@ def extra_channels(arch: Arch, spec: SsdSpec, width: int | None, index: int) -> 
     scale = (width or arch.width) / arch.width
     hidden, out = spec.extras[min(index, len(spec.extras) - 1)]
     return max(_MIN_CHANNELS, round(hidden * scale)), max(_MIN_CHANNELS, round(out * scale))
+
+
+def pyramid_channels(arch: Arch, spec: SsdSpec, width: int | None) -> int:
+    """Channels of a detector's feature pyramid, scaled with the width."""
+    return max(_MIN_CHANNELS, round(spec.pyramid * (width or arch.width) / arch.width))
 
 
 def stage_strides(arch: Arch) -> list[int]:

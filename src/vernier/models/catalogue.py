@@ -70,8 +70,8 @@ def is_detector(name: str) -> bool:
 
 def layer_groups(name: str) -> tuple[str, ...]:
     """What the names of the network's layers start with."""
-    if is_detector(name):
-        return ("backbone", "extras", "loc", "conf")
+    if (ssd := info(name).ssd) is not None:
+        return ("backbone", *(("pyramid",) if ssd.pyramid else ()), "extras", "loc", "conf")
     return ("conv1", "bn1", *(f"layer{stage}" for stage in range(1, len(info(name).arch.blocks) + 1)), "fc")
 
 
@@ -145,12 +145,16 @@ _EXTRAS = ((256, 512), (256, 512), (128, 256), (128, 256), (128, 256))
 _MLPERF_SSD = SsdSpec(extras=_EXTRAS)
 _NVIDIA_SSD = SsdSpec(extras=_EXTRAS, extra_norm=True)
 _NVIDIA_SSD_18 = SsdSpec(extras=(*_EXTRAS[:4], (128, 128)), extra_norm=True)
+_PYRAMID_SSD = SsdSpec(
+    extras=((128, 128),), pyramid=128, extra_norm=True, sizes=(0.06, 0.15, 0.6), inner_ratios=(2,), max_levels=4
+)
 _SMALL_SSD = SsdSpec(extras=((32, 64),), extra_norm=True, sizes=(0.15, 0.24, 0.38), inner_ratios=(2,), max_levels=3)
 
 
 _V15 = "bottlenecks, stride in the 3x3 (v1.5: torchvision, NVIDIA, Habana)"
 _V1 = "bottlenecks, stride in the first 1x1 (He et al. 2015)"
 _SAME = "the same network as {}: basic blocks have only one form"
+_PYRAMID = "four levels on a light feature pyramid, for fine-tuning on few photographs (Vernier's own)"
 _CIFAR = "He et al. 2015 section 4.2: 16/32/64 channels, parameter-free shortcuts"
 _SMALL = "basic blocks in three stages for small images, projection shortcuts"
 
@@ -302,6 +306,22 @@ _CATALOGUE: dict[str, ModelInfo] = {
                 "the same on a v1 backbone, for weights of that kind",
             ),
             ssd=_NVIDIA_SSD,
+        ),
+        *_family(
+            "ssd",
+            320,
+            81,
+            ("ssd-fpn-resnet18", _basic(2, 2, 2), 5_024_400, 4_055_462_400, _PYRAMID),
+            ("ssd-fpn-resnet34", _basic(3, 4, 6), 10_411_920, 7_358_476_800, _PYRAMID),
+            ("ssd-fpn-resnet50", _bottleneck(3, 4, 6), 10_932_368, 8_000_729_600, _PYRAMID),
+            (
+                "ssd-fpn-resnet50-v1",
+                _bottleneck(3, 4, 6, stride_in="1x1"),
+                10_932_368,
+                7_686_156_800,
+                "the same on a v1 backbone, for weights of that kind",
+            ),
+            ssd=_PYRAMID_SSD,
         ),
         *_family(
             "ssd",

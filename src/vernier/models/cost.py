@@ -5,6 +5,7 @@ PyTorch counts in the real forward pass.
 """
 
 from functools import cache
+from itertools import pairwise
 
 from vernier.config import Model
 from vernier.frozen import frozen
@@ -17,6 +18,7 @@ from .architecture import (
     extra_channels,
     inner_channels,
     levels,
+    pyramid_channels,
     stage_strides,
 )
 from .catalogue import info, ssd_spec
@@ -33,6 +35,8 @@ class Cost:
     params: int
     macs: int
     activations: int
+    part_macs: tuple[int, ...]
+    """Of the stem, of each stage, and of everything after the residual network."""
 
     @property
     def gmac(self) -> float:
@@ -48,7 +52,14 @@ def cost(name: str, options: Options, px: int) -> Cost:
         counter.linear(channels, options.num_classes)
     else:
         counter.detector(entry.arch, ssd_spec(name, options.box_sizes), channels, px)
-    return Cost(params=counter.params, macs=counter.macs, activations=counter.activations)
+    *parts, last = counter.marks
+    head = counter.macs - last
+    return Cost(
+        params=counter.params,
+        macs=counter.macs,
+        activations=counter.activations,
+        part_macs=(*(after - before for before, after in pairwise((0, *parts, last))), head),
+    )
 
 
 def cost_of(spec: Model, *, px: int, classes: int = 0, channels: int = 3) -> Cost:
@@ -72,6 +83,8 @@ class _Counter:
     def __init__(self, options: Options, px: int) -> None:
         self.options, self.px = options, px
         self.params = self.macs = self.activations = 0
+        self.marks: list[int] = []
+        """Multiply-accumulates up to the end of the stem and of each stage."""
 
     def conv(
         self, in_px: int, inputs: int, outputs: int, kernel: int, *, stride: int = 1, groups: int = 1, blur: bool = True
@@ -106,9 +119,11 @@ class _Counter:
         else:
             self.px = self.conv(self.px, options.in_channels, width, 3) // (2 if stem == "small-pool" else 1)
         channels = width
+        self.marks.append(self.macs)
         for index, (count, stride) in enumerate(zip(arch.blocks, stage_strides(arch), strict=True)):
             for position in range(count):
                 channels = self._block(arch, channels, width * 2**index, stride if position == 0 else 1)
+            self.marks.append(self.macs)
         return channels
 
     def _block(self, arch: Arch, inputs: int, planes: int, stride: int) -> int:
@@ -131,15 +146,22 @@ class _Counter:
         return outputs
 
     def detector(self, arch: Arch, spec: SsdSpec, channels: int, px: int) -> None:
-        """The levels after the backbone, and the two heads of every level."""
-        classes = self.options.num_classes
+        """The feature pyramid, the levels after the backbone, and the two heads of every level."""
+        classes, pyramid = self.options.num_classes, pyramid_channels(arch, spec, self.options.width)
         for index, level in enumerate(levels(arch, spec, px, self.options.stem)):
-            if index:
-                hidden, out = extra_channels(arch, spec, self.options.width, index - 1)
+            if spec.pyramid and index < 2:
+                self._convolve(level.grid, channels // (2 if index == 0 else 1), pyramid)
+                self.params += pyramid
+                self.conv(level.grid, pyramid, pyramid, 3)
+            elif index:
+                hidden, out = extra_channels(arch, spec, self.options.width, index - (2 if spec.pyramid else 1))
+                if spec.pyramid and index == 2:
+                    channels = pyramid
                 for fan_in, outputs, grid in ((channels, hidden, self.px), (9 * hidden, out, level.grid)):
                     self._convolve(grid, fan_in, outputs)
                     self.params += (2 if spec.extra_norm else 1) * outputs
                 channels, self.px = out, level.grid
+            inputs = pyramid if spec.pyramid and index < 2 else channels
             for outputs in (4 * len(level.shapes), classes * len(level.shapes)):
-                self._convolve(level.grid, 9 * channels, outputs)
+                self._convolve(level.grid, 9 * inputs, outputs)
                 self.params += outputs

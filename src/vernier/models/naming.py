@@ -88,7 +88,7 @@ class _Naming:
         return self.dropped == _SSD_HEADS
 
 
-_SSD_HEADS = r"^(extras|additional_blocks|loc|conf)\."
+_SSD_HEADS = r"^(pyramid|extras|additional_blocks|loc|conf)\."
 _BACKBONE = "backbone."
 
 # MLPerf's backbone is Sequential(children[:6]) and Sequential(children[6:7]) of torchvision's ResNet-34; NVIDIA's
@@ -218,7 +218,9 @@ def identify(state: Mapping[str, Tensor]) -> str | None:
     entries = [entry for entry in describe() if entry.ssd is None]
     if any(name.startswith(("extras.", "additional_blocks.")) for name in report.dropped):
         norm = any(name.endswith(".0.1.running_mean") for name in report.dropped)
-        entries = [entry for entry in describe() if entry.ssd is not None and entry.ssd.extra_norm == norm] + entries
+        pyramid = any(name.startswith("pyramid.") for name in report.dropped)
+        detectors = [(entry, entry.ssd) for entry in describe() if entry.ssd is not None]
+        entries = [e for e, s in detectors if (s.extra_norm, s.pyramid > 0) == (norm, pyramid)] + entries
     candidates = [(entry.name, _Features.of_arch(entry.arch)) for entry in entries]
     whole = (name for name, other in candidates if other == features)
     part = (

@@ -186,10 +186,14 @@ class Trunk(nn.Module):
         return [self.get_submodule(f"layer{number}") for number in range(1, len(self.arch.blocks) + 1)]
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
+        return self.last_two(x)[1]
+
+    def last_two(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The features of the last stage but one, and of the last."""
+        x = before = self.maxpool(self.relu(self.bn1(self.conv1(x))))
         for stage in self.stages:
-            x = stage(x)
-        return x
+            x, before = stage(x), x
+        return before, x
 
 
 class ResNet(Trunk):

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from vernier.errors import ConfigError
 
-from .architecture import Arch, Level, Options, SsdSpec, extra_channels, levels
+from .architecture import Arch, Level, Options, SsdSpec, extra_channels, levels, pyramid_channels
 from .resnet import Trunk, initialise
 
 
@@ -47,7 +48,10 @@ class Ssd(nn.Module):
         self.backbone = Trunk(arch, options)
         initialise(self.backbone, options.init, zero_gamma=options.zero_gamma)
         channels, extras = [self.backbone.out_channels], []
-        for index, level in enumerate(self.levels[1:]):
+        if spec.pyramid:
+            self.pyramid = Pyramid(self.backbone.out_channels, pyramid_channels(arch, spec, options.width), options)
+            channels = [self.pyramid.channels] * 2
+        for index, level in enumerate(self.levels[len(channels) :]):
             hidden, out = extra_channels(arch, spec, options.width, index)
             extras.append(_extra(channels[-1], hidden, out, level, spec.extra_norm, options))
             channels.append(out)
@@ -55,7 +59,7 @@ class Ssd(nn.Module):
         self.extras = nn.ModuleList(extras)
         self.loc = nn.ModuleList(nn.Conv2d(c, 4 * n, 3, padding=1) for c, n in heads)
         self.conf = nn.ModuleList(nn.Conv2d(c, self.num_classes * n, 3, padding=1) for c, n in heads)
-        for part in (self.extras, self.loc, self.conf):
+        for part in (*([self.pyramid] if spec.pyramid else []), self.extras, self.loc, self.conf):
             for parameter in part.parameters():
                 if parameter.dim() > 1:
                     nn.init.xavier_uniform_(parameter)
@@ -67,7 +71,7 @@ class Ssd(nn.Module):
                 f"The detector was built for images of {self.image_px}x{self.image_px} pixels and got "
                 f"{images.shape[2]}x{images.shape[3]}: set data.image_px and data.eval_px to the same value."
             )
-        features = [self.backbone(images)]
+        features = self.pyramid(*self.backbone.last_two(images)) if self.spec.pyramid else [self.backbone(images)]
         for extra in self.extras:
             features.append(extra(features[-1]))
         return self._heads(self.loc, features, 4), self._heads(self.conf, features, self.num_classes)
@@ -76,6 +80,29 @@ class Ssd(nn.Module):
     def _heads(heads: nn.ModuleList, features: list[Tensor], values: int) -> Tensor:
         outputs = [head(x).reshape(x.shape[0], values, -1) for head, x in zip(heads, features, strict=True)]
         return torch.cat(outputs, dim=2).transpose(1, 2)
+
+
+class Pyramid(nn.Module):
+    """The last two stages of a backbone as maps of the same number of channels, the finer with the coarser added."""
+
+    def __init__(self, in_channels: int, channels: int, options: Options) -> None:
+        super().__init__()
+        self.channels = channels
+        self.lateral = nn.ModuleList(nn.Conv2d(inputs, channels, 1) for inputs in (in_channels // 2, in_channels))
+        self.smooth = nn.ModuleList(
+            nn.Sequential(
+                nn.Conv2d(channels, channels, 3, padding=1, bias=False),
+                nn.BatchNorm2d(channels, eps=options.bn_eps, momentum=options.bn_momentum),
+                nn.ReLU(inplace=True),
+            )
+            for _ in range(2)
+        )
+
+    def forward(self, fine: Tensor, coarse: Tensor) -> list[Tensor]:
+        coarse = self.lateral[1](coarse)
+        fine = self.lateral[0](fine)
+        fine = fine + functional.interpolate(coarse, size=fine.shape[2:], mode="nearest")
+        return [self.smooth[0](fine), self.smooth[1](coarse)]
 
 
 def _extra(in_channels: int, hidden: int, out: int, level: Level, norm: bool, options: Options) -> nn.Sequential:

@@ -125,7 +125,7 @@ def check_stride(state: State, model: nn.Module, images: Tensor | None, metadata
     if not isinstance(model, Trunk | Ssd) or model.arch.block != "bottleneck" or model.arch.groups > 1:
         return []
     own = "v1.5" if model.arch.stride_in == "3x3" else "v1"
-    declared = _declared(metadata)
+    declared = declared_variant(metadata)
     if declared not in (None, own):
         raise ConfigError(
             f"The file says its weights are {declared}, and {name_of(model)} is {own}: the same shapes, another "
@@ -142,7 +142,7 @@ def check_stride(state: State, model: nn.Module, images: Tensor | None, metadata
     return [f"photographs say {check.variant} ({check.position:.2f} between v1 at 0 and v1.5 at 1)"]
 
 
-def _declared(metadata: Mapping[str, str]) -> str | None:
+def declared_variant(metadata: Mapping[str, str]) -> str | None:
     """Read v1 or v1.5 from a file's metadata, if it names a catalogue model or the variant."""
     for key in ("model", "arch"):
         text = metadata.get(key, "")

@@ -49,7 +49,8 @@ def find_checkpoint(path: Path) -> Path | None:
     """
     if path.is_dir():
         note = path / "checkpoint"
-        newest = re.search(r'^model_checkpoint_path: "([^"]+)"', note.read_text(), re.M) if note.is_file() else None
+        text = note.read_text(encoding="utf-8", errors="replace") if note.is_file() else ""
+        newest = re.search(r'^model_checkpoint_path: "([^"]+)"', text, re.M)
         indices = sorted(path.glob("*.index"))
         names = [newest[1].rpartition("/")[2]] if newest else [p.stem for p in indices[:1] if len(indices) == 1]
         return next((p for name in names if (p := find_checkpoint(path / name))), None)

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from vernier.errors import ConfigError
+from vernier.errors import ConfigError, environment_error
 from vernier.frozen import frozen
 
 _SKIPPED_PACKAGES = ("apex.",)
@@ -48,9 +48,9 @@ def load_torch(path: Path) -> TorchFile:
     while True:
         try:
             return TorchFile(content=_load(path, skipped), skipped=tuple(skipped))
-        except OSError:
-            raise
         except Exception as error:  # a damaged pickle can raise anything
+            if isinstance(error, OSError) and (environment_error(error) or isinstance(error, FileNotFoundError)):
+                raise
             code = re.search(r"GLOBAL ([\w.]+)", str(error))
             name = code[1] if code else None
             known = name is not None and name.startswith(_SKIPPED_PACKAGES) and name not in skipped

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from vernier.errors import ConfigError, RunFailed
 from vernier.frozen import frozen
-from vernier.store import replaced_atomically
+from vernier.store import replaced_atomically, usual_mode
 
 from .naming import (
     Report,
@@ -89,7 +89,7 @@ def read_file(path: str | Path, *, ema: bool | None = None) -> FileWeights:
         file = load_torch(path)
         state, averaged, notes = _unwrap(file.content, ema, path)
         notes = (*notes, *file.notes)
-        metadata = dict(getattr(file.content, _METADATA, None) or {})
+        metadata = _texts(getattr(file.content, _METADATA, None))
     else:
         if ema:
             raise ConfigError(
@@ -113,7 +113,7 @@ def read_metadata(path: str | Path) -> dict[str, str]:
 
 def save_safetensors(state: Mapping[str, Tensor], path: str | Path, metadata: Mapping[str, str]) -> None:
     """Write a safetensors file; it gets its final name when it is complete."""
-    with replaced_atomically(Path(path)) as partial:
+    with replaced_atomically(Path(path)) as partial, usual_mode(partial):
         save_file({name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}, partial, dict(metadata))
 
 
@@ -132,6 +132,12 @@ def is_safetensors(path: Path) -> bool:
     """Decide by content, since people rename files: an 8-byte length, then a JSON object."""
     with path.open("rb") as file:
         return file.read(9)[8:] == b"{"
+
+
+def _texts(tree: Any) -> dict[str, str]:
+    """What a file says about itself; nothing where that is not texts by name."""
+    pairs = tree.items() if isinstance(tree, dict) else ()
+    return {name: text for name, text in pairs if isinstance(name, str) and isinstance(text, str)}
 
 
 def _unwrap(loaded: Any, ema: bool | None, path: Path) -> tuple[State, bool, tuple[str, ...]]:

@@ -11,13 +11,16 @@ from .lamb import Lamb
 from .lars import Lars
 
 
-def build_optimizer(model: nn.Module, optim: Optim, lr: float, *, fused: bool = False) -> torch.optim.Optimizer:
+def build_optimizer(
+    model: nn.Module, optim: Optim, lr: float, *, fused: bool = False, head_apart: bool = False
+) -> torch.optim.Optimizer:
     """Create SGD (PyTorch's form), LARS or LAMB, with the recipe's weight decay and layer-wise rates.
 
     `lr` holds until the first `set_lr`; a training step calls that before it updates. `fused`: SGD in one kernel, where
     the device has it; not with loss scaling, where it advances the momentum even in steps that the scaler skips.
+    `head_apart`: the head begins to learn before the others, and a fused group must begin as a whole.
     """
-    groups = [dict(vars(group)) for group in parameter_groups(model, optim)]
+    groups = [dict(vars(group)) for group in parameter_groups(model, optim, head_apart=head_apart)]
     if not groups:
         raise ConfigError("Nothing is left to train: model.freeze covers every weight. Freeze fewer layers.")
     match optim.name:

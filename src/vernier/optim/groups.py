@@ -53,19 +53,24 @@ def depths(model: nn.Module) -> dict[str, int]:
     return {name: depth_of.get(name, len(blocks) + 1) for name in names}
 
 
-def parameter_groups(model: nn.Module, optim: Optim) -> list[ParameterGroup]:
-    """Group the parameters by weight decay and, with `optim.layer_decay`, by depth.
+def parameter_groups(model: nn.Module, optim: Optim, *, head_apart: bool = False) -> list[ParameterGroup]:
+    """Group the parameters by weight decay and, with different rates or `head_apart`, by depth.
 
-    The head has the schedule's rate; each depth below it has `layer_decay` times the rate of the one above.
+    The head has the schedule's rate; each depth below it has `layer_decay` times the rate of the one above, and all of
+    them have `backbone_lr_share` of it.
     """
     decayed, exempt = split_by_decay(model, optim.decay_rule)
     by_decay = [(decayed, optim.weight_decay), (exempt, 0.0)]
-    if optim.layer_decay == 1.0:
+    if optim.layer_decay == optim.backbone_lr_share == 1.0 and not head_apart:
         return [ParameterGroup(params=params, weight_decay=decay) for params, decay in by_decay if params]
     depth_of = {id(p): d for (n, p), d in zip(model.named_parameters(), depths(model).values(), strict=True)}
     head = max(depth_of.values())
     return [
-        ParameterGroup(params=at_depth, weight_decay=decay, lr_share=optim.layer_decay ** (head - depth))
+        ParameterGroup(
+            params=at_depth,
+            weight_decay=decay,
+            lr_share=optim.layer_decay ** (head - depth) * (1.0 if depth == head else optim.backbone_lr_share),
+        )
         for depth in range(head + 1)
         for params, decay in by_decay
         if (at_depth := [p for p in params if depth_of[id(p)] == depth])

@@ -61,7 +61,9 @@ def decode(cls: type[T], tree: Any, where: str = "") -> T:
             values[name] = {k: v for k, v in tree.items() if k not in taken and _fits(v, item_hint)}
         elif key in tree:
             value = tree[key]
-            if type(value) not in _PLAIN.get(hint, ()):  # most values are as they should be; telemetry has millions
+            # Most values are as they should be, and telemetry has millions. A NaN is in no range.
+            kind = type(value)
+            if kind not in _PLAIN.get(hint, ()) or (kind in _NUMBERS and not -_LARGEST_INT < value < _LARGEST_INT):
                 value = _convert(value, hint, f"{where}.{key}" if where else key)
             values[name] = value
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
@@ -76,6 +78,9 @@ _PLAIN: dict[Any, tuple[type, ...]] = {
     hint: (kind,) for kind in (float, int, str, bool) for hint in (kind, kind | None)
 }
 """Types of fields, and the type of the JSON values that they take without conversion."""
+_NUMBERS = (int, float)
+_LARGEST_INT, _LARGEST_FLOAT = 2**63, 1e100
+"""No record counts so far. Beyond it, a sum is infinite and a whole number too large for a float: errors far away."""
 _JSON_TYPES: dict[Any, Any] = {float: int | float, int: int, str: str, bool: bool, Path: str}
 """Types of fields that a JSON value of one type is converted to; a bool is no number."""
 _Fields = tuple[tuple[str, str | None, Any, dataclasses.Field[Any]], ...]
@@ -107,6 +112,9 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
         return value
     if hint in _JSON_TYPES:
         if isinstance(value, _JSON_TYPES[hint]) and (hint is bool or not isinstance(value, bool)):
+            limit = {int: _LARGEST_INT, float: _LARGEST_FLOAT}.get(hint)
+            if limit is not None and not -limit < value < limit:
+                raise DamagedRecord(f"{where} is {_brief(value)}, which is no possible number")
             return hint(value)
     elif dataclasses.is_dataclass(hint):
         return decode(hint, value, where)  # type: ignore[arg-type]
@@ -128,6 +136,8 @@ def _convert_generic(value: Any, hint: Any, where: str) -> Any:
     if origin is Literal and value in args:
         return value
     if origin is tuple and isinstance(value, list):
+        if args == (float, ...) and all(type(v) is float and -_LARGEST_FLOAT < v < _LARGEST_FLOAT for v in value):
+            return tuple(value)  # step times, of which a run has many
         kinds = [args[0]] * len(value) if args[-1] is Ellipsis else args
         if len(kinds) == len(value):
             return tuple(
@@ -139,5 +149,8 @@ def _convert_generic(value: Any, hint: Any, where: str) -> Any:
 
 
 def _brief(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except (RecursionError, ValueError):  # nested without end, or a number of thousands of digits
+        return f"a {type(value).__name__}"
     return text if len(text) <= 40 else f"{text[:37]}..."

@@ -1,4 +1,4 @@
-"""The events of a run, one per line of events.jsonl: start, step, epoch, eval, checkpoint, warning, end."""
+"""The events of a run, one per line of events.jsonl: start, step, epoch, eval, checkpoint, divergence, warning, end."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar, get_args
@@ -74,6 +74,7 @@ class StartEvent:
     restarts: int = 0
     notes: tuple[str, ...] = ()
     lr_rule: str = ""
+    virtual_shards: int | None = omitted()
     ran: WhatRan | None = omitted()
     time: str | None = omitted()
 
@@ -149,12 +150,16 @@ class EvalEvent(EvalResult):
 
 @frozen
 class CheckpointEvent:
-    """A checkpoint was committed. `path` is the name of its directory."""
+    """A checkpoint was committed. `path` is the name of its directory.
+
+    `seconds` from the copy of its tensors to the end of writing; `stall_s` of them training waited for.
+    """
 
     kind: ClassVar[str] = "checkpoint"
     step: int
     path: str
     seconds: float = 0.0
+    stall_s: float | None = omitted()
     time: str | None = omitted()
 
 
@@ -169,6 +174,26 @@ class WarningEvent:
 
 
 @frozen
+class DivergenceEvent:
+    """A number stopped being finite at a step; the run ended, or was rolled back to the checkpoint of `resumed_from`.
+
+    `ranks` are the processes in which it was not finite, `samples` the images of the step in each of them, by index in
+    the training set. `lr_factor` multiplies the schedule's learning rate from there on.
+    """
+
+    kind: ClassVar[str] = "divergence"
+    step: int
+    quantity: str
+    value: str
+    lr: float
+    ranks: tuple[int, ...] = ()
+    samples: tuple[tuple[int, ...], ...] = ()
+    resumed_from: int | None = None
+    lr_factor: float | None = omitted()
+    time: str | None = omitted()
+
+
+@frozen
 class EndEvent(RunSummary):
     """A session of a run has ended, with the summary so far."""
 
@@ -177,8 +202,9 @@ class EndEvent(RunSummary):
     time: str | None = omitted()
 
 
-Event = StartEvent | StepEvent | EpochEvent | EvalEvent | CheckpointEvent | WarningEvent | EndEvent
+Event = StartEvent | StepEvent | EpochEvent | EvalEvent | CheckpointEvent | DivergenceEvent | WarningEvent | EndEvent
 _KINDS: dict[str, type[Event]] = {cls.kind: cls for cls in get_args(Event)}
+EVENT_KINDS = tuple(_KINDS)
 
 
 def encode_event(event: Event) -> dict[str, Any]:

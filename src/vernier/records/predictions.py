@@ -1,4 +1,6 @@
-"""What a model predicted: on single images (predictions.json), and in an evaluation (mistakes.json, examples.json)."""
+"""What a model predicted: on single images (predictions.json), and in an evaluation (mistakes.json, examples.json).
+
+Also what it was trained on: the first images as the network got them (train_images.json)."""
 
 from vernier.frozen import frozen
 
@@ -87,3 +89,23 @@ class DetectionExample:
     jpeg: str | None = None
     truth: tuple[TrueBox, ...] = ()
     objects: tuple[ScoredClass, ...] = named("found", ())
+
+
+@frozen
+class TrainImage:
+    """A training image as the network got it: a thumbnail in base64, and its class; empty for a detector's."""
+
+    jpeg: str
+    class_name: str = named("class", "")
+
+
+@frozen
+class TrainImages:
+    """train_images.json: the first training images, cropped, flipped and coloured as they were; not mixed with others.
+
+    `width` and `height` are those of the network's input; thumbnails are no larger.
+    """
+
+    width: int
+    height: int
+    images: tuple[TrainImage, ...] = ()

@@ -69,6 +69,14 @@ class EvaluationReport(EvalResult):
 
 
 @frozen
+class FinetuningRecord:
+    """What came out of a fine-tuning: the result that chose its weights, and one on images that chose nothing."""
+
+    held_out: EvalResult | None = None
+    test: EvalResult | None = None
+
+
+@frozen
 class Best:
     """The best evaluation so far: its step, and the figure by which it was chosen."""
 
@@ -181,9 +189,12 @@ class RunSummary:
     result: EvalResult | None = None
     best: Best | None = None
     reached_target: bool | None = None
+    stopped_early: bool | None = omitted()
+    """Ended by eval.patience: the last evaluations were not better than an earlier one."""
     agreement: Agreement | None = None
     spent_s: dict[str, float] = field(default_factory=dict)
     skipped_steps: int = 0
+    rollbacks: int | None = omitted()
     bad_images: tuple[BadImageNote, ...] = ()
     profile: ProfileSummary | None = None
     compilation: Compilation | None = None
@@ -196,12 +207,33 @@ class RunSummary:
 
 @frozen
 class RunStatus:
-    """run.json. `crashed`: ended without saying so, and can be resumed."""
+    """run.json. `crashed`: ended without saying so, and can be resumed. `diverged`: failed because of its numbers."""
 
     status: Status = "unknown"
     updated: str | None = None
     reason: str | None = None
+    diverged: bool | None = omitted()
     summary: RunSummary | None = None
+
+
+@frozen
+class Rollbacks:
+    """How often a run went back to a checkpoint because it diverged, and the factor on its learning rate since."""
+
+    count: int = 0
+    lr_factor: float = 1.0
+
+
+@frozen
+class HeldOut:
+    """held_out.json: the images that a training set aside for validation, by name, and the rule that chose them."""
+
+    data: str
+    share: float
+    rule: str = "the images of each class (boxes: of the set) whose names have the lowest SHA-256; no seed is involved"
+    images: int
+    train_images: int
+    names: tuple[str, ...]
 
 
 @dataclass(kw_only=True)
@@ -217,7 +249,10 @@ class Progress:
     best_value: float | None = None
     result: EvalResult | None = None
     reached_target: bool = False
+    evals_since_best: int | None = omitted()
+    """Evaluations after the best one, where there are some; those of the head's own phase are not counted."""
     scaler: dict[str, int | float] | None = None
+    rollbacks: Rollbacks | None = omitted()
     spent_s: dict[str, float] = field(default_factory=dict)
 
 

@@ -239,6 +239,10 @@ class Inliers:
     sd: float
     count: int
 
+    def __post_init__(self) -> None:
+        if self.sd < 0 or self.count < 1:
+            raise ValueError(f"a standard deviation of {self.sd:g} over {self.count} values")
+
 
 @frozen
 class Baseline:
@@ -261,6 +265,10 @@ class Baseline:
     sensors: dict[str, Inliers] = field(default_factory=dict)
     set_aside: tuple[str, ...] = ()
     method: str = ""
+
+    def __post_init__(self) -> None:
+        if self.noise_sd < 0 or any(spread < 0 for spread in self.spreads):
+            raise ValueError("a negative standard deviation of repeats")
 
 
 @frozen

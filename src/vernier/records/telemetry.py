@@ -134,7 +134,7 @@ def decode_telemetry(trees: Iterable[Any]) -> list[TelemetryRecord]:
     """The records of a file; damaged ones and kinds of a newer version are left out."""
     records: list[TelemetryRecord] = []
     for tree in trees:
-        cls = _KINDS.get(tree.get("kind"))
+        cls = _KINDS.get(str(tree.get("kind")))
         if cls is not None:
             with contextlib.suppress(DamagedRecord):
                 records.append(decode(cls, tree))

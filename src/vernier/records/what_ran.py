@@ -19,7 +19,8 @@ class WhatRan:
     """What ran. `network` names everything that is not as published; `gmac` is the forward pass of one image.
 
     `start_px` is where progressive resizing begins, `eval_px` the evaluation's size in a training where it is another.
-    `data` says what the images were, `feeding` how they reached the network, `device` its kind and name.
+    `gradients` says how several devices exchange them, where that is not the default. `data` says what the images were,
+    `feeding` how they reached the network, `device` its kind and name.
     """
 
     kind: Kind
@@ -33,6 +34,7 @@ class WhatRan:
     classes: int
     batch_per_device: int
     devices: int = 1
+    gradients: str | None = omitted()
     data: str = ""
     feeding: str = ""
     precision: str = "fp32"
@@ -55,7 +57,7 @@ class WhatRan:
             "image size": self._image_size(),
             "classes": f"{self.classes:,} classes" if self.classes else "classes not recorded",
             "batch": f"batch {self.batch_per_device:,}",
-            "devices": f"{self.devices:,} {count}",
+            "devices": f"{self.devices:,} {count}{', ' if self.gradients else ''}{self.gradients or ''}",
             "data": f"{self.data}{', ' if self.data and self.feeding else ''}{self.feeding}",
             "precision": self.precision,
             "mode": self.mode,

@@ -1,5 +1,6 @@
 """`vernier recipes` and `vernier models`."""
 
+import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from tests.conftest import Done, only_run
 from vernier import recipes
 from vernier.config import Recipe, from_dict
+from vernier.models import names as network_names
 
 
 @pytest.mark.parametrize("name", recipes.BUILT_IN)
@@ -38,11 +40,38 @@ def test_the_list_has_every_published_figure_as_numbers(vernier_here: Callable[.
 def test_the_table_has_published_results_in_short(vernier_here: Callable[..., Done]) -> None:
     lines = vernier_here("recipes").out.splitlines()
     for name, short in (
-        ("nvidia-resnet50-90e", "77.23 ± 0.04 (mixed)"),
-        ("torchvision-resnet50-v2", "80.858"),
-        ("ffcv-resnet50-16e", "73.8 (mixed) TTA"),
+        ("nvidia-resnet50-90e", "77.23 ± 0.04 %"),
+        ("torchvision-resnet50-v2", "80.858 %"),
+        ("ffcv-resnet50-16e", "73.8 % TTA"),
+        ("nvidia-ssd300-r50", "AP 0.268 ± 0.001"),
     ):
         assert any(line.startswith(f"{name} ") and f" {short} " in line for line in lines), name
+
+
+@pytest.mark.parametrize(
+    ("words", "width", "columns"),
+    [
+        ("recipes", 60, "recipe published"),
+        ("recipes", 80, "recipe data published epochs"),
+        ("recipes", 120, "recipe data published epochs model batch"),
+        ("models", 60, "network parameters published"),
+        ("models", 80, "network parameters GMAC px published"),
+        ("models", 120, "network parameters GMAC px published about"),
+    ],
+)
+def test_tables_fit_the_terminal_with_the_columns_that_matter_most(
+    words: str, width: int, columns: str, vernier_here: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("COLUMNS", str(width))
+    done = vernier_here(words)
+    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in done.out.splitlines()]
+    head = next(i for i, line in enumerate(lines) if line.startswith("──"))
+    assert lines[head - 1].split() == columns.split()
+    assert max(map(len, lines)) <= width
+    names = list(recipes.BUILT_IN) if words == "recipes" else list(network_names())
+    assert [line.split()[0] for line in lines[head + 1 :] if line[:1].strip()] == names, "no name is broken"
+    assert ("not shown: " in done.err) == ((words, width) != ("models", 120))
 
 
 def test_published_speeds_of_a_recipe_and_of_all(vernier_here: Callable[..., Done]) -> None:
@@ -98,6 +127,7 @@ def test_one_network_is_shown_with_its_recipes(vernier_here: Callable[..., Done]
     shown = vernier_here("models", "resnet50").out
     assert "25,557,032 with 1,000 classes" in shown
     assert "4.089 GMAC" in shown
+    assert "ImageNet 80.858 % (torchvision-resnet50-v2)" in shown
     assert "nvidia-resnet50-90e" in shown
     assert "vernier train resnet50" in shown
     assert vernier_here("models", "resnet50", "--json").json()["input_px"] == 224

@@ -1,49 +1,229 @@
-"""Completion in a real bash, and scripts for the other shells."""
+"""Completion in real shells: bash, and zsh and fish where they are installed. Answers are in test_completing.py."""
 
+import io
+import json
+import os
+import pty
+import re
+import select
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
+from contextlib import redirect_stdout
+from pathlib import Path
 
 import pytest
 
 from tests.conftest import Done, command
+from vernier import recipes
+from vernier.cli import COMMANDS, GROUPS, main
+from vernier.cli.info.completion import SCRIPTS, make_table
+from vernier.completing import read_table, table_file
 
 Vernier = Callable[..., Done]
 
 
 @pytest.fixture(scope="module")
-def completes(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., set[str]]:
-    """What bash offers for a line that ends in its last word."""
-    bash = shutil.which("bash")
-    if bash is None:
-        pytest.skip("bash is not here")
-    script = tmp_path_factory.mktemp("shell") / "vernier.bash"
-    with script.open("w") as out:
-        subprocess.run(command("completion", "bash"), stdout=out, check=True)
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with runs and files, `vernier` in bin/, and the scripts of all shells."""
+    folder = tmp_path_factory.mktemp("shell")
+    (folder / "bin").mkdir()
+    program = folder / "bin" / "vernier"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m vernier "$@"\n')
+    program.chmod(0o755)
+    for name in ("runs/20261117-100000-shapes-quick", "runs/20261117-110000-mine", "my photos", "photos"):
+        (folder / name).mkdir(parents=True)
+    (folder / "mine.toml").touch()
+    for shell, name in (("bash", "vernier.bash"), ("zsh", "_vernier"), ("fish", "vernier.fish")):
+        with redirect_stdout(io.StringIO()) as script:
+            assert main(["completion", shell]) == 0
+        (folder / name).write_text(script.getvalue())
+    return folder
 
-    def ask(*words: str) -> set[str]:
-        line = (
-            f'source "{script}"; function=$(complete -p vernier | sed "s/.*-F \\([^ ]*\\) .*/\\1/"); '
-            'COMP_WORDS=("$@"); '
-            'COMP_CWORD=$(($# - 1)); $function; printf "%s\\n" "${COMPREPLY[@]}"'
+
+def _shell(name: str, tmp: Path) -> tuple[str, dict[str, str]]:
+    """A shell of this machine, or skip; with `vernier` on its PATH."""
+    shell = shutil.which(name)
+    if shell is None:
+        pytest.skip(f"{name} is not installed")
+    return shell, {**os.environ, "PATH": f"{tmp / 'bin'}:{os.environ['PATH']}", "HOME": str(tmp), "TERM": "dumb"}
+
+
+@pytest.fixture
+def bash(workplace: Path) -> Callable[[str], set[str]]:
+    """What bash offers at the end of a line, which is broken into words as readline breaks it."""
+    shell, environment = _shell("bash", workplace)
+    script = (
+        'source vernier.bash; COMP_LINE=$1; COMP_POINT=${#1}; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); '
+        '_vernier; printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+
+    def ask(line: str) -> set[str]:
+        words = [part for part in re.split(r"([=:])|\s+", line) if part is not None]
+        words = [w for w in words[:-1] if w] + ([""] if words[-1] in "=:" and words[-1] else [words[-1]])
+        done = subprocess.run(
+            [shell, "-c", script, "bash", line, *words],
+            cwd=workplace,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
         )
-        done = subprocess.run([bash, "-c", line, "bash", *words], capture_output=True, text=True, check=True)
-        return set(done.stdout.splitlines())
+        return {word for word in done.stdout.splitlines() if word}
 
     return ask
 
 
-def test_bash_completes_commands_actions_flags_and_values(completes: Callable[..., set[str]]) -> None:
-    assert completes("vernier", "ex") == {"export"}
-    assert {"make", "prepare", "verify", "inspect", "get"} <= completes("vernier", "data", "")
-    assert completes("vernier", "export", "--fo") == {"--format"}
-    assert completes("vernier", "export", "--format", "torch") == {"torchvision", "torch-export"}
-    assert completes("vernier", "train", "--no-tens") == {"--no-tensorboard"}
+def test_bash_completes_commands_actions_flags_and_values(bash: Callable[[str], set[str]]) -> None:
+    assert bash("vernier ex") == {"export"}
+    assert bash("vernier data ") == {"make", "prepare", "verify", "inspect", "get"}
+    assert bash("vernier export --fo") == {"--format"}
+    assert bash("vernier export --format torch") == {"torchvision", "torch-export"}
+    assert bash("vernier export --format=torch") == {"torchvision", "torch-export"}, "bash breaks words at ="
+    assert bash("vernier train --no-tens") == {"--no-tensorboard"}
 
 
-@pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_other_shells_get_a_script_too(vernier_here: Vernier, shell: str) -> None:
+def test_bash_completes_recipes_networks_settings_data_and_runs(bash: Callable[[str], set[str]]) -> None:
+    assert bash("vernier train shapes") == {"shapes-quick"}
+    assert bash("bin/vernier recipes nvidia-resnet50-90e-4") == {"nvidia-resnet50-90e-4096"}
+    assert bash("vernier models resnet50") == {"resnet50", "resnet50-v1"}
+    assert bash("vernier train --model resnet8") == {"resnet8-small"}
+    assert bash("vernier train --set optim.mom") == {"optim.momentum="}
+    assert {"sgd", "lars"} <= bash("vernier train --set optim.name=")
+    assert bash("vernier train --data fash") == {"fashion-mnist"}
+    runs = {"runs/20261117-100000-shapes-quick", "runs/20261117-110000-mine"}
+    assert bash("vernier eval ") == bash("vernier report runs/2026") == runs
+    assert bash("vernier train mine") == {"mine.toml"}, "files where no name fits"
+    assert bash("vernier train --data ph") == {"photos"}
+
+
+class Terminal:
+    """An interactive shell in a terminal of its own, and its keyboard."""
+
+    def __init__(self, words: list[str], folder: Path, environment: dict[str, str]) -> None:
+        self._keys, side = pty.openpty()
+        self._process = subprocess.Popen(words, stdin=side, stdout=side, stderr=side, cwd=folder, env=environment)
+        os.close(side)
+
+    def __enter__(self) -> "Terminal":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()
+        os.close(self._keys)
+
+    def type(self, text: str, until: str) -> None:
+        """Press these keys, and wait until the terminal shows a text; fails after a minute of silence."""
+        os.write(self._keys, text.encode())
+        seen = ""
+        while until not in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b[=>]", "", seen):
+            assert select.select([self._keys], [], [], 60)[0], f"{until!r} is not in {seen!r}"
+            seen += os.read(self._keys, 4096).decode(errors="replace")
+
+    def clear_line(self) -> None:
+        os.write(self._keys, b"\x15")
+
+
+def test_bash_types_what_tab_completes(workplace: Path) -> None:
+    """In a real terminal, with bash's line editor."""
+    shell, environment = _shell("bash", workplace)
+    with Terminal([shell, "--norc", "--noprofile", "-i"], workplace, environment) as terminal:
+        terminal.type("PS1='$ '; source vernier.bash; echo read''y\n", "ready")
+        terminal.type("vernier train --set optim.mome\t", "optim.momentum=")
+        terminal.type("0.9 \t", "0.9 ")
+        terminal.clear_line()
+        terminal.type("vernier recipes cif\t", "cifar10 ")
+        terminal.clear_line()
+        terminal.type("vernier train --data my\t", r"my\ photos/")
+
+
+def test_zsh_types_what_tab_completes(workplace: Path) -> None:
+    shell, environment = _shell("zsh", workplace)
+    environment["PS1"] = "$ "
+    with Terminal([shell, "-f", "-i"], workplace, environment) as terminal:
+        terminal.type(f"fpath=({workplace} $fpath); autoload -U compinit && compinit -u -D && echo read''y\n", "ready")
+        terminal.type("unsetopt auto_menu; echo agai''n\n", "again")
+        terminal.type("vernier recipes cif\t", "cifar10 ")
+        terminal.clear_line()
+        terminal.type("vernier train --set optim.mome\t", "optim.momentum=")
+        terminal.clear_line()
+        terminal.type("vernier eval \t", "runs/20261117-1")
+        terminal.clear_line()
+        terminal.type("vernier train --data my\t", r"my\ photos/")
+        terminal.clear_line()
+        terminal.type("vernier ex\t", "export ")
+
+
+def test_fish_completes_recipes_settings_and_runs(workplace: Path) -> None:
+    shell, environment = _shell("fish", workplace)
+
+    def ask(line: str) -> set[str]:
+        script = f"source vernier.fish; complete -C '{line}'"
+        done = subprocess.run(
+            [shell, "--no-config", "-c", script], cwd=workplace, env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        return {answer.partition("\t")[0] for answer in done.stdout.splitlines()}
+
+    assert ask("vernier ex") == {"export"}
+    assert ask("vernier recipes cif") == {"cifar10"}
+    assert ask("vernier train --set optim.mome") == {"optim.momentum="}
+    assert ask("vernier eval ") == {"runs/20261117-100000-shapes-quick", "runs/20261117-110000-mine"}
+    assert ask("vernier train --data ph") == {"photos/"}
+
+
+@pytest.mark.parametrize("shell", SCRIPTS)
+def test_every_shell_gets_a_script_that_asks_vernier(vernier_here: Vernier, shell: str) -> None:
     done = vernier_here("completion", shell)
     assert done.code == 0
-    assert "'export'" in done.out
-    assert "'torch-export'" in done.out
+    assert "__complete" in done.out
+    assert "COMMAND" not in done.out
+    assert "@files" in done.out
+
+
+def test_the_table_knows_every_command_and_is_made_again_when_the_source_changes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("VERNIER_HOME", str(tmp_path / "home"))
+    assert read_table() is None
+    table = make_table()
+    assert set(table["commands"]) == {*COMMANDS, *GROUPS}
+    assert set(table["names"]["recipe"]) == set(recipes.BUILT_IN)
+    assert "arm" not in table["commands"]["bench"]["actions"]
+    assert read_table() == json.loads(json.dumps(table))
+    for text in (json.dumps({**table, "stamp": "of another version"}), "{", "[]"):
+        table_file().write_text(text)
+        assert read_table() is None
+    monkeypatch.setenv("VERNIER_HOME", "/proc/not/there")
+    assert make_table()["commands"], "a cache that cannot be written is no reason not to answer"
+
+
+def test_every_flag_that_takes_a_name_offers_names() -> None:
+    commands = make_table()["commands"]
+    train = commands["train"]
+    assert train["arguments"][0]["kinds"] == ["recipe", "network"]
+    assert train["flags"]["--model"]["value"]["kinds"] == ["network"]
+    assert train["flags"]["--data"]["value"]["kinds"] == ["data"]
+    assert train["flags"]["--set"] == {
+        "about": "Change any setting, e.g. optim.lr=0.05",
+        "value": {"kinds": ["setting"], "choices": [], "list": False, "files": False, "repeatable": False},
+        "repeatable": True,
+    }
+    assert train["flags"]["--quiet"]["value"] is None
+    for name in ("eval", "predict", "export", "report", "compare", "convert"):
+        assert "run" in commands[name]["arguments"][0]["kinds"], name
+    for name in ("train", "infer", "scaling"):
+        assert "recipe" in commands["bench"]["actions"][name]["arguments"][0]["kinds"], name
+
+
+def test_an_answer_imports_nothing_heavy(workplace: Path) -> None:
+    _, environment = _shell("bash", workplace)
+    words = ["__complete", "train", "shap"]
+    done = subprocess.run(
+        command(*words), env={**environment, "PYTHONPROFILEIMPORTTIME": "1"}, capture_output=True, text=True
+    )
+    assert done.stdout == "shapes-quick\tresnet8-small on shapes\n"
+    imported = set(re.findall(r"\| +(\S+)$", done.stderr, re.MULTILINE))
+    assert not imported & {"torch", "numpy", "tyro", "rich", "vernier.cli", "vernier.recipes", "vernier.store"}

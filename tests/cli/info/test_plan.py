@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,6 +45,12 @@ def test_plan_prints_rows_that_double(vernier_here: Callable[..., Any]) -> None:
         (["nvidia-resnet50-90e", "--bench", "100", "--batch", "0"], "--batch 0 must be more than 0"),
         (["nvidia-resnet50-90e", "--bench", "runs/x", "--batch", "4"], "let the batch grow with --weak"),
         (["habana-resnet50-sgd-1", "--bench", "100", "--devices", "512"], "less than one image each"),
+        (["nvidia-resnet50-90e", "--submit", "slurm"], "--submit slurm --machine FILE.toml"),
+        (["--submit", "ssh", "--machine", "x.toml"], "Give a recipe and a machine file"),
+        (["nvidia-resnet50-90e", "--submit", "slurm", "--machine", "/nowhere.toml"], "Cannot read the machine file"),
+        (["nvidia-resnet50-90e", "--submit", "slurm", "--bench", "100"], "predicts nothing"),
+        (["nvidia-resnet50-90e", "--bench", "100", "--out", "x"], "belong to --submit"),
+        (["nvidia-resnet50-90e", "--submit", "lsf"], "slurm"),
     ],
 )
 def test_wrong_input_is_refused_with_the_reason(
@@ -52,6 +59,24 @@ def test_wrong_input_is_refused_with_the_reason(
     done = vernier_here("plan", *arguments)
     assert done.code == 2
     assert says in done.err
+
+
+def test_a_script_is_printed_or_written_to_a_new_file(vernier_here: Callable[..., Any], tmp_path: Path) -> None:
+    machine, out = tmp_path / "machine.toml", tmp_path / "train.sbatch"
+    machine.write_text('[machine]\ndevice = "cpu"\n[job]\nout = "/shared/runs"\nhosts = 2\n')
+    words = ["plan", "nvidia-resnet50-90e", "--submit", "slurm", "--machine", str(machine), "--set", "seed=7"]
+    printed = vernier_here(*words)
+    assert printed.code == 0, printed.err
+    assert printed.out.startswith("#!/bin/bash\n#SBATCH --job-name=nvidia-resnet50-90e\n")
+    assert "--procs 2 --set seed=7\n" in printed.out
+    written = vernier_here(*words, "--out", str(out))
+    assert (written.code, out.read_text()) == (0, printed.out)
+    assert f"Submit it: sbatch {out}" in written.out
+    again = vernier_here(*words, "--out", str(out))
+    assert (again.code, out.read_text()) == (2, printed.out)
+    assert "exists already" in again.err
+    assert "does not exist" in vernier_here(*words, "--out", str(tmp_path / "none" / "x")).err
+    assert vernier_here(*words, "--json").json()["script"] == printed.out
 
 
 def test_check_shows_every_published_row(vernier_here: Callable[..., Any]) -> None:

@@ -1,5 +1,7 @@
 """Which model `eval`, `predict` and `export` are about, and what is refused."""
 
+import hashlib
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,7 +9,10 @@ import pytest
 import torch
 
 from tests.conftest import Done
+from tests.data.http_server import Server
 from vernier.cli.model.choosing import choose_model
+from vernier.data.preparing.pretrained import MIRROR, TORCHVISION
+from vernier.engine.inference.preparation import published_as
 from vernier.errors import ConfigError
 from vernier.models import build
 
@@ -66,3 +71,31 @@ def test_wrong_choices_are_refused_with_a_remedy(
     assert done.code == 2, done.out
     assert words in done.err
     assert "Traceback" not in done.err
+
+
+def test_published_weights_are_evaluated_and_trained_from_by_name(
+    shapes: Path, tiny: list[str], tmp_path: Path, vernier_here: Vernier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A publisher on loopback; the network is a small one, and its file carries the hash of its weights."""
+    assert published_as(Path(TORCHVISION["resnet18"])) is not None
+    torch.save(build("resnet8-small", num_classes=10, width=8).state_dict(), tmp_path / "file")
+    content = (tmp_path / "file").read_bytes()
+    server, file = Server(), f"resnet18-{hashlib.sha256(content).hexdigest()[:8]}.pth"
+    server.files[file] = content
+    monkeypatch.setitem(TORCHVISION, "resnet18", file)
+    monkeypatch.setenv(MIRROR, server.url)
+    monkeypatch.setenv("VERNIER_HOME", str(tmp_path / "home"))
+    try:
+        named = ("--model", "resnet8-small", "--weights", "torchvision:resnet18")
+        settings = ("--set", "model.width=8", "--set", "data.eval_px=32", "--set", "data.eval_short_side_px=32")
+        evaluated = vernier_here("eval", *named, "--data", str(shapes), *settings, "--json")
+        assert evaluated.code == 0, evaluated.err
+        assert evaluated.json()["samples"] == 50
+        assert f"fetching torchvision:resnet18 from {server.url}/{file}" in evaluated.err
+        trained = vernier_here("train", *tiny, *named[2:], "--max-steps", "1", "--train-only", "--json")
+        assert trained.code == 0, trained.err
+        config = json.loads((Path(trained.json()["run"]) / "config.json").read_text())
+        assert config["recipe"]["model"]["weights"] == "torchvision:resnet18", "the name, not a path of this machine"
+        assert server.hits == 1
+    finally:
+        server.close()

@@ -61,7 +61,7 @@ def test_a_killed_run_is_used_as_far_as_it_was_recorded(tmp_path: Path, vernier_
     assert done.code == 0
     notes = " ".join(done.json()["notes"])
     assert "did not finish (crashed)" in notes
-    assert "1 damaged event(s)" in notes
+    assert "1 damaged event" in notes
     assert 200 < done.json()["comparison"]["steps"][1] < 300
 
 

@@ -4,29 +4,9 @@ from typing import Literal
 
 import pytest
 import tyro
-from tyro.conf import FlagCreatePairsOff, Positional
+from tyro.conf import FlagCreatePairsOff, Positional, UseAppendAction
 
-from vernier.cli.usage.tyro_private import Refusal, call, completion_script, flags_of, use_colours
-
-
-def _greet(*, name: str = "you") -> int:
-    """Say hello.
-
-    On two lines.
-
-    Args:
-        name: Whom to greet, in a text that is long enough
-            for a second line.
-    """
-    return 0
-
-
-@pytest.fixture
-def app() -> tyro.extras.SubcommandApp:
-    app = tyro.extras.SubcommandApp()
-    app.command(name="greet")(_greet)
-    app.command(name="greet-again")(_greet)
-    return app
+from vernier.cli.usage.tyro_private import Refusal, arguments_of, call, flags_of, use_colours
 
 
 def test_use_colours_sets_an_option_that_tyro_has(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,28 +18,32 @@ def test_use_colours_sets_an_option_that_tyro_has(monkeypatch: pytest.MonkeyPatc
         assert tyro._experimental_options["ansi_codes"] is on
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_script_names_every_command(app: tyro.extras.SubcommandApp, shell: str) -> None:
-    script = completion_script(app, shell, "greeter")
-    assert "greet-again" in script
-    assert "greeter" in script
+def test_flags_and_arguments_are_listed_with_what_help_says_about_them() -> None:
+    def command(
+        whom: Positional[Literal["you", "all"]] = "you",
+        /,
+        *,
+        name: str = "you",
+        loud: FlagCreatePairsOff[bool] = False,
+        colour: bool = True,
+        more: UseAppendAction[tuple[str, ...]] = (),
+    ) -> int:
+        """Greet.
 
-
-def test_completion_script_keeps_a_help_text_on_one_line(app: tyro.extras.SubcommandApp) -> None:
-    (specification,) = [
-        line for line in completion_script(app, "bash", "greeter").splitlines() if line.startswith("COMPLETION_SPEC = ")
-    ]
-    assert "long enough for a second line." in specification
-    assert "\\n" not in specification
-
-
-def test_flags_of_lists_every_spelling_and_the_switches() -> None:
-    def command(*, name: str = "you", loud: FlagCreatePairsOff[bool] = False, colour: bool = True) -> int:
+        Args:
+            name: Whom to greet, in a text that is long enough
+                for a second line.
+        """
         return 0
 
     flags = list(flags_of(command))
-    assert [flag.names for flag in flags] == [("--name",), ("--loud",), ("--colour",)]
-    assert [flag.switch for flag in flags] == [False, True, False]
+    assert [flag.names for flag in flags] == [("--name",), ("--loud",), ("--colour",), ("--more",)]
+    assert [flag.switch for flag in flags] == [False, True, False, False]
+    assert [flag.pair for flag in flags] == [False, False, True, False]
+    assert [flag.repeatable for flag in flags] == [False, False, False, True]
+    assert flags[0].metavar == "TEXT"
+    assert " ".join(flags[0].about.split()) == "Whom to greet, in a text that is long enough for a second line."
+    assert [argument.metavar.strip("[]") for argument in arguments_of(command)] == ["you|all"]
 
 
 @pytest.mark.parametrize(

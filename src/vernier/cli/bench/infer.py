@@ -6,9 +6,10 @@ from typing import Annotated
 
 from tyro.conf import arg
 
-from vernier.cli.flags import DataFlag, JsonFlag, OptionalFloat, optional
+from vernier.api.benchmarks import SCENARIOS, as_serving, is_model_file
+from vernier.cli.flags import DataFlag, JsonFlag, OptionalFloat, QuietFlag, optional
+from vernier.cli.output import set_quiet
 from vernier.errors import ConfigError
-from vernier.recipes import FILE_SUFFIXES
 
 from .options import (
     BatchList,
@@ -23,8 +24,6 @@ from .options import (
 )
 from .running import measure_and_print
 
-SCENARIOS = ("offline", "single-stream", "server")
-
 
 def infer(
     *,
@@ -38,6 +37,7 @@ def infer(
     loads: Annotated[str, arg(metavar="SHARE,...")] = "0.5,0.8",
     rate: OptionalFloat = None,
     measuring: Comparing = Comparing(),  # noqa: B008
+    quiet: QuietFlag = False,
     json: JsonFlag = False,
 ) -> int:
     """Measure inference: throughput by batch, latency percentiles, or latency under random arrivals.
@@ -65,19 +65,11 @@ def infer(
         vernier bench infer --run runs/RUN --batch 1 --scenarios single-stream
         vernier bench infer --run runs/RUN --batch 8 --scenarios server --loads 0.5,0.8
     """
-    if run is None and target.recipe is not None and _is_model_file(Path(target.recipe).expanduser()):
+    set_quiet(quiet)
+    if run is None and target.recipe is not None and is_model_file(Path(target.recipe).expanduser()):
         run, target = target.recipe, replace(target, recipe=None)
     if run is not None and (target.recipe is not None or target.model is not None):
         raise ConfigError("A run or an exported file has its own recipe and model: leave RECIPE and --model out.")
     request = build_request("infer", target, data=data, precisions=precisions, modes=modes, batches=batches, run=run)
     kinds = parse_choices("--scenarios", scenarios, SCENARIOS)
-    if rate is not None and rate <= 0:
-        raise ConfigError(f"--rate {rate:g}: arrivals per second must be more than 0.")
-    shares = parse_list("--loads", loads, float)
-    if any(not 0 < s < 10 for s in shares):
-        raise ConfigError(f"--loads {loads}: give shares of the highest possible rate, such as 0.5,0.8.")
-    return measure_and_print(replace(request, scenarios=kinds, loads=shares, rate_per_s=rate), measuring, json)
-
-
-def _is_model_file(path: Path) -> bool:
-    return path.is_file() and path.suffix.lower() not in FILE_SUFFIXES
+    return measure_and_print(as_serving(request, kinds, parse_list("--loads", loads, float), rate), measuring, json)

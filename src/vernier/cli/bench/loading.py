@@ -1,6 +1,5 @@
 """`vernier bench data`."""
 
-import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -8,7 +7,7 @@ from tyro.conf import Positional
 
 from vernier import recipes
 from vernier.cli.flags import JsonFlag, OptionalInt, optional
-from vernier.cli.output import print_json, print_rows
+from vernier.cli.output import print_json, print_rows, show
 from vernier.config import Config, Recipe
 from vernier.errors import EXIT_DONE, ConfigError
 from vernier.models import is_detector
@@ -65,7 +64,7 @@ def data(
     if json:
         print_json(result)
         return EXIT_DONE
-    sys.stdout.write("".join(f"{line}\n" for line in (result["what_ran"], *notes)))
+    show(result["what_ran"], *notes)
     print_rows(result["contenders"], False)
     if result["ratios"]:
         rounded = [

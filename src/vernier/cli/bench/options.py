@@ -1,28 +1,26 @@
 """Flags that several benchmarks share, and the request they make up."""
 
 from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Literal, TypeVar, get_args
 
 from tyro.conf import arg
 
+from vernier.api.benchmarks import Arms, at_least_one, parse_layout
+from vernier.api.benchmarks import build_request as request_of_arms
 from vernier.cli.flags import (
     DeviceFlag,
     IntFlag,
+    NetworkFlag,
     OptionalFile,
     OptionalInt,
-    OptionalText,
     RecipeName,
     SetFlag,
     optional,
 )
-from vernier.config import Config, config_from_tree, override, to_dict
 from vernier.config.settings import Mode, Precision
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
-from vernier.models import is_detector
-from vernier.records.bench import BenchRequest, Layout
+from vernier.records.bench import BenchRequest
 
 NumberList = Annotated[str | None, optional("N,N,...")]
 BatchList = Annotated[str | None, optional("N,N,...", name="batch")]
@@ -75,7 +73,7 @@ class Target:
     recipe: RecipeName = None
     """A built-in recipe, a network (see `vernier models`), or a .toml file of your own. `bench infer` also takes a file
     that `vernier export` wrote."""
-    model: OptionalText = None
+    model: NetworkFlag = None
     """Another network than the recipe's, as published; without a recipe the same as giving its name as the recipe."""
     device: DeviceFlag = None
     """Where to run. Default: auto, the fastest kind of device here."""
@@ -99,72 +97,25 @@ def build_request(
     global_batch: int | None = None,
     strong: bool = False,
 ) -> BenchRequest:
-    """The request of flags, of which lists are still texts with commas; settings are those of `run` where given.
-
-    Without `batches` the recipe's batch is taken as far as it is one for a single device, and a note says so.
-    `strong`: the batch is that of all devices.
-    """
-    from vernier import recipes
-    from vernier.data.sources.opening import check_source
-    from vernier.measure.bench.combinations import at_final_size, default_batch
-
-    request = BenchRequest(
-        what=what,
-        config={},
-        weights_of=run,
+    """The request of flags, of which lists are still texts with commas; see `api.benchmarks.build_request`."""
+    arms = Arms(
         batches=parse_list("--batch", batches, parse_positive),
         precisions=parse_choices("--precision", precisions, get_args(Precision)),
         modes=parse_choices("--mode", modes, get_args(Mode)),
         layouts=parse_list("--procs", procs, parse_layout),
     )
-    if run is not None:
-        start = _config_of(Path(run).expanduser())
-    else:
-        start = recipes.load(target.recipe or target.model or recipes.DEFAULT)
-    flags = {
-        "data.source": data or start.recipe.data.source or "synthetic",
-        "model.name": target.model,
-        "machine.device": target.device,
-        "eval.every_epochs": 0.0,
-        "global_batch": global_batch,
-    }
-    changed = recipes.change(start, flags, target.settings)
-    config, notes = changed.config, list(changed.notes)
-    check_source(config.recipe.data.source, detector=is_detector(config.recipe.model.name))
-    batch_setting = "recipe.global_batch" if what == "train" else "machine.eval_batch"
-    if not request.batches and batch_setting not in changed.named:
-        devices = max((each.procs for each in request.layouts), default=1) if strong else 1
-        batch, note = default_batch(config, what, device_kind(config.machine.device), devices)
-        config = override(config, batch_setting, batch)
-        notes.append(note)
-    notes += at_final_size(config)[1] if what == "train" else []
-    return replace(request, config=to_dict(config), notes=tuple(notes) or None)
-
-
-def _config_of(path: Path) -> Config:
-    """The configuration of a run, or of an exported file; of a file with random pixels, since its data may be gone."""
-    if not path.is_file():
-        from vernier.store import RunDir
-
-        return config_from_tree(RunDir.open(path).read_config())
-    from vernier.engine.inference.model_file import read_description
-    from vernier.engine.inference.trained import config_of_file
-
-    about = read_description(path)
-    if about is None:
-        raise ConfigError(
-            f"{path} does not say which network it holds; only files that `vernier export` wrote do. Speed does not "
-            "depend on weights: bench the network by its name, such as vernier bench infer resnet50."
-        )
-    return override(config_of_file(about, path), "data.source", "")
-
-
-def device_kind(name: str) -> str:
-    """The kind of device that will be used; torch is asked only where `auto` may be an accelerator."""
-    from vernier.devices import likely_kind, resolve
-
-    kind = likely_kind(name)
-    return kind if kind != "auto" else resolve(kind).name
+    return request_of_arms(
+        what,
+        target.recipe,
+        arms,
+        model=target.model,
+        device=target.device,
+        data=data,
+        run=run,
+        global_batch=global_batch,
+        strong=strong,
+        settings=target.settings,
+    )
 
 
 def parse_list(flag: str, text: str | None, parse: Callable[[str], T]) -> tuple[T, ...]:
@@ -192,13 +143,4 @@ def parse_choices(flag: str, text: str | None, choices: tuple[str, ...]) -> tupl
 
 def parse_positive(text: str) -> int:
     """A whole number of at least one."""
-    value = int(text)
-    if value < 1:
-        raise ConfigError(f"{value} is out of range: it must be 1 or more.")
-    return value
-
-
-def parse_layout(text: str) -> Layout:
-    """`4`: processes; `4x2`: with two threads each."""
-    procs, times, threads = text.partition("x")
-    return Layout(procs=parse_positive(procs), threads=parse_positive(threads) if times else None)
+    return at_least_one(int(text))

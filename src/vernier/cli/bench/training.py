@@ -1,11 +1,13 @@
 """`vernier bench train` and `vernier bench scaling`."""
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Annotated
 
 from tyro.conf import arg
 
-from vernier.cli.flags import DataFlag, JsonFlag, OptionalInt, OptionalText, Switch
+from vernier.api.benchmarks import as_scaling
+from vernier.cli.flags import DataFlag, JsonFlag, OptionalInt, OptionalText, QuietFlag, Switch
+from vernier.cli.output import set_quiet
 from vernier.errors import ConfigError
 
 from .options import (
@@ -31,6 +33,7 @@ def train(
     modes: ModeList = None,
     procs: NumberList = None,
     measuring: Comparing = Comparing(),  # noqa: B008
+    quiet: QuietFlag = False,
     json: JsonFlag = False,
 ) -> int:
     """Measure training throughput: images per second, data loading included, with a 95 % interval, and step phases.
@@ -53,6 +56,7 @@ def train(
         vernier bench train --batch 32 --precision fp32,bf16 --mode eager,compile
         vernier bench train --batch 32 --against HEAD~1
     """
+    set_quiet(quiet)
     request = build_request(
         "train", target, data=data, precisions=precisions, modes=modes, batches=batches, procs=procs
     )
@@ -70,6 +74,7 @@ def scaling(
     precision: OptionalText = None,
     mode: OptionalText = None,
     measuring: Measuring = Measuring(),  # noqa: B008
+    quiet: QuietFlag = False,
     json: JsonFlag = False,
 ) -> int:
     """Measure how training scales with processes: same batch per device (weak), or same total batch (strong).
@@ -92,15 +97,11 @@ def scaling(
         vernier bench scaling --procs 1x1,2x1 --batch 32
         vernier bench scaling --procs 1,2 --strong
     """
+    set_quiet(quiet)
     if batch is not None and batch < 1:
         raise ConfigError(f"--batch {batch} is out of range: it must be 1 or more.")
     request = build_request(
         "train", target, data=data, precisions=precision, modes=mode, procs=procs, global_batch=batch, strong=strong
     )
-    layouts = request.layouts
-    if len({each.threads is None for each in layouts}) > 1:
-        raise ConfigError(f"--procs {procs}: give threads with all of them, such as 1x1,2x1,1x2, or with none.")
-    if apart:
-        layouts = (*layouts, *(replace(each, apart=True) for each in layouts if each.procs > 1))
-    request = replace(request, layouts=layouts, scaling="strong" if strong else "weak")
+    request = as_scaling(request, strong=strong, apart=apart)
     return measure_and_print(request, Comparing(**asdict(measuring)), json)

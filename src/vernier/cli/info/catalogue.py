@@ -1,23 +1,23 @@
 """`vernier recipes` and `vernier models`: list the built-in recipes and networks."""
 
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional
 
 from vernier.cli.flags import JsonFlag, Switch, optional
-from vernier.cli.output import print_json, print_result, print_rows, say
+from vernier.cli.output import print_json, print_result, print_rows, say, show
 from vernier.config import to_dict, to_toml
 from vernier.errors import EXIT_DONE, ConfigError
 from vernier.records.codec import encode
 
 if TYPE_CHECKING:
+    from vernier.models.catalogue import ModelInfo
     from vernier.recipes import RecipeRow
 
 
 def recipes(
-    words: Annotated[Positional[tuple[str, ...]], optional("[NAME]")] = (),
+    words: Annotated[Positional[tuple[str, ...]], optional("[RECIPE]")] = (),
     /,
     *,
     device_hours: Annotated[str | None, optional("RUN|IMG_PER_S")] = None,
@@ -57,12 +57,26 @@ def recipes(
         return EXIT_DONE
     from vernier.measure.planning.table import with_range
 
-    shown = [{k: v for k, v in encode(row).items() if not k.startswith("estimated")} for row in rows]
-    for cells, row in zip(shown, rows, strict=True):
-        cells["published"] = book.published_text(book.get(row.name)).partition(";")[0]
+    shown = []
+    for row in rows:
+        cells = {
+            "recipe": row.name,
+            "data": row.data,
+            "published": book.result_text(book.get(row.name)),
+            "epochs": row.epochs,
+            "model": row.model,
+            "global_batch": row.global_batch,
+            "source": row.source,
+        }
         if row.estimated_device_hours is not None and row.estimated_device_hours_range is not None:
-            cells["device hours (range)"] = with_range(row.estimated_device_hours, row.estimated_device_hours_range)
-    print_rows(shown, False, droppable=("source", "model", "global_batch"))
+            cells["device_hours"] = with_range(row.estimated_device_hours, row.estimated_device_hours_range)
+        shown.append(cells)
+    print_rows(
+        shown,
+        False,
+        droppable=("source", "global_batch", "model", "epochs", "data"),
+        instead="vernier recipes NAME",
+    )
     return EXIT_DONE
 
 
@@ -167,13 +181,12 @@ def _show_recipe(name: str, json: bool) -> int:
     else:
         if figures["speeds"] or figures["times"]:
             notes += f"\nPublished speeds and training times: vernier recipes {name} --speeds"
-        head = "".join(f"# {line}".rstrip() + "\n" for line in notes.splitlines())
-        sys.stdout.write(f"{head}\n{to_toml(chosen)}")
+        show(*(f"# {line}".rstrip() for line in notes.splitlines()), "", *to_toml(chosen).splitlines())
     return EXIT_DONE
 
 
 def models(
-    name: Annotated[Positional[str | None], optional("[NAME]")] = None,
+    name: Annotated[Positional[str | None], optional("[NETWORK]")] = None,
     /,
     *,
     json: JsonFlag = False,
@@ -191,19 +204,48 @@ def models(
 
     if name is not None:
         return _show_model(name, json)
+    if json:
+        print_json([_model_facts(m) for m in describe()])
+        return EXIT_DONE
     rows = [
         {
-            "name": m.name,
-            "family": m.family,
-            "parameters": m.params,
-            "gmac": round(m.gmac, 3),
-            "input_px": m.input_px,
+            "network": m.name,
+            "parameters": f"{m.params / 1e6:.1f} M" if m.params >= 1e6 else f"{m.params / 1e3:.0f} k",
+            "GMAC": f"{m.gmac:.3g}",
+            "px": m.input_px,
+            "best_published": _published_on(m.name),
             "about": m.summary,
         }
         for m in describe()
     ]
-    print_rows(rows, json, droppable=("family",), wrapped="about")
+    print_rows(
+        rows,
+        False,
+        droppable=("about", "px", "GMAC"),
+        wrapped="about",
+        right=("parameters", "GMAC"),
+        instead="vernier models NAME",
+    )
     return EXIT_DONE
+
+
+def _published_on(network: str) -> str:
+    """The best published result of a network's recipes, and on which data."""
+    from vernier import recipes as book
+
+    best = book.best_published(network)
+    return "" if best is None else f"{best[0]} {book.result_text(best[1])}"
+
+
+def _model_facts(m: "ModelInfo") -> dict[str, Any]:
+    return {
+        "name": m.name,
+        "family": m.family,
+        "parameters": m.params,
+        "gmac": round(m.gmac, 3),
+        "input_px": m.input_px,
+        "about": m.summary,
+    }
 
 
 def _show_model(name: str, json: bool) -> int:
@@ -212,20 +254,13 @@ def _show_model(name: str, json: bool) -> int:
 
     m = info(name)
     trained_by = [recipe for recipe in book.BUILT_IN if book.get(recipe).model.name == name]
-    facts = {
-        "name": m.name,
-        "family": m.family,
-        "parameters": m.params,
-        "gmac": round(m.gmac, 3),
-        "input_px": m.input_px,
-        "classes": m.classes,
-        "about": m.summary,
-        "recipes": trained_by,
-    }
+    facts = {**_model_facts(m), "classes": m.classes, "recipes": trained_by}
+    best = book.best_published(name)
     lines = [
         f"{m.name}: {m.summary}",
         f"parameters {m.params:,} with {m.classes:,} classes",
         f"cost       {m.gmac:.3f} GMAC (multiply-accumulates) per image of {m.input_px} px, forward",
+        *([f"published  {best[0]} {book.result_text(best[1])} ({best[1].name})"] if best else []),
         f"recipes    {', '.join(trained_by) or 'none built in'}",
         f"try        vernier train {m.name} --data {'boxes' if is_detector(name) else 'photos'}",
         f"           vernier bench infer {m.name}",

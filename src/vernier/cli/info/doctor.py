@@ -4,9 +4,9 @@ import textwrap
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from vernier.cli.flags import DeviceFlag, JsonFlag, Switch
+from vernier.cli.flags import DeviceFlag, JsonFlag, QuietFlag, Switch
 from vernier.cli.launching import load_torch, sigterm_as_interrupt
-from vernier.cli.output import print_result, say
+from vernier.cli.output import inform, print_result, set_quiet
 from vernier.clock import utc_stamp
 from vernier.cores import allowed_cores
 from vernier.errors import EXIT_DONE, ConfigError, did_you_mean
@@ -27,6 +27,7 @@ def doctor(
     seconds: float = 10.0,
     devices: Switch = False,
     device: DeviceFlag = None,
+    quiet: QuietFlag = False,
     json: JsonFlag = False,
 ) -> int:
     """Show what this machine can do: devices, precisions, modes, speed, and how to install missing packages.
@@ -46,6 +47,7 @@ def doctor(
         vernier doctor --no-probe
         vernier doctor --devices > devices.txt
     """
+    set_quiet(quiet)
     if not 0 < seconds <= 600:
         raise ConfigError(f"--seconds {seconds:g}: use more than 0 and at most 600, or --no-probe.")
     if devices:
@@ -75,7 +77,7 @@ def _print_tried_devices(device: str | None, json: bool) -> int:
         raise ConfigError(f"--device {device!r} is not known. {did_you_mean(device, kinds())}")
     names = (device,) if device else tuple(kinds())
     with sigterm_as_interrupt():
-        tried = tuple(try_devices(names, lambda trial: say(f"trying {trial} ...")))
+        tried = tuple(try_devices(names, lambda trial: inform(f"trying {trial} ...")))
     if device is not None and not tried:
         raise ConfigError(f"--device {device} is not on this machine; without it every device is tried.")
     page = DevicesPage(
@@ -141,7 +143,7 @@ def _measure(seconds: float) -> "Probe":
     torch.set_num_threads(len(allowed_cores()))
     device.prepare()
     precisions = [p for p in ("fp32", "bf16") if not device.refuse(p, "eager", allow_slow=False)]
-    say(f"measuring for about {seconds + DECODE_S:.0f} s (--no-probe leaves it out) ...")
+    inform(f"measuring for about {seconds + DECODE_S:.0f} s (--no-probe leaves it out) ...")
     training = tuple(probe_training(device, precision, seconds / len(precisions)) for precision in precisions)
     return Probe(training=training, decoding=probe_decoding(DECODE_S))
 

@@ -1,16 +1,19 @@
-"""`vernier plan`: predicts the scaling of a recipe. The model behind it is in `vernier.measure.planning`."""
+"""`vernier plan`: predicts the scaling of a recipe, and writes what submits it to a cluster.
+
+The model behind it is in `vernier.measure.planning`, the scripts are in its package `submission`.
+"""
 
 import math
 import re
 import statistics
-import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from vernier.cli.flags import JsonFlag, OptionalFloat, OptionalInt, Switch, optional
-from vernier.cli.output import print_json, print_rows, say
+from vernier.cli.flags import JsonFlag, OptionalFile, OptionalFloat, OptionalInt, SetFlag, Switch, optional
+from vernier.cli.output import print_json, print_rows, say, show
 from vernier.errors import EXIT_DONE, ConfigError, did_you_mean
 
 if TYPE_CHECKING:
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from vernier.measure.planning.workload import Basis
 
 SHOWN_CONVERSIONS = 8
+Scheduler = Literal["slurm", "kubernetes", "ssh"]
 
 
 def plan(
@@ -41,6 +45,10 @@ def plan(
     weak: Switch = False,
     convert: Switch = False,
     check: Switch = False,
+    submit: Annotated[Scheduler | None, optional("slurm|kubernetes|ssh")] = None,
+    machine: OptionalFile = None,
+    out: OptionalFile = None,
+    settings: SetFlag = (),
     json: JsonFlag = False,
 ) -> int:
     """Predict throughput, time and energy of a recipe on many devices, from the measured speed of one.
@@ -48,6 +56,8 @@ def plan(
     The recipe's global batch stays and is divided among the devices (strong scaling), as another batch is another
     training. An estimate from compute, network, waiting for the slowest device, and input, corrected by what published
     tables reach of such predictions, with a range that covers 90 % of its errors on other systems (--check).
+
+    With --submit: write a script or manifest that trains the recipe on the hosts of a machine file instead.
 
     Args:
         recipe: A built-in recipe, a network's name, or a .toml file.
@@ -69,13 +79,26 @@ def plan(
             error that such conversions have.
         check: Predict every published table from those of all other systems, and convert measured speeds, instead: the
             errors behind the ranges.
+        submit: Write what submits the training, instead of a prediction: a batch script for Slurm, a JobSet for
+            Kubernetes, or a shell script that starts torchrun through ssh.
+        machine: With --submit: a .toml file with the tables [machine], the settings of that name, and [job]: hosts,
+            processes per host, time limit, shared folder.
+        out: With --submit: file to write; one that exists stays as it is. Default: standard output.
 
     Examples:
         vernier plan nvidia-resnet50-90e --bench 2470 --devices 8..64 --network dgx-a100
         vernier plan nvidia-resnet50-90e --bench runs/RUN --devices 8,16,32
-        vernier plan nvidia-resnet50-90e --bench 2470 --weak --batch 256
+        vernier plan nvidia-resnet50-90e --submit slurm --machine cluster.toml --out train.sbatch
         vernier plan --check
     """
+    if submit is not None:
+        if bench is not None or check or weak or convert:
+            raise ConfigError(
+                "--submit writes a script and predicts nothing: leave out --bench and flags that need it."
+            )
+        return _submit(recipe, submit, machine, out, settings, json)
+    if machine is not None or out is not None or settings:
+        raise ConfigError("--machine, --out and --set belong to --submit slurm, kubernetes or ssh.")
     if check:
         return _check(json)
     if recipe is None or bench is None:
@@ -83,24 +106,12 @@ def plan(
             "Give a recipe and a speed: vernier plan RECIPE --bench RUN|IMG_PER_S; or vernier plan --check."
         )
     counts = _counts(devices)
-    changes: dict[str, Any] = {"per_host": per_host, "link_gb_s": link_gb_s, "host_gb_s": host_gb_s, "host_us": host_us}
-    for name, value in {
-        **changes,
-        "batch": device_batch,
-        "input_img_s": input_img_s,
-        "spread": spread,
-        "watts": watts,
-    }.items():
-        if value is not None and not 0 < value < math.inf:
-            raise ConfigError(f"--{name.replace('_', '-')} {value:g} must be more than 0.")
+    _check_positive(batch=device_batch, input_img_s=input_img_s, spread=spread, watts=watts)
+    net = _network(network, per_host=per_host, link_gb_s=link_gb_s, host_gb_s=host_gb_s, host_us=host_us)
     from vernier import recipes as book
-    from vernier.measure.planning.plan import NETWORKS
     from vernier.measure.planning.table import divide_batch, plan_rows
     from vernier.measure.planning.workload import workload_of
 
-    if network not in NETWORKS:
-        raise ConfigError(f"There is no network {network!r} for --network. {did_you_mean(network, NETWORKS)}")
-    net = replace(NETWORKS[network], **{name: value for name, value in changes.items() if value is not None})
     config = book.load(recipe)
     chosen = config.recipe
     if device_batch is not None and not weak and not _is_number(bench):
@@ -128,6 +139,65 @@ def plan(
     return EXIT_DONE
 
 
+def _check_positive(**values: float | None) -> None:
+    for name, value in values.items():
+        if value is not None and not 0 < value < math.inf:
+            raise ConfigError(f"--{name.replace('_', '-')} {value:g} must be more than 0.")
+
+
+def _network(name: str, **changes: Any) -> "Network":
+    """The network of this name with what the flags change of it."""
+    _check_positive(**changes)
+    from vernier.measure.planning.plan import NETWORKS
+
+    if name not in NETWORKS:
+        raise ConfigError(f"There is no network {name!r} for --network. {did_you_mean(name, NETWORKS)}")
+    return replace(NETWORKS[name], **{key: value for key, value in changes.items() if value is not None})
+
+
+def _submit(
+    recipe: str | None, form: Scheduler, machine: str | None, out: str | None, settings: tuple[str, ...], json: bool
+) -> int:
+    """Write the script of a training to a file, or print it."""
+    if recipe is None or machine is None:
+        raise ConfigError(f"Give a recipe and a machine file: vernier plan RECIPE --submit {form} --machine FILE.toml.")
+    from vernier import recipes as book
+    from vernier.measure.planning.submission.job import plan_submission
+    from vernier.measure.planning.submission.kubernetes import kubernetes_manifest
+    from vernier.measure.planning.submission.slurm import slurm_script
+    from vernier.measure.planning.submission.ssh import ssh_script
+
+    file = Path(recipe).expanduser().resolve() if recipe.endswith(book.FILE_SUFFIXES) else None
+    submission = plan_submission(
+        recipe, book.load(str(file or recipe)), Path(machine).expanduser(), settings, recipe_file=file
+    )
+    writers = {"slurm": slurm_script, "kubernetes": kubernetes_manifest, "ssh": ssh_script}
+    text = writers[form](submission)
+    if out is not None:
+        _write_new(Path(out).expanduser(), text)
+    if json:
+        print_json({"submit": form, "file": out, "job": submission, "script": None if out else text})
+        return EXIT_DONE
+    if out is None:
+        show(*text.splitlines())
+    else:
+        how = {"slurm": f"sbatch {out}", "kubernetes": f"kubectl apply -f {out}", "ssh": f"bash {out}"}
+        show(f"{out}: {submission.describe()}. Submit it: {how[form]}")
+    if file is not None and form != "kubernetes":
+        say(f"{file} must be readable under this path on every host.")
+    return EXIT_DONE
+
+
+def _write_new(path: Path, text: str) -> None:
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise ConfigError(f"--out {path} exists already. Give another file, or remove it.") from None
+    except FileNotFoundError:
+        raise ConfigError(f"--out {path}: the folder {path.parent} does not exist.") from None
+
+
 def _is_number(text: str) -> bool:
     try:
         float(text)
@@ -149,7 +219,7 @@ def _print_plan(recipe: "Recipe", basis: "Basis", network: "Network", rows: "lis
         *([f"what ran    {basis.ran.line()}"] if basis.ran else []),
         f"network     {network.name}, {network.per_host} devices per host",
     ]
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    show(*lines)
     print_rows(table_rows(rows), False, droppable=("not hidden ms", "step ms", "per device"))
     if all(row.recipes_batch for row in rows):
         notes = [f"Strong scaling: the recipe's global batch of {batch} is divided among the devices."]
@@ -176,7 +246,7 @@ def _print_plan(recipe: "Recipe", basis: "Basis", network: "Network", rows: "lis
     notes.append(
         "An ESTIMATE of the training steps. Ranges cover 90 % of the errors on published systems: vernier plan --check"
     )
-    say("\n".join([*notes, *EXPLANATIONS]))
+    say(*notes, *EXPLANATIONS)
 
 
 def _counts(text: str) -> list[int]:
@@ -215,14 +285,14 @@ def _check(json: bool) -> int:
     print_rows(systems, False)
     errors, inside = [row.error_percent for row in rows], sum(row.in_range for row in rows)
     median = statistics.median(map(abs, errors))
-    sys.stdout.write(
+    show(
         f"scaling: {len(rows)} published speeds of {len(systems)} systems, each predicted from the tables of the other "
         f"systems alone: off by {min(errors):+.1f} to {max(errors):+.1f} % (median {median:.1f} %); the range covers "
-        f"{inside} of them ({100 * inside / len(rows):.0f} %; it is meant to cover 90 %)\n"
+        f"{inside} of them ({100 * inside / len(rows):.0f} %; it is meant to cover 90 %)"
     )
     print_rows(sorted(conversions, key=lambda row: -abs(row.error_percent))[:SHOWN_CONVERSIONS], False)
-    sys.stdout.write(
+    show(
         f"conversion by multiply-accumulates: {conversion_error()}; above are the worst {SHOWN_CONVERSIONS} (--json "
-        "has all)\n"
+        "has all)"
     )
     return EXIT_DONE

@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from vernier.cli.flags import OptionalFile, OptionalText, optional
+from vernier.cli.flags import NetworkFlag, OptionalFile, optional
+from vernier.cli.launching import fetch_with_bar
+from vernier.data.preparing.pretrained import is_pretrained
 from vernier.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -19,12 +21,15 @@ ModelPath = Annotated[
     ),
 ]
 ModelFlag = Annotated[
-    OptionalText,
+    NetworkFlag,
     arg(help="With --weights: the network they belong to (see `vernier models`). Left out: as the file says."),
 ]
 WeightsFlag = Annotated[
     OptionalFile,
-    arg(help="A weights file of others instead of a run: safetensors or torch; it is never run as code."),
+    arg(
+        help="Weights of others instead of a run: a safetensors or torch file, which is never run as code, or "
+        "published ones by name: torchvision:resnet50-v2."
+    ),
 ]
 ClassesFlag = Annotated[
     OptionalFile,
@@ -33,13 +38,21 @@ ClassesFlag = Annotated[
 
 
 def check_model_path(path: str | None, weights: str | None) -> Path:
-    """Where the model is. Raises ConfigError for none, for two, and for what does not exist; loads nothing."""
+    """Where the model is. Raises ConfigError for none, for two, and for what does not exist; loads nothing.
+
+    Published weights by name are fetched where they are not in the cache.
+    """
     if (path is None) == (weights is None):
         raise ConfigError("Which model? Give a run, a checkpoint or an exported file, or --model NAME --weights FILE.")
+    if weights is not None and is_pretrained(weights):
+        return fetch_with_bar(weights)
     chosen = Path(path or weights or "").expanduser()
     if weights is not None and not chosen.is_file():
         problem = "is a folder, not a weights file" if chosen.is_dir() else "does not exist"
-        raise ConfigError(f"--weights {weights} {problem}. Give a .safetensors, .pth, .pt or .th file.")
+        raise ConfigError(
+            f"--weights {weights} {problem}. Give a .safetensors, .pth, .pt or .th file, or published weights by name, "
+            "such as torchvision:resnet50-v2."
+        )
     if not chosen.exists():
         raise ConfigError(f"{path} does not exist. Give a run directory, a checkpoint or an exported file.")
     return chosen

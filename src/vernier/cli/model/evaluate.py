@@ -1,7 +1,7 @@
 """`vernier eval`: a run, a checkpoint, an exported file or anybody's weights evaluated on a data set."""
 
-import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -15,6 +15,7 @@ from vernier.cli.flags import (
     NoEmaFlag,
     OptionalDir,
     OptionalInt,
+    QuietFlag,
     SetFlag,
     Switch,
     apply_flags,
@@ -22,10 +23,11 @@ from vernier.cli.flags import (
     optional,
 )
 from vernier.cli.launching import console_of, joined, start_processes, with_procs
-from vernier.cli.output import print_json
+from vernier.cli.output import print_json, set_quiet, show
 from vernier.config import Config
 from vernier.engine.processes.launch import topology
 from vernier.errors import EXIT_DONE, ConfigError
+from vernier.wording import plural
 
 from .choosing import ClassesFlag, ModelFlag, ModelPath, WeightsFlag, check_model_path, choose_model
 
@@ -56,6 +58,7 @@ def evaluate(
     max_eval_steps: OptionalInt = None,
     workers: OptionalInt = None,
     settings: SetFlag = (),
+    quiet: QuietFlag = False,
     json: JsonFlag = False,
 ) -> int:
     """Evaluate a run (finished, running or interrupted), a checkpoint, an exported file or anybody's weights.
@@ -85,6 +88,7 @@ def evaluate(
         vernier eval shapes.onnx --data shapes
         vernier eval --model resnet50 --weights resnet50.pth --data imagenet
     """
+    set_quiet(quiet)
     averaged = choose_averaged(ema, no_ema)
     _check_target(path, weights, data, settings)
     base = apply_flags(Config(), {"machine.procs": procs}, tuple(s for s in settings if s.startswith("machine.")))
@@ -98,15 +102,12 @@ def evaluate(
         "machine.procs": base.machine.procs,
         "machine.mode": mode,
     }
-
-    def changed(config: Config) -> Config:
-        return apply_flags(config, flags, settings)
-
     reports = []
     with joined(base) as world, console_of(world) as console:
         from vernier.engine.inference.evaluate import evaluate_trained
         from vernier.engine.inference.trained import checkpoint_steps, load_model
 
+        changed = partial(apply_flags, flags=flags, settings=settings)
         choice = choose_model(
             path, weights, model=model, classes=classes, averaged=averaged, changed=changed, split=split
         )
@@ -129,7 +130,7 @@ def evaluate(
             if board is not None:
                 board.add(report)
             if not json and world.first:
-                sys.stdout.write(_report_text(report))
+                show(*_report_lines(report))
         if board is not None and (folder := board.close()) and console and not json:
             console.say(f"figures of every checkpoint: tensorboard --logdir {folder.parent.parent}")
     if json and world.first:
@@ -164,13 +165,13 @@ def _check_target(path: str | None, weights: str | None, data: str | None, setti
         check_source(data, detector=data == "coco")
 
 
-def _report_text(report: "EvaluationReport") -> str:
+def _report_lines(report: "EvaluationReport") -> list[str]:
     from vernier.report.live.console import TTA, format_figures
 
     part = "" if report.exact else "  PART of the set"
     tta = f" {TTA}" if report.flip_tta else ""
     step = "" if report.step is None else f"weights of step {report.step:,}, "
-    lines = [
+    return [
         *([f"ran: {report.ran.line()}"] if report.ran is not None else []),
         f"{format_figures(report.figures)}  on {report.samples:,} images of {report.data} ({report.split}){part}{tta}",
         f"{'averaged ' if report.averaged else ''}{step}{report.weights}; {report.images_per_s_total:,.0f} img/s",
@@ -180,7 +181,6 @@ def _report_text(report: "EvaluationReport") -> str:
         *_class_lines(report),
         *(f"wrote {path}" for path in report.written),
     ]
-    return "".join(f"{line}\n" for line in lines)
 
 
 def _bad_lines(report: "EvaluationReport", limit: int = 20) -> list[str]:
@@ -188,7 +188,7 @@ def _bad_lines(report: "EvaluationReport", limit: int = 20) -> list[str]:
     if not report.bad_images:
         return []
     more = [f"  ... and {len(report.bad_images) - limit} more"] if len(report.bad_images) > limit else []
-    head = f"{len(report.bad_images)} image(s) could not be read and were evaluated as black ones:"
+    head = f"{plural(len(report.bad_images), 'image')} could not be read, evaluated as black:"
     return [head, *(f"  {path}" for path in report.bad_images[:limit]), *more]
 
 

@@ -1,6 +1,5 @@
 """`vernier export`: a model written to one file that describes itself, with a model card."""
 
-import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -12,6 +11,7 @@ from vernier.cli.flags import (
     JsonFlag,
     NoEmaFlag,
     OptionalFile,
+    QuietFlag,
     SetFlag,
     Switch,
     WhichFlag,
@@ -19,7 +19,7 @@ from vernier.cli.flags import (
     choose_averaged,
 )
 from vernier.cli.launching import load_torch
-from vernier.cli.output import print_json, say
+from vernier.cli.output import inform, print_json, say, set_quiet, show
 from vernier.config import Config
 from vernier.errors import EXIT_DONE
 
@@ -44,6 +44,7 @@ def export(
     normalised_input: Annotated[Switch, arg(help=NORMALISED)] = False,
     card: bool = True,
     settings: SetFlag = (),
+    quiet: QuietFlag = False,
     json: JsonFlag = False,
 ) -> int:
     """Write a model to one file for use elsewhere, and model_card.md beside it; nothing is overwritten.
@@ -68,12 +69,13 @@ def export(
         vernier export runs/RUN --format torchvision --out shapes.pth
         vernier export --model resnet50 --weights resnet50-11ad3fa6.pth --classes imagenet.txt
     """
+    set_quiet(quiet)
     check_model_path(path, weights)
     load_torch()
+    from vernier.api.models import export_choice
     from vernier.engine.inference.export import check_flags, on_cpu
-    from vernier.engine.inference.export import export as write
     from vernier.engine.inference.trained import load_model
-    from vernier.report.model_card import describe_check, write_card
+    from vernier.report.model_card import describe_check
 
     target = Path(out) if out else None
     check_flags(format, target, data=data if weights is None else None, normalised_input=normalised_input)
@@ -92,27 +94,16 @@ def export(
         names_from_data=True,
     )
     trained = load_model(choice)
-    network = format in ("onnx", "torch-export")
-    exported = write(trained, format, target, data=data if network else None, normalised_input=normalised_input)
-    check, card_path = exported.check, None
-    if card:
-        card_path = write_card(
-            exported.path,
-            exported.about,
-            origin=choice.path,
-            checkpoint=trained.checkpoint,
-            prepared=trained.prepared,
-            selected=which == "best",
-            check=check,
-        )
+    exported = export_choice(choice, trained, format, target, data, normalised_input, card=card)
+    check, card_path = exported.check, exported.card
     if json:
         print_json({"path": exported.path, "format": format, "card": card_path, "check": check, "notes": trained.notes})
         return EXIT_DONE
     for note in trained.notes:
         say(note)
     if check is not None:
-        say(describe_check(check))
+        inform(describe_check(check))
     if card_path is not None:
-        say(f"card: {card_path}")
-    sys.stdout.write(f"{exported.path}\n")
+        inform(f"card: {card_path}")
+    show(str(exported.path))
     return EXIT_DONE

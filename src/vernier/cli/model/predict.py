@@ -11,13 +11,14 @@ from vernier.cli.flags import (
     JsonFlag,
     NoEmaFlag,
     OptionalDir,
+    QuietFlag,
     SetFlag,
     WhichFlag,
     apply_flags,
     choose_averaged,
 )
 from vernier.cli.launching import load_torch
-from vernier.cli.output import print_result, progress_bar, say
+from vernier.cli.output import inform, print_result, progress_bar, say, set_quiet
 from vernier.config import Config
 from vernier.errors import EXIT_DONE, EXIT_FAILED, ConfigError
 
@@ -39,6 +40,7 @@ def predict(
     ema: EmaFlag = False,
     no_ema: NoEmaFlag = False,
     settings: SetFlag = (),
+    quiet: QuietFlag = False,
     json: JsonFlag = False,
 ) -> int:
     """Apply a trained model to images: the five most likely classes, or objects with boxes.
@@ -60,6 +62,7 @@ def predict(
         vernier predict shapes.onnx photos --json
         vernier predict --model resnet50 --weights resnet50-11ad3fa6.pth --classes imagenet.txt photo.jpg
     """
+    set_quiet(quiet)
     if weights is not None and path is not None:
         images = (path, *images)  # there is no run to name in front of the images
         path = None
@@ -103,7 +106,7 @@ def predict(
             progress(done, total)
     shown.close()
     if not json:
-        for line in (f"prepared: {trained.prepared}", *trained.notes):
-            say(line)
+        inform(f"prepared: {trained.prepared}")
+        say(*trained.notes)
     print_result(shown.document(), json, lambda _: shown.lines())
     return EXIT_FAILED if shown.failed else EXIT_DONE

@@ -1,26 +1,26 @@
 """`vernier profile`: flags to a profile run, and its output. The profile is `engine.measured.profile_run`'s."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import arg
 
-from vernier.cli.bench.options import device_kind
+from vernier.api.benchmarks import device_kind
 from vernier.cli.flags import (
     DataFlag,
     DeviceFlag,
     JsonFlag,
     ModeFlag,
+    NetworkFlag,
     OptionalInt,
-    OptionalText,
     PrecisionFlag,
+    QuietFlag,
     RecipeName,
     SetFlag,
     Switch,
 )
 from vernier.cli.launching import load_torch, silence_profiler
-from vernier.cli.output import print_json, print_rows, progress_bar, say
+from vernier.cli.output import inform, print_json, print_rows, progress_bar, set_quiet, show
 from vernier.config import override, setting_name
 from vernier.errors import EXIT_DONE, ConfigError
 from vernier.measure.profile.summary import StepRange, describe_profile
@@ -40,13 +40,14 @@ def profile(
     steps: Annotated[str, arg(metavar="A:B")] = "11:15",
     infer: Switch = False,
     data: DataFlag = None,
-    model: OptionalText = None,
+    model: NetworkFlag = None,
     batch: OptionalInt = None,
     device: DeviceFlag = None,
     precision: PrecisionFlag = None,
     mode: ModeFlag = None,
     out: Annotated[str, arg(metavar="DIR")] = "runs",
     settings: SetFlag = (),
+    quiet: QuietFlag = False,
     json: JsonFlag = False,
 ) -> int:
     """Profile steps of training, or of inference: kernel table, trace, memory, and where the time goes.
@@ -75,6 +76,7 @@ def profile(
         vernier profile resnet50 --batch 8 --steps 6:8
         vernier profile --infer --batch 32
     """
+    set_quiet(quiet)
     from vernier import recipes as book
     from vernier.data.sources.opening import check_source
     from vernier.measure.bench.combinations import at_final_size, default_batch
@@ -103,7 +105,7 @@ def profile(
     load_torch()
     from vernier.engine.measured.profile_run import STEPS_AFTER, profile_load
 
-    say(f"{step_range.last + STEPS_AFTER} steps, of which {step_range.first} to {step_range.last} are profiled")
+    inform(f"{step_range.last + STEPS_AFTER} steps, of which {step_range.first} to {step_range.last} are profiled")
     with progress_bar("profile") as progress:
         run, summary = profile_load(config, step_range, infer=infer, out=Path(out), on_step=progress)
     if json:
@@ -126,7 +128,6 @@ def _print_profile(run: "RunDir", summary: ProfileSummary, notes: list[str]) -> 
         }
         for kernel in summary.top
     ]
-    sys.stdout.write(f"{line_of([summary.ran])}\n")
+    show(line_of([summary.ran]))
     print_rows(rows, False)
-    lines = [*describe_profile(summary), *notes, f"run        {run.path}  (traces/: {', '.join(summary.files)})"]
-    sys.stdout.write("\n".join(lines) + "\n")
+    show(*describe_profile(summary), *notes, f"run        {run.path}  (traces/: {', '.join(summary.files)})")

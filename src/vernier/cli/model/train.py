@@ -1,49 +1,41 @@
 """`vernier train`: a training from a recipe, new or resumed."""
 
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+import sys
+from typing import TYPE_CHECKING, Annotated, cast
 
 from tyro.conf import arg
 
 from vernier import recipes as book
-from vernier.cli.exports import Files, check_exports, write_exports
+from vernier.api.options import TrainFlags
+from vernier.api.training import TrainRequest, build_request, run_request
 from vernier.cli.flags import (
     DataFlag,
     DeviceFlag,
+    DivergenceFlag,
     FreezeFlag,
     JsonFlag,
     ModeFlag,
+    NetworkFlag,
     OptionalFile,
     OptionalFloat,
     OptionalInt,
-    OptionalText,
     PrecisionFlag,
+    QuietFlag,
     RecipeName,
     SetFlag,
     Switch,
     TrackFlag,
     optional,
 )
-from vernier.cli.launching import check_before_start, console_of, joined, silence_profiler, start_processes, with_procs
-from vernier.cli.output import print_result, say
-from vernier.config import Changed, Config, check_batch_rule, check_config, config_warnings, load_file, override
-from vernier.errors import EXIT_DONE, EXIT_STOPPED, ConfigError
-from vernier.measure.profile.summary import StepRange
-from vernier.models import is_detector
+from vernier.cli.launching import check_before_start, console_of, start_processes, with_procs
+from vernier.cli.output import inform, print_result, say, set_quiet
+from vernier.engine.processes.launch import topology
+from vernier.errors import EXIT_DONE, EXIT_STOPPED
 from vernier.records.codec import encode
+from vernier.report.exports import Files, check_exports, write_exports
 
 if TYPE_CHECKING:
-    from vernier.engine.training.resume import ResumePoint
     from vernier.engine.training.session import Outcome
-
-
-_NO_CHECKPOINTS = {
-    "checkpoint.every_epochs": 0,
-    "checkpoint.every_steps": 0,
-    "checkpoint.keep_best": False,
-    "checkpoint.at_end": False,
-}
 
 
 def train(
@@ -58,7 +50,7 @@ def train(
     allow_slow: Switch = False,
     mode: ModeFlag = None,
     deterministic: Switch = False,
-    model: OptionalText = None,
+    model: NetworkFlag = None,
     global_batch: OptionalInt = None,
     epochs: OptionalFloat = None,
     lr: OptionalFloat = None,
@@ -72,12 +64,14 @@ def train(
     max_steps: OptionalInt = None,
     steps: OptionalInt = None,
     max_eval_steps: OptionalInt = None,
+    max_time: Annotated[str | None, optional("TIME|auto")] = None,
     train_only: Switch = False,
     train_accuracy: Switch = False,
     print_every: OptionalInt = None,
     smoke: Switch = False,
     explain: Switch = False,
     checkpoints: bool = True,
+    on_divergence: DivergenceFlag = None,
     tensorboard: bool = True,
     track: TrackFlag = (),
     raport: OptionalFile = None,
@@ -86,6 +80,7 @@ def train(
     resume: Annotated[str | None, optional("auto|never|PATH")] = None,
     config: OptionalFile = None,
     settings: SetFlag = (),
+    quiet: QuietFlag = False,
     json: JsonFlag = False,
 ) -> int:
     """Train a model with a recipe. Without a recipe: on built-in data, about a minute on two cores.
@@ -109,8 +104,8 @@ def train(
         lr: Peak learning rate, used as given whatever the batch.
         seed: Seed of initial weights, sample order and augmentation.
         weights: Start from this weights file (safetensors or torch), named as in torchvision, timm, NVIDIA's or
-            Habana's code.
-        backbone_weights: For detectors: a classifier's weights file for the backbone.
+            Habana's code; or from published weights by name, fetched once: torchvision:resnet50-v2.
+        backbone_weights: For detectors: a classifier's weights, file or name, for the backbone.
         reset_head: With --weights: start with a new classifier layer, for other classes.
         workers: Loader threads per process; 0: the training thread loads its images itself. Default: 2.
         max_bad_images: How many unreadable images to replace before giving up, e.g. 20 or 0.1% of the set.
@@ -118,6 +113,10 @@ def train(
         steps: Train this many steps, also more than --epochs give; the schedule stays that of --epochs, and beyond it
             the rate stays at its last value. Epochs of another length: --set data.epoch_images=N.
         max_eval_steps: Evaluate on this many batches only.
+        max_time: Stop before this time since the start of the command is over, e.g. 90s, 15m, 3h50m, 1d or 03:50:00:
+            while there is still time for one more step and a checkpoint, as long as those took so far. Exit code 75;
+            the same command resumes. At least one step is trained. auto: until the Slurm job ends
+            (SLURM_JOB_END_TIME).
         train_only: Do not evaluate.
         train_accuracy: Also record top-1 and top-5 of the training batches, in percent. An image mixed from two
             (MixUp, CutMix) counts for each label by its share.
@@ -128,6 +127,9 @@ def train(
             expected time) and all warnings.
         checkpoints: Save checkpoints. Without them a finished training leaves its results, but no weights; a signal
             still saves one, to resume from.
+        on_divergence: What happens when a loss, gradient or weight is no finite number. stop: the run ends, with step,
+            process and images in its events. rollback: it goes back to the last checkpoint with half the learning rate,
+            at most three times (limits.rollback_lr, limits.max_rollbacks). Default: stop.
         tensorboard: Write TensorBoard event files into the run directory if the package is installed.
         raport: Also write NVIDIA's raport.json (2019) to this file when the run ends.
         dllogger: Also write NVIDIA's DLLogger lines (since 2020) to this file when the run ends.
@@ -142,161 +144,60 @@ def train(
         vernier train mine.toml --data photos --epochs 20
         vernier train nvidia-resnet50-90e --data ~/imagenet --device cuda --procs 8 --precision bf16
     """
+    set_quiet(quiet)
+    given = locals()
+    flags = cast(TrainFlags, {name: given[name] for name in TrainFlags.__annotations__})
     from vernier.report.live.trackers import require_installed
 
-    profile = _steps_to_profile(profile_steps)
-    foreign, resume = _split_resume(resume, recipe or config)
-    flags = {
-        "data.source": data,
-        "machine.device": device,
-        "machine.procs": procs,
-        "machine.precision": precision,
-        "machine.mode": mode,
-        "machine.allow_slow": allow_slow or None,
-        "machine.deterministic": deterministic or None,
-        "model.name": model,
-        "global_batch": global_batch,
-        "schedule.epochs": epochs,
-        "optim.lr": lr,
-        "seed": seed,
-        "machine.workers": workers,
-        "data.max_bad_images": max_bad_images,
-        "limits.max_steps": max_steps,
-        "schedule.steps": steps,
-        "limits.max_eval_steps": max_eval_steps,
-        "limits.train_accuracy": train_accuracy or None,
-        "limits.log_every_steps": print_every,
-        "eval.every_epochs": 0 if train_only else None,
-        "model.weights": weights,
-        "model.backbone_weights": backbone_weights,
-        "model.checkpoint": foreign,
-        "model.reset_head": reset_head or None,
-        "model.freeze": freeze or None,
-    }
-    if not checkpoints:
-        flags |= _NO_CHECKPOINTS
-    start = _starting_config(recipe, model, config, resume)
-    changed = book.change(start, flags, settings, small=smoke)
-    chosen, detector = changed.config, is_detector(changed.config.recipe.model.name)
-    check_config(chosen, detector=detector)
-    if not smoke:
-        check_batch_rule(chosen.recipe, start.recipe, changed.named)
-    warnings = config_warnings(chosen, detector=detector)
+    request = build_request(recipe, flags, settings)
     if explain:
-        return _explain(replace(changed, config=chosen), warnings, Path(out), json)
+        return _explain(request, json)
     require_installed(track)
     check_exports(exports := {"raport": raport, "dllogger": dllogger})
-    chosen, to_start = with_procs(chosen)
-    check_before_start(chosen, Path(out), resume, detector=detector)
+    chosen, to_start = with_procs(request.config)
+    check_before_start(chosen, request.out, request.resume, detector=request.detector)
     if to_start:
         return start_processes(to_start)
-    outcome = _run(replace(changed, config=chosen), warnings, Path(out), resume, track, tensorboard, profile)
-    return EXIT_DONE if outcome is None else _print_outcome(outcome, json, exports)
+    outcome = run_request(request.with_config(chosen), console_of, quiet=quiet)
+    _print_outcome(outcome, json, exports)
+    return EXIT_DONE if outcome.status == "finished" else EXIT_STOPPED
 
 
-def _steps_to_profile(text: str | None) -> StepRange | None:
-    if text is None:
-        return None
-    steps = StepRange.parse(text, "--profile-steps")
-    silence_profiler()
-    return steps
-
-
-def _split_resume(resume: str | None, named: str | None) -> tuple[str | None, str | None]:
-    """The checkpoint file of another program that --resume names, or what it names otherwise; one of them is None."""
-    if resume is None or not Path(resume).is_file():
-        return None, resume
-    if named is None:
-        raise ConfigError(
-            f"--resume {resume}: with which recipe? vernier train RECIPE --resume {resume} (see `vernier recipes`)."
-        )
-    return resume, None
-
-
-def _explain(changed: Changed, warnings: tuple[str, ...], out: Path, json: bool) -> int:
+def _explain(request: TrainRequest, json: bool) -> int:
     """Print what the training would do."""
     from vernier.measure.planning.explain import describe_explanation, explain
 
-    size = book.data_size(changed.config.recipe)
+    size = book.data_size(request.config.recipe)
     explained = explain(
-        changed.config,
+        request.config,
         images=size.images,
         images_from=size.origin,
         classes=size.classes,
-        runs=out,
-        notes=changed.notes,
-        warnings=warnings,
+        runs=request.out,
+        notes=request.notes,
+        warnings=request.warnings,
     )
     print_result(explained, json, describe_explanation)
     return EXIT_DONE
 
 
-def _run(
-    changed: Changed,
-    warnings: tuple[str, ...],
-    out: Path,
-    resume: str | None,
-    track: tuple[str, ...],
-    tensorboard: bool,
-    profile: StepRange | None,
-) -> "Outcome | None":
-    """Train in this process and the others of the run; None in all but the first."""
-    config = changed.config
-    from vernier.report.live.trackers import trackers
-
-    with (
-        joined(config) as world,
-        console_of(world) as console,
-        trackers(track, tensorboard, console.warn if console else None) as tracked,
-    ):
-        from vernier.engine.training.resume import choose_resume_point
-        from vernier.engine.training.session import train as run_training
-
-        def choose() -> "ResumePoint | None":
-            assert console is not None
-            point = choose_resume_point(config, out, resume, console.warn)
-            if point is not None and resume is None:
-                console.say(f"Resuming {point.run.path}, which was interrupted (--resume never starts a new run).")
-            return point
-
-        outcome = run_training(
-            config,
-            out,
-            world.broadcast_from_first(choose),
-            [*([console] if console else []), *tracked],
-            reference=book.reference(config.recipe),
-            world=world,
-            profile=profile,
-            notes=changed.notes,
-            warnings=warnings,
-        )
-        return outcome if world.first else None
-
-
-def _print_outcome(outcome: "Outcome", json: bool, exports: Files) -> int:
+def _print_outcome(outcome: "Outcome", json: bool, exports: Files) -> None:
+    """The result, from the first of several processes."""
+    if not topology().first:
+        return
     from vernier.report.live.console import closing_lines
+    from vernier.report.live.terminal import discard_results
 
     path, status, summary = outcome.run.path, outcome.status, outcome.summary
     result = {"run": path, "status": status, **encode(summary)}
-    print_result(result, json, lambda _: closing_lines(summary, str(path), status))
+    try:
+        print_result(result, json, lambda _: closing_lines(summary, str(path), status))
+        sys.stdout.flush()
+    except OSError as error:  # the run is what it is, and its exit code says so
+        discard_results()
+        say(f"vernier: the result could not be printed ({error.strerror}); run.json in {path} has it")
     if status == "finished":
-        write_exports(path, exports)
+        for written in write_exports(path, exports):
+            inform(f"written    {written}")
     elif any(exports.values()):
         say(f"--raport and --dllogger are written when the run is finished; vernier convert {path} does it now")
-    return EXIT_DONE if status == "finished" else EXIT_STOPPED
-
-
-def _starting_config(recipe: str | None, model: str | None, config: str | None, resume: str | None) -> Config:
-    """The recipe or configuration that the flags change."""
-    if recipe is not None and config is not None:
-        raise ConfigError(f"Give a recipe ({recipe}) or --config ({config}), not both.")
-    if recipe is None and config is None and resume not in (None, "auto", "never"):
-        from vernier.engine.training.resume import run_config, run_of
-        from vernier.store import RunDir
-
-        return run_config(RunDir.open(run_of(Path(resume))))
-    if config is not None and not Path(config).is_file():
-        raise ConfigError(f"--config {config}: there is no such file. Give a run's config.json, or a .toml file.")
-    if recipe is None and config is None and model is not None and is_detector(model):
-        return override(book.load(model), "data.source", "shapes")
-    return load_file(Path(config)) if config is not None else book.load(recipe or book.DEFAULT)

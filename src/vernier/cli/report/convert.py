@@ -1,13 +1,12 @@
 """`vernier convert`: the flags; reading and writing logs is `vernier.report.logs`."""
 
-import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
 from vernier.cli.flags import JsonFlag
-from vernier.cli.output import print_json
+from vernier.cli.output import print_json, say, show
 from vernier.errors import EXIT_DONE
 
 Form = Literal["raport", "dllogger", "mllog", "study", "tensorboard"]
@@ -44,6 +43,6 @@ def convert(
     if json:
         print_json({"format": to, "written": written, "notes": notes})
     else:
-        sys.stdout.write("".join(f"{p}\n" for p in written))
-        sys.stderr.write("".join(f"note: {n}\n" for n in notes))
+        show(*map(str, written))
+        say(*(f"note: {n}" for n in notes))
     return EXIT_DONE

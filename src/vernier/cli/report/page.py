@@ -7,7 +7,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from vernier.cli.flags import JsonFlag, Switch, optional
-from vernier.cli.output import print_json, say
+from vernier.cli.output import print_json, say, show
 from vernier.errors import EXIT_DONE, ConfigError
 
 Runs = Annotated[Positional[tuple[str, ...]], arg(metavar="RUN...", help_behavior_hint="(required)")]
@@ -48,32 +48,18 @@ def report(
         return _serve(paths, port or 0, json)
     if port is not None:
         raise ConfigError("--port needs --watch.")
-    return _write(paths, _target(paths, out), json)
+    return _write(paths, None if out is None else Path(out).expanduser(), json)
 
 
-def _target(paths: list[Path], out: str | None) -> Path:
-    if out is not None:
-        path = Path(out).expanduser()
-        return path / "report.html" if path.is_dir() else path
-    return (paths[0] if len(paths) == 1 and paths[0].is_dir() else Path()) / "report.html"
-
-
-def _write(paths: list[Path], target: Path, json: bool) -> int:
+def _write(paths: list[Path], out: Path | None, json: bool) -> int:
     from vernier.records.codec import encode
-    from vernier.report.page.build import build
-    from vernier.report.page.collect import collect, smoke_runs, times_to_train
-    from vernier.store import write_atomically
+    from vernier.report.page.collect import times_to_train
+    from vernier.report.page.writing import write_page
     from vernier.wording import plural
 
-    subjects = collect(paths, target.resolve().parent)
-    left_out = smoke_runs(paths)
-    page = build(subjects, left_out)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(target, page.html())
-    except OSError as error:
-        raise ConfigError(f"Cannot write {target}: {error.strerror}. Choose another --out.") from None
-    size = target.stat().st_size
+    written = write_page(paths, out)
+    target, sections, left_out = written.path, written.page.sections, written.left_out
+    size, times = target.stat().st_size, times_to_train(written.subjects)
     if json:
         runs = [
             {
@@ -85,18 +71,17 @@ def _write(paths: list[Path], target: Path, json: bool) -> int:
                 "smoke": s.smoke,
                 "ran": encode(s.ran),
             }
-            for s in subjects
+            for s in written.subjects
         ]
-        sections, smoke = [s.name for s in page.sections], [str(path) for path in left_out]
-        scores = {"times_to_train": lines} if (lines := times_to_train(subjects)) else {}
-        result = {"page": str(target), "bytes": size, "sections": sections, "runs": runs, "smoke_left_out": smoke}
+        names, smoke = [s.name for s in sections], [str(path) for path in left_out]
+        scores = {"times_to_train": times} if times else {}
+        result = {"page": str(target), "bytes": size, "sections": names, "runs": runs, "smoke_left_out": smoke}
         print_json({**result, **scores})
     else:
         if left_out:
             say(f"left out: {plural(len(left_out), 'smoke run')}, whose figures mean nothing; name one to see it")
-        sys.stdout.write("".join(f"{line}\n" for line in times_to_train(subjects)))
-        names = ", ".join(s.title for s in page.sections)
-        sys.stdout.write(f"{target}: {size / 1000:,.0f} kB; {names}\n")
+        show(*times)
+        show(f"{target}: {size / 1000:,.0f} kB; {', '.join(s.title for s in sections)}")
     return EXIT_DONE
 
 
@@ -106,7 +91,7 @@ def _serve(paths: list[Path], port: int, json: bool) -> int:
     live = Live(paths)
     live.now()  # so that unreadable files are reported before anything is served
     with Server(live, port) as server:
-        print_json({"url": server.url}) if json else sys.stdout.write(f"{server.url}\n")
+        print_json({"url": server.url}) if json else show(server.url)
         sys.stdout.flush()
         say("Ctrl-C ends the live view; the runs continue.")
         try:

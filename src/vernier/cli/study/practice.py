@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import arg
 
 from vernier.cli.flags import IntFlag, JsonFlag, OptionalInt, optional
-from vernier.cli.output import print_result, rough_duration
+from vernier.cli.output import print_result
 from vernier.config.parsing import parse_share
 from vernier.errors import EXIT_DONE, ConfigError
+from vernier.wording import rough_duration
 
 from .sources import Columns, Units, read_sources
 

@@ -14,14 +14,15 @@ from vernier.cli.flags import (
     JsonFlag,
     OptionalDir,
     PrecisionFlag,
+    QuietFlag,
     Switch,
     apply_flags,
     optional,
 )
 from vernier.cli.launching import COMMAND_LINE, sigterm_as_interrupt, silence_profiler
-from vernier.cli.output import print_result, progress_bar, rough_duration, say
+from vernier.cli.output import inform, print_result, progress_bar, say, set_quiet
 from vernier.errors import EXIT_DONE, ConfigError
-from vernier.wording import plural
+from vernier.wording import plural, rough_duration
 
 if TYPE_CHECKING:
     from vernier.measure.study.files import StudyDir
@@ -48,6 +49,7 @@ def run(
     kernels: IntFlag = 3,
     seed: IntFlag = 0,
     out: OptionalDir = None,
+    quiet: QuietFlag = False,
     json: JsonFlag = False,
 ) -> int:
     """Measure every device of this machine several times, in random order, to see whether they are equal.
@@ -77,6 +79,7 @@ def run(
         vernier study run --workload sgemm --repeats 3
         vernier study run --workload resnet50 --batch 8 --iterations 50
     """
+    set_quiet(quiet)
     least_values = {"iterations": 2, "repeats": 1, "batch": 1, "virtual": 0, "pause": 0, "kernels": 0}
     values = (iterations, repeats, batch, virtual, pause, kernels)
     for (name, least), value in zip(least_values.items(), values, strict=True):
@@ -131,32 +134,32 @@ class _Progress:
         settings = self._settings
         batch = f" of batch {settings.batch}" if settings.config is not None else ""
         repeats = plural(settings.repeats, "repeat")
-        say(
+        inform(
             f"{plural(self._devices, 'device')} x {repeats} x {settings.iterations} iterations{batch}"
             + (f"; {done} of {total} repeats are in {study.path} already" if done else "")
         )
         if self._devices == 1:
-            say("one device: the study can show how its repeats differ, but not how devices differ")
+            inform("one device: the study can show how its repeats differ, but not how devices differ")
         if done < total:
-            say("an estimate of the duration follows after a few iterations")
+            inform("an estimate of the duration follows after a few iterations")
 
     def pace(self, seconds_per_iteration: float, left: int) -> None:
         settings = self._settings
         each_s = seconds_per_iteration * (settings.iterations + settings.kernel_iterations)
         total_s = left * each_s + (left - 1) * settings.pause_s
-        say(
+        inform(
             f"about {seconds_per_iteration:.3g} s per iteration: {rough_duration(each_s)} per repeat, "
             f"{rough_duration(total_s)} for {plural(left, 'repeat')}, with pauses of {settings.pause_s:g} s, "
             "without the start-up of processes"
         )
         if total_s > LONG_S:
             flags = "--iterations, --batch or --repeats" if settings.config is not None else "--iterations or --repeats"
-            say(f"press Ctrl-C and use smaller {flags} to shorten it; an interrupted study can be resumed")
+            inform(f"press Ctrl-C and use smaller {flags} to shorten it; an interrupted study can be resumed")
 
     def repeat(self, done: int, total: int, what: str) -> None:
         self._bar(done, total)
         if not sys.stderr.isatty():
-            say(f"{done}/{total} {what}")
+            inform(f"{done}/{total} {what}")
 
     def describe_interruption(self, path: Path) -> str:
         """How many repeats are finished, and the command that resumes the study."""

@@ -6,34 +6,20 @@ A name counts as an alias only for a command that has no flag of that name: `--b
 import re
 from collections.abc import Collection
 
+from vernier.api.options import OTHER_NAMES, OTHER_VALUES
 from vernier.errors import ConfigError
 
-BATCHES = ("--batch", "--batch-size", "--batches", "--device-batch")
-_BATCH = ("--batch", "--global-batch")
-FLAGS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(BATCHES, _BATCH),
-    "--learning-rate": ("--lr",),
-    "--gpus": ("--procs",),
-    "--nproc": ("--procs",),
-    "--nproc-per-node": ("--procs",),
-    "--num-workers": ("--workers",),
-    "--precisions": ("--precision",),
-    "--modes": ("--mode",),
-    "--dataset": ("--data",),
-    "--arch": ("--model",),
-    "--output": ("--out",),
-    "--raport-file": ("--raport",),
-    "--print-freq": ("--print-every",),
-    "--num-steps": ("--steps",),
-}
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+FLAGS = {_flag(name): tuple(map(_flag, own)) for name, own in OTHER_NAMES.items()}
 """The flags an alias can stand for: the first that the command has."""
 
-VALUES = {
-    ("--device", "gpu"): "cuda",
-    ("--device", "rocm"): "cuda",
-    ("--device", "gaudi"): "hpu",
-    ("--mode", "graph"): "compile",
-}
+BATCHES = tuple(flag for flag, own in FLAGS.items() if own == ("--batch", "--global-batch"))
+
+VALUES = {(_flag(name), word): own for (name, word), own in OTHER_VALUES.items()}
 """Other words for a value of a flag; also inside a list with commas."""
 
 

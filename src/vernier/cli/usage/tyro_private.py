@@ -3,8 +3,6 @@
 When a release of tyro changes one of them, this file and its tests are the only ones to change.
 """
 
-import contextlib
-import io
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from types import UnionType
@@ -35,10 +33,17 @@ class Refusal:
 
 @frozen
 class Flag:
-    """A flag of a command: all its spellings, and whether it is a switch that is off unless given."""
+    """A flag of a command with all its spellings, or an argument without any.
 
-    names: tuple[str, ...]
-    switch: bool
+    `switch`: off unless given; `pair`: on or off, with a --no- form.
+    """
+
+    names: tuple[str, ...] = ()
+    switch: bool = False
+    pair: bool = False
+    repeatable: bool = False
+    metavar: str = ""
+    about: str = ""
 
 
 _WITHOUT_NONE = ConstructorRegistry()
@@ -131,8 +136,8 @@ def _name(argument: Any) -> str:
 
 
 def _metavar(argument: Any) -> str:
-    metavar = str(argument.lowered.metavar or "")
-    return metavar[1:-1].replace(",", "|") if metavar.startswith("{") else metavar.strip("[]")
+    metavar = str(argument.lowered.metavar or "").strip("[]")
+    return metavar[1:-1].replace(",", "|") if metavar.startswith("{") else metavar
 
 
 def _type_in_words(hint: Any) -> str:
@@ -146,12 +151,27 @@ def _type_in_words(hint: Any) -> str:
 
 def flags_of(function: Callable[..., int]) -> Iterator[Flag]:
     """Every flag of a command. tyro shows them only in help."""
+    return (flag for flag in _everything_of(function) if flag.names)
+
+
+def arguments_of(function: Callable[..., int]) -> Iterator[Flag]:
+    """Every argument of a command that is no flag, in order."""
+    return (flag for flag in _everything_of(function) if not flag.names)
+
+
+def _everything_of(function: Callable[..., int]) -> Iterator[Flag]:
     with _WITHOUT_NONE:
         specification = _specification(function)
     for context in specification.get_args_including_children():
-        lowered = context.arg.lowered
-        if not context.arg.is_positional():
-            yield Flag(names=tuple(lowered.name_or_flags), switch=lowered.action == "store_true")
+        lowered, about = context.arg.lowered, context.arg.field.helptext
+        yield Flag(
+            names=() if context.arg.is_positional() else tuple(lowered.name_or_flags),
+            switch=lowered.action == "store_true",
+            pair=lowered.action == "boolean_optional_action",
+            repeatable=lowered.action == "append",
+            metavar=_metavar(context.arg),
+            about=str(about() if callable(about) else about or ""),
+        )
 
 
 def _specification(function: Callable[..., int]) -> Any:
@@ -167,16 +187,3 @@ def _specification(function: Callable[..., int]) -> Any:
         support_single_arg_types=False,
         prog_suffix="",
     )
-
-
-def completion_script(app: tyro.extras.SubcommandApp, shell: str, prog: str) -> str:
-    """Give tyro's completion script for a shell. tyro can only print it and exit.
-
-    The bash script contains all help texts in one line of Python. A help text of several lines would be offered as
-    completions from its second line on, so line breaks become spaces.
-    """
-    script = io.StringIO()
-    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(script):
-        app.cli(args=["--tyro-print-completion", shell], prog=prog, config=(OmitArgPrefixes,))
-    lines = script.getvalue().splitlines(keepends=True)
-    return "".join(line.replace("\\n", " ") if line.startswith("COMPLETION_SPEC = ") else line for line in lines)

@@ -28,7 +28,8 @@ class Classify:
 
     def open(self, split: str, *, whole: bool = False) -> Source:
         data = self._recipe.data
-        return with_channels(open_split(data.source, split, val_share=data.val_share, whole=whole), len(data.mean))
+        source = open_split(data.source, split, val_share=data.val_share, whole=whole, hold_out=data.hold_out)
+        return with_channels(source, len(data.mean))
 
     def describe_preparation(self) -> str:
         data = self._recipe.data

@@ -37,7 +37,7 @@ class Detect:
 
     def open(self, split: str, *, whole: bool = False) -> BoxSource:
         data = self._recipe.data
-        source = open_boxes(data.source, split, val_share=data.val_share, whole=whole)
+        source = open_boxes(data.source, split, val_share=data.val_share, whole=whole, hold_out=data.hold_out)
         return _with_boxes(with_channels(source, len(data.mean)))
 
     def describe_preparation(self) -> str:
