@@ -46,21 +46,24 @@ def test_steps_that_are_repeated_after_a_resume_count_once(tmp_path: Path) -> No
     assert [(s.step, s.value) for s in read(tmp_path).Scalars("train/loss")] == [(1, 1.0), (2, 1.0), (3, 2.0), (4, 2.0)]
 
 
-def test_a_file_that_cannot_be_written_prints_no_traceback(tmp_path: Path) -> None:
+@pytest.mark.parametrize("when", ["at once", "later"])
+def test_a_file_that_cannot_be_written_prints_no_traceback(tmp_path: Path, when: str) -> None:
     script = """
-import shutil, sys
+import resource, shutil, sys
 from pathlib import Path
 from vernier.report.live.tensorboard import EventFile
-file = EventFile(Path(sys.argv[1]))
-shutil.rmtree(sys.argv[1])
+if sys.argv[2] == "at once":
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
 try:
+    file = EventFile(Path(sys.argv[1]))
+    shutil.rmtree(sys.argv[1])
     while True:
         file.scalars(1, {"loss": 1.0})
 except OSError:
     print("reported")
 """
     done = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path / "logs")], capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", script, str(tmp_path / "logs"), when], capture_output=True, text=True, timeout=120
     )
     assert done.stdout == "reported\n"
     assert done.stderr == ""

@@ -8,20 +8,19 @@ import io
 import threading
 from pathlib import Path
 from typing import Any
-from weakref import WeakSet
 
 from PIL import Image
 
 from vernier.clock import wall_s
 
 FLUSH_S = 5.0
-_writers: WeakSet[threading.Thread] = WeakSet()
+_WRITER_MODULE = "tensorboard.summary.writer.event_file_writer"
 _show_exception = threading.excepthook
 
 
 def _show_exception_of_others(error: threading.ExceptHookArgs) -> None:
     """A writer that fails keeps its error for the next call, whose caller reports it: no traceback beside that."""
-    if error.thread not in _writers:
+    if type(error.thread).__module__ != _WRITER_MODULE:
         _show_exception(error)
 
 
@@ -36,9 +35,7 @@ class EventFile:
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
         self._event, self._summary = event_pb2, summary_pb2
-        before = set(threading.enumerate())
         self._writer = EventFileWriter(str(folder), max_queue_size=100, flush_secs=FLUSH_S)
-        _writers.update(set(threading.enumerate()) - before)
 
     def scalars(self, step: int, values: dict[str, float], at_s: float | None = None) -> None:
         """Figures by tag. `at_s` is in seconds since 1970; default: now."""
