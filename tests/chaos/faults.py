@@ -118,7 +118,7 @@ class Bench:
         """What is wrong with the run that met the fault."""
         end = ending.output.strip()[-700:]
         if "Traceback" in ending.output:
-            return f"traceback: {ending.output[ending.output.index('Traceback') :][-700:]}"
+            return f"traceback: {ending.output[ending.output.index('Traceback') :][:2000]}"
         if ending.code not in (0, 1, 2, 75):
             return f"exit code {ending.code}: {end}"
         if ending.code == 0:
