@@ -147,6 +147,14 @@ def test_device_hours_are_an_estimate_and_say_so(vernier_here: Callable[..., Don
         assert vernier_here("recipes", "--device-hours", wrong).code == 2
 
 
+def test_device_hours_of_one_recipe(vernier_here: Callable[..., Done]) -> None:
+    (row,) = vernier_here("recipes", "nvidia-resnet50-90e", "--device-hours", "1000", "--json").json()
+    assert row["name"] == "nvidia-resnet50-90e"
+    assert row["estimated_device_hours"] > 0
+    assert vernier_here("recipes", "nvidia-resnet50-90", "--device-hours", "1000").code == 2
+    assert "--device-hours" in vernier_here("recipes", "--convert").err
+
+
 def test_device_hours_from_a_run(tiny: list[str], vernier_here: Callable[..., Done], tmp_path: Path) -> None:
     assert vernier_here("train", *tiny, "--epochs", "1").code == 0
     run = only_run(tmp_path / "runs")

@@ -29,8 +29,8 @@ def recipes(
 
     Args:
         words: Recipe (or network) to print; `show NAME` does the same. Without a name, all recipes are listed.
-        device_hours: Also estimate the hours of each recipe on one device: from a training run measured there, or from
-            the images per second at which it trains ResNet-50 at 224 pixels.
+        device_hours: Also estimate the hours of each recipe, or of the one named, on one device: from a training run
+            measured there, or from the images per second at which it trains ResNet-50 at 224 pixels.
         convert: With --device-hours RUN: convert its speed to the networks of the recipes by multiply-accumulates.
         speeds: List published images per second, latencies and hours to train instead: of one recipe, or all of them.
 
@@ -47,9 +47,14 @@ def recipes(
         raise ConfigError("--speeds lists what was published, --device-hours estimates: give one of them.")
     if speeds:
         return _show_speeds(name, json)
-    if name is not None:
+    if convert and device_hours is None:
+        raise ConfigError("--convert goes with --device-hours RUN.")
+    if name is not None and device_hours is None:
         return _show_recipe(name, json)
     rows = book.table()
+    if name is not None:
+        book.get(name)
+        rows = [row for row in rows if row.name == name]
     if device_hours is not None:
         rows = _with_hours(rows, device_hours, convert)
     if json:
