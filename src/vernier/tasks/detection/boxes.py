@@ -20,7 +20,7 @@ from vernier.frozen import frozen
 CENTRE_VARIANCE, SIZE_VARIANCE = 0.1, 0.2
 _ROUND = 32  # boxes per group that one round of suppression decides
 _FIRST_TRY = 4  # candidates tried first, as a multiple of the detections allowed
-_BINS = 4096  # bins of scores, to find the best without sorting
+_BINS, _BINS_OF_A_CLASS = 4096, 256  # bins of scores, to find the best without sorting
 
 
 def to_corners(centres: Tensor) -> Tensor:
@@ -125,12 +125,14 @@ def detect(offsets: Tensor, logits: Tensor, anchors: Tensor, settings: Detect) -
     first, and within a class the lower default box.
     """
     images, _, classes = logits.shape
-    candidates = _candidates(offsets, logits, settings.min_score, anchors.device)
+    candidates, offsets = _candidates(logits, settings.min_score, anchors.device), offsets.float().to(anchors.device)
     # Lower scores never suppress higher ones, so the best are tried first, and all only if too few remain.
-    best, has_more = _best(candidates, images, settings.max_detections * _FIRST_TRY)
-    remaining = _suppress(best, anchors, settings, classes)
+    best, has_more = _best(candidates, candidates.image, images, settings.max_detections * _FIRST_TRY, _BINS)
+    remaining = _suppress(best, offsets, anchors, settings, classes)
     if bool((has_more & (remaining.image.bincount(minlength=images) < settings.max_detections)).any()):
-        remaining = _suppress(candidates, anchors, settings, classes)
+        group = candidates.index // len(anchors)
+        of_each_class, _ = _best(candidates, group, images * classes, settings.max_per_class, _BINS_OF_A_CLASS)
+        remaining = _suppress(of_each_class, offsets, anchors, settings, classes)
     return _pad(remaining, images, settings.max_detections)
 
 
@@ -141,25 +143,23 @@ class _Candidates:
     index: Tensor
     image: Tensor
     scores: Tensor
-    offsets: Tensor
 
     def __getitem__(self, chosen: Tensor) -> _Candidates:
-        return _Candidates(**{name: tensor[chosen] for name, tensor in vars(self).items()})
+        return _Candidates(**{name: tensor.index_select(0, chosen) for name, tensor in vars(self).items()})
 
 
-def _candidates(offsets: Tensor, logits: Tensor, min_score: float, target: torch.device) -> _Candidates:
+def _candidates(logits: Tensor, min_score: float, target: torch.device) -> _Candidates:
     """The candidates of a batch; to another device they go in one transfer, after one that tells their number."""
     scores = logits.float().transpose(1, 2).contiguous().softmax(dim=1)
     above = scores > min_score
     above[:, 0] = False
     index = above.flatten().nonzero().flatten()
-    image, within = index // scores[0].numel(), index % scores[0].numel()
-    values = torch.cat([scores.flatten()[index, None], offsets.float()[image, within % scores.shape[2]]], dim=1)
+    values, numel = scores.flatten().index_select(0, index), scores[0].numel()
     if values.device != target:  # the bits of the floats next to the integers
-        packed = torch.cat([image[:, None].int(), within[:, None].int(), values.view(torch.int32)], dim=1).to(target)
-        image, within = packed[:, 0].long(), packed[:, 1].long()
-        index, values = image * scores[0].numel() + within, packed[:, 2:].contiguous().view(torch.float32)
-    return _Candidates(index=index, image=image, scores=values[:, 0].contiguous(), offsets=values[:, 1:])
+        image = index // numel
+        packed = torch.stack([image.int(), (index - image * numel).int(), values.view(torch.int32)]).to(target)
+        index, values = packed[0].long() * numel + packed[1], packed[2].view(torch.float32)
+    return _Candidates(index=index, image=index // numel, scores=values)
 
 
 @frozen
@@ -172,25 +172,24 @@ class _Remaining:
     ltrb: Tensor
 
 
-def _best(candidates: _Candidates, images: int, count: int) -> tuple[_Candidates, Tensor]:
-    """Take at least the `count` best of every image, without sorting; also say which images have more."""
-    scores, image = candidates.scores, candidates.image
-    bins = (scores * _BINS).long()  # monotonic, so whole bins from the top miss no better score
-    counts = (image * (_BINS + 1) + bins).bincount(minlength=images * (_BINS + 1)).view(images, _BINS + 1)
+def _best(candidates: _Candidates, group: Tensor, groups: int, count: int, bins: int) -> tuple[_Candidates, Tensor]:
+    """Take at least the `count` best of every group, without sorting; also say which groups have more."""
+    bin_ = (candidates.scores * bins).long()  # monotonic, so whole bins from the top miss no better score
+    counts = (group * (bins + 1) + bin_).bincount(minlength=groups * (bins + 1)).view(groups, bins + 1)
     at_least = counts.flip(1).cumsum(1).flip(1)  # scores in this bin and above
     lowest = ((at_least >= count).sum(1) - 1).clamp(min=0)
     taken = at_least.gather(1, lowest[:, None]).flatten()
-    return candidates[(bins >= lowest[image]).nonzero().flatten()], taken < at_least[:, 0]
+    return candidates[(bin_ >= lowest.index_select(0, group)).nonzero().flatten()], taken < at_least[:, 0]
 
 
-def _suppress(candidates: _Candidates, anchors: Tensor, settings: Detect, classes: int) -> _Remaining:
+def _suppress(candidates: _Candidates, offsets: Tensor, anchors: Tensor, settings: Detect, classes: int) -> _Remaining:
     """Apply the rules per class to the candidates."""
     group, anchor = candidates.index // len(anchors), candidates.index % len(anchors)
     order, rank = _rank(group, candidates.scores)
     first = order[rank < settings.max_per_class]
     scores, group, anchor = candidates.scores[first], group[first], anchor[first]
     image, kind = group // classes, group % classes
-    ltrb = decode(candidates.offsets[first], anchors[anchor])
+    ltrb = decode(offsets[image, anchor], anchors[anchor])
     chosen = nms(ltrb, scores, group, settings.nms_iou)
     return _Remaining(image=image[chosen], kind=kind[chosen], scores=scores[chosen], ltrb=ltrb[chosen])
 
@@ -213,6 +212,8 @@ def nms(ltrb: Tensor, scores: Tensor, groups: Tensor, threshold: float) -> Tenso
         rows = left[first.clamp_(max=len(left) - 1)]
         winners = _greedy(ltrb[rows], inside, threshold)
         remains[rows[winners]] = True
+        order = winners.int().argsort(dim=1, descending=True, stable=True)[:, : int(winners.sum(1).max())]
+        rows, winners = rows.gather(1, order), winners.gather(1, order)
         later = rank >= _ROUND
         left, group = left[later], group[later]
         overlapping = (iou(ltrb[left, None], ltrb[rows][group])[:, 0] >= threshold) & winners[group]
