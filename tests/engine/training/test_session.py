@@ -1,6 +1,8 @@
 """A whole run in this process, on real JPEGs: its files and events, and how it ends."""
 
+import errno
 import math
+import os
 import resource
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -271,6 +273,24 @@ def test_first_files_that_cannot_be_written_are_named_and_leave_no_run(
     with pytest.raises(RunFailed, match=r"Nothing was trained: .*config\.json could not be written"):
         run_training(tiny_config(shapes), tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_whose_summary_is_written_but_not_synced_is_finished_with_a_warning(
+    shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same command would start a new run, so it must not be told to complete this one."""
+    write_status = RunDir.write_status
+
+    def whose_sync_fails(run: RunDir, status: str, **fields: Any) -> None:
+        write_status(run, status, **fields)
+        if status == "finished":
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(run.path))
+
+    monkeypatch.setattr(RunDir, "write_status", whose_sync_fails)
+    outcome = run_training(tiny_config(shapes), tmp_path)
+    assert outcome.status == "finished"
+    (warning,) = events_of(outcome.run, WarningEvent)
+    assert warning.message.startswith(f"{outcome.run.path} could not be synced: Input/output error")
 
 
 class _StoppedTracker:

@@ -347,10 +347,13 @@ def _close(training: Training, status: Ending, reference: Recipe | None) -> Outc
         try:
             run.write_status(status, summary=encode(summary))
         except OSError as error:
-            raise NotSaved(
-                f"The training is done, but {error.filename} could not be written: {error.strerror}. {advice(error)} "
-                "Then run the same command to complete the run."
-            ) from error
+            if run.status().status != status:  # else the file is in place, and only a sync failed
+                raise NotSaved(
+                    f"The training is done, but {error.filename} could not be written: {error.strerror}. "
+                    f"{advice(error)} Then run the same command to complete the run."
+                ) from error
+            message = f"{error.filename} could not be synced: {error.strerror}. A power cut now may lose the summary."
+            training.observers.emit(WarningEvent(step=summary.step, message=message))
     return Outcome(run=run, status=status, summary=summary)
 
 
