@@ -478,7 +478,7 @@ class _BoxPicker(_Picker):
         )
 
 
-_SMALL_BOX_PX = 22
+_SMALL_BOX_PX = 26
 _DETECTOR_PX = (256, 512)
 _LEAST_RATIO = 2.25
 _MANY_EPOCHS = 50
