@@ -1,6 +1,8 @@
 """One test per private name of PyTorch: what a new release must still do."""
 
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +55,39 @@ def test_overflows_and_the_scale_are_those_of_the_step_without_reading_them() ->
         assert torch_private.overflows(scaler, optimizer).item() == expected
         scaler.update()
     assert torch_private.scale_on_device(scaler).item() == scaler.get_scale() == 4.0
+
+
+def test_plain_sgd_is_sgd_without_the_compiler_and_with_it_once_it_is_there() -> None:
+    script = """
+import copy, sys
+import torch
+from vernier.torch_private import PlainSgd
+
+def train(cls, state=None):
+    torch.manual_seed(0)
+    model, out = torch.nn.Linear(4, 3), []
+    optimizer = cls(model.parameters(), lr=0.1, momentum=0.9, nesterov=True, fused=True)
+    if state:
+        optimizer.load_state_dict(copy.deepcopy(state))
+    for _ in range(3):
+        model(torch.ones(2, 4)).square().sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        out.append(model.weight.detach().clone())
+    return out, optimizer.state_dict()
+
+first, state = train(PlainSgd)
+second, _ = train(PlainSgd, state)
+assert "torch._dynamo" not in sys.modules
+for mine, theirs in zip(first + second, train(torch.optim.SGD)[0] + train(torch.optim.SGD, state)[0], strict=True):
+    assert torch.equal(mine, theirs)
+assert "torch._dynamo" in sys.modules
+train(PlainSgd, state)
+method = torch.optim.Optimizer.zero_grad.__wrapped__
+assert "torch/_dynamo" in getattr(method, "__dynamo_disable").__code__.co_filename
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
 
 
 def test_foreach_operations_are_those_of_single_tensors() -> None:

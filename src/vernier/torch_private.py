@@ -7,6 +7,7 @@ of these names, this file and its tests are the only ones to change. `make test-
 
 import inspect
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -93,6 +94,41 @@ def scale_on_device(scaler: torch.amp.GradScaler) -> torch.Tensor:
     """The scale of the loss as a tensor on the device, after the first `scale`; `get_scale` waits for the device."""
     assert scaler._scale is not None
     return scaler._scale
+
+
+class PlainSgd(torch.optim.SGD):
+    """PyTorch's SGD without torch.compile's part: its `step` and four other methods import torch._dynamo.
+
+    That takes more than a second of processor time at the start of every training, compiled or not. Where torch._dynamo
+    is imported already, by torch.compile, the four methods are PyTorch's own again.
+    """
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        for name in ("add_param_group", "zero_grad", "state_dict", "load_state_dict"):
+            _keep_out_dynamo(getattr(torch.optim.Optimizer, name))
+        super().__init__(*args, **settings)
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        return _sgd_step(self, closure)
+
+
+_sgd_step: Any = getattr(torch.optim.SGD.step, "__wrapped__", torch.optim.SGD.step)
+
+
+def _keep_out_dynamo(method: Any) -> None:
+    """Fill the place where `torch._disable_dynamo` stores what it calls, until torch._dynamo is imported."""
+    function, place = getattr(method, "__wrapped__", None), "__dynamo_disable"
+    if function is None or hasattr(function, place) or "torch._dynamo" in sys.modules:
+        return
+
+    def call(*args: Any, **settings: Any) -> Any:
+        if "torch._dynamo" not in sys.modules:
+            return function(*args, **settings)
+        delattr(function, place)
+        return method(*args, **settings)
+
+    setattr(function, place, call)
 
 
 @dataclass(frozen=True)

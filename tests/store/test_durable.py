@@ -25,7 +25,21 @@ from vernier.store import (
     write_atomically,
     write_json,
 )
-from vernier.store.durable import sync_to_disk
+from vernier.store.durable import entries, sync_to_disk
+
+
+def test_a_listing_that_a_signal_interrupts_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "b").touch()
+    (tmp_path / "a").touch()
+    list_folder, interruptions = os.listdir, [InterruptedError(errno.EINTR, "Interrupted system call")]
+
+    def interrupted(path: Path) -> list[str]:
+        if interruptions:
+            raise interruptions.pop()
+        return list_folder(path)
+
+    monkeypatch.setattr(os, "listdir", interrupted)
+    assert [path.name for path in entries(tmp_path)] == ["a", "b"]
 
 
 def test_json_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ class Telemetry:
         where = where or Topology()
         hz = hz if where.local_rank == 0 else 0.0
         self.log = run.telemetry(where.rank) if hz > 0 else None
-        session = sum(isinstance(event, StartEvent) for event in run.history())
+        session = sum(isinstance(event, StartEvent) for event in run.history_so_far())
         root_pid = os.getppid() if where.local_world > 1 else None
         self._sampler = Sampler(device_kind, uuids, self, hz=hz, session=session, root_pid=root_pid)
 

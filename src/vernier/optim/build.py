@@ -5,6 +5,7 @@ from torch import nn
 
 from vernier.config import Optim
 from vernier.errors import ConfigError
+from vernier.torch_private import PlainSgd
 
 from .groups import parameter_groups
 from .lamb import Lamb
@@ -29,7 +30,7 @@ def build_optimizer(
         case "lamb":
             return Lamb(groups, lr=lr, beta1=optim.momentum, beta2=optim.beta2, eps=optim.eps)
         case _:
-            return torch.optim.SGD(groups, lr=lr, momentum=optim.momentum, nesterov=optim.nesterov, fused=fused)
+            return PlainSgd(groups, lr=lr, momentum=optim.momentum, nesterov=optim.nesterov, fused=fused)
 
 
 def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:

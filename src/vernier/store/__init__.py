@@ -11,6 +11,7 @@ checkpoint in `engine.training`.
 from .checkpoints import CheckpointDir, Checkpoints, open_checkpoint, read_checkpoint_state
 from .durable import (
     DamagedFile,
+    NotSynced,
     parse_json,
     read_json,
     read_object,
@@ -28,6 +29,7 @@ __all__ = [
     "Checkpoints",
     "DamagedFile",
     "EventLog",
+    "NotSynced",
     "RunDir",
     "find_runs",
     "is_locked",

@@ -20,6 +20,7 @@ from vernier.records.codec import encode
 
 from .durable import (
     DamagedFile,
+    entries,
     read_object,
     read_record,
     remove_folder,
@@ -115,7 +116,7 @@ class Checkpoints:
         """Oldest first."""
         if not self.folder.is_dir():
             return []
-        return sorted(CheckpointDir(int(m[1]), p) for p in self.folder.iterdir() if (m := STEP_DIR.match(p.name)))
+        return sorted(CheckpointDir(int(m[1]), p) for p in entries(self.folder) if (m := STEP_DIR.match(p.name)))
 
     def newest(self, on_damage: Callable[[CheckpointDir, list[str]], None] | None = None) -> CheckpointDir | None:
         """The newest checkpoint whose hashes agree; damaged ones are reported and skipped."""
@@ -201,7 +202,7 @@ class Checkpoints:
 
 def _write_manifest(folder: Path, step: int, reuse: CheckpointDir | None) -> None:
     files = {}
-    for path in sorted(folder.iterdir()):
+    for path in entries(folder):
         sync_to_disk(path)
         files[path.name] = FileEntry(bytes=path.stat().st_size, sha256=sha256_of_file(path))
     for name, entry in reuse.manifest().files.items() if reuse is not None else ():

@@ -24,6 +24,10 @@ DELETING = ".deleting-"
 """Start of the name of a folder that is being removed."""
 
 
+class NotSynced(OSError):
+    """A file is in place, but a power cut may undo that: its folder could not be synced."""
+
+
 class DamagedFile(ConfigError):
     """A file that is there and is not what it should be: which one, and what is wrong with it."""
 
@@ -71,7 +75,19 @@ def replaced_atomically(path: Path, *, sync: bool = True) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
         raise
     if sync:
-        sync_to_disk(path.parent)
+        try:
+            sync_to_disk(path.parent)
+        except OSError as error:
+            raise NotSynced(error.errno, error.strerror, error.filename) from error
+
+
+def entries(folder: Path) -> list[Path]:
+    """What a folder holds, by name. Python repeats calls that a signal interrupted, but not this one."""
+    while True:
+        try:
+            return sorted(folder.iterdir())
+        except InterruptedError:
+            continue
 
 
 def temporaries(folder: Path) -> list[Path]:

@@ -31,6 +31,7 @@ from vernier.records.run import FinetuningRecord, RunStatus
 from .checkpoints import Checkpoints
 from .durable import (
     DamagedFile,
+    entries,
     read_object,
     read_record,
     remove_leftover,
@@ -253,6 +254,13 @@ class RunDir:
         """The events of a process, of all its sessions; damaged ones are left out. Those of rank 0 are the run's."""
         return read_history(self.path / _rank_file("events", rank))[0]
 
+    def history_so_far(self) -> list[Event]:
+        """The same for a training of this run: none where the log cannot be read, as that must not end it."""
+        try:
+            return self.history()
+        except OSError:
+            return []
+
     def history_and_damage(self) -> tuple[list[Event], int]:
         """The same, and how many lines and events cannot be read: a killed run leaves one, a damaged file more."""
         return read_history(self.path / "events.jsonl")
@@ -402,5 +410,5 @@ def find_runs(out: Path) -> list[RunDir]:
     """The run directories directly under `out`, oldest first. What is being removed is hidden, and none."""
     if not out.is_dir():
         return []
-    visible = (p for p in sorted(out.iterdir()) if not p.name.startswith("."))
+    visible = (p for p in entries(out) if not p.name.startswith("."))
     return [RunDir(p) for p in visible if RunDir.is_run(p)]

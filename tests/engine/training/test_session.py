@@ -31,7 +31,7 @@ from vernier.errors import ConfigError, RunFailed
 from vernier.records.codec import encode
 from vernier.records.events import EndEvent, EpochEvent, EvalEvent, Event, StartEvent, StepEvent, WarningEvent
 from vernier.signals import StopRequested
-from vernier.store import RunDir
+from vernier.store import RunDir, durable
 
 
 def test_a_run_leaves_its_directory_with_every_file_and_event(shapes: Path, tmp_path: Path) -> None:
@@ -279,18 +279,49 @@ def test_a_run_whose_summary_is_written_but_not_synced_is_finished_with_a_warnin
     shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same command would start a new run, so it must not be told to complete this one."""
-    write_status = RunDir.write_status
+    write_status, sync = RunDir.write_status, durable.sync_to_disk
 
-    def whose_sync_fails(run: RunDir, status: str, **fields: Any) -> None:
-        write_status(run, status, **fields)
-        if status == "finished":
-            raise OSError(errno.EIO, os.strerror(errno.EIO), str(run.path))
+    def whose_folder_is_not_synced(run: RunDir, status: str, **fields: Any) -> None:
+        def fail_for_the_folder(path: Path) -> None:
+            if path == run.path:
+                raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+            sync(path)
 
-    monkeypatch.setattr(RunDir, "write_status", whose_sync_fails)
+        with monkeypatch.context() as failing:
+            if status == "finished":
+                failing.setattr(durable, "sync_to_disk", fail_for_the_folder)
+            write_status(run, status, **fields)
+
+    monkeypatch.setattr(RunDir, "write_status", whose_folder_is_not_synced)
     outcome = run_training(tiny_config(shapes), tmp_path)
     assert outcome.status == "finished"
     (warning,) = events_of(outcome.run, WarningEvent)
     assert warning.message.startswith(f"{outcome.run.path} could not be synced: Input/output error")
+
+
+def test_logs_that_cannot_be_read_do_not_end_a_run(
+    shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(run: RunDir, rank: int = 0) -> Any:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(run.path / "a log"))
+
+    with monkeypatch.context() as failing:
+        failing.setattr(RunDir, "history", fail)
+        failing.setattr(RunDir, "read_telemetry", fail)
+        outcome = run_training(tiny_config(shapes), tmp_path)
+    assert outcome.status == "finished"
+    assert outcome.summary.training is None
+    messages = [event.message for event in events_of(outcome.run, WarningEvent)]
+    assert (
+        len(
+            [
+                m
+                for m in messages
+                if m.endswith("a log could not be read: Input/output error. The summary lacks what it holds.")
+            ]
+        )
+        == 2
+    )
 
 
 class _StoppedTracker:

@@ -162,7 +162,7 @@ class Training:
         """The totals of the epoch the run is in, with the steps that earlier sessions recorded."""
         step = self.progress.step
         begin = step - step % self.job.derived.steps_per_epoch
-        return EpochTotals(self.run.history() if begin < step else (), after_step=begin, until_step=step)
+        return EpochTotals(self.run.history_so_far() if begin < step else (), after_step=begin, until_step=step)
 
     def _account(self, total_s: float, wait_s: float, exchanges: list[ExchangeTimes]) -> None:
         """Add the time of the window's steps to the stopwatch, by purpose."""

@@ -4,11 +4,11 @@ The steps themselves are `loop`'s; which checkpoint a session resumes from is ch
 """
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from vernier.config import Config, Recipe, describe_lr, to_dict
 from vernier.data.decoding.decode import encode_thumbnail
@@ -33,7 +33,7 @@ from vernier.records.profile import ProfileSummary
 from vernier.records.run import BadImageNote, Best, HeldOut, Progress, RunSummary
 from vernier.records.telemetry import decode_telemetry
 from vernier.signals import StopRequested
-from vernier.store import CheckpointDir, RunDir
+from vernier.store import CheckpointDir, NotSynced, RunDir
 
 from .checkpoints.contents import config_of, read_state
 from .checkpoints.resume import ResumePoint, check_exactness, describe_compression
@@ -45,6 +45,7 @@ from .setup import Job, first_images, prepare, restore_job
 from .stop import StopFlag, TimeLimit
 
 Ending = Literal["finished", "stopped"]
+T = TypeVar("T")
 THUMBNAIL_PX, DETECTION_THUMBNAIL_PX = 96, 192
 """Boxes are seen on larger ones only."""
 
@@ -298,7 +299,7 @@ def _time_limit(job: Job, run: RunDir, observers: Observers) -> TimeLimit | None
     if text is None or left_s is None:
         return None
     limit = TimeLimit(text, left_s, job.world.size)
-    limit.learn(run.history())
+    limit.learn(run.history_so_far())
     observers.add(limit)
     return limit
 
@@ -346,14 +347,14 @@ def _close(training: Training, status: Ending, reference: Recipe | None) -> Outc
     if training.job.world.first:
         try:
             run.write_status(status, summary=encode(summary))
-        except OSError as error:
-            if run.status().status != status:  # else the file is in place, and only a sync failed
-                raise NotSaved(
-                    f"The training is done, but {error.filename} could not be written: {error.strerror}. "
-                    f"{advice(error)} Then run the same command to complete the run."
-                ) from error
+        except NotSynced as error:  # the same command would start a new run: this one is finished
             message = f"{error.filename} could not be synced: {error.strerror}. A power cut now may lose the summary."
             training.observers.emit(WarningEvent(step=summary.step, message=message))
+        except OSError as error:
+            raise NotSaved(
+                f"The training is done, but {error.filename} could not be written: {error.strerror}. {advice(error)} "
+                "Then run the same command to complete the run."
+            ) from error
     return Outcome(run=run, status=status, summary=summary)
 
 
@@ -362,10 +363,10 @@ def _summarize(training: Training, status: Ending, reference: Recipe | None) -> 
     best_figures = {job.task.metric: progress.best_value}
     comparable = status == "finished" and not job.config.limits.smoke and not progress.rollbacks
     speed = summarize_training(
-        training.run.history(),
+        _read_log(training, training.run.history),
         global_batch=job.config.recipe.global_batch,
         devices=job.derived.world,
-        telemetry=decode_telemetry(training.run.read_telemetry()),
+        telemetry=decode_telemetry(_read_log(training, training.run.read_telemetry)),
         several_hosts=job.world.topology.local_world < job.world.size,
     )
     ran = job.what_ran()
@@ -390,12 +391,24 @@ def _summarize(training: Training, status: Ending, reference: Recipe | None) -> 
     )
 
 
+def _read_log(training: Training, read: Callable[[], list[T]]) -> list[T]:
+    """A log of the run, for the summary; where it cannot be read that is a warning."""
+    try:
+        return read()
+    except OSError as error:
+        message = f"{error.filename} could not be read: {error.strerror}. The summary lacks what it holds."
+        training.observers.emit(WarningEvent(step=training.progress.step, message=message))
+        return []
+
+
 def _profile(training: Training) -> ProfileSummary | None:
     """The summary of the profiled steps, where some were."""
     job = training.job
     if training.profiler is None:
         return None
-    return training.profiler.close(job.what_ran(), lambda: decode_telemetry(training.run.read_telemetry()))
+    return training.profiler.close(
+        job.what_ran(), lambda: decode_telemetry(_read_log(training, training.run.read_telemetry))
+    )
 
 
 def _bad_images(job: Job) -> tuple[BadImageNote, ...]:
