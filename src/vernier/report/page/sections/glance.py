@@ -243,7 +243,8 @@ def _bench_tiles(bench: BenchResult) -> list[Markup]:
             remark = f"not known: the interval reaches {UNKNOWN_RATE_FACTOR} times that"
         name = "throughput" if len(rates) == 1 else f"fastest, {_arm(best.arm)}"
         tiles.append(tile(name, figure, "img/s", remark))
-    medians = [(r.latency_s.percentiles["p50"], r.arm) for r in bench.measured if r.latency_s]
+    latencies = [(r.latency_s.percentiles.get("p50"), r.arm) for r in bench.measured if r.latency_s]
+    medians = [(median, arm) for median, arm in latencies if median is not None]
     if medians:
         median, arm = min(medians, key=lambda m: m[0].value)
         ends = (None if end is None else 1000 * end for end in (median.low, median.high))
