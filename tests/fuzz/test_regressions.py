@@ -143,6 +143,9 @@ def _runs() -> dict[str, Case]:
         "endless seconds": _changed("run", "classifier", "run.json", b'"total": ', b'"total": 1e999, "x": '),
         "a recipe that is a number": Case("run", "current", "config.json", b'{"recipe":3}'),
         "a machine that is a list": Case("bench", "bench-train", "config.json", b'{"schema":1,"machine":[]}'),
+        "endless settings of a study": _changed(
+            "study", "study", "study.json", b'"settings": {', b'"settings": {"x": 1e999, '
+        ),
         "latencies without a median": _changed("bench", "current", "bench.json", b'"p50"', b'"p5"'),
         "weights of another network": _changed(
             "checkpoint",

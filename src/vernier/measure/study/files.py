@@ -95,7 +95,10 @@ class StudyDir:
             (path / DATA).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(f"Cannot make {path / DATA}: {error.strerror}.") from None
-        write_json(path / META, {"schema": SCHEMAS["study"], **encode(meta)})
+        try:
+            write_json(path / META, {"schema": SCHEMAS["study"], **encode(meta)})
+        except ValueError as error:  # JSON has no endless numbers, and a file that is merged may hold one
+            raise ConfigError(f"Cannot write {path / META}: {error}.") from None
         return cls(path)
 
     @classmethod
