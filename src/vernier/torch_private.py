@@ -117,18 +117,18 @@ _sgd_step: Any = getattr(torch.optim.SGD.step, "__wrapped__", torch.optim.SGD.st
 
 
 def _keep_out_dynamo(method: Any) -> None:
-    """Fill the place where `torch._disable_dynamo` stores what it calls, until torch._dynamo is imported."""
-    function, place = getattr(method, "__wrapped__", None), "__dynamo_disable"
-    if function is None or hasattr(function, place) or "torch._dynamo" in sys.modules:
+    """Set the attribute in which `torch._disable_dynamo` stores what it calls, until torch._dynamo is imported."""
+    function, attribute = getattr(method, "__wrapped__", None), "__dynamo_disable"
+    if function is None or hasattr(function, attribute) or "torch._dynamo" in sys.modules:
         return
 
     def call(*args: Any, **settings: Any) -> Any:
         if "torch._dynamo" not in sys.modules:
             return function(*args, **settings)
-        delattr(function, place)
+        delattr(function, attribute)
         return method(*args, **settings)
 
-    setattr(function, place, call)
+    setattr(function, attribute, call)
 
 
 @dataclass(frozen=True)

@@ -349,7 +349,7 @@ def _close(training: Training, status: Ending, reference: Recipe | None) -> Outc
             run.write_status(status, summary=encode(summary))
         except NotSynced as error:  # the same command would start a new run: this one is finished
             message = f"{error.filename} could not be synced: {error.strerror}. A power cut now may lose the summary."
-            training.observers.emit(WarningEvent(step=summary.step, message=message))
+            training.observers.emit(WarningEvent(step=training.progress.step, message=message))
         except OSError as error:
             raise NotSaved(
                 f"The training is done, but {error.filename} could not be written: {error.strerror}. {advice(error)} "

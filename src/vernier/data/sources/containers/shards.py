@@ -219,6 +219,8 @@ def read_manifest(text: str, where: str) -> tuple[tuple[str, ...], list[Shard]]:
             raise ConfigError(f"{where} names a shard outside its folder.")
         if len({s.name for s in shards}) < len(shards):
             raise ValueError("a shard is listed twice")
+        for shard in shards:
+            f"{shard.name} {shard.sha256}".encode()  # raises ValueError for half a character
         if not all(0 <= number <= LARGEST_ID for s in shards for number in (s.samples, s.bytes)):
             raise ValueError("a shard has an impossible size")
         if not any(s.samples for s in shards):

@@ -10,6 +10,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from vernier.errors import ConfigError
 from vernier.measure.statistics.throughput import Window
 from vernier.report.logs.model import EvalRecord, RunLog, StepRecord, Tree
 
@@ -198,7 +199,10 @@ def write_dllogger(run: RunLog, start: dt.datetime) -> str:
     elapsed, levels = 0.0, _Levels(run)
 
     def line(kind: str, **fields: Any) -> None:
-        now = start + dt.timedelta(seconds=elapsed)
+        try:
+            now = start + dt.timedelta(seconds=elapsed)
+        except OverflowError:
+            raise ConfigError(f"The steps of this run take {elapsed:g} s: there is no date for its end.") from None
         head = {
             "timestamp": f"{now.timestamp():.6f}",
             "datetime": now.strftime("%Y-%m-%d %H:%M:%S.%f"),

@@ -144,7 +144,8 @@ def _loss(runs: list[Subject], name: str, title: str) -> Figure:
 
 def _loss_name(runs: list[Subject]) -> str:
     """The loss that all runs share, with its unit; just `loss` where it is not known or differs."""
-    names = {_recipe(s, "loss").get("kind") for s in runs if "AP" not in (s.result.figures if s.result else {})}
+    kinds = [_recipe(s, "loss").get("kind") for s in runs if "AP" not in (s.result.figures if s.result else {})]
+    names = {kind if isinstance(kind, str) else None for kind in kinds}
     name = names.pop() if len(names) == 1 else None
     return f"{name}, nats per image" if name == "cross-entropy" else f"loss: {name}" if name else "loss"
 
