@@ -119,7 +119,7 @@ def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -
     """
     recipe, machine, world = config.recipe, config.machine, world or World(Topology())
     device, threads = prepare_device(config, exact=machine.reduction == "exact")
-    torch_device, task = device.torch_device(world.topology.local_rank), task_of(recipe)
+    torch_device, task = device.torch_device(world.topology.local_rank), task_of(recipe, machine)
     train_source, val_source = _open_data(task, validation=recipe.eval.every_epochs > 0)
     derived = derive(config, train_samples=len(train_source))
     model = build_model_for_data(config, task, train_source, torch_device)
