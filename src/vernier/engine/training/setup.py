@@ -24,6 +24,7 @@ from vernier.data.preparing.inspect import outline_boxes
 from vernier.data.sources import ShardSource, Source
 from vernier.devices import Device
 from vernier.engine.build import build_model_for_data, prepare_device, threads_notes
+from vernier.engine.convolution import convert_convolutions
 from vernier.engine.execution import Execution
 from vernier.engine.inference.evaluate import Evaluator
 from vernier.engine.processes.batch_norm import convert_batch_norms
@@ -228,6 +229,7 @@ def _exchange(
     if derived.virtual_shards is None:
         return build_exchange(network, world, config.machine, device)
     refuse_unequal_processes(world, device, threads)
+    convert_convolutions(network)
     return ExactExchange(network, world, derived, config.machine.bucket_mb, device)
 
 
