@@ -66,6 +66,8 @@ class Site:
     out: Path
     runs: list[Running] = field(default_factory=list)
     disturbed_s: float = 0.0
+    ended_s: float = 0.0
+    """When the training had ended, where that is before the end of the scenario."""
 
     def start(self, host: Host, words: list[str]) -> Running:
         self.runs.append(Running(host.command(*words), self.out))
@@ -222,30 +224,61 @@ def elastic(site: Site) -> None:
     assert "resuming from step" in output, output
     assert site.runs[1].wait()[0] == 1
     assert site.hosts.orphans() == {}
-    alone = site.out.with_name("undisturbed")
-    log = site.out.with_name("output of undisturbed")
-    session = site.server.start(arguments(site.shapes, alone, *SETTINGS, *training), log)
-    assert session.wait() == 0, log.read_text()
-    assert weights(site.out) == weights(alone)
+    assert weights(site.out) == _weights_of_one_process(site, training)
 
 
 def mpirun(site: Site) -> None:
     """Open MPI, one process per host, started over the network by an agent like ssh: trains to the end."""
     if shutil.which("mpirun") is None:
         raise Unavailable("mpirun is not installed (apt install openmpi-bin)")
-    agent = site.out.with_name("agent")
-    cases = "\n".join(f'{host.address}) exec {" ".join(host.command("sh", "-c"))} "$*" ;;' for host in site.hosts)
-    agent.write_text(f'#!/bin/sh\nhost=$1; shift\ncase "$host" in\n{cases}\nesac\n')
-    agent.chmod(0o755)
-    options = ["--allow-run-as-root", "--mca", "plm_rsh_agent", str(agent), "-x", "MASTER_ADDR=10.77.0.1"]
+    options = ["--allow-run-as-root", "--mca", "plm_rsh_agent", _agent(site), "-x", "MASTER_ADDR=10.77.0.1"]
     options += [word for layer in ("oob", "btl") for word in ("--mca", f"{layer}_tcp_if_include", "eth0")]
     hosts = ["--host", ",".join(host.address for host in site.hosts), "-np", "2", "--map-by", "ppr:1:node"]
     training = command(*arguments(site.shapes, site.out, *SETTINGS, "--max-steps", "20"))
-    words = ["mpirun", *options, *hosts, "-x", "PYTHONPATH", *training]
-    site.runs.append(Running(site.hosts[1].network_command(*words), site.out))  # a host cannot start what is on another
+    _start_from_outside(site, ["mpirun", *options, *hosts, "-x", "PYTHONPATH", *training])
     (output,) = site.ended(0)
     assert "rank 1: node2, cpu" in output, output
     assert "(openmpi)" in output, output
+
+
+def hydra(site: Site) -> None:
+    """PMI: MPICH's Hydra trains on both hosts. node2 is cut off: both processes end, node2 is named; mpiexec waits for
+    node2 until it can be reached again, and ends with a code that is not 0."""
+    if shutil.which("mpiexec.hydra") is None:
+        raise Unavailable("mpiexec.hydra is not installed (apt install mpich)")
+    options = ["-launcher", "ssh", "-launcher-exec", _agent(site), "-iface", "eth0"]
+    hosts = ["-hosts", ",".join(host.address for host in site.hosts), "-n", "2", "-ppn", "1"]
+    training = command(*arguments(site.shapes, site.out, *SETTINGS))
+    _start_from_outside(site, ["mpiexec.hydra", *options, *hosts, "-env", "MASTER_ADDR", "10.77.0.1", *training])
+    site.disturb(cut=[2])
+    deadline_s = time.monotonic() + 4 * TIMEOUT_S
+    while any(" train " in line for host in site.hosts for line in host.processes()):
+        assert time.monotonic() < deadline_s, [host.processes() for host in site.hosts]
+        time.sleep(0.1)
+    site.ended_s = time.monotonic()
+    assert site.runs[0].process.poll() is None, "mpiexec itself has ended: tell docs/many-machines.md"
+    site.hosts.change(cut=[])
+    code, output = site.runs[0].wait()
+    assert code != 0, output
+    assert "rank 1: node2, cpu" in output, output
+    assert "(pmi)" in output, output
+    assert f"rank 1 on node2 has not answered for {TIMEOUT_S} s" in output, output
+    assert site.hosts.orphans() == {}
+
+
+def _agent(site: Site) -> str:
+    """A program that runs a command on a host, called as ssh is."""
+    agent = site.out.with_name("agent")
+    cases = "\n".join(f'{host.address}) exec {" ".join(host.command("sh", "-c"))} "$*" ;;' for host in site.hosts)
+    skip = 'while [ "${1#-}" != "$1" ]; do shift; done'
+    agent.write_text(f'#!/bin/sh\n{skip}\nhost=$1; shift\ncase "$host" in\n{cases}\nesac\n')
+    agent.chmod(0o755)
+    return str(agent)
+
+
+def _start_from_outside(site: Site, words: list[str]) -> None:
+    """On the network of node1, but among the processes outside: a host cannot start what is on another."""
+    site.runs.append(Running(site.hosts[1].network_command(*words), site.out))
 
 
 def srun(site: Site) -> None:
@@ -262,6 +295,52 @@ def srun(site: Site) -> None:
     assert "(slurm)" in output, output
 
 
+def slurm_node_fails(site: Site) -> None:
+    """Slurm, two nodes, node2 loses its power: srun ends, its code is not 0, node2 is named and no task is left."""
+    if missing := missing_programs():
+        raise Unavailable(f"Slurm is not installed (apt install slurm-wlm munge): no {missing[0]}")
+    training = command(*arguments(site.shapes, site.out, *SETTINGS))
+    with several_nodes(site.hosts, site.out.with_name("slurm")) as environ:
+        words = ["srun", "--nodes=2", "--ntasks-per-node=1", "--kill-on-bad-exit=0", *training]
+        site.start(site.hosts[1], ["env", f"SLURM_CONF={environ['SLURM_CONF']}", *words])
+        site.disturb()
+        site.hosts[2].switch_off()
+        code, output = site.runs[0].wait()
+        left = [line for line in site.hosts[1].processes() if "vernier" in line.split(str(site.out.parent))[0]]
+    assert code != 0, output
+    assert "rank 1 on node2 has not answered" in output, output
+    assert site.runs[0].status()["status"] == "crashed"
+    assert left == []
+
+
+def four_hosts(site: Site) -> None:
+    """torchrun on four hosts with exact reduction: ends with the weights of one process, bit for bit."""
+    training = ("--max-steps", "20", "--set", "machine.reduction=exact")
+    site.torchrun(*training, nodes="4")
+    output, *_ = site.ended(0, 0, 0, 0)
+    assert "rank 3: node4" in output, output
+    assert weights(site.out) == _weights_of_one_process(site, training)
+
+
+def four_hosts_then_cut(site: Site) -> None:
+    """Four hosts, 10 Mbit/s, 50 ms and 1 % loss: train. Then node3 is cut off: all four exit with 1 and name it."""
+    site.hosts.change(mbit_s=10, delay_ms=25, loss=0.01)
+    site.ranks()
+    site.disturb(cut=[3])
+    output, *_ = site.ended(1, 1, 1, 1)
+    for text in (output, site.log_of(1), site.log_of(3)):
+        assert f"rank 2 on node3 has not answered for {TIMEOUT_S} s" in text, text
+    assert f"rank 0 at node1:{PORT} cannot be reached" in site.log_of(2)
+
+
+def _weights_of_one_process(site: Site, training: tuple[str, ...]) -> dict[str, bytes]:
+    """The checkpoint that the same training ends with in a process of its own, undisturbed."""
+    alone, log = site.out.with_name("undisturbed"), site.out.with_name("output of undisturbed")
+    session = site.server.start(arguments(site.shapes, alone, *SETTINGS, *training), log)
+    assert session.wait() == 0, log.read_text()
+    return weights(alone)
+
+
 class Unavailable(Exception):
     """What a scenario needs is not on this machine."""
 
@@ -272,23 +351,26 @@ def weights(out: Path) -> dict[str, bytes]:
     return {newest.name: b"", **{p.name: p.read_bytes() for p in newest.glob("*.safetensors")}}
 
 
+FOUR_HOSTS = (four_hosts, four_hosts_then_cut)
 IPV6_ONLY = (ipv6_address, poor_network_then_cut)
 IN_CI = (poor_network_then_cut, firewall, elastic)
 ALL: tuple[Scenario, ...] = (
     *(by_name, ipv6_address, own_name_is_loopback, mpirun, srun, poor_network_then_cut, cut, cut_of_the_rendezvous),
-    *(power_off, firewall, firewall_of_the_rendezvous, busy_port, elastic),
+    *(power_off, firewall, firewall_of_the_rendezvous, busy_port, elastic, hydra, slurm_node_fails),
+    *FOUR_HOSTS,
 )
 
 
 def play(scenario: Scenario, server: ForkServer, shapes: Path, folder: Path) -> tuple[float, float | None]:
-    """Make two hosts and play the scenario: its seconds, and those since the network was disturbed."""
+    """Make two hosts, or four, and play the scenario: its seconds, and those since the network was disturbed."""
     began_s = time.monotonic()
-    with made_hosts(2, ipv6_only=scenario in IPV6_ONLY) as hosts:
+    with made_hosts(4 if scenario in FOUR_HOSTS else 2, ipv6_only=scenario in IPV6_ONLY) as hosts:
         site = Site(hosts, server, shapes, folder / "runs")
         try:
             scenario(site)
             now_s = time.monotonic()
+            ended_s = site.ended_s or now_s
         finally:
             for run in site.runs:
                 run.process.kill()
-    return now_s - began_s, now_s - site.disturbed_s if site.disturbed_s else None
+    return now_s - began_s, ended_s - site.disturbed_s if site.disturbed_s else None

@@ -13,6 +13,8 @@ from tests.integration.slurm import CONFIGURATION, PROGRAMS, wait_until
 from .machines import Hosts
 
 CONTROLLER_PORT, NODE_PORT = 26817, 26818
+LOST_AFTER_S = 20
+"""The controller takes a node that is silent for so long to be down; 300 by default."""
 
 
 def missing_programs() -> list[str]:
@@ -24,6 +26,7 @@ def _configuration(hosts: Hosts, folder: Path) -> str:
     values = {"host": "node1", "user": getpass.getuser(), "folder": folder}
     text = CONFIGURATION.format(**values, controller_port=CONTROLLER_PORT, node_port=NODE_PORT)
     lines = [line for line in text.splitlines() if not line.startswith(("NodeName", "GresTypes"))]
+    lines += [f"SlurmdTimeout={LOST_AFTER_S}"]
     lines += [f"NodeName={host.name} NodeAddr={host.address} CPUs=2 State=UNKNOWN" for host in hosts]
     text = "\n".join(lines) + "\n"
     for old, new in (

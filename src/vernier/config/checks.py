@@ -93,6 +93,7 @@ def check_config(config: Config, *, detector: bool) -> None:
     check_loader(config.machine, config.recipe, detector=detector)
     check_reduction(config)
     check_compression(config)
+    _check_all_reduce(config.machine)
     check_time_limit(config.limits.max_time)
     if config.recipe.schedule.head_epochs and config.machine.mode == "trace":
         raise ConfigError(
@@ -131,6 +132,22 @@ def check_reduction(config: Config) -> None:
         raise ConfigError(
             f"machine.batch_norm_statistics = {machine.batch_norm_statistics} has no effect with machine.reduction = "
             "exact: all processes have the same statistics, the mean over the virtual shards. Leave it out."
+        )
+
+
+def _check_all_reduce(machine: Machine) -> None:
+    """Refuse sums within hosts where gradients are not added up by an all-reduce."""
+    if machine.all_reduce == "flat":
+        return
+    if machine.reduction == "exact":
+        raise ConfigError(
+            "machine.all_reduce = hierarchical does not work with machine.reduction = exact, which has an order of its "
+            "own for the sums. Use machine.reduction=ddp, or machine.all_reduce=flat."
+        )
+    if machine.gradient_compression == "powersgd":
+        raise ConfigError(
+            "machine.all_reduce = hierarchical does not work with machine.gradient_compression = powersgd, which sends "
+            "matrices by PyTorch's own all-reduce. Use gradient_compression=bf16, or machine.all_reduce=flat."
         )
 
 

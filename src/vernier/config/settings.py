@@ -333,11 +333,20 @@ class Machine:
     cache_share: float = option(
         0.25, "cache decoded images when all fit into this share of free memory; 0: never", low=0, high=0.9
     )
+    shard_cache_gb: float | None = option(
+        None,
+        "data at an address: largest size of the local cache, in GB; 0: none; left out: $VERNIER_SHARD_CACHE_GB or 50",
+        low=0,
+        high=1e6,
+    )
     threads: int | None = option(None, "compute threads per process; left out: all cores shared evenly", low=1)
     max_cpus: int | None = option(None, "most cores per process; left out: an even share", low=1)
     channels_last: bool = option(True, "memory layout of images and weights")
     reduction: Literal["ddp", "exact"] = option(
         "ddp", "how gradients are summed; exact: the same weights, bit for bit, for any number of processes"
+    )
+    all_reduce: Literal["flat", "hierarchical"] = option(
+        "flat", "hosts of several processes: hierarchical adds up gradients within each host, then between hosts"
     )
     bucket_mb: int = option(25, "several processes: size of a gradient bucket, in MiB", low=1, high=4096)
     gradient_compression: Literal["none", "bf16", "powersgd"] = option(

@@ -112,7 +112,8 @@ def _describe_exchange(machine: Machine) -> str | None:
     """How gradients are exchanged, where that is not the default."""
     kinds = {"none": "", "bf16": "gradients sent in bf16", "powersgd": f"PowerSGD of rank {machine.powersgd_rank}"}
     usual = machine.bucket_mb == Machine().bucket_mb
-    parts = [kinds[machine.gradient_compression], "" if usual else f"buckets of {machine.bucket_mb:,} MiB"]
+    hosts = "" if machine.all_reduce == "flat" else "added up within hosts first"
+    parts = [kinds[machine.gradient_compression], hosts, "" if usual else f"buckets of {machine.bucket_mb:,} MiB"]
     return ", ".join(filter(None, parts)) or None
 
 

@@ -5,7 +5,7 @@
 `data.augment`.
 """
 
-from vernier.config import Recipe, check_recipe
+from vernier.config import Machine, Recipe, check_recipe
 from vernier.models import is_detector
 
 from .base import Task
@@ -13,8 +13,11 @@ from .classification.task import Classify
 from .detection.task import Detect
 
 
-def task_of(recipe: Recipe) -> Task:
-    """Create the task that the recipe's network is made for. Raises ConfigError for settings that do not fit it."""
+def task_of(recipe: Recipe, machine: Machine | None = None) -> Task:
+    """Create the task that the recipe's network is made for. Raises ConfigError for settings that do not fit it.
+
+    `machine` has the size of the cache for data at an address; not needed where no data is opened.
+    """
     detector = is_detector(recipe.model.name)
     check_recipe(recipe, detector=detector)
-    return Detect(recipe) if detector else Classify(recipe)
+    return Detect(recipe) if detector else Classify(recipe, None if machine is None else machine.shard_cache_gb)

@@ -27,7 +27,7 @@ from .boxes.layouts import (
     open_held_out,
 )
 from .containers.raw import RawSource
-from .containers.remote import open_remote
+from .containers.remote import cache_limit_bytes, open_remote
 from .containers.shards import open_shards
 from .containers.tfrecord import TFRecordSource, find_tfrecords
 from .folder import FolderSource, has_class_folders, open_undivided, split_by_name
@@ -59,14 +59,20 @@ SHAPES_TRAIN, SHAPES_VAL = 4000, 500  # images of the built-in detection set
 
 
 def open_split(
-    source: str, split: str, *, val_share: float = VAL_SHARE, whole: bool = False, hold_out: bool = False
+    source: str,
+    split: str,
+    *,
+    val_share: float = VAL_SHARE,
+    whole: bool = False,
+    hold_out: bool = False,
+    shard_cache_gb: float | None = None,
 ) -> Source:
     """Open the `train`, `val` or `test` split of a classification set. A set with a test split but no validation split
     is validated on the test split. Raises NoSuchSplit.
 
     `val_share` is the share of a folder without splits that is set aside for validation; `whole`: such a folder is
     opened whole instead, whatever the split. `hold_out`: that share of the training split is the validation split, also
-    where there is another one.
+    where there is another one. `shard_cache_gb`: largest size of the cache of an address, where not the default.
     """
     _check_split(source, split)
     if hold_out and split != "test":
@@ -80,7 +86,7 @@ def open_split(
     if source in _ARRAYS:
         return _ARRAYS[source](_find_fetched(source), split)
     if "://" in source:
-        return open_remote(source, split)
+        return open_remote(source, split, limit_bytes=cache_limit_bytes(shard_cache_gb))
     return _open_class_folder(_find_folder(source, BUILT_IN, LAYOUTS), split, val_share, whole)
 
 

@@ -204,7 +204,7 @@ def open_matched(
     data = config.recipe.data
     if data.hold_out and not _is_own(trained, data.source):
         config = override(config, "data.hold_out", False)
-    task = task_of(config.recipe)
+    task = task_of(config.recipe, config.machine)
     if len(data.mean) != trained.channels:
         raise ConfigError(
             f"data.mean has {plural(len(data.mean), 'value')}, but the model takes images of "

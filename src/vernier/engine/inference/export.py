@@ -254,7 +254,9 @@ class ExportedNetwork(nn.Module):
 def _real_images(trained: Trained, data: str | None) -> torch.Tensor:
     """Validation images as the network sees them in evaluation, uint8 [images, channels, height, width]."""
     recipe = trained.config.recipe
-    task = task_of(recipe if data is None else replace(recipe, data=replace(recipe.data, source=data)))
+    if data is not None:
+        recipe = replace(recipe, data=replace(recipe.data, source=data))
+    task = task_of(recipe, trained.config.machine)
     try:
         source = task.open("val")
     except ConfigError as error:

@@ -268,7 +268,7 @@ def _load_foreign(choice: ModelChoice, file: weights.FileWeights) -> Trained:
         published = None
     own = foreign_config(name, published)
     config = own if choice.changed is None else choice.changed(own)
-    task, data = task_of(config.recipe), config.recipe.data
+    task, data = task_of(config.recipe, config.machine), config.recipe.data
     device, _ = prepare_device(config)
     torch_device = local_torch_device(device)
     outputs, channels = head_and_channels(file.state, config)

@@ -127,7 +127,7 @@ class InferenceLoad:
     def __init__(self, config: Config, path: Path | None = None) -> None:
         trained = None if path is None else load_model(ModelChoice(path=path, changed=lambda _: config))
         config = config if trained is None else trained.config
-        self._task = task_of(config.recipe)
+        self._task = task_of(config.recipe, config.machine)
         self._source = self._task.open("val")
         self.device, self.threads = prepare_device(config)
         self.torch_device = self.device.torch_device(0)

@@ -2,7 +2,7 @@
 
 Where the device has collectives, PyTorch's DistributedDataParallel sends buckets while backward still runs, compressed
 by PyTorch's own hooks on request; where it has none, gradients are averaged in host memory after backward. `world` is
-the process group that both use.
+the process group that both use, `hierarchy` the sums within hosts.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -20,6 +20,7 @@ from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.torch_private import data_parallel
 
+from .hierarchy import HostSums, ranks_by_host
 from .world import World
 
 
@@ -71,6 +72,7 @@ class Exchange:
 def build_exchange(network: nn.Module, world: World, machine: Machine, device: Device) -> Exchange:
     """The exchange that suits the device. Collective: starting weights become those of the first process."""
     _refuse_compression_without_effect(world, machine, device)
+    _refuse_hierarchy_without_effect(world, machine, device)
     if world.size == 1 or not any(p.requires_grad for p in network.parameters()):
         return Exchange(network)
     if device.backend is None:
@@ -89,6 +91,19 @@ def _refuse_compression_without_effect(world: World, machine: Machine, device: D
         raise ConfigError(
             f"{setting} needs a device with collectives, and {device.name} has none: its gradients are averaged in "
             "host memory. Leave it out."
+        )
+
+
+def _refuse_hierarchy_without_effect(world: World, machine: Machine, device: Device) -> None:
+    """Hosts of one process each are no error: an elastic run may have lost the others, and the sums are the same."""
+    if machine.all_reduce == "flat":
+        return
+    if world.topology.launcher == "single":
+        raise ConfigError("machine.all_reduce = hierarchical has no effect on one process. Leave it out.")
+    if device.backend != "gloo":
+        raise ConfigError(
+            "machine.all_reduce = hierarchical is for CPUs, whose collectives (gloo) do not add up within hosts by "
+            f"themselves. Leave it out with --device {device.name}."
         )
 
 
@@ -139,6 +154,9 @@ class _Buckets:
         self.world, self.device, self.compression = world, device, machine.gradient_compression
         self.last_sent: Any = None
         """When the last bucket of the step was sent: an event of the device."""
+        hosts = ranks_by_host(world) if machine.all_reduce == "hierarchical" else []
+        several = len(hosts) > 1 and len(hosts) < world.size
+        self.host_sums = HostSums(world, hosts) if several else None
         self.power_sgd = powerSGD_hook.PowerSGDState(
             process_group=None,
             matrix_approximation_rank=machine.powersgd_rank,
@@ -155,6 +173,8 @@ def _all_reduce_bucket(
     if bucket.is_last():
         buckets.last_sent = buckets.device.record_event()
     buckets.world.count_collective()
+    if buckets.host_sums is not None:
+        return _add_up_within_hosts(buckets, buckets.host_sums, bucket)
     if buckets.compression == "bf16":
         return default_hooks.bf16_compress_hook(None, bucket)  # type: ignore[arg-type]  # None: all processes
     if buckets.compression == "powersgd":
@@ -162,6 +182,17 @@ def _all_reduce_bucket(
     tensor = bucket.buffer().div_(buckets.world.size)
     future: torch.futures.Future[torch.Tensor] = dist.all_reduce(tensor, async_op=True).get_future()
     return future.then(lambda finished: finished.value()[0])
+
+
+def _add_up_within_hosts(
+    buckets: _Buckets,
+    sums: HostSums,
+    bucket: dist.GradBucket,  # type: ignore[name-defined]
+) -> torch.futures.Future[torch.Tensor]:
+    whole = bucket.buffer().div_(buckets.world.size)
+    if buckets.compression != "bf16":
+        return sums.all_reduce(whole)
+    return sums.all_reduce(whole.to(torch.bfloat16)).then(lambda finished: whole.copy_(finished.value()))
 
 
 def _send_matrices(

@@ -24,6 +24,7 @@ from vernier.data.preparing.inspect import outline_boxes
 from vernier.data.sources import ShardSource, Source
 from vernier.devices import Device
 from vernier.engine.build import build_model_for_data, prepare_device, threads_notes
+from vernier.engine.convolution import convert_convolutions
 from vernier.engine.execution import Execution
 from vernier.engine.inference.evaluate import Evaluator
 from vernier.engine.processes.batch_norm import convert_batch_norms
@@ -119,7 +120,7 @@ def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -
     """
     recipe, machine, world = config.recipe, config.machine, world or World(Topology())
     device, threads = prepare_device(config, exact=machine.reduction == "exact")
-    torch_device, task = device.torch_device(world.topology.local_rank), task_of(recipe)
+    torch_device, task = device.torch_device(world.topology.local_rank), task_of(recipe, machine)
     train_source, val_source = _open_data(task, validation=recipe.eval.every_epochs > 0)
     derived = derive(config, train_samples=len(train_source))
     model = build_model_for_data(config, task, train_source, torch_device)
@@ -228,6 +229,7 @@ def _exchange(
     if derived.virtual_shards is None:
         return build_exchange(network, world, config.machine, device)
     refuse_unequal_processes(world, device, threads)
+    convert_convolutions(network)
     return ExactExchange(network, world, derived, config.machine.bucket_mb, device)
 
 

@@ -23,12 +23,19 @@ class Classify:
 
     name, metric = "classify", "top1"
 
-    def __init__(self, recipe: Recipe) -> None:
-        self._recipe = recipe
+    def __init__(self, recipe: Recipe, shard_cache_gb: float | None = None) -> None:
+        self._recipe, self._shard_cache_gb = recipe, shard_cache_gb
 
     def open(self, split: str, *, whole: bool = False) -> Source:
         data = self._recipe.data
-        source = open_split(data.source, split, val_share=data.val_share, whole=whole, hold_out=data.hold_out)
+        source = open_split(
+            data.source,
+            split,
+            val_share=data.val_share,
+            whole=whole,
+            hold_out=data.hold_out,
+            shard_cache_gb=self._shard_cache_gb,
+        )
         return with_channels(source, len(data.mean))
 
     def describe_preparation(self) -> str:

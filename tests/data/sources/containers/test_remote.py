@@ -18,6 +18,7 @@ pytest.importorskip("aiohttp", reason="the extra 'remote' is not installed")
 from tests.conftest import Done, only_run
 from tests.data.http_server import Server
 from vernier.addresses import VARIABLE
+from vernier.config import Config, override
 from vernier.data.loading.cache import decoded_bytes
 from vernier.data.loading.order import TrainOrder
 from vernier.data.preparing.shards import pack_shards
@@ -294,9 +295,10 @@ def test_training_from_an_address_is_training_from_the_folder(
 ) -> None:
     """With two-level order and a cache that holds a few of the shards."""
     server, folder = served
-    monkeypatch.setenv(LIMIT_VARIABLE, "0.00015")
+    monkeypatch.setenv(LIMIT_VARIABLE, "0")  # the setting comes first
     monkeypatch.setenv("VERNIER_HOME", str(tmp_path / "home"))
     settings = ["--set", "data.shuffle_shards=2", "--max-steps", "3", "--train-only"]
+    settings += ["--set", "machine.shard_cache_gb=0.00015"]
     losses = []
     for data in (str(folder), f"{server.url}/set"):
         out = tmp_path / f"runs{len(losses)}"
@@ -310,6 +312,11 @@ def test_training_from_an_address_is_training_from_the_folder(
     assert 0 < sum(p.stat().st_size for p in (tmp_path / "home").rglob("*.tar")) <= 150_000
 
 
+def test_a_cache_of_negative_size_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"machine.shard_cache_gb"):
+        override(Config(), "machine.shard_cache_gb", -1)
+
+
 def test_an_address_without_shards_says_what_would_work(served: tuple[Server, Path]) -> None:
     server, _ = served
     with pytest.raises(ConfigError, match="--format shards"):
@@ -321,6 +328,7 @@ def test_an_address_without_shards_says_what_would_work(served: tuple[Server, Pa
 def test_the_limit_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(LIMIT_VARIABLE, "2.5")
     assert cache_limit_bytes() == 2_500_000_000
+    assert cache_limit_bytes(0.5) == 500_000_000
     monkeypatch.setenv(LIMIT_VARIABLE, "much")
     with pytest.raises(ConfigError, match="GB"):
         cache_limit_bytes()

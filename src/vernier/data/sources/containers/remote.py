@@ -34,6 +34,7 @@ from .tables import Columns, read_table
 
 T = TypeVar("T")
 LIMIT_VARIABLE = "VERNIER_SHARD_CACHE_GB"
+LIMIT_SETTING = "machine.shard_cache_gb"
 DEFAULT_LIMIT_GB = 50.0
 STALL_S = 60.0
 """A web server that sends nothing for this long has failed."""
@@ -45,8 +46,10 @@ _ABANDONED_S = 3600
 """A download that has not grown for this long belongs to a process that was killed."""
 
 
-def cache_limit_bytes() -> int:
-    """The largest size of the cache: $VERNIER_SHARD_CACHE_GB, 50 GB by default."""
+def cache_limit_bytes(limit_gb: float | None = None) -> int:
+    """The largest size of the cache: `limit_gb`, or else $VERNIER_SHARD_CACHE_GB, 50 GB by default."""
+    if limit_gb is not None:
+        return int(limit_gb * 1e9)
     text = os.environ.get(LIMIT_VARIABLE, "")
     try:
         gigabytes = float(text) if text else DEFAULT_LIMIT_GB
@@ -398,7 +401,7 @@ class RemoteShards:
 
     def _cannot_cache(self, error: OSError) -> RunFailed:
         if error.errno in _FULL:
-            advice = f"Set the environment variable {LIMIT_VARIABLE} to fewer GB, or free some space."
+            advice = f"Set {LIMIT_SETTING} (or the variable {LIMIT_VARIABLE}) to fewer GB, or free some space."
         else:
-            advice = f"Allow writing there, or switch the cache off with {LIMIT_VARIABLE}=0."
+            advice = f"Allow writing there, or switch the cache off with {LIMIT_SETTING}=0 (or {LIMIT_VARIABLE}=0)."
         return RunFailed(f"{error.strerror} for the cache of shards, {self._cache.parent}. {advice}")
