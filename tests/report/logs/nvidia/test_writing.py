@@ -10,6 +10,7 @@ import pytest
 
 from tests.report.bench_results import step_result, step_row, write_bench
 from vernier.config import Config, Recipe, to_dict
+from vernier.errors import ConfigError
 from vernier.records.bench import BenchRequest, BenchResult, Round
 from vernier.report.logs.model import RunLog, StepRecord
 from vernier.report.logs.reading import open_logs, open_to_convert
@@ -48,6 +49,12 @@ def test_what_is_read_is_what_was_written(run: RunLog, tmp_path: Path, form: str
     (again,) = convert(back, form, tmp_path / "again.json")
     (twice,) = open_logs(again)
     assert [e.speed for e in twice.evals] == [e.speed for e in back.evals]
+
+
+def test_a_run_that_ends_beyond_all_dates_is_refused(run: RunLog, tmp_path: Path) -> None:
+    endless = replace(run, steps=tuple(replace(s, seconds=1e16) for s in run.steps))
+    with pytest.raises(ConfigError, match=r"take .*e\+\d+ s: there is no date"):
+        convert(endless, "dllogger", tmp_path / "out.json")
 
 
 def test_every_list_of_a_raport_is_aligned_by_iteration_and_epoch(run: RunLog, tmp_path: Path) -> None:
