@@ -37,7 +37,8 @@ class Execution:
     def __init__(self, model: nn.Module, machine: Machine, device: Device, *, frozen: bool = False) -> None:
         self.model, self._mode, self._device = model, machine.mode, device
         self._frozen = frozen
-        self._folds = device.folds_batch_norm and machine.precision == "fp32"
+        # Folding rounds differently: only where the fastest was requested, so that others repeat figures of training.
+        self._folds = machine.engine == "auto" and device.folds_batch_norm and machine.precision == "fp32"
         self._replayed: nn.Module | None = None
         self._autocast: Context = lambda: device.autocast(machine.precision)
         channels_last = machine.channels_last and device.channels_last

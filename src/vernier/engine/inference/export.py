@@ -326,9 +326,10 @@ def compare_outputs(
 
 def save_onnx(network: nn.Module, names: tuple[str, ...], inputs: torch.Tensor, path: Path, **metadata: str) -> None:
     """Write a network with these names of outputs as ONNX with a free batch size."""
+    example = inputs[:2] if len(inputs) > 1 else inputs.repeat(2, 1, 1, 1)  # of one image the size would be fixed
     program = torch.onnx.export(
         network,
-        (inputs[:2],),
+        (example,),
         dynamo=True,
         verbose=False,
         input_names=["images"],

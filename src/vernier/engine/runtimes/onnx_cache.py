@@ -33,7 +33,10 @@ def onnx_file(trained: Trained, network: ExportedNetwork, images: torch.Tensor) 
             with quiet_exporters():
                 save_onnx(network, network.names, images, path)
         except Exception as error:  # the exporter raises types of its own
-            first = (str(error).strip() or type(error).__name__).splitlines()[0]
+            cause: BaseException = error
+            while cause.__cause__ is not None:  # the exporter's own words are about what it will try next
+                cause = cause.__cause__
+            first = (str(cause).strip() or type(cause).__name__).splitlines()[0]
             raise RunFailed(f"This network cannot be exported to ONNX: {first}. Use --engine torch.") from error
 
     return cached_file(key.hexdigest(), write)
