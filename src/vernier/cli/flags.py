@@ -53,7 +53,7 @@ Int8Flag = Annotated[
     Switch,
     arg(
         help="Run in INT8 instead of fp32, calibrated on some of these images (at least 30); the output says what that "
-        "costs and gains on others. Needs --engine onnxruntime, openvino or auto."
+        "costs and gains on others. Needs --engine onnxruntime or auto."
     ),
 ]
 DivergenceFlag = Annotated[OnDivergence | None, optional("stop|rollback")]

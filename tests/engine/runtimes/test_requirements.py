@@ -22,7 +22,8 @@ def _installed(monkeypatch: pytest.MonkeyPatch, **versions: str | None) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"engine": "torch", "int8": True}, "--int8 needs --engine onnxruntime, openvino or auto"),
+        ({"engine": "torch", "int8": True}, "--int8 needs --engine onnxruntime or auto"),
+        ({"engine": "openvino", "int8": True}, "--int8 runs in onnxruntime"),
         ({"device": "cuda"}, "runs on the CPU, not on cuda: use --engine torch"),
         ({"mode": "compile"}, "has no --mode compile: use --mode eager, or --engine torch"),
         ({"precision": "bf16"}, "in fp32, or in INT8 with --int8, not in bf16"),

@@ -69,7 +69,8 @@ def use_engine(trained: Trained, source: Source, *, batch: int, labelled: bool =
     measured = images.repeat(-(-size // len(images)), 1, 1, 1)[:size]
     report = EngineReport(engine="", requested=machine.engine, batch=size)
     automatic = machine.engine == "auto"
-    file, opened, problems = _open_all(trained, images, installed_engines() if automatic else [machine.engine])
+    names = ["onnxruntime"] if machine.int8 else installed_engines() if automatic else [machine.engine]
+    file, opened, problems = _open_all(trained, images, names)
     report = replace(report, problems=tuple(problems))
     if problems and (machine.int8 or trained.runtime or not automatic) and not opened:
         raise RunFailed(" ".join(problems))

@@ -22,7 +22,7 @@ def check_engine(machine: Machine) -> None:
     engine = machine.engine
     if engine == "torch":
         if machine.int8:
-            raise ConfigError("--int8 needs --engine onnxruntime, openvino or auto: --engine torch has no INT8 here.")
+            raise ConfigError("--int8 needs --engine onnxruntime or auto: --engine torch has no INT8 here.")
         return
     if machine.device not in ("auto", "cpu"):
         raise ConfigError(f"--engine {engine} runs on the CPU, not on {machine.device}: use --engine torch there.")
@@ -35,6 +35,10 @@ def check_engine(machine: Machine) -> None:
         )
     if machine.procs > 1:
         raise ConfigError(f"--engine {engine} runs in one process with all cores, not in {machine.procs}: --procs 1.")
+    if engine == "openvino" and machine.int8:
+        raise ConfigError(
+            "--int8 runs in onnxruntime: OpenVINO computes something else with its file. Use --engine auto."
+        )
     if engine != "auto" and (problem := _problem(engine)):
         raise ConfigError(f"--engine {engine} needs {problem}")
     if machine.int8 and (problem := _problem("onnxruntime")):  # whose quantiser makes the file for every engine
