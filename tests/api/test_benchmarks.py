@@ -51,6 +51,10 @@ def _request(requests: Requests, *arguments: Any, **options: Any) -> BenchReques
             },
         ),
         (
+            ["infer", "resnet50", "--engine", "torch,auto", "--batch", "1"],
+            {"recipe": "resnet50", "kind": "infer", "engine": ["torch", "auto"], "batch": 1},
+        ),
+        (
             ["scaling", "--procs", "1x1,2x1", "--batch", "32", "--strong", "--apart", "--repeats", "2"],
             {"kind": "scaling", "procs": ["1x1", "2x1"], "batch": 32, "strong": True, "apart": True, "repeats": 2},
         ),

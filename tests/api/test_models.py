@@ -104,6 +104,23 @@ def test_evaluation_is_that_of_the_run(model: v.Model, tiny_run: v.Run, shapes: 
     assert model.evaluate(max_eval_steps=1, quiet=True).record.samples == 16
 
 
+def test_another_engine_gives_the_same_predictions_and_result(
+    model: v.Model, tiny_run: v.Run, shapes: Path, photo: Path
+) -> None:
+    pytest.importorskip("onnxruntime", reason="needs vernier[onnx]")
+    other = v.load(tiny_run, engine="onnxruntime")
+    assert other.predict(photo).label == model.predict(photo).label
+    assert other.predict(photo).score == pytest.approx(model.predict(photo).score, rel=1e-3)
+    assert any(note.startswith("engine: onnxruntime ") for note in other.notes)
+    result = v.evaluate(tiny_run, shapes, engine="onnxruntime", quiet=True)
+    assert result.top1 == model.evaluate(shapes, quiet=True).top1
+    assert result.record.engine is not None
+    with pytest.raises(v.ConfigError, match="give engine and int8 to load"):
+        v.evaluate(model, engine="auto")
+    with pytest.raises(v.ConfigError, match='int8=True needs engine="onnxruntime" or auto'):
+        v.load(tiny_run, int8=True).predict(photo)
+
+
 def test_what_cannot_be_evaluated_is_explained(model: v.Model) -> None:
     with pytest.raises(v.ConfigError, match="The data path /nope does not exist"):
         model.evaluate("/nope")

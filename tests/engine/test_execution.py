@@ -236,3 +236,14 @@ def test_two_processes_learn_the_same_compiled_and_the_result_is_evaluated_froze
 
 def _losses(run: str) -> list[float]:
     return [e.loss for e in RunDir.open(Path(run)).history() if isinstance(e, StepEvent)]
+
+
+@pytest.mark.parametrize(("engine", "norms"), [("torch", 1), ("auto", 0)])
+def test_batch_norms_are_folded_only_where_the_fastest_was_requested(engine: Any, norms: int) -> None:
+    """Otherwise an evaluation would not repeat the figures of its training to the last digit."""
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)).eval()
+    execution = Execution(model, Machine(engine=engine), Cpu(), frozen=True)
+    execution.evaluation_network(1)
+    network = execution._inference_network()
+    assert sum(isinstance(module, nn.BatchNorm2d) for module in network.modules()) == norms
+    assert len(list(model.modules())) == 3

@@ -6,12 +6,13 @@ Everything is measured in `measure.bench`, in processes of its own.
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_args
 
 from vernier import recipes
 from vernier.config import Config, config_from_tree, override, parse_share, to_dict
-from vernier.config.settings import Mode, Precision
+from vernier.config.settings import Engine, Mode, Precision
 from vernier.errors import ConfigError, did_you_mean
 from vernier.frozen import frozen
 from vernier.models import is_detector
@@ -46,6 +47,9 @@ class Arms:
     precisions: tuple[str, ...] = ()
     modes: tuple[str, ...] = ()
     layouts: tuple[Layout, ...] = ()
+    engines: tuple[str, ...] | None = None
+    int8: bool = False
+    """Also in INT8, in the engines that have it."""
 
 
 def build_request(
@@ -69,7 +73,8 @@ def build_request(
     from vernier.data.sources.opening import check_source
     from vernier.measure.bench.combinations import at_final_size, default_batch
 
-    request = BenchRequest(what=what, config={}, weights_of=run, **vars(arms))
+    lists = {name: value for name, value in vars(arms).items() if name != "int8"}
+    request = BenchRequest(what=what, config={}, weights_of=run, **lists)
     start = recipes.load(recipe or model or recipes.DEFAULT) if run is None else _config_of(Path(run).expanduser())
     flags = {
         "data.source": data or start.recipe.data.source or "synthetic",
@@ -88,7 +93,29 @@ def build_request(
         config = override(config, batch_setting, batch)
         notes.append(note)
     notes += at_final_size(config)[1] if what == "train" else []
+    if what == "infer":
+        request = _with_engines(request, config, int8=arms.int8)
     return replace(request, config=to_dict(config), notes=tuple(notes) or None)
+
+
+def _with_engines(request: BenchRequest, config: Config, *, int8: bool) -> BenchRequest:
+    """The request with INT8 as one more precision where it was requested. Raises ConfigError for what cannot run."""
+    from vernier.engine.runtimes.requirements import check_engine
+    from vernier.measure.bench.combinations import INT8
+
+    machine, int8 = config.machine, int8 or config.machine.int8
+    engines = [cast("Engine", engine) for engine in request.engines or (machine.engine,)]
+    precisions = request.precisions or (machine.precision,)
+    for engine, mode, precision in product(engines, request.modes or (machine.mode,), precisions):
+        in_int8 = int8 and (engine != "torch" or len(engines) == 1)
+        check_engine(
+            replace(
+                machine, engine=engine, int8=in_int8, mode=cast("Mode", mode), precision=cast("Precision", precision)
+            )
+        )
+    if int8 and config.recipe.data.source in ("synthetic", "static"):
+        raise ConfigError("--int8 is calibrated on real images, and these are random pixels: give --data PATH.")
+    return replace(request, precisions=(*precisions, INT8)) if int8 else request
 
 
 def _config_of(path: Path) -> Config:
@@ -265,6 +292,8 @@ def bench(
     batch: int | Sequence[int] | None = None,
     precision: Precision | Sequence[Precision] | None = None,
     mode: Mode | Sequence[Mode] | None = None,
+    engine: Engine | Sequence[Engine] | None = None,
+    int8: bool = False,
     procs: int | str | Sequence[int | str] | None = None,
     strong: bool = False,
     apart: bool = False,
@@ -286,10 +315,10 @@ def bench(
     """Measure training, inference or scaling in fresh processes, as `vernier bench` does, and return the result.
 
     `recipe` is a recipe or a network; for inference also a run or an exported file. `kind` is `train`, `infer` or
-    `scaling`. Lists of `batch` (per device), `precision`, `mode` and `procs` are measured in every combination. The
-    other arguments are the flags of the commands: `strong` and `apart` for scaling, `scenarios`, `loads` and `rate`
-    for inference, and how long and how often to measure. Ctrl-C raises Interrupted; what was measured is saved.
-    Raises ConfigError, and RunFailed where nothing could be measured.
+    `scaling`. Lists of `batch` (per device), `precision`, `mode`, `engine` (of inference) and `procs` are measured in
+    every combination. The other arguments are the flags of the commands: `strong` and `apart` for scaling, `int8`,
+    `scenarios`, `loads` and `rate` for inference, and how long and how often to measure. Ctrl-C raises Interrupted;
+    what was measured is saved. Raises ConfigError, and RunFailed where nothing could be measured.
     """
     scaling = kind == "scaling"
     if kind not in get_args(Kind):
@@ -306,6 +335,8 @@ def bench(
             precisions=listed(precision, lambda value: known("--precision", value, get_args(Precision))),
             modes=listed(mode, lambda value: known("--mode", value, get_args(Mode))),
             layouts=listed(procs, lambda value: parse_layout(str(value))),
+            engines=listed(engine, lambda value: known("--engine", value, get_args(Engine))) or None,
+            int8=int8,
         ),
         model=model,
         device=usual_value("device", device),

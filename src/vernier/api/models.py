@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from vernier import recipes
 from vernier.config import Config
+from vernier.config.settings import Engine
 from vernier.errors import ConfigError, RunFailed
 from vernier.frozen import frozen
 from vernier.records.predictions import ImagePrediction, ScoredClass
@@ -99,6 +100,7 @@ class Model:
 
     def __init__(self, trained: "Trained", choice: "ModelChoice") -> None:
         self._trained, self._choice = trained, choice
+        self._in_engine: Trained | None = None
         trained.model.eval()
         self.classes, self.prepared, self.notes = trained.classes, trained.prepared, trained.notes
 
@@ -153,12 +155,24 @@ class Model:
         from vernier.engine.inference.predict import predict as run
 
         if not _is_one(images):
-            answers = run(self._trained, _opened_all(images))
+            several = _opened_all(images)
+            answers = run(self._with_engine(several), several)
             return [Prediction(record, min_score) for record, _, _ in answers]
-        (record,) = (record for record, _, _ in run(self._trained, [_opened(images)]))
+        one = [_opened(images)]
+        (record,) = (record for record, _, _ in run(self._with_engine(one), one))
         if record.error:
             raise RunFailed(f"{record.image} cannot be read: {record.error}.")
         return Prediction(record, min_score)
+
+    def _with_engine(self, images: "Sequence[Path | Pixels]") -> "Trained":
+        """The model as its engine runs it, which is opened and checked with the first images that are predicted."""
+        from vernier.engine.inference.predict import with_engine_for
+
+        if self._in_engine is None:
+            with unchanged_torch():
+                self._in_engine = with_engine_for(self._trained, images)
+            self.notes = self._in_engine.notes
+        return self._in_engine
 
     @errors_in_python_words
     def evaluate(
@@ -220,6 +234,8 @@ def load(
     which: str | int = "latest",
     ema: bool | None = None,
     device: str | None = None,
+    engine: Engine | None = None,
+    int8: bool = False,
     settings: Settings | None = None,
 ) -> Model:
     """Load a trained model: a run, a checkpoint, a file that `export` wrote, or anybody's weights.
@@ -227,11 +243,12 @@ def load(
     Published weights have names, such as `torchvision:resnet50-v2`, and are fetched once. `which` chooses the
     checkpoint of a run (`latest`, `best` or a step) and `ema` averaged or raw weights. For weights of others `model`
     names the network (`vernier models` lists them) and `classes` the names of its outputs, or a text file with one per
-    line. `settings` are those of data, evaluation and machine. Raises ConfigError for what does not fit, and RunFailed
-    for weights that are not numbers.
+    line. `engine` runs it for `predict` and `evaluate`: `onnxruntime`, `openvino`, or `auto`, the fastest; `int8` in
+    INT8. `settings` are those of data, evaluation and machine. Raises ConfigError for what does not fit, and RunFailed
+    for weights that are not numbers and for an engine that does not compute what PyTorch does.
     """
     with unchanged_torch():
-        choice = _choose(source, model, classes, which, ema, _change(device, settings))
+        choice = _choose(source, model, classes, which, ema, _change(device, settings, engine, int8=int8))
         return Model(_load(choice), choice)
 
 
@@ -269,9 +286,12 @@ def _weights_path(source: StrPath, what: str) -> Path:
     return fetch_pretrained(source) if isinstance(source, str) and is_pretrained(source) else to_path(source, what)
 
 
-def _change(device: str | None, settings: Settings | None) -> Callable[[Config], Config]:
+def _change(
+    device: str | None, settings: Settings | None, engine: str | None = None, *, int8: bool = False
+) -> Callable[[Config], Config]:
     chosen, device = assignments(settings), usual_value("device", device)
-    return lambda config: recipes.change(config, {"machine.device": device}, chosen).config
+    flags = {"machine.device": device, "machine.engine": engine, "machine.int8": int8 or None}
+    return lambda config: recipes.change(config, flags, chosen).config
 
 
 def _load(choice: "ModelChoice") -> "Trained":
@@ -336,8 +356,12 @@ def _kind(value: object) -> str:
 # ----------------------------------------------------------------------------------------------------------- functions
 
 
-def _model_of(source: "StrPath | Model") -> Model:
-    return source if isinstance(source, Model) else load(source)
+def _model_of(source: "StrPath | Model", engine: Engine | None = None, *, int8: bool = False) -> Model:
+    if not isinstance(source, Model):
+        return load(source, engine=engine, int8=int8)
+    if engine is not None or int8:
+        raise ConfigError("The model is loaded already: give engine and int8 to load().")
+    return source
 
 
 def evaluate(
@@ -347,12 +371,14 @@ def evaluate(
     split: Literal["val", "test", "train"] | None = None,
     classes_by_number: bool = False,
     max_eval_steps: int | None = None,
+    engine: Engine | None = None,
+    int8: bool = False,
     settings: Settings | None = None,
     out: StrPath | None = None,
     quiet: bool = False,
 ) -> Result[EvaluationReport]:
-    """Evaluate a run, a file or a loaded model: `load(source).evaluate(data, ...)`."""
-    return _model_of(source).evaluate(
+    """Evaluate a run, a file or a loaded model: `load(source, engine=..., int8=...).evaluate(data, ...)`."""
+    return _model_of(source, engine, int8=int8).evaluate(
         data,
         split=split,
         classes_by_number=classes_by_number,
@@ -365,21 +391,36 @@ def evaluate(
 
 @overload
 def predict(  # type: ignore[overload-overlap]  # as in Model
-    source: "StrPath | Model", images: "ImageLike", *, min_score: float = MIN_SCORE
+    source: "StrPath | Model",
+    images: "ImageLike",
+    *,
+    min_score: float = MIN_SCORE,
+    engine: Engine | None = None,
+    int8: bool = False,
 ) -> Prediction: ...
 
 
 @overload
 def predict(
-    source: "StrPath | Model", images: "Sequence[ImageLike]", *, min_score: float = MIN_SCORE
+    source: "StrPath | Model",
+    images: "Sequence[ImageLike]",
+    *,
+    min_score: float = MIN_SCORE,
+    engine: Engine | None = None,
+    int8: bool = False,
 ) -> list[Prediction]: ...
 
 
 def predict(
-    source: "StrPath | Model", images: "ImageLike | Sequence[ImageLike]", *, min_score: float = MIN_SCORE
+    source: "StrPath | Model",
+    images: "ImageLike | Sequence[ImageLike]",
+    *,
+    min_score: float = MIN_SCORE,
+    engine: Engine | None = None,
+    int8: bool = False,
 ) -> Prediction | list[Prediction]:
-    """Predict images with a run, a file or a loaded model: `load(source).predict(images)`."""
-    return _model_of(source).predict(images, min_score=min_score)
+    """Predict images with a run, a file or a loaded model: `load(source, engine=..., int8=...).predict(images)`."""
+    return _model_of(source, engine, int8=int8).predict(images, min_score=min_score)
 
 
 @errors_in_python_words

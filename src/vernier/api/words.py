@@ -26,11 +26,12 @@ _WITH_VALUE = re.compile(
     r"|-?\d[\w.%-]*(?<!\.)"
     r"|(?:/|~|\./)[^\s,;]*[^\s,;:.]"  # a path
     r"|(?:never|auto|best|latest|fp32|tf32|bf16|fp16|eager|compile|trace|cpu|cuda|hpu|mps|xpu|onnx|safetensors"
-    r"|torch-export|torchvision)\b"
+    r"|torch-export|torchvision|onnxruntime|openvino|torch)\b"
     r"|'[^']*')"
 )
 _SWITCHES = (
-    "allow-slow classes-by-number deterministic different-work ema normalised-input reset-head single-runs train-only"
+    "allow-slow classes-by-number deterministic different-work ema int8 normalised-input reset-head single-runs "
+    "train-only"
 )
 _SWITCH = re.compile(rf"--({_SWITCHES.replace(' ', '|')})\b")
 _FLAG = re.compile(r"--([a-z][a-z-]*)")

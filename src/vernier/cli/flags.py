@@ -10,7 +10,7 @@ from tyro.conf import FlagCreatePairsOff, Positional, UseAppendAction, arg
 
 from vernier import recipes
 from vernier.config import Config
-from vernier.config.settings import Mode, OnDivergence, Precision
+from vernier.config.settings import Engine, Mode, OnDivergence, Precision
 from vernier.errors import ConfigError
 
 
@@ -41,6 +41,21 @@ DEVICE_NAMES = "auto|cpu|cuda|hpu|mps|xpu|..."
 DeviceFlag = Annotated[str | None, optional(DEVICE_NAMES)]
 PrecisionFlag = Annotated[Precision | None, optional("fp32|tf32|bf16|fp16")]
 ModeFlag = Annotated[Mode | None, optional("eager|compile|trace")]
+EngineFlag = Annotated[
+    Engine | None,
+    optional(
+        "torch|onnxruntime|openvino|auto",
+        help="What runs the network, on the CPU. Another engine than torch is first checked against it on the images; "
+        "auto measures those that are installed for some seconds each, takes the fastest and says so. Default: torch.",
+    ),
+]
+Int8Flag = Annotated[
+    Switch,
+    arg(
+        help="Run in INT8 instead of fp32, calibrated on some of these images (at least 30); the output says what that "
+        "costs and gains on others. Needs --engine onnxruntime or auto."
+    ),
+]
 DivergenceFlag = Annotated[OnDivergence | None, optional("stop|rollback")]
 DataFlag = Annotated[str | None, optional("NAME|PATH")]
 JsonFlag = Annotated[

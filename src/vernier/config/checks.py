@@ -95,6 +95,10 @@ def check_config(config: Config, *, detector: bool) -> None:
     check_compression(config)
     _check_all_reduce(config.machine)
     check_time_limit(config.limits.max_time)
+    if config.machine.engine != "torch" or config.machine.int8:
+        raise ConfigError(
+            "machine.engine and machine.int8 are for eval, predict and bench infer; PyTorch trains. Leave them out."
+        )
     if config.recipe.schedule.head_epochs and config.machine.mode == "trace":
         raise ConfigError(
             "--mode trace records one way through the network, and schedule.head_epochs = "

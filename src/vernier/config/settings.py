@@ -11,6 +11,7 @@ from vernier.frozen import frozen
 
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
 Mode = Literal["eager", "compile", "trace"]
+Engine = Literal["torch", "onnxruntime", "openvino", "auto"]
 OnDivergence = Literal["stop", "rollback"]
 
 
@@ -321,6 +322,10 @@ class Machine:
     loss_scale: float = option(65536.0, "fp16: first factor of the loss", above=0)
     loss_scale_growth_steps: int = option(2000, "fp16, dynamic: steps without overflow until the scale doubles", low=1)
     mode: Mode = option("eager", "how the network is executed; graph is another name of compile")
+    engine: Engine = option(
+        "torch", "what runs the network in eval, predict and bench infer; auto: the fastest here, measured first"
+    )
+    int8: bool = option(False, "eval, predict and bench infer: INT8, calibrated on the images; not with engine = torch")
     deterministic: bool = option(False, "only deterministic operations; refuse where there is none")
     accumulation: int = option(1, "micro-steps per optimiser step", low=1)
     process_batch: int | None = option(None, "largest batch per process; accumulation follows from it", low=1)

@@ -85,6 +85,8 @@ class Device:
     """Networks run in the channels-last memory layout; otherwise machine.channels_last has no effect here."""
     detections_on_host: ClassVar[bool] = False
     """Detections are chosen on the host: here each shape that depends on data costs a compilation or a round trip."""
+    folds_batch_norm: ClassVar[bool] = False
+    """A network whose weights are final runs faster here with batch norms folded into convolutions."""
     native_sync_bn: ClassVar[bool] = False
     """PyTorch's own SyncBatchNorm runs here."""
 

@@ -24,6 +24,7 @@ class Cpu(Device):
     backend = "gloo"
     shared = True
     fused_optimizer = True
+    folds_batch_norm = True
 
     @classmethod
     def available(cls) -> bool:

@@ -22,6 +22,8 @@ from vernier.folders import cache_home
 from vernier.records.run import Compilation
 from vernier.torch_private import CompilerCounters
 
+from .runtimes.folding import fold_batch_norms
+
 Context = Callable[[], AbstractContextManager[Any]]
 
 
@@ -35,6 +37,8 @@ class Execution:
     def __init__(self, model: nn.Module, machine: Machine, device: Device, *, frozen: bool = False) -> None:
         self.model, self._mode, self._device = model, machine.mode, device
         self._frozen = frozen
+        # Folding rounds differently: only where the fastest was requested, so that others repeat figures of training.
+        self._folds = machine.engine == "auto" and device.folds_batch_norm and machine.precision == "fp32"
         self._replayed: nn.Module | None = None
         self._autocast: Context = lambda: device.autocast(machine.precision)
         channels_last = machine.channels_last and device.channels_last
@@ -83,7 +87,8 @@ class Execution:
         if not self._frozen:
             return self.model
         if self._replayed is None:
-            self._replayed = self._device.for_inference(self.model)
+            folded = fold_batch_norms(self.model) if self._folds else self.model
+            self._replayed = self._device.for_inference(folded)
         return self._replayed
 
     def _trace(self, example: torch.Tensor, *, training: bool) -> nn.Module:

@@ -50,7 +50,7 @@ def describe_run(
         gradients=_describe_exchange(machine) if devices > 1 and kind == "train" else None,
         data=recipe.data.source,
         feeding=feeding,
-        precision=machine.precision,
+        precision="int8" if machine.int8 else machine.precision,
         mode=machine.mode,
         device=f"{device_kind} ({device.name})" if device is not None else device_kind,
         threads=threads,

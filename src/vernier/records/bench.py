@@ -14,7 +14,7 @@ from vernier.frozen import frozen
 from .codec import decode, omitted
 from .environment import DeviceInfo, Environment
 from .profile import PhaseTimes
-from .run import Compilation, EnergyPerImage, PublishedSpeed
+from .run import Compilation, EnergyPerImage, EngineReport, PublishedSpeed
 from .statistics import Comparison, Estimate, SampleSummary
 from .telemetry import Noise
 from .what_ran import WhatRan
@@ -280,6 +280,7 @@ class _Answer:
     environment: Environment = field(default_factory=Environment)
     process_s: float | None = omitted()
     spent_s: dict[str, float] | None = omitted()
+    engine: EngineReport | None = omitted()
     ran: WhatRan | None = omitted()
 
 
@@ -335,11 +336,15 @@ class Round:
 
 @frozen
 class ArmLabels:
-    """What tells arms apart; None: does not apply. `exchange` is "none" for processes that exchange no gradients."""
+    """What tells arms apart; None: does not apply.
+
+    `engine` is that of inference, where one was chosen; `exchange` is "none" for processes without gradient exchange.
+    """
 
     batch: int
     precision: str = "fp32"
     mode: str = "eager"
+    engine: str | None = omitted()
     scenario: str | None = omitted()
     procs: int = 1
     threads: int | None = omitted()
@@ -371,6 +376,7 @@ class _MeasuredRow(ArmLabels):
     disturbed: Noise | None = None
     method: str = ""
     peak_memory_bytes: int | None = None
+    engine_report: EngineReport | None = omitted()
     ran: WhatRan | None = omitted()
 
 
@@ -440,6 +446,7 @@ class BenchRequest:
     batches: tuple[int, ...] = ()
     precisions: tuple[str, ...] = ()
     modes: tuple[str, ...] = ()
+    engines: tuple[str, ...] | None = omitted()
     layouts: tuple[Layout, ...] = ()
     procs: tuple[int, ...] | None = omitted()  # files from before there were layouts
     scenarios: tuple[str, ...] = ()

@@ -65,6 +65,8 @@ class EvaluationReport(EvalResult):
     the model's names, or by number."""
     prepared: str | None = omitted()
     """How images were prepared for the network, in words."""
+    engine: "EngineReport | None" = omitted()
+    """Where another engine than PyTorch was chosen: which, its check, and what was measured."""
     ran: WhatRan | None = omitted()
 
 
@@ -284,6 +286,78 @@ class ExportCheck:
     max_difference: float
     largest_output: float
     same_top1: int | None
+
+
+@frozen
+class Int8Loss:
+    """What INT8 costs and gains: the same network in fp32 and in INT8 on the same images, none of them calibrated on.
+
+    `metric` names the figure; None without labels. `same_top1` is the share of images with the same most likely class;
+    None for detectors. Rates are in images per second, measured in turns.
+    """
+
+    calibration_images: int
+    images: int
+    metric: str | None = None
+    fp32: float | None = None
+    int8: float | None = None
+    same_top1: float | None = None
+    fp32_images_per_s: float
+    int8_images_per_s: float
+
+    def figures(self) -> str:
+        """The figure in INT8 and in fp32, in words; empty without labels. top1 is in per cent, AP from 0 to 1."""
+        if self.metric is None or self.fp32 is None or self.int8 is None:
+            return ""
+        change = self.int8 - self.fp32
+        if self.metric == "top1":
+            return f"top-1 {self.int8:.2f} % against {self.fp32:.2f} % ({change:+.2f} points)"
+        return f"{self.metric} {self.int8:.4f} against {self.fp32:.4f} ({100 * change:+.2f} points)"
+
+    def line(self) -> str:
+        """The loss beside the speed, in words."""
+        figures = f"{self.figures()}, " if self.figures() else ""
+        same = "" if self.same_top1 is None else f"the same class for {100 * self.same_top1:.1f} %, "
+        return (
+            f"INT8 against fp32: {figures}{same}{self.int8_images_per_s:.1f} against {self.fp32_images_per_s:.1f} "
+            f"img/s ({self.int8_images_per_s / self.fp32_images_per_s:.2f} x), on {self.images} images; calibrated on "
+            f"{self.calibration_images} others"
+        )
+
+
+@frozen
+class EngineReport:
+    """Which engine runs a network, and why it may: its check against `reference` (None for PyTorch itself).
+
+    `rates` are images per second by engine, measured in turns on `batch` images; `problems` say why an installed
+    engine is not among them. `same_boxes` counts images for which a detector's best object is the same.
+    """
+
+    engine: str
+    requested: str
+    reference: str = "PyTorch"
+    check: ExportCheck | None = None
+    same_boxes: int | None = omitted()
+    batch: int | None = omitted()
+    rates: dict[str, float] | None = omitted()
+    problems: tuple[str, ...] = ()
+    int8: Int8Loss | None = omitted()
+
+    def lines(self) -> tuple[str, ...]:
+        """For people: which engine, how it was checked, and the rates that decided."""
+        rates = ", ".join(f"{name} {rate:.1f}" for name, rate in (self.rates or {}).items())
+        why = f": the fastest of those measured in turns, img/s at batch {self.batch}: {rates}" if rates else ""
+        lines = [f"engine: {self.engine}{why if self.requested == 'auto' else ''}"]
+        if self.check is not None:
+            images = self.check.images
+            same = f"the same class for {self.check.same_top1} of {images}, "
+            boxes = "" if self.same_boxes is None else f"the same best object for {self.same_boxes} of {images}, "
+            lines.append(
+                f"checked in fp32 against {self.reference} on {images} of these images: "
+                f"{boxes if self.check.same_top1 is None else same}largest difference {self.check.max_difference:.2g} "
+                f"of outputs up to {self.check.largest_output:.3g}"
+            )
+        return (*lines, *([self.int8.line()] if self.int8 else []), *self.problems)
 
 
 @frozen

@@ -105,3 +105,30 @@ def test_flip_augmentation_changes_the_scores_and_is_reported(trained: Path, ver
     assert "test-time" not in plain.out
     assert "with flip test-time augmentation" in flipped.out
     assert flipped.out.split("loss")[1][:8] != plain.out.split("loss")[1][:8]
+
+
+def test_another_engine_gives_the_same_result_and_the_line_says_what_ran(trained: Path, vernier_here: Vernier) -> None:
+    pytest.importorskip("onnxruntime", reason="needs vernier[onnx]")
+    own = vernier_here("eval", str(trained), "--json").json()
+    done = vernier_here("eval", str(trained), "--engine", "onnxruntime")
+    assert done.code == 0, done.err
+    assert "fp32 onnxruntime " in done.out
+    assert "note: checked in fp32 against PyTorch on 32 of these images: the same class for 32 of 32" in done.out
+    assert f"top-1 {own['top1']:.2f} %" in done.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--int8"], "--int8 needs --engine"),
+        (["--engine", "onnxruntime", "--mode", "compile"], "has no --mode compile"),
+        (["--engine", "auto", "--set", "machine.precision=bf16"], "not in bf16"),
+        (["--engine", "auto", "--procs", "2"], "runs in one process"),
+    ],
+)
+def test_what_an_engine_cannot_do_is_refused_at_once(
+    vernier_here: Vernier, arguments: list[str], words: str, tmp_path: Path
+) -> None:
+    done = vernier_here("eval", str(tmp_path), *arguments)
+    assert done.code == 2
+    assert words in done.err

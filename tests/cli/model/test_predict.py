@@ -39,6 +39,18 @@ def test_predictions_are_those_that_evaluation_counts(
         assert sheet.width > 300
 
 
+def test_an_engine_is_checked_on_the_images_and_named(run: Path, vernier_here: Vernier, shapes: Path) -> None:
+    pytest.importorskip("onnxruntime", reason="needs vernier[onnx]")
+    images = str(shapes / "val")
+    own = json.loads(vernier_here("predict", str(run), images, "--json").out)["images"]
+    done = vernier_here("predict", str(run), images, "--engine", "onnxruntime")
+    assert done.code == 0, done.err
+    assert "engine: onnxruntime " in done.err
+    assert "the same class for 32 of 32" in done.err
+    other = json.loads(vernier_here("predict", str(run), images, "--engine", "onnxruntime", "--json").out)["images"]
+    assert [i["found"][0]["class"] for i in other] == [i["found"][0]["class"] for i in own]
+
+
 def test_any_size_and_mode_can_be_predicted(run: Path, vernier_here: Vernier, tmp_path: Path) -> None:
     modes = {"L": 90, "RGBA": (1, 2, 3, 4), "CMYK": (9, 9, 9, 9), "P": 3, "1": 1}
     for mode, colour in modes.items():

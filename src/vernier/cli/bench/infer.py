@@ -7,13 +7,14 @@ from typing import Annotated
 from tyro.conf import arg
 
 from vernier.api.benchmarks import SCENARIOS, as_serving, is_model_file
-from vernier.cli.flags import DataFlag, JsonFlag, OptionalFloat, QuietFlag, optional
+from vernier.cli.flags import DataFlag, JsonFlag, OptionalFloat, QuietFlag, Switch, optional
 from vernier.cli.output import set_quiet
 from vernier.errors import ConfigError
 
 from .options import (
     BatchList,
     Comparing,
+    EngineList,
     ModeList,
     PrecisionList,
     Target,
@@ -33,6 +34,8 @@ def infer(
     batches: BatchList = None,
     precisions: PrecisionList = None,
     modes: ModeList = None,
+    engines: EngineList = None,
+    int8: Switch = False,
     scenarios: Annotated[str, arg(metavar="offline,single-stream,server")] = "offline",
     loads: Annotated[str, arg(metavar="SHARE,...")] = "0.5,0.8",
     rate: OptionalFloat = None,
@@ -54,6 +57,10 @@ def infer(
         batches: Batch sizes; server: the most images that run together. Default: 32 on a CPU, 256 on an accelerator.
         precisions: Arithmetic: fp32, tf32, bf16, fp16. Default: fp32.
         modes: How the network is executed: eager, compile, trace. Default: eager.
+        engines: What runs the network, on the CPU: torch, onnxruntime, openvino, auto. Every one is first checked
+            against torch on the images; auto takes the fastest that is installed. Default: torch.
+        int8: Also measure the engines in INT8, calibrated on images of --data, with the loss of accuracy beside the
+            speed; torch is measured in fp32 only.
         scenarios: One or more of the three.
         loads: server: arrivals as shares of the highest possible rate, which is measured first.
         rate: server: arrivals per second, instead of --loads.
@@ -62,6 +69,8 @@ def infer(
     Examples:
         vernier bench infer resnet50 --batch 1,8,32
         vernier bench infer shapes.onnx --batch 1,8,32
+        vernier bench infer resnet50 --batch 1,32 --engine torch,onnxruntime,openvino,auto
+        vernier bench infer --run runs/RUN --engine onnxruntime --int8
         vernier bench infer --run runs/RUN --batch 1 --scenarios single-stream
         vernier bench infer --run runs/RUN --batch 8 --scenarios server --loads 0.5,0.8
     """
@@ -70,6 +79,16 @@ def infer(
         run, target = target.recipe, replace(target, recipe=None)
     if run is not None and (target.recipe is not None or target.model is not None):
         raise ConfigError("A run or an exported file has its own recipe and model: leave RECIPE and --model out.")
-    request = build_request("infer", target, data=data, precisions=precisions, modes=modes, batches=batches, run=run)
+    request = build_request(
+        "infer",
+        target,
+        data=data,
+        precisions=precisions,
+        modes=modes,
+        batches=batches,
+        run=run,
+        engines=engines,
+        int8=int8,
+    )
     kinds = parse_choices("--scenarios", scenarios, SCENARIOS)
     return measure_and_print(as_serving(request, kinds, parse_list("--loads", loads, float), rate), measuring, json)

@@ -17,7 +17,7 @@ from vernier.cli.flags import (
     SetFlag,
     optional,
 )
-from vernier.config.settings import Mode, Precision
+from vernier.config.settings import Engine, Mode, Precision
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.records.bench import BenchRequest
@@ -26,6 +26,7 @@ NumberList = Annotated[str | None, optional("N,N,...")]
 BatchList = Annotated[str | None, optional("N,N,...", name="batch")]
 PrecisionList = Annotated[str | None, optional("fp32,bf16,...", name="precision")]
 ModeList = Annotated[str | None, optional("eager,compile,...", name="mode")]
+EngineList = Annotated[str | None, optional("torch,onnxruntime,...", name="engine")]
 T = TypeVar("T")
 
 
@@ -96,6 +97,8 @@ def build_request(
     run: str | None = None,
     global_batch: int | None = None,
     strong: bool = False,
+    engines: str | None = None,
+    int8: bool = False,
 ) -> BenchRequest:
     """The request of flags, of which lists are still texts with commas; see `api.benchmarks.build_request`."""
     arms = Arms(
@@ -103,6 +106,8 @@ def build_request(
         precisions=parse_choices("--precision", precisions, get_args(Precision)),
         modes=parse_choices("--mode", modes, get_args(Mode)),
         layouts=parse_list("--procs", procs, parse_layout),
+        engines=parse_choices("--engine", engines, get_args(Engine)) or None,
+        int8=int8,
     )
     return request_of_arms(
         what,

@@ -10,6 +10,8 @@ from tyro.conf import arg
 from vernier.cli.flags import (
     DataFlag,
     EmaFlag,
+    EngineFlag,
+    Int8Flag,
     JsonFlag,
     ModeFlag,
     NoEmaFlag,
@@ -26,6 +28,7 @@ from vernier.cli.launching import console_of, joined, start_processes, with_proc
 from vernier.cli.output import print_json, set_quiet, show
 from vernier.config import Config
 from vernier.engine.processes.launch import topology
+from vernier.engine.runtimes.requirements import check_engine
 from vernier.errors import EXIT_DONE, ConfigError
 from vernier.wording import plural
 
@@ -50,6 +53,8 @@ def evaluate(
     which: Annotated[str, arg(metavar="latest|best|STEP|all")] = "latest",
     procs: OptionalInt = None,
     mode: ModeFlag = None,
+    engine: EngineFlag = None,
+    int8: Int8Flag = False,
     ema: EmaFlag = False,
     no_ema: NoEmaFlag = False,
     flip_tta: Switch = False,
@@ -86,12 +91,15 @@ def evaluate(
         vernier eval runs/RUN
         vernier eval runs/RUN --which best --data photos --split test
         vernier eval shapes.onnx --data shapes
+        vernier eval runs/RUN --engine auto --int8
         vernier eval --model resnet50 --weights resnet50.pth --data imagenet
     """
     set_quiet(quiet)
     averaged = choose_averaged(ema, no_ema)
     _check_target(path, weights, data, settings)
-    base = apply_flags(Config(), {"machine.procs": procs}, tuple(s for s in settings if s.startswith("machine.")))
+    execution = {"machine.mode": mode, "machine.engine": engine, "machine.int8": int8 or None}
+    base = apply_flags(Config(), {"machine.procs": procs, **execution}, _of_machine(settings))
+    check_engine(base.machine)
     base, to_start = with_procs(base)
     if to_start:
         return start_processes(to_start)
@@ -100,7 +108,7 @@ def evaluate(
         "machine.workers": workers,
         "eval.flip_tta": flip_tta or None,
         "machine.procs": base.machine.procs,
-        "machine.mode": mode,
+        **execution,
     }
     reports = []
     with joined(base) as world, console_of(world) as console:
@@ -136,6 +144,10 @@ def evaluate(
     if json and world.first:
         print_json(reports if which == "all" else reports[0])
     return EXIT_DONE
+
+
+def _of_machine(settings: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(setting for setting in settings if setting.startswith("machine."))
 
 
 def _board(run: Path, steps: list[str], console: "ConsoleObserver | None") -> "EvaluationBoard | None":

@@ -8,6 +8,8 @@ from tyro.conf import Positional, arg
 from vernier.cli.flags import (
     DataFlag,
     EmaFlag,
+    EngineFlag,
+    Int8Flag,
     JsonFlag,
     NoEmaFlag,
     OptionalDir,
@@ -20,6 +22,7 @@ from vernier.cli.flags import (
 from vernier.cli.launching import load_torch
 from vernier.cli.output import inform, print_result, progress_bar, say, set_quiet
 from vernier.config import Config
+from vernier.engine.runtimes.requirements import check_engine
 from vernier.errors import EXIT_DONE, EXIT_FAILED, ConfigError
 
 from .choosing import ClassesFlag, ModelFlag, ModelPath, WeightsFlag, choose_model
@@ -37,6 +40,8 @@ def predict(
     out: OptionalDir = None,
     min_score: float = 0.3,
     which: WhichFlag = "latest",
+    engine: EngineFlag = None,
+    int8: Int8Flag = False,
     ema: EmaFlag = False,
     no_ema: NoEmaFlag = False,
     settings: SetFlag = (),
@@ -60,6 +65,7 @@ def predict(
         vernier predict runs/RUN photo.jpg
         vernier predict runs/RUN photos --out predicted
         vernier predict shapes.onnx photos --json
+        vernier predict runs/RUN photos --engine auto
         vernier predict --model resnet50 --weights resnet50-11ad3fa6.pth --classes imagenet.txt photo.jpg
     """
     set_quiet(quiet)
@@ -70,16 +76,18 @@ def predict(
         raise ConfigError("Which images? Give files or folders after the model: vernier predict RUN photo.jpg")
     if data is not None and weights is None:
         raise ConfigError("--data names the classes of --weights FILE; a run has its own. Leave out --data.")
+    flags = {"machine.engine": engine, "machine.int8": int8 or None}
+    check_engine(apply_flags(Config(), flags, ()).machine)
     from vernier.data.sources.files import find_images
 
     files = find_images([Path(image).expanduser() for image in images])
     load_torch()
-    from vernier.engine.inference.predict import predict as run
+    from vernier.engine.inference import predict as predicting
     from vernier.engine.inference.trained import load_model
     from vernier.report.predictions import PredictionWriter
 
     def changed(config: Config) -> Config:
-        return apply_flags(config, {"data.source": data}, settings)
+        return apply_flags(config, {"data.source": data, **flags}, settings)
 
     choice = choose_model(
         path,
@@ -91,7 +99,7 @@ def predict(
         changed=changed,
         names_from_data=True,
     )
-    trained = load_model(choice)
+    trained = predicting.with_engine_for(load_model(choice), files)
     shown = PredictionWriter(
         trained.classes,
         trained.origin,
@@ -101,7 +109,7 @@ def predict(
         notes=trained.notes,
     )
     with progress_bar("predict") as progress:
-        for prediction, done, total in run(trained, files):
+        for prediction, done, total in predicting.predict(trained, files):
             shown.add(prediction)
             progress(done, total)
     shown.close()

@@ -143,6 +143,7 @@ def evaluate_trained(
         config = override(config, "data.source", data)
     device, task = trained.device, task_of(config.recipe)
     source, match = open_matched(trained, config, split, classes_by_number=classes_by_number)
+    trained = with_engine(replace(trained, config=config), source, batch=config.machine.eval_batch)
     evaluator = Evaluator(config, task, source, device, world, takes_pixels=trained.takes_pixels)
     network = Execution(trained.model, config.machine, device, frozen=True)
     began_s = now_s()
@@ -167,8 +168,18 @@ def evaluate_trained(
         bad_images=_bad_images(evaluator, world),
         classes_matched=match.how,
         prepared=trained.prepared or task.describe_preparation(),
+        engine=trained.engine,
         ran=_what_ran(trained, config, task, world),
     )
+
+
+def with_engine(trained: Trained, source: Source, *, batch: int, labelled: bool = True) -> Trained:
+    """The model, run by the engine of its settings (`runtimes`), which is checked on images of the source."""
+    if trained.config.machine.engine == "torch" and not trained.config.machine.int8:
+        return trained
+    from vernier.engine.runtimes.choosing import use_engine  # which evaluates and exports itself
+
+    return use_engine(trained, source, batch=batch, labelled=labelled)
 
 
 def _what_ran(trained: Trained, config: Config, task: Task, world: World) -> WhatRan:

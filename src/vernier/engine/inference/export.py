@@ -24,6 +24,8 @@ from vernier import __version__
 from vernier.config import Config, Eval, Recipe, to_dict
 from vernier.config.migrations import SCHEMAS
 from vernier.data.augment.normalize import Normalizer
+from vernier.data.loading.loader import Reader
+from vernier.data.sources.base import Indices
 from vernier.devices.cpu import Cpu
 from vernier.errors import ConfigError, RunFailed
 from vernier.frozen import frozen
@@ -261,16 +263,24 @@ def _real_images(trained: Trained, data: str | None) -> torch.Tensor:
         source = task.open("val")
     except ConfigError as error:
         raise ConfigError(f"{error} The exported network is checked on real images: give --data PATH.") from None
-    reader = task.eval_reader(source)
-    indices = np.linspace(0, len(source) - 1, min(CHECK_IMAGES, len(source))).astype(np.int64)
-    pixels = torch.zeros((len(indices), *reader.shape), dtype=torch.uint8)
-    reader.fill(0, indices, pixels.numpy())
-    images = pixels.permute(0, 3, 1, 2).contiguous()
+    images, _ = read_images(task.eval_reader(source), spread_indices(len(source), CHECK_IMAGES))
     if images.shape[1] != trained.channels:
         raise ConfigError(
             f"The model takes images of {plural(trained.channels, 'channel')}, the data has {images.shape[1]}."
         )
     return images
+
+
+def spread_indices(samples: int, count: int) -> Indices:
+    """The positions of at most `count` samples, spread evenly over all of them."""
+    return np.linspace(0, samples - 1, min(count, samples)).astype(np.int64)
+
+
+def read_images(reader: Reader, indices: Indices) -> tuple[torch.Tensor, Any]:
+    """Images as evaluation prepares them, uint8 [images, channels, height, width], and their targets."""
+    pixels = torch.zeros((len(indices), *reader.shape), dtype=torch.uint8)
+    filled = reader.fill(0, indices, pixels.numpy())
+    return pixels.permute(0, 3, 1, 2).contiguous(), reader.targets(indices, [filled])
 
 
 def _write_network(
@@ -281,17 +291,25 @@ def _write_network(
     with evaluating(network, Cpu()):
         expected = as_tuple(network(inputs))
     try:
-        with replaced_atomically(target) as temporary, _quiet():
+        with replaced_atomically(target) as temporary, quiet_exporters():
             run, runtime = WRITERS[form](network, inputs, temporary, metadata)
             return compare_outputs(expected, run(inputs), runtime, data)
     except OSError as error:
         raise _unwritable(target, error) from None
 
 
-def compare_outputs(expected: Outputs, outputs: Outputs, runtime: str, data: str) -> ExportCheck:
-    """Compare a runtime's outputs with PyTorch's on the same images. Raises RunFailed when they differ too much."""
+REMOVED = "The file was removed; try --format torch-export or safetensors."
+
+
+def compare_outputs(
+    expected: Outputs, outputs: Outputs, runtime: str, data: str, *, then: str = REMOVED
+) -> ExportCheck:
+    """Compare a runtime's outputs with PyTorch's on the same images. Raises RunFailed when they differ too much.
+
+    `then` is the end of its message: what happens now, and what to do.
+    """
     if [e.shape for e in expected] != [o.shape for o in outputs]:
-        raise RunFailed(f"{runtime} gives outputs of other shapes than PyTorch; the file was removed.")
+        raise RunFailed(f"{runtime} gives outputs of other shapes than PyTorch. {then}")
     difference = max(float((e - o).abs().max()) for e, o in zip(expected, outputs, strict=True))
     largest = max(float(e.abs().max()) for e in expected)
     one_class = len(expected) == 1 and expected[0].dim() == 2
@@ -301,29 +319,35 @@ def compare_outputs(expected: Outputs, outputs: Outputs, runtime: str, data: str
         classes = "" if same is None else f"; the same class for {same} of {images} images"
         raise RunFailed(
             f"{runtime} does not compute what PyTorch does: largest difference {difference:.3g} of outputs up to "
-            f"{largest:.3g}{classes}. The file was removed; try --format torch-export or safetensors."
+            f"{largest:.3g}{classes}. {then}"
         )
     return ExportCheck(
         against=runtime, images=images, data=data, max_difference=difference, largest_output=largest, same_top1=same
     )
 
 
-def _write_onnx(
-    network: ExportedNetwork, inputs: torch.Tensor, path: Path, metadata: dict[str, str]
-) -> tuple[Runner, str]:
-    """Write ONNX with a free batch size; onnxruntime to run it, and its name."""
+def save_onnx(network: nn.Module, names: tuple[str, ...], inputs: torch.Tensor, path: Path, **metadata: str) -> None:
+    """Write a network with these names of outputs as ONNX with a free batch size."""
+    example = inputs[:2] if len(inputs) > 1 else inputs.repeat(2, 1, 1, 1)  # of one image the size would be fixed
     program = torch.onnx.export(
         network,
-        (inputs[:2],),
+        (example,),
         dynamo=True,
         verbose=False,
         input_names=["images"],
-        output_names=list(network.names),
+        output_names=list(names),
         dynamic_shapes=({0: torch.export.Dim("batch")},),
     )
     assert program is not None
     program.model.metadata_props.update(metadata)
     program.save(path, external_data=False)
+
+
+def _write_onnx(
+    network: ExportedNetwork, inputs: torch.Tensor, path: Path, metadata: dict[str, str]
+) -> tuple[Runner, str]:
+    """Write ONNX; onnxruntime to run it, and its name."""
+    save_onnx(network, network.names, inputs, path, **metadata)
     return open_onnx(path)
 
 
@@ -343,7 +367,7 @@ WRITERS = {"onnx": _write_onnx, "torch-export": _write_torch_export}
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet_exporters() -> Iterator[None]:
     """Without the exporters' messages about optional packages and their own deprecations."""
     logging.disable(logging.WARNING)
     try:

@@ -1,8 +1,8 @@
 """Prediction on single images, with the reader and the network that evaluation uses. Showing them is `report`'s."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,14 +13,22 @@ from vernier.data.decoding.decode import Image
 from vernier.data.loading.loader import Loader
 from vernier.data.loading.order import EvalOrder
 from vernier.data.sources.files import FilesSource
+from vernier.engine.execution import Execution
 from vernier.errors import RunFailed
 from vernier.records.predictions import ImagePrediction
 from vernier.tasks import task_of
 
-from .evaluate import evaluating
+from .evaluate import evaluating, with_engine
 from .trained import Trained
 
 BATCH = 16
+
+
+def with_engine_for(trained: Trained, images: Sequence[Path | Image]) -> Trained:
+    """The model, run by the engine of its settings, which is checked on these images."""
+    readable = override(trained.config, "data.max_bad_images", "100%")
+    source = FilesSource(images, trained.classes, trained.channels)
+    return with_engine(replace(trained, config=readable), source, batch=min(BATCH, len(source)), labelled=False)
 
 
 def predict(trained: Trained, images: Sequence[Path | Image]) -> Iterator[tuple[ImagePrediction, int, int]]:
@@ -32,10 +40,11 @@ def predict(trained: Trained, images: Sequence[Path | Image]) -> Iterator[tuple[
     loader = Loader(reader, batch=BATCH, workers=machine.workers, prefetch=machine.prefetch)
     normalize = None if trained.takes_pixels else Normalizer(recipe.data, torch_device)
 
-    def forward(pixels: Any) -> Any:
-        with trained.device.autocast(machine.precision):
-            return trained.model(pixels)
-
+    # Folding copies the weights, which pays off after a few batches only.
+    several = len(source) > 2 * BATCH and trained.device.folds_batch_norm
+    forward = Execution(
+        trained.model, replace(machine, mode="eager"), trained.device, frozen=several
+    ).evaluation_network(BATCH)
     done = 0
     try:
         order = EvalOrder(samples=len(source), batch=BATCH).own_batches()

@@ -22,7 +22,7 @@ from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.models import info, names, ssd_spec, weights
 from vernier.models.architecture import levels
-from vernier.records.run import EvalResult, ModelFile
+from vernier.records.run import EngineReport, EvalResult, ModelFile
 from vernier.store import CheckpointDir, RunDir, open_checkpoint
 from vernier.tasks import task_of
 from vernier.wording import plural
@@ -61,6 +61,8 @@ class Trained:
     """The fingerprint of its training split, wherever the data lies now; empty where that is not known."""
     runtime: str = ""
     """What runs the network of a file, such as onnxruntime; empty for a network of this program."""
+    engine: EngineReport | None = None
+    """How another engine than PyTorch was checked, measured and chosen; None where none was requested."""
     checkpoint: Path | None = None
     result: EvalResult | None = None
     """The last evaluation before these weights were written, at `result_step`."""

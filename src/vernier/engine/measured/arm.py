@@ -121,6 +121,7 @@ def _measure(request: ArmRequest, world: World) -> StepResult | ServingResult:
             devices=load.devices,
             environment=collect_environment(load.device.identity(), load.device.name, load.threads, sampler.setup),
             spent_s=watch.spent_s,
+            engine=load.engine if isinstance(load, InferenceLoad) else None,
             ran=load.what_ran(in_memory=request.scenario in ("single-stream", "server")),
         )
     finally:

@@ -19,8 +19,8 @@ from vernier.data.loading.loader import Batch, Loader
 from vernier.devices import Device
 from vernier.engine.build import build_model_for_data, prepare_device
 from vernier.engine.execution import Execution
-from vernier.engine.inference.evaluate import evaluating
-from vernier.engine.inference.trained import ModelChoice, load_model
+from vernier.engine.inference.evaluate import evaluating, with_engine
+from vernier.engine.inference.trained import ModelChoice, Trained, load_model
 from vernier.engine.processes.world import World
 from vernier.engine.training.setup import Job, prepare
 from vernier.engine.training.step import Phase, untimed
@@ -131,17 +131,13 @@ class InferenceLoad:
         self._source = self._task.open("val")
         self.device, self.threads = prepare_device(config)
         self.torch_device = self.device.torch_device(0)
-        self._classes = len(self._source.classes if trained is None else trained.classes)
-        self._runtime = trained.runtime if trained is not None else ""
-        self._model = (
-            build_model_for_data(config, self._task, self._source, self.torch_device)
-            if trained is None
-            else trained.model
-        )
+        trained = trained or self._untrained(config)
+        trained = with_engine(trained, self._source, batch=config.machine.eval_batch)
+        self._classes, self._runtime, self.engine = len(trained.classes), trained.runtime, trained.engine
+        self._model = trained.model
         self.network = Execution(self._model, config.machine, self.device, frozen=True)
         self._config, self.images = config, config.machine.eval_batch
-        takes_pixels = trained is not None and trained.takes_pixels
-        self._normalize = None if takes_pixels else Normalizer(config.recipe.data, self.torch_device)
+        self._normalize = None if trained.takes_pixels else Normalizer(config.recipe.data, self.torch_device)
         source, self._cache = cache_in_memory(self._source, config.machine.cache_share, 1)
         reader = self._task.eval_reader(source)
         machine = config.machine
@@ -155,6 +151,19 @@ class InferenceLoad:
         self._evaluating: AbstractContextManager[None] = evaluating(self._model, self.device)
         self._evaluating.__enter__()
         self._forward = self.network.evaluation_network(self.images)
+
+    def _untrained(self, config: Config) -> Trained:
+        """The recipe's network for the data, with new weights."""
+        return Trained(
+            model=build_model_for_data(config, self._task, self._source, self.torch_device),
+            config=config,
+            classes=tuple(self._source.classes),
+            device=self.device,
+            origin="new weights",
+            step=None,
+            averaged=False,
+            channels=self._source.channels,
+        )
 
     def flops_per_image(self) -> int:
         model, px = self._config.recipe.model, self._config.recipe.data.eval_px

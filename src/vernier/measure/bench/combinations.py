@@ -18,6 +18,8 @@ from vernier.store import RunDir
 from .arms import Arm, memory_limit
 from .versions import Version, checked_out, describe_this_version, fit_config
 
+INT8 = "int8"
+"""The precision of arms that run in INT8: no setting of PyTorch, but one of other engines."""
 HERE = "here"
 """The label of this version's side."""
 
@@ -57,11 +59,13 @@ def arms_of(request: BenchRequest, side: str | None = None, source: Path | None 
     layouts = request.layouts or (Layout(procs=machine.procs),)
     precisions, modes = request.precisions or (machine.precision,), request.modes or (machine.mode,)
     scenarios = (request.scenarios or ("offline",)) if infer else (None,)
+    engines = (request.engines or (None,)) if infer else (None,)
     labels = [
         ArmLabels(
             batch=batch,
             precision=precision,
             mode=mode,
+            engine=engine,
             scenario=scenario,
             procs=layout.procs,
             threads=layout.threads,
@@ -69,9 +73,10 @@ def arms_of(request: BenchRequest, side: str | None = None, source: Path | None 
             load=load,
             side=side,
         )
-        for batch, precision, mode, layout, scenario in product(
-            request.batches or (batch_per_device,), precisions, modes, layouts, scenarios
+        for batch, precision, mode, engine, layout, scenario in product(
+            request.batches or (batch_per_device,), precisions, modes, engines, layouts, scenarios
         )
+        if (engine, precision) != ("torch", INT8)  # PyTorch has none, and is measured beside those that have
         for load in (request.loads if scenario == "server" and request.rate_per_s is None else (None,))
     ]
     return [
@@ -88,8 +93,8 @@ def _names(arms: Sequence[ArmLabels]) -> list[str]:
 
 
 def _arm_request(request: BenchRequest, config: Config, labels: ArmLabels) -> ArmRequest:
-    settings: dict[str, str | int | None] = {
-        "machine.precision": labels.precision,
+    settings: dict[str, str | int | bool | None] = {
+        "machine.precision": "fp32" if labels.precision == INT8 else labels.precision,
         "machine.mode": labels.mode,
         "machine.procs": labels.procs,
     }
@@ -97,6 +102,8 @@ def _arm_request(request: BenchRequest, config: Config, labels: ArmLabels) -> Ar
         settings["machine.threads"] = labels.threads
     if request.what == "infer":
         settings["machine.eval_batch"] = labels.batch
+        settings["machine.int8"] = labels.precision == INT8
+        settings["machine.engine"] = labels.engine or config.machine.engine
     elif request.scaling != "strong":
         total = labels.batch * labels.procs
         settings |= {"global_batch": total, "machine.accumulation": 1, "machine.process_batch": None}

@@ -32,6 +32,7 @@ from vernier.records.bench import (
 )
 from vernier.records.environment import Environment
 from vernier.records.profile import PhaseTimes
+from vernier.records.run import EngineReport
 from vernier.records.statistics import Comparison, Estimate
 from vernier.wording import plural
 
@@ -108,8 +109,16 @@ def _surroundings(results: Sequence[StepResult | ServingResult]) -> dict[str, An
         "disturbed": disturbed,
         "method": results[0].method,
         "ran": results[0].ran,
+        "engine_report": _pool_engines([r.engine for r in results if r.engine]),
         "peak_memory_bytes": max(peaks, default=None),
     }
+
+
+def _pool_engines(reports: list[EngineReport]) -> EngineReport | None:
+    """The first process's report; where `auto` chose differently in others, it names all of them."""
+    if not reports:
+        return None
+    return replace(reports[0], engine=" and ".join(dict.fromkeys(report.engine for report in reports)))
 
 
 def _describe_crowding(environment: Environment, processes: int) -> str | None:

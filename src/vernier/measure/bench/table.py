@@ -21,6 +21,7 @@ from vernier.records.bench import (
     ServingRow,
     StepRow,
 )
+from vernier.records.run import Int8Loss
 from vernier.records.statistics import Estimate
 
 UNKNOWN_RATE_FACTOR = 10
@@ -30,7 +31,7 @@ RARE = 0.1
 MATMUL_TOLERANCE = 0.1
 """Matrix products before and after measuring may differ by this share without a note."""
 SCALING_COLUMNS = ("img/s total", "per device", "times the base", "efficiency", "of that without exchange")
-ARM_COLUMNS = ("batch", "precision", "mode", "procs", "threads", "exchange", "scenario", "load", "side")
+ARM_COLUMNS = ("batch", "precision", "mode", "engine", "procs", "threads", "exchange", "scenario", "load", "side")
 assert set(ARM_COLUMNS) == {f.name for f in fields(ArmLabels)}
 
 Row = dict[str, str]
@@ -74,6 +75,7 @@ def _cells(row: BenchRow, labels: Sequence[str]) -> Row:
     cells = {name: str(value) for name in labels if (value := getattr(row, name)) is not None}
     if isinstance(row, FailedRow):
         return {**cells, "img/s total": row.status}
+    cells |= _int8_cells(row.engine_report.int8 if row.engine_report else None)
     if isinstance(row, ServingRow):
         serving = {
             "served/s": f"{row.served_per_s:.1f} of {row.offered_per_s:.1f}",
@@ -115,6 +117,11 @@ def _step_cells(row: StepRow) -> Row:
     if row.of_apart is not None:
         cells["of that without exchange"] = _format_percent(row.of_apart, row.of_apart_95)
     return cells
+
+
+def _int8_cells(loss: Int8Loss | None) -> Row:
+    """What INT8 costs, beside its speed."""
+    return {} if loss is None or not loss.figures() else {"INT8 against fp32": loss.figures()}
 
 
 def _latency_cells(latency: Latency) -> Row:
@@ -202,6 +209,7 @@ def _row_notes(row: BenchRow) -> list[str]:
     lines = [f"NOISY: {'; '.join(row.noise)}"] if row.noise else []
     if row.crowded:
         lines.append(row.crowded)
+    lines += row.engine_report.lines() if row.engine_report else ()
     return lines + (_step_notes(row) if isinstance(row, StepRow) else [])
 
 

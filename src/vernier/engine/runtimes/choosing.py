@@ -1,0 +1,229 @@
+"""The engine of a trained model: opened, checked against PyTorch on the user's own images, measured, and put to use.
+
+`use_engine` is what evaluation, prediction and benchmarks call. An engine that computes something else than PyTorch is
+refused; with `auto` it is left out, and the report says why.
+"""
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vernier.clock import now_s
+from vernier.data.augment.normalize import Normalizer
+from vernier.data.sources import Source
+from vernier.engine.execution import Execution
+from vernier.engine.inference.evaluate import evaluating
+from vernier.engine.inference.export import ExportedNetwork, compare_outputs, read_images, spread_indices
+from vernier.engine.inference.model_file import FileNetwork, Outputs, as_tuple
+from vernier.engine.inference.trained import Trained
+from vernier.errors import ConfigError, RunFailed
+from vernier.frozen import frozen
+from vernier.records.run import EngineReport, ExportCheck, Int8Loss
+from vernier.tasks import task_of
+from vernier.tasks.base import Task
+from vernier.tasks.detection.boxes import Detections, iou
+
+from .onnx_cache import onnx_file
+from .quantizing import divide, measure_accuracy, quantized_file
+from .requirements import check_engine, installed_engines
+from .sessions import open_session
+
+CHECK_IMAGES = 32
+LARGEST_BATCH = 32
+"""On a CPU a larger batch is hardly faster per image, and takes long to measure."""
+SECONDS, ROUNDS = 2.0, 3
+"""How long each engine is measured, and with how many batches at least."""
+SAME_BOX_IOU = 0.9
+Network = Callable[[torch.Tensor], Any]
+
+
+@frozen
+class _Opened:
+    """An engine with the network, ready to run, and how it compares with PyTorch."""
+
+    name: str
+    network: FileNetwork
+    check: ExportCheck
+    same_boxes: int | None
+
+
+def use_engine(trained: Trained, source: Source, *, batch: int, labelled: bool = True) -> Trained:
+    """The model, run by the engine of its settings, with a report; images of `source` are what it is checked on.
+
+    `batch` is how many images it will be given at a time; without `labelled` INT8 is only compared with fp32. Raises
+    ConfigError for what an engine cannot do, and RunFailed for one that does not compute what PyTorch does.
+    """
+    machine, task = trained.config.machine, task_of(trained.config.recipe)
+    check_engine(machine)
+    if machine.engine == "torch":
+        return trained
+    if machine.int8:
+        calibrated, compared = divide(source, trained.config.recipe.data.source)
+    reader = task.eval_reader(source)
+    images, _ = read_images(reader, spread_indices(len(source), CHECK_IMAGES))
+    size = min(batch, LARGEST_BATCH)
+    measured = images.repeat(-(-size // len(images)), 1, 1, 1)[:size]
+    report = EngineReport(engine="", requested=machine.engine, batch=size)
+    automatic = machine.engine == "auto"
+    names = ["onnxruntime"] if machine.int8 else installed_engines() if automatic else [machine.engine]
+    file, opened, problems = _open_all(trained, images, names)
+    report = replace(report, problems=tuple(problems))
+    if problems and (machine.int8 or trained.runtime or not automatic) and not opened:
+        raise RunFailed(" ".join(problems))
+    if machine.int8:
+        small = quantized_file(file, read_images(reader, calibrated)[0])
+        in_int8 = {each.name: _open_network(each.name, small, images) for each in opened}
+        best, report = _compare_int8(opened, in_int8, measured, report)
+        accuracy = measure_accuracy(task, source, compared, best.network, in_int8[best.name], labelled=labelled)
+        rates = report.rates or {}
+        loss = Int8Loss(
+            calibration_images=len(calibrated),
+            metric=task.metric if labelled else None,
+            **vars(accuracy),
+            fp32_images_per_s=rates[f"{best.name} fp32"],
+            int8_images_per_s=rates[f"{best.name} INT8"],
+        )
+        return _used(trained, best, in_int8[best.name], replace(report, int8=loss))
+    if not automatic:
+        return _used(trained, opened[0], opened[0].network, report)
+    return _use_fastest(trained, opened, measured, report)
+
+
+def _compare_int8(
+    opened: Sequence[_Opened], in_int8: Mapping[str, FileNetwork], images: torch.Tensor, report: EngineReport
+) -> tuple[_Opened, EngineReport]:
+    """The engine that is fastest in INT8, and the report with the rates of all in both."""
+    full = {f"{each.name} fp32": each.network for each in opened}
+    rates = measure_rates({**full, **{f"{name} INT8": network for name, network in in_int8.items()}}, images)
+    return max(opened, key=lambda each: rates[f"{each.name} INT8"]), replace(report, rates=rates)
+
+
+def _use_fastest(trained: Trained, opened: Sequence[_Opened], images: torch.Tensor, report: EngineReport) -> Trained:
+    """The model with the fastest engine for these images; PyTorch is one of them, unless it cannot run the file."""
+    networks: dict[str, Network] = {} if trained.runtime else {"torch": _torch_network(trained, len(images))}
+    rates = measure_rates({**networks, **{each.name: each.network for each in opened}}, images)
+    fastest = max(rates, key=lambda name: rates[name])
+    report = replace(report, rates=rates)
+    if fastest != "torch":
+        best = next(each for each in opened if each.name == fastest)
+        return _used(trained, best, best.network, report)
+    if len(rates) == 1 and not report.problems:
+        missing = "no other engine is installed: pip install 'vernier[onnxruntime,openvino]'"
+        report = replace(report, problems=(missing,))
+    return _reported(trained, replace(report, engine=f"torch {torch.__version__}"))
+
+
+def _used(trained: Trained, opened: _Opened, network: FileNetwork, report: EngineReport) -> Trained:
+    own = replace(
+        report,
+        engine=network.runtime,
+        reference=trained.runtime or "PyTorch",
+        check=opened.check,
+        same_boxes=opened.same_boxes,
+    )
+    changed = replace(trained, model=network, takes_pixels=True, runtime=network.runtime)
+    return _reported(changed, own)
+
+
+def _reported(trained: Trained, report: EngineReport) -> Trained:
+    notes = tuple(note for note in trained.notes if not note.startswith("run by "))
+    return replace(trained, engine=report, notes=(*notes, *report.lines()))
+
+
+# -------------------------------------------------------------------------------------------------------------- opening
+
+
+def _file_and_outputs(trained: Trained, images: torch.Tensor) -> tuple[Path, Outputs]:
+    """The network as an ONNX file that takes pixels, and what it should compute of these images."""
+    if trained.device.name != "cpu":
+        raise ConfigError(
+            f"--engine {trained.config.machine.engine} runs on the CPU, and this model is on {trained.device.name}: "
+            "add --set machine.device=cpu, or use --engine torch."
+        )
+    if trained.runtime:
+        if not trained.runtime.startswith("onnxruntime") or not trained.takes_pixels:
+            raise ConfigError(
+                f"{trained.origin} is run by {trained.runtime} only. Give --engine {trained.config.machine.engine} the "
+                "run, a safetensors file, or an ONNX file that takes pixels."
+            )
+        return Path(trained.origin), as_tuple(trained.model(images))
+    network = ExportedNetwork(trained, normalised_input=False)
+    with evaluating(network, trained.device):
+        return onnx_file(trained, network, images), as_tuple(network(images))
+
+
+def _open_all(trained: Trained, images: torch.Tensor, names: Sequence[str]) -> tuple[Path, list[_Opened], list[str]]:
+    """The ONNX file, the engines that compute what PyTorch does with it, and what is wrong with the others."""
+    if not names:
+        return Path(), [], []
+    task, opened, problems = task_of(trained.config.recipe), list[_Opened](), list[str]()
+    try:
+        file, expected = _file_and_outputs(trained, images)
+    except RunFailed as error:
+        return Path(), [], [str(error)]
+    for name in names:
+        try:
+            network = _open_network(name, file, images)
+            outputs = as_tuple(network(images))
+            check = compare_outputs(expected, outputs, network.runtime, "", then="Use --engine torch.")
+        except RunFailed as error:
+            problems.append(f"{name} was left out: {error}" if len(names) > 1 else str(error))
+            continue
+        same_boxes = _same_boxes(task, expected, outputs, images)
+        opened.append(_Opened(name=name, network=network, check=check, same_boxes=same_boxes))
+    return file, opened, problems
+
+
+def _open_network(name: str, file: Path, images: torch.Tensor) -> FileNetwork:
+    """The file in an engine, after it has run one image. Raises RunFailed."""
+    try:
+        network = FileNetwork(*open_session(name, file))
+        network(images[:1])
+        return network
+    except Exception as error:  # engines raise types of their own
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise RunFailed(f"{name} cannot run this network: {first}. Use --engine torch.") from error
+
+
+def _same_boxes(task: Task, expected: Outputs, outputs: Outputs, images: torch.Tensor) -> int | None:
+    """For how many images a detector's best object is of the same class at the same position; None for classifiers."""
+    if task.name != "detect":
+        return None
+    ours: Detections = task.predict(lambda _: expected, images)
+    others: Detections = task.predict(lambda _: outputs, images)
+    overlap = iou(ours.ltrb[:, :1], others.ltrb[:, :1])[:, 0, 0]
+    same = (ours.classes[:, 0] == others.classes[:, 0]) & (overlap > SAME_BOX_IOU)
+    return int((same | ((ours.count == 0) & (others.count == 0))).sum())
+
+
+# ------------------------------------------------------------------------------------------------------------ measuring
+
+
+def _torch_network(trained: Trained, batch: int) -> Network:
+    """PyTorch's own network as evaluation runs it, from pixels."""
+    machine, device = trained.config.machine, trained.device
+    forward = Execution(trained.model, machine, device, frozen=True).evaluation_network(batch)
+    normalize = Normalizer(trained.config.recipe.data, torch.device("cpu"))
+
+    def run(images: torch.Tensor) -> Any:
+        with evaluating(trained.model, device):
+            return forward(normalize(images.contiguous(memory_format=torch.channels_last)))
+
+    return run
+
+
+def measure_rates(networks: Mapping[str, Network], images: torch.Tensor) -> dict[str, float]:
+    """Images per second of each network on this batch: the median of calls that take turns, after one each."""
+    seconds: dict[str, list[float]] = {name: [] for name in networks}
+    for network in networks.values():
+        network(images)
+    while any(sum(own) < SECONDS or len(own) < ROUNDS for own in seconds.values()):
+        for name, network in networks.items():
+            began_s = now_s()
+            network(images)
+            seconds[name].append(now_s() - began_s)
+    return {name: len(images) / statistics.median(own) for name, own in seconds.items()}

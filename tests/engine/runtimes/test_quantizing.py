@@ -1,0 +1,55 @@
+"""INT8: which images are for what, and what is refused. The file itself is tested with `choosing`."""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.engine.runtimes.small_model import small_model
+from vernier.engine.inference.model_file import FileNetwork
+from vernier.engine.runtimes.quantizing import divide, measure_accuracy, quantized_file
+from vernier.errors import ConfigError, RunFailed
+from vernier.tasks import task_of
+
+
+def test_no_image_is_calibrated_on_and_compared_on(shapes: Path) -> None:
+    source = task_of(small_model(shapes).config.recipe).open("val")
+    calibrated, compared = divide(source, str(shapes))
+    assert (len(calibrated), len(compared)) == (17, 33)
+    assert sorted({*calibrated.tolist(), *compared.tolist()}) == list(range(50))
+
+
+def test_random_pixels_and_few_images_are_refused() -> None:
+    with pytest.raises(ConfigError, match="--data synthetic has random pixels: give --data PATH"):
+        divide([], "synthetic")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="3 are too few, give at least 30"):
+        divide([1, 2, 3], "photos")  # type: ignore[arg-type]
+
+
+def test_a_file_that_is_no_network_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime", reason="needs vernier[onnx]")
+    broken = tmp_path / "broken.onnx"
+    broken.write_bytes(b"\x08\x07broken")
+    with pytest.raises(RunFailed, match=r"cannot be quantised to INT8: .*Leave out --int8\."):
+        quantized_file(broken, torch.zeros(8, 3, 8, 8, dtype=torch.uint8))
+
+
+def _next_rows(rows: Iterator[torch.Tensor], images: torch.Tensor) -> tuple[torch.Tensor]:
+    return (next(rows),)
+
+
+def test_accuracy_is_that_of_both_networks_on_the_same_images(shapes: Path) -> None:
+    trained = small_model(shapes)
+    task = task_of(trained.config.recipe)
+    source = task.open("val")
+    _, compared = divide(source, str(shapes))
+    labels = torch.tensor([int(source.labels[i]) for i in compared])
+    right = torch.nn.functional.one_hot(labels, 10).float()
+    half = torch.cat([right[:16], right[16:].roll(1, 1)])
+    networks = [FileNetwork(partial(_next_rows, iter(torch.split(rows, 8))), "rows") for rows in (right, half)]
+    accuracy = measure_accuracy(task, source, compared, *networks, labelled=True)
+    assert (accuracy.images, accuracy.fp32) == (33, 100.0)
+    assert accuracy.same_top1 == pytest.approx(16 / 33)
+    assert accuracy.int8 == pytest.approx(100 * 16 / 33)
