@@ -72,11 +72,12 @@ def _line(name: str) -> str:
     return f"vernier: stopped by {name} before the first step: nothing to save, run the same command again\n"
 
 
+@pytest.mark.parametrize("name", ["train", "finetune"])
 @pytest.mark.parametrize("number", SIGNALS, ids=lambda n: n.name)
 def test_a_signal_while_the_command_line_is_imported_gives_75_and_one_line(
-    stuck: Start, number: signal.Signals
+    stuck: Start, number: signal.Signals, name: str
 ) -> None:
-    process = stuck("tyro", command("train"))
+    process = stuck("tyro", command(name))
     process.send_signal(number)
     assert _end(process) == (75, _line(number.name))
 
@@ -169,6 +170,24 @@ def test_after_the_last_step_a_signal_changes_nothing_and_a_second_ctrl_c_ends()
             print("interrupted")
         """
     ) == ["goes-on", "interrupted"]
+
+
+@pytest.mark.parametrize("number", SIGNALS, ids=lambda n: n.name)
+def test_while_a_model_is_exported_after_training_a_signal_gives_75(number: signal.Signals) -> None:
+    script = f"""
+import os
+from vernier import signals
+from vernier.engine.training.stop import StopFlag
+signals.catch_from_start()
+signals.unwind_from_now()
+with StopFlag():
+    pass
+signals.end_from_now()
+os.kill(os.getpid(), {int(number)})
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE_S)
+    message = f"vernier: stopped by {number.name}: run the same command to finish\n"
+    assert (done.returncode, done.stderr) == (75, message)
 
 
 def test_a_forked_process_has_the_handlers_of_any_program() -> None:

@@ -12,7 +12,7 @@ def main() -> int:
             return _complete(sys.argv[2:])
         from vernier import signals
 
-        if training := sys.argv[1:2] == ["train"]:
+        if training := sys.argv[1:2] in (["train"], ["finetune"]):
             signals.catch_from_start()
         signals.unblock()
         from vernier.cli import main as run_command

@@ -26,6 +26,7 @@ class StopRequested(BaseException):
 class _Start:
     """What the process does about a signal: nothing special, end, or unwind the stack."""
 
+    own_process = False
     lasts = False
     unwinds = False
     signal_name: str | None = None
@@ -37,7 +38,7 @@ def catch_from_start() -> None:
 
     SIGHUP stays ignored where it is, as under nohup.
     """
-    _Start.lasts = True
+    _Start.own_process = _Start.lasts = True
     for number in caught():
         signal.signal(number, _on_signal)
     reader, writer = os.pipe()
@@ -66,6 +67,19 @@ def end_of_start() -> bool:
         raise StopRequested(_Start.signal_name)
     caught_from_start, _Start.lasts = _Start.lasts, False
     return caught_from_start
+
+
+def end_from_now() -> None:
+    """The training is saved, and the same command repeats what is left: a signal ends a process of our own with 75."""
+    for number in caught() if _Start.own_process else ():
+        signal.signal(number, _end_after_training)
+
+
+def _end_after_training(number: int, frame: FrameType | None) -> None:
+    try:
+        os.write(2, f"vernier: stopped by {signal.Signals(number).name}: run the same command to finish\n".encode())
+    finally:
+        os._exit(EXIT_STOPPED)
 
 
 def end_quietly() -> None:

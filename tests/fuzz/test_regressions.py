@@ -150,6 +150,15 @@ def _runs() -> dict[str, Case]:
         "half a character in a hash": _changed(
             "shards", "ours", "train.shards.json", b'"sha256": "', b'"sha256": "\\udd14'
         ),
+        "a name without end": Case(
+            "tables", "dllogger-text", "log.log", b"DLL 2024-01-02 03:04:06.6 - " + b"[" * 100_000
+        ),
+        "a kernel that never ends": Case(
+            "tables",
+            "nvprof",
+            "log.log",
+            b'"Start","Duration",,"Device",,"Name"\ns,s\n1,2,,"(0)",,3\n6,1e400,," (0)",,s',
+        ),
         "latencies without a median": _changed("bench", "current", "bench.json", b'"p50"', b'"p5"'),
         "weights of another network": _changed(
             "checkpoint",

@@ -9,6 +9,7 @@ from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
+from vernier import signals
 from vernier.config import Changed, Config, apply_changes, check_config, config_warnings
 from vernier.data.preparing.pretrained import fetch_pretrained, is_pretrained
 from vernier.engine.processes.launch import time_counted_from_now, topology
@@ -243,6 +244,7 @@ def finish_run(plan: "Plan", run: RunDir, observers: "Sequence[Observer]" = ()) 
     from vernier.report.model_card import write_card
     from vernier.report.page.writing import write_page
 
+    signals.end_from_now()
     done = finish(run.path, run.path / MODEL_FILE, has_test="test" in plan.survey.splits, observers=observers)
     card = write_card(done.model, done.about, origin=run.path, checkpoint=done.checkpoint, selected=True)
     result = {"run": run.path, "held_out": done.held_out, "test": done.test, "model": done.model, "card": card}

@@ -76,7 +76,7 @@ def locked_file(path: Path) -> Iterator[bool]:
 def _take_lock(path: Path, *, wait: bool) -> int | None:
     """The open file with its lock; None where another process holds it."""
     while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
@@ -103,6 +103,8 @@ def mark_unfinished(folder: Path, by: str) -> Iterator[None]:
     existed, was_marked = folder.exists(), mark.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        if mark.is_symlink():
+            mark.unlink()
         mark.write_text(by + "\n", encoding="utf-8")
         before = set(folder.iterdir())
     except OSError as error:

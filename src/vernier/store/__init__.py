@@ -22,7 +22,7 @@ from .durable import (
     write_json,
 )
 from .events import EventLog
-from .run_dir import RunDir, find_runs, is_locked, read_bench, run_of_checkpoint
+from .run_dir import RunDir, find_runs, is_locked, read_bench, run_of_checkpoint, unreadable_folders
 
 __all__ = [
     "CheckpointDir",
@@ -42,6 +42,7 @@ __all__ = [
     "read_record",
     "replaced_atomically",
     "run_of_checkpoint",
+    "unreadable_folders",
     "usual_mode",
     "write_atomically",
     "write_json",

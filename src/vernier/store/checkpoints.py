@@ -68,6 +68,8 @@ class CheckpointDir:
             manifest = self.manifest()
         except (OSError, DamagedFile) as error:
             return [f"manifest.json: {error}"]
+        if manifest.schema > SCHEMAS["checkpoint"]:
+            return [f"manifest.json: it was written by a newer version of Vernier (schema {manifest.schema})"]
         if not manifest.files:
             return ["manifest.json: it lists no files"]
         if manifest.step != self.step:

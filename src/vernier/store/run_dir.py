@@ -97,8 +97,11 @@ class RunDir:
 
     @staticmethod
     def is_run(path: Path) -> bool:
-        """Whether a folder has the configuration that every run has."""
-        return (path / "config.json").is_file()
+        """Whether a folder has the configuration that every run has; False where that cannot be found out."""
+        try:
+            return (path / "config.json").is_file()
+        except OSError:
+            return False
 
     # -- small files
 
@@ -285,7 +288,9 @@ class RunDir:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the run; the lock vanishes with the process, however it dies. run.lock says who holds it."""
-        f = (self.path / "run.lock").open("a+", encoding="utf-8", errors="replace")
+        f = open(  # noqa: SIM115  # for as long as the run is held
+            self.path / "run.lock", "a+", encoding="utf-8", errors="replace", opener=_without_following
+        )
         try:
             if not _lock(f):
                 raise ConfigError(
@@ -320,6 +325,11 @@ class RunDir:
     @property
     def checkpoints(self) -> Checkpoints:
         return Checkpoints(self.path / "checkpoints")
+
+
+def _without_following(path: str, flags: int) -> int:
+    """Open a file that is no link: somebody may have put one there to a file that is not to be changed."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 def read_bench(path: Path, *, samples: bool = True) -> BenchResult:
@@ -404,6 +414,19 @@ def run_of_checkpoint(path: Path) -> RunDir | None:
     """The run a checkpoint directory lies in; None when it was taken out of its run."""
     run = path.resolve().parent.parent
     return RunDir(run) if RunDir.is_run(run) else None
+
+
+def unreadable_folders(out: Path) -> list[tuple[Path, str]]:
+    """Folders directly under `out` that may be runs and cannot be read as such, with the reason."""
+    folders = []
+    for path in entries(out) if out.is_dir() else ():
+        try:
+            lost = not (path / "config.json").is_file()
+            if lost and (path / "run.json").is_file() and (path / "checkpoints").is_dir():
+                folders.append((path, "it has checkpoints, and its config.json is lost. Restore that from a copy."))
+        except OSError as error:
+            folders.append((path, f"{error.strerror}: {error.filename}"))
+    return folders
 
 
 def find_runs(out: Path) -> list[RunDir]:

@@ -149,7 +149,7 @@ def test_a_process_that_is_alive_but_stuck_is_named(shapes: Path, tmp_path: Path
     """Every image of rank 1 turns into a pipe that nobody writes to: it waits for its disk, and beats all the same."""
     out, own = tmp_path / "runs", tmp_path / "data"
     shutil.copytree(shapes, own)
-    settings = ["--set", "machine.rank_timeout_s=2", "--set", "machine.cache_share=0"]
+    settings = ["--set", "machine.rank_timeout_s=4", "--set", "machine.cache_share=0"]
     first, second = start_by_hand(start, out, [shapes, own], *settings)
     first.under_way()
     for image in (own / "train").glob("*/*.jpg"):
@@ -157,7 +157,7 @@ def test_a_process_that_is_alive_but_stuck_is_named(shapes: Path, tmp_path: Path
         (tmp_path / "pipe").replace(image)
     code, output = first.wait()
     assert code == 1, output
-    assert re.search(r"rank 1 on \S+ is behind the others, at step \d+, who have waited for 20 s", output), output
+    assert re.search(r"rank 1 on \S+ is behind the others, at step \d+, who have waited for 40 s", output), output
     assert first.status()["status"] == "crashed"
     assert "stuck" in first.status()["reason"]
     assert second.wait()[0] == 1

@@ -15,7 +15,7 @@ from vernier.errors import RunFailed
 
 def test_the_same_weights_are_exported_once(shapes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[Path] = []
-    monkeypatch.setattr(onnx_cache, "save_onnx", lambda network, names, images, path: written.append(path))
+    monkeypatch.setattr(onnx_cache, "save_onnx", lambda network, names, images, path, metadata: written.append(path))
     trained, images = small_model(shapes), torch.zeros(2, 3, 32, 32, dtype=torch.uint8)
     network = ExportedNetwork(trained, normalised_input=False)
     first = onnx_file(trained, network, images)

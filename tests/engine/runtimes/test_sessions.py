@@ -24,7 +24,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> tuple[nn.Module, Path]:
 
     network, path = TwoHeads().eval(), tmp_path_factory.mktemp("session") / "x.onnx"
     with quiet_exporters():
-        save_onnx(network, ("offsets", "logits"), torch.zeros(2, 3, 8, 8, dtype=torch.uint8), path)
+        save_onnx(network, ("offsets", "logits"), torch.zeros(2, 3, 8, 8, dtype=torch.uint8), path, {})
     return network, path
 
 

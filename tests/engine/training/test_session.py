@@ -351,6 +351,21 @@ def test_a_stop_before_the_first_step_closes_trackers_and_leaves_no_run(shapes: 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("status", ["finished", "failed"])
+def test_a_stop_before_the_first_step_of_a_resumed_run_leaves_its_status(
+    shapes: Path, tmp_path: Path, status: str
+) -> None:
+    config = tiny_config(shapes)
+    run = run_training(config, tmp_path).run
+    if status == "failed":
+        run.write_status("failed", reason="the loss is nan", diverged=True)
+    before = run.recorded_status()
+    with pytest.raises(StopRequested):
+        train(config, tmp_path, find_resume_point(run, config, print), observers=[_StoppedTracker()])
+    assert run.recorded_status() == before
+    assert before.diverged if status == "failed" else before.summary
+
+
 class _DiskFullAtTheEnd(ExitStack):
     """An observer that lets the disk be full when the run is over."""
 

@@ -9,7 +9,7 @@ import io
 import json
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -326,7 +326,9 @@ def compare_outputs(
     )
 
 
-def save_onnx(network: nn.Module, names: tuple[str, ...], inputs: torch.Tensor, path: Path, **metadata: str) -> None:
+def save_onnx(
+    network: nn.Module, names: tuple[str, ...], inputs: torch.Tensor, path: Path, metadata: Mapping[str, str]
+) -> None:
     """Write a network with these names of outputs as ONNX with a free batch size."""
     example = inputs[:2] if len(inputs) > 1 else inputs.repeat(2, 1, 1, 1)  # of one image the size would be fixed
     program = torch.onnx.export(
@@ -347,7 +349,7 @@ def _write_onnx(
     network: ExportedNetwork, inputs: torch.Tensor, path: Path, metadata: dict[str, str]
 ) -> tuple[Runner, str]:
     """Write ONNX; onnxruntime to run it, and its name."""
-    save_onnx(network, network.names, inputs, path, **metadata)
+    save_onnx(network, network.names, inputs, path, metadata)
     return open_onnx(path)
 
 

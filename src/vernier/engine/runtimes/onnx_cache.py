@@ -31,7 +31,7 @@ def onnx_file(trained: Trained, network: ExportedNetwork, images: torch.Tensor) 
     def write(path: Path) -> None:
         try:
             with quiet_exporters():
-                save_onnx(network, network.names, images, path)
+                save_onnx(network, network.names, images, path, {})
         except Exception as error:  # the exporter raises types of its own
             cause: BaseException = error
             while cause.__cause__ is not None:  # the exporter's own words are about what it will try next

@@ -30,7 +30,7 @@ from vernier.records.environment import decode_environment
 from vernier.records.events import EndEvent, ProcessInfo, StartEvent, WarningEvent
 from vernier.records.predictions import TrainImage, TrainImages
 from vernier.records.profile import ProfileSummary
-from vernier.records.run import BadImageNote, Best, HeldOut, Progress, RunSummary
+from vernier.records.run import BadImageNote, Best, HeldOut, Progress, RunStatus, RunSummary
 from vernier.records.telemetry import decode_telemetry
 from vernier.signals import StopRequested
 from vernier.store import CheckpointDir, NotSynced, RunDir
@@ -89,13 +89,13 @@ def train(
         if not job.world.first:
             with suppress(OSError):  # its messages stay on the terminal then
                 redirect_output(run.rank_log(job.world.rank))
-        everyone = Observers(*observers)
+        everyone, before = Observers(*observers), run.status() if resume else None
         try:
             with run.locked() if job.world.first else nullcontext():
                 return _train_locked(job, run, resume, begun, everyone, reference, profile)
         except (StopRequested, NotStarted):
             everyone.close()
-            _undo_start(job, run, resume)
+            _undo_start(job, run, before)
             raise
     finally:
         job.close()
@@ -145,15 +145,16 @@ def _train_locked(
         observers.close_logs()
 
 
-def _undo_start(job: Job, run: RunDir, resume: ResumePoint | None) -> None:
-    """Before the first step a new run leaves nothing behind, and a resumed one stays as it was."""
+def _undo_start(job: Job, run: RunDir, before: RunStatus | None) -> None:
+    """Before the first step a new run leaves nothing behind, and a resumed one stays as it was `before`."""
     if not job.world.first:
         return
-    if resume is None:
+    if before is None:
         shutil.rmtree(run.path, ignore_errors=True)
-    else:
-        with suppress(OSError):
-            run.write_status("stopped")
+        return
+    ended = before.status in ("finished", "failed")  # with a summary, or the mark of a divergence
+    with suppress(OSError):
+        run.write_status(**(encode(before) if ended else {"status": "stopped"}))
 
 
 def _run_until_stopped(training: Training) -> Ending:

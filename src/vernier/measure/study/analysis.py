@@ -111,8 +111,8 @@ VARIATIONS = {
 
 
 def variations(values: Floats) -> dict[str, float | None]:
-    """Variation in percent under each definition of VARIATIONS; None for fewer than two values."""
-    if values.size < 2:
+    """Variation in percent under each definition of VARIATIONS; None for fewer than two values, or endless ones."""
+    if values.size < 2 or not np.isfinite(values).all():
         return dict.fromkeys(VARIATIONS)
     low, high = quartile_fences(values)
     inside = values[(values >= low) & (values <= high)]

@@ -15,7 +15,9 @@ from vernier.data.decoding.decode import BadImage
 from vernier.data.loading.readers import TrainReader
 from vernier.data.preparing.shards import pack_shards
 from vernier.data.sources import ShardSource, open_split
+from vernier.data.sources.containers.shard_index import load_table
 from vernier.data.sources.containers.tables import read_table, table_path, write_table
+from vernier.data.sources.containers.tar import read_samples
 from vernier.errors import ConfigError, RunFailed
 
 needs_jpegtran = pytest.mark.skipif(shutil.which("jpegtran") is None, reason="jpegtran is not installed")
@@ -152,6 +154,18 @@ def test_changed_labels_are_noticed(shapes: Path, tmp_path: Path, hashed: bool) 
     source = open_split(str(tmp_path), "train")
     assert isinstance(source, ShardSource)
     assert "labels" in source.verify_shard(0)
+
+
+def test_a_shard_that_was_replaced_by_one_of_the_same_size_is_indexed_again(shapes: Path, tmp_path: Path) -> None:
+    pack_shapes(shapes, tmp_path, restarts=False)
+    shard = min(tmp_path.glob("train-*.tar"))
+    labels = load_table(shard)["label"].tolist()
+    _, members = next(iter(read_samples(shard)))
+    (label,) = [member for member in members if member.name.endswith(".cls")]
+    content = bytearray(shard.read_bytes())
+    content[label.offset] = ord("7")
+    shard.write_bytes(content)
+    assert load_table(shard)["label"].tolist() == [7, *labels[1:]]
 
 
 def test_the_table_of_a_foreign_tar_is_compared_with_the_tar(tmp_path: Path) -> None:

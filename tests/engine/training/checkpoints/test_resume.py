@@ -1,5 +1,6 @@
 """Which run a command resumes, and which it refuses to."""
 
+import errno
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from vernier.engine.training.checkpoints.resume import (
 from vernier.engine.training.session import train
 from vernier.errors import ConfigError
 from vernier.records.events import StepEvent
-from vernier.store import RunDir
+from vernier.store import RunDir, read_json, write_json
 
 
 @pytest.fixture
@@ -134,7 +135,73 @@ def test_a_damaged_run_blocks_no_other(config: Config, tmp_path: Path, content: 
     (damaged.path / "config.json").write_bytes(content)
     warnings: list[str] = []
     assert choose_resume_point(config, tmp_path, None, warnings.append) is None
+    assert warnings
     assert all(str(damaged.path) in warning for warning in warnings)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"schema": "x"},
+        {"recipe": 4},
+        {"unknown": 1},
+    ],
+    ids=["schema", "recipe", "unknown"],
+)
+def test_settings_that_are_damaged_are_read_from_the_newest_checkpoint(
+    config: Config, tmp_path: Path, change: dict[str, Any]
+) -> None:
+    run = run_training(config, tmp_path).run
+    run.write_status("stopped")
+    write_json(run.path / "config.json", {**read_json(run.path / "config.json"), **change})
+    point = choose_resume_point(config, tmp_path, None, pytest.fail)
+    assert point is not None
+    assert (point.run, point.step) == (run, 2)
+
+
+def test_a_run_of_a_newer_version_and_one_without_settings_are_named(config: Config, tmp_path: Path) -> None:
+    newer, lost = (run_training(config, tmp_path).run for _ in range(2))
+    for run in (newer, lost):
+        run.write_status("stopped")
+    write_json(newer.path / "config.json", {**read_json(newer.path / "config.json"), "schema": 99})
+    (lost.path / "config.json").unlink()
+    warnings: list[str] = []
+    assert choose_resume_point(config, tmp_path, None, warnings.append) is None
+    lost_warning, newer_warning = warnings
+    assert lost_warning.startswith(f"{lost.path} is not considered for resuming: it has checkpoints")
+    assert newer_warning.startswith(f"{newer.path} is not considered for resuming: ")
+    assert "newer version" in newer_warning
+
+
+def test_a_checkpoint_of_a_newer_version_is_not_taken(config: Config, tmp_path: Path) -> None:
+    run = run_training(config, tmp_path).run
+    run.write_status("stopped")
+    manifest = run.checkpoints.committed()[-1].path / "manifest.json"
+    write_json(manifest, {**read_json(manifest), "schema": 99})
+    with pytest.raises(ConfigError, match=r"Every checkpoint of .* is damaged"):
+        choose_resume_point(config, tmp_path, None, print)
+
+
+def test_a_folder_that_cannot_be_read_blocks_no_run(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the run of a colleague with mode 0700: here by an error, since the tests may run as root."""
+    run = run_training(config, tmp_path).run
+    run.write_status("stopped")
+    closed, is_file = tmp_path / "29990101-closed", Path.is_file
+    closed.mkdir()
+
+    def refuse(path: Path) -> bool:
+        if path.parent == closed:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return is_file(path)
+
+    monkeypatch.setattr(Path, "is_file", refuse)
+    warnings: list[str] = []
+    point = choose_resume_point(config, tmp_path, None, warnings.append)
+    assert point is not None
+    assert point.run == run
+    assert warnings == [f"{closed} is not considered for resuming: Permission denied: {closed / 'config.json'}"]
 
 
 def test_the_same_command_is_told_when_its_run_is_in_use(config: Config, tmp_path: Path) -> None:

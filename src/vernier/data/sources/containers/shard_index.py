@@ -25,6 +25,7 @@ VERSION = 1
 FOREIGN_VERSION = "2"
 UNNAMED = "img"
 """The ending that an image gets in a shard if neither its content nor its name says what it is."""
+_PARTS = "parts"
 _LABEL_KEYS = ("label", "cls", "class")
 _COLUMN_TYPES = {
     "offset": "u8",
@@ -139,7 +140,8 @@ def load_table(shard: Path) -> Columns:
         check_table(columns)
     except (OSError, ValueError):
         return load_foreign_table(shard)
-    return columns if _stamp(shard).items() <= metadata.items() else load_foreign_table(shard)
+    stamp = {key: value for key, value in _stamp(shard).items() if key != _PARTS or key in metadata}
+    return columns if stamp.items() <= metadata.items() else load_foreign_table(shard)
 
 
 def load_foreign_table(shard: Path) -> Columns:
@@ -154,7 +156,9 @@ def store_table(shard: Path, columns: Columns) -> None:
 
 
 def _stamp(shard: Path) -> dict[str, str]:
-    return {"version": str(VERSION), "bytes": str(shard.stat().st_size)}
+    """Without the time, which copying a set changes. Tables of version 0.2 have no hash of parts."""
+    stamp = file_stamp(shard)
+    return {"version": str(VERSION), "bytes": stamp["bytes"], _PARTS: stamp[_PARTS]}
 
 
 def scan_tar(path: Path) -> Columns:

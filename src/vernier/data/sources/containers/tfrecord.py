@@ -277,13 +277,16 @@ class TFRecordBoxSource(_Records, BoxSource):
             self.cut_boxes += len(cut)
 
     def boxes(self, index: int) -> Boxes:
-        """In pixels; the file has shares of the image."""
+        """In pixels; the file has shares of the image. None for an image whose size cannot be found out."""
         record = int(self._records[index])
         rows = self._boxes[self._box_starts[record] : self._box_starts[record + 1]].astype(np.float64)
         rows = rows[_has_area(rows)]
         if not len(rows):
             return Boxes.empty()
-        width, height = self.size(index) or read_size(self.read(index))
+        try:
+            width, height = self.size(index) or read_size(self.read(index))
+        except (BadImage, OSError):
+            return Boxes.empty()  # the image is bad, whatever its boxes are
         ltrb = rows[:, :4] * np.array([width, height, width, height])
         classes = np.searchsorted(self._categories, rows[:, _CATEGORY].astype(np.int64)).astype(np.int64)
         areas = np.where(np.isnan(rows[:, _AREA]), (ltrb[:, 2:] - ltrb[:, :2]).prod(axis=1), rows[:, _AREA])

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vernier.config import DEFAULT_EXACT_THREADS, Config, config_from_tree, differences
+from vernier.config.migrations import NewerFile
 from vernier.errors import ConfigError
-from vernier.store import CheckpointDir, DamagedFile, RunDir, find_runs
+from vernier.store import CheckpointDir, RunDir, find_runs, unreadable_folders
 
 Warn = Callable[[str], None]
 _UNFINISHED = ("stopped", "crashed", "failed", "running", "unknown")
@@ -33,7 +34,9 @@ def run_config(run: RunDir) -> Config:
     """The configuration a run was started with; from its newest sound checkpoint where config.json is damaged."""
     try:
         return config_from_tree(run.read_config())
-    except DamagedFile:
+    except NewerFile:
+        raise
+    except ConfigError:
         checkpoint = run.checkpoints.newest()
         if checkpoint is None:
             raise
@@ -80,16 +83,16 @@ def run_of(path: Path) -> Path:
 
 
 def _newest_same(out: Path, config: Config, warn: Warn, *, unfinished_only: bool) -> RunDir | None:
+    for folder, reason in unreadable_folders(out):
+        warn(f"{folder} is not considered for resuming: {reason}")
     for run in reversed(find_runs(out)):
         try:
             if unfinished_only and (run.is_bench or run.status().status not in _UNFINISHED):
                 continue
             if not _changed_settings(run_config(run), config):
                 return run
-        except DamagedFile as error:
+        except (ConfigError, OSError) as error:
             warn(f"{run.path} is not considered for resuming: {error}")
-        except ConfigError:
-            continue  # a run of another version cannot be the same recipe
     return None
 
 

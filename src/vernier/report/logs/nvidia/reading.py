@@ -6,7 +6,7 @@ validation iteration).
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,6 @@ _CONSOLE = re.compile(r"^(Summary )?Epoch: (\d+)/\d+ *(Validation)? *(?:Iteratio
 _STEP = re.compile(
     r"(?:Epoch: (\d+) )?(?:Iteration: (\d+) )?(?:Validation Iteration: (\d+) )?|Summary:|[(\[][\d, ]*[)\]]"
 )
-_PAIR = re.compile(r"(\S+) : (.*?)(?=\s+\S+ : |\s*$)")
 Points = dict[tuple[int, ...], Tree]
 
 
@@ -93,7 +92,7 @@ def _text_record(line: str) -> _Record | None:
         return None
     rest = f"{match[2]} "
     if rest.startswith("PARAMETER "):
-        return "PARAMETER", {k: _literal(v) for k, v in _PAIR.findall(rest.removeprefix("PARAMETER "))}, _iso(match[1])
+        return "PARAMETER", {k: _literal(v) for k, v in _pairs(rest.removeprefix("PARAMETER "))}, _iso(match[1])
     head = _STEP.match(rest)
     text = head[0].strip() if head else ""
     if head is None or not text:
@@ -115,8 +114,20 @@ def _console_record(line: str) -> _Record | None:
 
 def _values(text: str) -> dict[str, float]:
     """Metrics of a text line; what follows a number is its unit."""
-    pairs = ((name, _number(value)) for name, value in _PAIR.findall(text))
+    pairs = ((name, _number(value)) for name, value in _pairs(text))
     return {name: value for name, value in pairs if value is not None}
+
+
+def _pairs(text: str) -> Iterator[tuple[str, str]]:
+    """`name : value` pairs: a value ends before the name that stands before the next ` : `. In linear time."""
+    before, *parts = text.split(" : ")
+    for number, part in enumerate(parts, start=1):
+        words = before.rsplit(None, 1)
+        last = number == len(parts)
+        value = part.strip() if last else part.rstrip().removesuffix((part.split() or [""])[-1]).strip()
+        if words:
+            yield words[-1], value
+        before = part
 
 
 def _number(text: str) -> float | None:
