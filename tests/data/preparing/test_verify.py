@@ -28,6 +28,20 @@ def test_verify_finds_what_is_bad_and_what_is_in_both(
     assert "1 bad, 1 in more than one split" in done.out
 
 
+def test_verify_checks_the_hashes_of_raw_images(
+    vernier_here: Callable[..., Done], shapes: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    assert vernier_here("data", "prepare", "folder", str(shapes), str(out), "--format", "raw").code == 0
+    assert vernier_here("data", "verify", str(out)).code == 0
+    content = bytearray((out / "val.raw").read_bytes())
+    content[7] ^= 1
+    (out / "val.raw").write_bytes(content)
+    done = vernier_here("data", "verify", str(out))
+    assert done.code == 1
+    assert "val.raw: the content of its pixels does not match its hash" in done.out
+
+
 def test_verify_does_not_pass_over_a_split(vernier_here: Callable[..., Done], shapes: Path, tmp_path: Path) -> None:
     """One that is not there is noted, one that is damaged or of other classes is a failure."""
     out = tmp_path / "out"

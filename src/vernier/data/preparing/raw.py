@@ -1,6 +1,7 @@
 """Writes a split as decoded images in one file: `vernier data prepare ... --format raw`. `sources.containers.raw`
 reads it."""
 
+import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from vernier.data.augment.crop_flip import resize
 from vernier.data.decoding.decode import BadImage, Image
 from vernier.data.sources.base import Names, Source
 from vernier.data.sources.containers.raw import FORMAT, VERSION
-from vernier.data.sources.containers.tables import Columns, table_path, write_table
+from vernier.data.sources.containers.tables import CONTENT, Columns, hash_content, table_path, write_table
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.records.codec import encode
@@ -44,6 +45,7 @@ def pack_raw(
     rows: list[tuple[int, int, int, int]] = []
     names: list[str] = []
     left_out: list[str] = []
+    total = hashlib.sha256()
 
     def decode_small(index: int) -> tuple[int, Image | str]:
         try:
@@ -59,14 +61,24 @@ def pack_raw(
                 else:
                     rows.append((f.tell(), image.shape[0], image.shape[1], int(source.labels[index])))
                     names.append(source.name(index))
-                    f.write(np.ascontiguousarray(image).data)
+                    pixels = np.ascontiguousarray(image).data
+                    total.update(pixels)
+                    f.write(pixels)
                 if progress:
                     progress(done, len(order))
             size = f.tell()
         if not rows:
             raise ConfigError(f"{path}: none of the {len(order):,} images could be read.")
-        about = {"bytes": str(size), "short_side_px": str(short_side_px), "classes": json.dumps(source.classes)}
-        write_table(table_path(path), _columns(rows, names), {"format": FORMAT, "version": VERSION, **about})
+        about = {
+            "format": FORMAT,
+            "version": VERSION,
+            "bytes": str(size),
+            "sha256": total.hexdigest(),
+            "short_side_px": str(short_side_px),
+            "classes": json.dumps(source.classes),
+        }
+        columns = _columns(rows, names)
+        write_table(table_path(path), columns, {**about, CONTENT: hash_content(columns, about)})
     packed = PackedSplit(split=split, samples=len(rows), bytes=size, shards=1, left_out=tuple(left_out))
     write_atomically(note_path, json.dumps(encode(_Note(made_of=origin, packed=packed))))
     return packed

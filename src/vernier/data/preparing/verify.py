@@ -10,6 +10,7 @@ import numpy as np
 from vernier.data.decoding.decode import BadImage, decode_strictly
 from vernier.data.sources import BUILT_IN, EncodedSource, ShardSource, Source, open_boxes, open_split
 from vernier.data.sources.boxes.layouts import has_boxes
+from vernier.data.sources.containers.raw import RawSource
 from vernier.data.sources.folder import has_class_folders
 from vernier.errors import ConfigError, NoSuchSplit
 from vernier.frozen import frozen
@@ -96,7 +97,9 @@ def verify(splits: dict[str, Source], workers: int, progress: Progress | None = 
         duplicates=tuple(duplicates),
         repeated=repeated,
         sound=not bad and not duplicates,
-        uncovered=tuple(filter(None, (s.describe_coverage() for s in splits.values() if isinstance(s, ShardSource)))),
+        uncovered=tuple(
+            filter(None, (s.describe_coverage() for s in splits.values() if isinstance(s, ShardSource | RawSource)))
+        ),
     )
 
 
@@ -106,6 +109,8 @@ def _examine_all(source: Source, workers: int) -> Iterator[tuple[int | None, byt
     def examine(index: int) -> tuple[int, bytes, str]:
         return index, *_examine(source, index)
 
+    if isinstance(source, RawSource):
+        yield from ((None, b"", problem) for problem in source.problems())
     if not isinstance(source, ShardSource):
         yield from map_in_order(examine, range(len(source)), workers)
         return

@@ -14,6 +14,26 @@ from vernier.data.sources.containers.tables import read_table, table_path, write
 from vernier.errors import ConfigError
 
 
+def test_changed_labels_and_pixels_are_noticed(shapes: Path, tmp_path: Path) -> None:
+    pack_raw(open_split(str(shapes), "train"), tmp_path, "train", short_side_px=64, workers=1)
+    path = tmp_path / "train.raw"
+    assert RawSource(path).problems() == []
+    assert RawSource(path).describe_coverage() == ""
+    content = bytearray(path.read_bytes())
+    content[1000] ^= 1
+    path.write_bytes(content)
+    columns, metadata = read_table(table_path(path))
+    write_table(table_path(path), {**columns, "label": columns["label"][::-1].copy()}, metadata)
+    assert RawSource(path).problems() == [
+        "train.raw: the content of its table, with the labels, does not match its hash",
+        "train.raw: the content of its pixels does not match its hash",
+    ]
+    earlier = {key: value for key, value in metadata.items() if key not in ("sha256", "content")}
+    write_table(table_path(path), dict(columns), earlier)  # as version 0.2 wrote it
+    assert RawSource(path).problems() == []
+    assert "covered by no hash" in RawSource(path).describe_coverage()
+
+
 def test_raw_holds_the_decoded_images_within_the_limit(shapes: Path, tmp_path: Path) -> None:
     folder = open_split(str(shapes), "train")
     for limit, size in ((64, 32), (20, 20)):

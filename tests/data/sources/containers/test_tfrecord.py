@@ -186,6 +186,14 @@ def test_boxes_that_reach_out_are_cut_and_counted_and_those_without_area_are_cou
     assert [note.split(" ", 1)[0] for note in source.notes] == ["1", "1"]
 
 
+def test_an_image_whose_size_nobody_knows_has_no_boxes(tmp_path: Path) -> None:
+    unknown = {**BOXED, "image__width": [0], "image__height": [0], "image__encoded": [b"no image"]}
+    records = (encode_record(encode_example(**fields)) for fields in (BOXED, unknown))
+    (tmp_path / "val.tfrecord").write_bytes(b"".join(records))
+    source = open_boxes(str(tmp_path), "val")
+    assert [len(source.boxes(i).ltrb) for i in range(2)] == [2, 0]
+
+
 @pytest.mark.parametrize("same_time", [False, True])
 def test_a_replaced_file_of_the_same_size_is_indexed_again(tmp_path: Path, same_time: bool) -> None:
     path = tmp_path / "train.tfrecord"

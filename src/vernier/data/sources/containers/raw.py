@@ -12,8 +12,9 @@ from vernier.data.decoding.decode import BadImage, Image
 from vernier.data.sources.base import NamedSource, Names
 from vernier.data.sources.values import UNREADABLE, check_class_names, parse_json
 from vernier.errors import ConfigError
+from vernier.store.durable import sha256_of_file
 
-from .tables import read_table, table_path
+from .tables import CONTENT, hash_content, read_table, table_path
 
 FORMAT = "vernier-raw"
 VERSION = "1"
@@ -29,7 +30,8 @@ class RawSource(NamedSource):
             columns, metadata = read_table(table_path(path))
             if metadata.get("format") != FORMAT or metadata.get("version") != VERSION:
                 raise ConfigError(f"{path}: this Vernier reads {FORMAT} version {VERSION}. Prepare it again.")
-            size = int(metadata["bytes"])
+            size, self._sha256 = int(metadata["bytes"]), metadata.get("sha256")
+            self._table_is_whole = metadata[CONTENT] == hash_content(columns, metadata) if CONTENT in metadata else None
             self.classes = check_class_names(parse_json(metadata["classes"]))
             self.labels = np.array(columns["label"], dtype=np.int64)
             self._names = Names(columns["names"].tobytes(), columns["name_ends"])
@@ -55,6 +57,19 @@ class RawSource(NamedSource):
         if not 0 < 3 * height * width <= len(self._pixels) - offset:
             raise BadImage("the table is damaged: it lies beyond the end of the file")
         return self._pixels[offset : offset + 3 * height * width].reshape(height, width, 3)
+
+    def problems(self) -> list[str]:
+        """What is wrong with the pixels and with the table, by their hashes."""
+        damaged = [] if self._table_is_whole is not False else ["the content of its table, with the labels,"]
+        if self._sha256 is not None and sha256_of_file(self._path) != self._sha256:
+            damaged.append("the content of its pixels")
+        return [f"{self._path.name}: {what} does not match its hash" for what in damaged]
+
+    def describe_coverage(self) -> str:
+        """What no hash covers; empty if everything is covered."""
+        if self._sha256 is not None and self._table_is_whole is not None:
+            return ""
+        return f"{self._path}: pixels and labels are covered by no hash, because an earlier version prepared them"
 
     def describe(self, index: int) -> str:
         return f"{self._path}[{index}] ({self._names[index]})"

@@ -30,7 +30,7 @@ _DTYPES = {"U8": "u1", "U16": "<u2", "U32": "<u4", "U64": "<u8", "I32": "<i4", "
 _DTYPE_NAMES = {np.dtype(dtype): name for name, dtype in _DTYPES.items()}
 _LARGEST_HEADER_BYTES = 100_000_000
 _STAMPED_BYTES = 1 << 16
-_CONTENT = "content"
+CONTENT = "content"
 """The hash of a table among the metadata that `load_or_scan` stores."""
 
 
@@ -138,9 +138,9 @@ def file_stamp(file: Path) -> dict[str, str]:
     return {"bytes": str(status.st_size), "modified": str(status.st_mtime_ns), "parts": digest.hexdigest()}
 
 
-def _hash_content(columns: Columns, metadata: dict[str, str]) -> str:
+def hash_content(columns: Columns, metadata: dict[str, str]) -> str:
     """A hash of the columns, and of the metadata without this hash."""
-    about = {key: value for key, value in metadata.items() if key != _CONTENT}
+    about = {key: value for key, value in metadata.items() if key != CONTENT}
     total = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
     for name, values in sorted(columns.items()):
         total.update(f"{name} {values.dtype.str} {values.shape}\n".encode())
@@ -162,11 +162,11 @@ def load_or_scan(
             columns, metadata = read_table(path)
         except (OSError, ValueError):
             continue
-        if stamp.items() <= metadata.items() and metadata.get(_CONTENT) == _hash_content(columns, metadata):
+        if stamp.items() <= metadata.items() and metadata.get(CONTENT) == hash_content(columns, metadata):
             return columns, metadata
     columns, scanned_metadata = scan()
     metadata = {**stamp, **scanned_metadata}
-    metadata[_CONTENT] = _hash_content(columns, metadata)
+    metadata[CONTENT] = hash_content(columns, metadata)
     for path in paths:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
