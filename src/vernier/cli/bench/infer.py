@@ -68,9 +68,7 @@ def infer(
 
     Examples:
         vernier bench infer resnet50 --batch 1,8,32
-        vernier bench infer shapes.onnx --batch 1,8,32
         vernier bench infer resnet50 --batch 1,32 --engine torch,onnxruntime,openvino,auto
-        vernier bench infer --run runs/RUN --engine onnxruntime --int8
         vernier bench infer --run runs/RUN --batch 1 --scenarios single-stream
         vernier bench infer --run runs/RUN --batch 8 --scenarios server --loads 0.5,0.8
     """

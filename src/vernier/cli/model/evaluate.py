@@ -90,7 +90,6 @@ def evaluate(
     Examples:
         vernier eval runs/RUN
         vernier eval runs/RUN --which best --data photos --split test
-        vernier eval shapes.onnx --data shapes
         vernier eval runs/RUN --engine auto --int8
         vernier eval --model resnet50 --weights resnet50.pth --data imagenet
     """

@@ -64,7 +64,6 @@ def predict(
     Examples:
         vernier predict runs/RUN photo.jpg
         vernier predict runs/RUN photos --out predicted
-        vernier predict shapes.onnx photos --json
         vernier predict runs/RUN photos --engine auto
         vernier predict --model resnet50 --weights resnet50-11ad3fa6.pth --classes imagenet.txt photo.jpg
     """
