@@ -125,7 +125,7 @@ def detect(offsets: Tensor, logits: Tensor, anchors: Tensor, settings: Detect) -
     first, and within a class the lower default box.
     """
     images, _, classes = logits.shape
-    candidates, offsets = _candidates(logits, settings.min_score, anchors.device), offsets.float().to(anchors.device)
+    candidates, offsets = _candidates(offsets, logits, settings.min_score, anchors.device)
     # Lower scores never suppress higher ones, so the best are tried first, and all only if too few remain.
     best, has_more = _best(candidates, candidates.image, images, settings.max_detections * _FIRST_TRY, _BINS)
     remaining = _suppress(best, offsets, anchors, settings, classes)
@@ -148,18 +148,24 @@ class _Candidates:
         return _Candidates(**{name: tensor.index_select(0, chosen) for name, tensor in vars(self).items()})
 
 
-def _candidates(logits: Tensor, min_score: float, target: torch.device) -> _Candidates:
-    """The candidates of a batch; to another device they go in one transfer, after one that tells their number."""
-    scores = logits.float().transpose(1, 2).contiguous().softmax(dim=1)
+def _candidates(offsets: Tensor, logits: Tensor, min_score: float, target: torch.device) -> tuple[_Candidates, Tensor]:
+    """The candidates of a batch, and all offsets.
+
+    To another device both go in one transfer, after one that tells the number of candidates.
+    """
+    scores, offsets = logits.float().transpose(1, 2).contiguous().softmax(dim=1), offsets.float()
     above = scores > min_score
     above[:, 0] = False
     index = above.flatten().nonzero().flatten()
     values, numel = scores.flatten().index_select(0, index), scores[0].numel()
     if values.device != target:  # the bits of the floats next to the integers
-        image = index // numel
-        packed = torch.stack([image.int(), (index - image * numel).int(), values.view(torch.int32)]).to(target)
-        index, values = packed[0].long() * numel + packed[1], packed[2].view(torch.float32)
-    return _Candidates(index=index, image=index // numel, scores=values)
+        image, count = index // numel, len(index)
+        parts = (image.int(), (index - image * numel).int(), values.view(torch.int32))
+        packed = torch.cat([*parts, offsets.contiguous().view(torch.int32).flatten()]).to(target)
+        index = packed[:count].long() * numel + packed[count : 2 * count]
+        values = packed[2 * count : 3 * count].view(torch.float32)
+        offsets = packed[3 * count :].view(torch.float32).view(offsets.shape)
+    return _Candidates(index=index, image=index // numel, scores=values), offsets
 
 
 @frozen
