@@ -28,6 +28,7 @@ from vernier.cli.launching import console_of, joined, start_processes, with_proc
 from vernier.cli.output import print_json, set_quiet, show
 from vernier.config import Config
 from vernier.engine.processes.launch import topology
+from vernier.engine.runtimes.requirements import check_engine
 from vernier.errors import EXIT_DONE, ConfigError
 from vernier.wording import plural
 
@@ -92,8 +93,6 @@ def evaluate(
         vernier eval runs/RUN --engine auto --int8
         vernier eval --model resnet50 --weights resnet50.pth --data imagenet
     """
-    from vernier.engine.runtimes.requirements import check_engine
-
     set_quiet(quiet)
     averaged = choose_averaged(ema, no_ema)
     _check_target(path, weights, data, settings)

@@ -22,6 +22,7 @@ from vernier.cli.flags import (
 from vernier.cli.launching import load_torch
 from vernier.cli.output import inform, print_result, progress_bar, say, set_quiet
 from vernier.config import Config
+from vernier.engine.runtimes.requirements import check_engine
 from vernier.errors import EXIT_DONE, EXIT_FAILED, ConfigError
 
 from .choosing import ClassesFlag, ModelFlag, ModelPath, WeightsFlag, choose_model
@@ -75,10 +76,8 @@ def predict(
     if data is not None and weights is None:
         raise ConfigError("--data names the classes of --weights FILE; a run has its own. Leave out --data.")
     flags = {"machine.engine": engine, "machine.int8": int8 or None}
-    from vernier.data.sources.files import find_images
-    from vernier.engine.runtimes.requirements import check_engine
-
     check_engine(apply_flags(Config(), flags, ()).machine)
+    from vernier.data.sources.files import find_images
 
     files = find_images([Path(image).expanduser() for image in images])
     load_torch()
