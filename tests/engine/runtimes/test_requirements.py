@@ -11,12 +11,13 @@ from vernier.config import Machine
 from vernier.engine.runtimes import requirements
 from vernier.engine.runtimes.requirements import PACKAGES, check_engine, installed_engines
 from vernier.errors import ConfigError
+from vernier.measure.machine import environment
 
 
 def _installed(monkeypatch: pytest.MonkeyPatch, **versions: str | None) -> None:
     """These versions instead of those that are here."""
     usual = {"onnx": "1.23.2", "onnxscript": "0.7.2", "onnxruntime": "1.31.1", "openvino": "2026.4.1", **versions}
-    monkeypatch.setattr(requirements, "installed_version", usual.get)
+    monkeypatch.setattr(environment, "installed_version", usual.get)
 
 
 @pytest.mark.parametrize(

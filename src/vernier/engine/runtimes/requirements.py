@@ -7,7 +7,6 @@ import re
 
 from vernier.config import Machine
 from vernier.errors import ConfigError
-from vernier.measure.machine.environment import installed_version
 
 _EXPORT = {"onnx": (1, 19), "onnxscript": (0, 5)}
 PACKAGES = {
@@ -52,6 +51,8 @@ def installed_engines() -> list[str]:
 
 def _problem(engine: str) -> str:
     """What an engine lacks, and the command that installs it; empty where it lacks nothing."""
+    from vernier.measure.machine.environment import installed_version  # psutil, which --help does without
+
     command = f"pip install --upgrade 'vernier[{engine}]'"
     versions = {package: installed_version(package) for package in PACKAGES[engine]}
     if missing := [package for package, version in versions.items() if version is None]:
