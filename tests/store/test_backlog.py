@@ -1,27 +1,14 @@
 """Files that refuse: /dev/full, and a limit on the size of files, which takes a part of a line as a full disk does."""
 
 import os
-import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
 
 import pytest
 
+from tests.full_disk import largest_file
 from vernier.store import backlog
 from vernier.store.backlog import Backlog
-
-
-@contextmanager
-def largest_file(size: int) -> Iterator[None]:
-    """While entered, this process cannot make a file larger than this."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def _opened(path: Path, *, sole_writer: bool = True) -> Backlog:

@@ -419,7 +419,7 @@ def run_of_checkpoint(path: Path) -> RunDir | None:
 def unreadable_folders(out: Path) -> list[tuple[Path, str]]:
     """Folders directly under `out` that may be runs and cannot be read as such, with the reason."""
     folders = []
-    for path in entries(out) if out.is_dir() else ():
+    for path in _visible(out):
         try:
             lost = not (path / "config.json").is_file()
             if lost and (path / "run.json").is_file() and (path / "checkpoints").is_dir():
@@ -431,7 +431,8 @@ def unreadable_folders(out: Path) -> list[tuple[Path, str]]:
 
 def find_runs(out: Path) -> list[RunDir]:
     """The run directories directly under `out`, oldest first. What is being removed is hidden, and none."""
-    if not out.is_dir():
-        return []
-    visible = (p for p in entries(out) if not p.name.startswith("."))
-    return [RunDir(p) for p in visible if RunDir.is_run(p)]
+    return [RunDir(p) for p in _visible(out) if RunDir.is_run(p)]
+
+
+def _visible(out: Path) -> list[Path]:
+    return [path for path in entries(out) if not path.name.startswith(".")] if out.is_dir() else []

@@ -3,9 +3,8 @@
 import errno
 import math
 import os
-import resource
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 import torch
 
 from tests.conftest import only_run
+from tests.full_disk import largest_file
 from tests.measure.telemetry.nvidia_host import NvmlLibrary, install_cuda, install_nvml, uuid_of, watts_of
 from tests.tiny_training import events_of, run_training, tiny_config
 from vernier.config import Ema, Eval, Limits, Loss, Schedule, override
@@ -248,17 +248,6 @@ def test_a_device_that_dies_is_named_and_the_run_can_be_resumed(
     assert RunDir.open(only_run(tmp_path / "lost")).status().status == "crashed"
 
 
-@contextmanager
-def _largest_file(size: int) -> Iterator[None]:
-    """While entered, this process cannot make a file larger than this; to it that is a full disk."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
 def test_first_files_that_cannot_be_written_are_named_and_leave_no_run(
     shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,7 +255,7 @@ def test_first_files_that_cannot_be_written_are_named_and_leave_no_run(
     write_config = RunDir.write_config
 
     def on_a_full_disk(run: RunDir, tree: dict[str, Any]) -> None:
-        with _largest_file(100):
+        with largest_file(100):
             write_config(run, tree)
 
     monkeypatch.setattr(RunDir, "write_config", on_a_full_disk)
@@ -371,7 +360,7 @@ class _DiskFullAtTheEnd(ExitStack):
 
     def emit(self, event: Event) -> None:
         if isinstance(event, EndEvent):
-            self.enter_context(_largest_file(300))
+            self.enter_context(largest_file(300))
 
     def progress(self, phase: str, done: int, total: int) -> None:
         pass
