@@ -2,10 +2,11 @@
 
 The hosts are namespaces of this machine, joined by the switch of tests/hosts, which limits bandwidth per host and
 direction. All links and ways to exchange gradients, and steps that exchange none, are measured in the same processes,
-in shuffled rounds. So is the link itself: how fast hosts send as many bytes as the gradients have to each other in a
-ring, all at once, over plain TCP, and how long a message of four bytes takes. The prediction is made from that, because
-TCP does not reach the nominal bandwidth in both directions at once. Efficiency is the time of a step without exchange
-over that of a step with it. Prints one row per case, link and way: medians, 95 % intervals over rounds. Needs root.
+in shuffled rounds. So is the link itself, over plain TCP: how fast hosts send as many bytes as the gradients have to
+each other in a ring, all at once, and how long a message takes meanwhile. The prediction is made from that, because TCP
+does not reach the nominal bandwidth in both directions at once, and because gloo's receivers announce every segment by
+a message, which waits behind data. Efficiency is the time of a step without exchange over that of a step with it.
+Prints one row per case, link and way: medians, 95 % intervals over rounds. Needs root.
 
     python benchmarks/scaling_netns.py [--cases 2x1,3x1,4x1,2x2] [--ways flat,hierarchical] [--links 10,100,1000] \\
         [--rounds 6] [--model shapes-quick] [--px 32] [--batch 2]
@@ -74,29 +75,61 @@ def config_of(options: argparse.Namespace, procs: int, way: str) -> Config:
 
 
 class Ring:
-    """Plain TCP connections from the first process of each host to that of the next host."""
+    """Plain TCP connections from the first process of each host to that of the next host, for data and for messages."""
 
     def __init__(self, rank: int, world: int, per_host: int) -> None:
         self._member = rank % per_host == 0
         if not self._member:
             return
         host, hosts = rank // per_host, world // per_host
-        server = socket.create_server((f"10.77.0.{host + 1}", PORT + 1))
-        self._sender = connect(f"10.77.0.{(host + 1) % hosts + 1}", PORT + 1)
-        self._receiver, _ = server.accept()
-        server.close()
+        self._sender, self._receiver = self._join(host, hosts, PORT + 1)
+        self._asker, answerer = self._join(host, hosts, PORT + 2)
+        threading.Thread(target=_answer, args=(answerer,), daemon=True).start()
 
-    def exchange(self, count: int) -> float:
-        """Seconds until so many bytes were received, while as many are sent."""
+    @staticmethod
+    def _join(host: int, hosts: int, port: int) -> tuple[socket.socket, socket.socket]:
+        server = socket.create_server((f"10.77.0.{host + 1}", port))
+        to_next = connect(f"10.77.0.{(host + 1) % hosts + 1}", port)
+        from_previous, _ = server.accept()
+        server.close()
+        for connection in (to_next, from_previous):
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return to_next, from_previous
+
+    def exchange(self, count: int) -> tuple[float, float]:
+        """Seconds until so many bytes were received while as many are sent, and those of a message one way meanwhile.
+
+        Half of the way there and back: a message waits behind the data of the hosts that send it.
+        """
         if not self._member:
-            return 0.0
+            return 0.0, 0.0
+        ended, messages_s = threading.Event(), list[float]()
+        threads = [
+            threading.Thread(target=self._sender.sendall, args=(bytes(count),)),
+            threading.Thread(target=self._ask, args=(ended, messages_s)),
+        ]
         began, left = now_s(), count
-        thread = threading.Thread(target=self._sender.sendall, args=(bytes(count),))
-        thread.start()
+        for thread in threads:
+            thread.start()
         while left:
             left -= len(self._receiver.recv(min(left, 1 << 20)))
-        thread.join()
-        return now_s() - began
+        seconds = now_s() - began
+        ended.set()
+        for thread in threads:
+            thread.join()
+        return seconds, statistics.median(messages_s)
+
+    def _ask(self, ended: threading.Event, messages_s: list[float]) -> None:
+        while not messages_s or not ended.wait(0.002):
+            began = now_s()
+            self._asker.sendall(b"?")
+            self._asker.recv(1)
+            messages_s.append((now_s() - began) / 2)
+
+
+def _answer(connection: socket.socket) -> None:
+    while question := connection.recv(1):
+        connection.sendall(question)
 
 
 def connect(address: str, port: int) -> socket.socket:
@@ -130,7 +163,7 @@ def work(options: argparse.Namespace) -> None:
             for _ in range(WARM_UP_STEPS):
                 load.step()
         parameters = sum(p.numel() for p in loads["apart"].job.model.parameters() if p.requires_grad)
-        ring, message = Ring(world.rank, world.size, where.local_world), torch.ones(1)
+        ring = Ring(world.rank, world.size, where.local_world)
         times: dict[str, dict[int, list[float]]] = {"apart": {APART: []}}
         times |= {name: {link: [] for link in links} for name in (*ways, "byte", "message")}
 
@@ -151,18 +184,18 @@ def work(options: argparse.Namespace) -> None:
                     take(way, link)
                 if link == APART:
                     continue
-                probes = []
+                probes: list[tuple[float, float]] = []
                 for _ in range(PROBES[link]):
                     threading.Event().wait(0.02)
                     world.any_process(False)
-                    slowest = torch.tensor(ring.exchange(4 * parameters))
+                    seconds, message_s = ring.exchange(4 * parameters)
+                    slowest, messages = torch.tensor(seconds), torch.tensor(message_s)
                     dist.all_reduce(slowest, dist.ReduceOp.MAX)
-                    probes.append(slowest.item() / (4 * parameters))
-                times["byte"][link].append(statistics.mean(probes))
-                began = now_s()
-                for _ in range(5):
-                    dist.all_reduce(message)
-                times["message"][link].append((now_s() - began) / 5)
+                    dist.all_reduce(messages)
+                    probes.append((slowest.item(), messages.item()))
+                hosts = world.size // where.local_world
+                times["byte"][link].append(statistics.mean(s for s, _ in probes) / (4 * parameters))
+                times["message"][link].append(statistics.mean(s for _, s in probes) / hosts)
         for load in loads.values():
             load.close()
         if world.first:
@@ -227,15 +260,13 @@ def predicted_step_s(
         one_ring=way != "hierarchical",
         spread=0.0,
     )
-    # A message goes around the ring twice, less one connection each time: mostly over the network.
-    around_us = 1e6 * message_s * devices / (2 * (devices - 1))
     network = Network(
         name="link",
         per_host=per_host,
         link_gb_s=INSIDE_GB_S,
         link_us=INSIDE_US,
         host_gb_s=1e-9 / byte_s,
-        host_us=max(0.0, around_us - (devices - hosts) * INSIDE_US) / hosts,
+        host_us=1e6 * message_s,
     )
     return devices * batch / predict(work, devices, devices * batch, network).images_per_s_total
 
@@ -260,7 +291,8 @@ def print_rows(case: str, times: Times, parameters: int, options: argparse.Names
             step_s = statistics.median(seconds)
             expected_s = predicted_step_s(times, way, options.batch, hosts, per_host, link, parameters)
             cells = [f"{case.replace('x', ' x ')}" + (f", {way}" if len(ways) > 1 else ""), f"{link:,} Mbit/s"]
-            cells += [f"{100 * reached:.0f} %", f"{format_median([1e3 * s for s in seconds], 0)} ms"]
+            cells += [f"{100 * reached:.0f} %", f"{1e3 * statistics.median(times['message'][link]):.1f} ms"]
+            cells += [f"{format_median([1e3 * s for s in seconds], 0)} ms"]
             if expected_s is None:
                 cells += ["", "", f"{100 * apart_s / step_s:.0f} %", ""]
             else:
@@ -291,9 +323,9 @@ def main() -> None:
         sys.exit(why)
     words = sys.argv[1:]
     print(f"{utc_stamp()}  load {os.getloadavg()[0]:.1f}, medians with 95 % intervals, n = {options.rounds} rounds")
-    columns = ("hosts x processes", "link", "of it reached", "step, measured", "predicted", "difference")
+    columns = ("hosts x processes", "link", "of it reached", "message", "step, measured", "predicted", "difference")
     print(f"| {' | '.join(columns)} | efficiency, measured | predicted |")
-    print("|---|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|---|")
     for case in options.cases.split(","):
         count, per_host = map(int, case.split("x"))
         with made_hosts(count) as hosts:
