@@ -2,10 +2,9 @@
 
 The hosts are namespaces of this machine, joined by the switch of tests/hosts, which limits bandwidth per host and
 direction. All links and ways to exchange gradients, and steps that exchange none, are measured in the same processes,
-in shuffled rounds. So is the link itself, over plain TCP: how fast hosts send as many bytes as the gradients have to
-each other in a ring, all at once, and how long a message takes meanwhile. The prediction is made from that, because TCP
-does not reach the nominal bandwidth in both directions at once, and because gloo's receivers announce every segment by
-a message, which waits behind data. Efficiency is the time of a step without exchange over that of a step with it.
+in shuffled rounds. So is the network, as one would measure it before a plan: all-reduces of one process per host, of a
+quarter of the gradients and of one and a half times as much. A straight line through both gives the bandwidth and the
+latency from which steps are predicted. Efficiency is the time of a step without exchange over that of a step with it.
 Prints one row per case, link and way: medians, 95 % intervals over rounds. Needs root.
 
     python benchmarks/scaling_netns.py [--cases 2x1,3x1,4x1,2x2] [--ways flat,hierarchical] [--links 10,100,1000] \\
@@ -20,11 +19,9 @@ import argparse
 import json
 import os
 import random
-import socket
 import statistics
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # tests/hosts
@@ -39,8 +36,10 @@ from vernier.measure.planning.plan import Network, Workload, predict
 APART = 0
 """Stands for steps that exchange no gradients, among the links."""
 STEPS = {APART: 20, 10: 2, 100: 8, 1000: 20}
-PROBES = {10: 1, 100: 4, 1000: 10}
-"""How often the bytes of the gradients are sent to measure a link, with a pause before each, as in a step."""
+PROBES = {10: 1, 100: 3, 1000: 8}
+"""All-reduces of each size that measure the network."""
+SMALL, LARGE = 0.25, 1.5
+"""Their sizes, as shares of the gradients."""
 WAYS: dict[str, dict[str, object]] = {
     "flat": {},
     "hierarchical": {"machine.all_reduce": "hierarchical"},
@@ -52,6 +51,8 @@ WARM_UP_STEPS = 4
 PORT = 29500
 INSIDE_GB_S, INSIDE_US = 1.0, 50.0
 """Within a host, through memory; measured at 1 to 2 GB/s."""
+
+Times = dict[str, dict[int, list[float]]]
 
 
 def config_of(options: argparse.Namespace, procs: int, way: str) -> Config:
@@ -74,74 +75,13 @@ def config_of(options: argparse.Namespace, procs: int, way: str) -> Config:
     return config
 
 
-class Ring:
-    """Plain TCP connections from the first process of each host to that of the next host, for data and for messages."""
-
-    def __init__(self, rank: int, world: int, per_host: int) -> None:
-        self._member = rank % per_host == 0
-        if not self._member:
-            return
-        host, hosts = rank // per_host, world // per_host
-        self._sender, self._receiver = self._join(host, hosts, PORT + 1)
-        self._asker, answerer = self._join(host, hosts, PORT + 2)
-        threading.Thread(target=_answer, args=(answerer,), daemon=True).start()
-
-    @staticmethod
-    def _join(host: int, hosts: int, port: int) -> tuple[socket.socket, socket.socket]:
-        server = socket.create_server((f"10.77.0.{host + 1}", port))
-        to_next = connect(f"10.77.0.{(host + 1) % hosts + 1}", port)
-        from_previous, _ = server.accept()
-        server.close()
-        for connection in (to_next, from_previous):
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return to_next, from_previous
-
-    def exchange(self, count: int) -> tuple[float, float]:
-        """Seconds until so many bytes were received while as many are sent, and those of a message one way meanwhile.
-
-        Half of the way there and back: a message waits behind the data of the hosts that send it.
-        """
-        if not self._member:
-            return 0.0, 0.0
-        ended, messages_s = threading.Event(), list[float]()
-        threads = [
-            threading.Thread(target=self._sender.sendall, args=(bytes(count),)),
-            threading.Thread(target=self._ask, args=(ended, messages_s)),
-        ]
-        began, left = now_s(), count
-        for thread in threads:
-            thread.start()
-        while left:
-            left -= len(self._receiver.recv(min(left, 1 << 20)))
-        seconds = now_s() - began
-        ended.set()
-        for thread in threads:
-            thread.join()
-        return seconds, statistics.median(messages_s)
-
-    def _ask(self, ended: threading.Event, messages_s: list[float]) -> None:
-        while not messages_s or not ended.wait(0.002):
-            began = now_s()
-            self._asker.sendall(b"?")
-            self._asker.recv(1)
-            messages_s.append((now_s() - began) / 2)
+def ways_of(options: argparse.Namespace, per_host: int) -> list[str]:
+    """The ways that differ from each other with so many processes per host."""
+    return [way for way in options.ways.split(",") if way != "hierarchical" or per_host > 1]
 
 
-def _answer(connection: socket.socket) -> None:
-    while question := connection.recv(1):
-        connection.sendall(question)
-
-
-def connect(address: str, port: int) -> socket.socket:
-    """To a host that may not listen yet."""
-    deadline_s = now_s() + 60
-    while True:
-        try:
-            return socket.create_connection((address, port))
-        except OSError:
-            if now_s() > deadline_s:
-                raise
-            threading.Event().wait(0.1)
+def links_of(options: argparse.Namespace) -> list[int]:
+    return [int(link) for link in options.links.split(",")]
 
 
 def work(options: argparse.Namespace) -> None:
@@ -163,9 +103,11 @@ def work(options: argparse.Namespace) -> None:
             for _ in range(WARM_UP_STEPS):
                 load.step()
         parameters = sum(p.numel() for p in loads["apart"].job.model.parameters() if p.requires_grad)
-        ring = Ring(world.rank, world.size, where.local_world)
-        times: dict[str, dict[int, list[float]]] = {"apart": {APART: []}}
-        times |= {name: {link: [] for link in links} for name in (*ways, "byte", "message")}
+        first_of_hosts = list(range(0, world.size, where.local_world))
+        between = dist.new_group(first_of_hosts)
+        probes = {share: torch.ones(round(share * parameters)) for share in (SMALL, LARGE)}
+        times: Times = {"apart": {APART: []}}
+        times |= {name: {link: [] for link in links} for name in (*ways, str(SMALL), str(LARGE))}
 
         def take(way: str, link: int) -> None:
             world.any_process(False)
@@ -175,38 +117,38 @@ def work(options: argparse.Namespace) -> None:
             world.any_process(False)
             times[way][link].append((now_s() - began) / STEPS[link])
 
+        def probe(share: float, link: int) -> None:
+            """All-reduces between hosts; the other processes wait."""
+            seconds = []
+            for _ in range(PROBES[link]):
+                world.any_process(False)
+                began = now_s()
+                if world.rank in first_of_hosts:
+                    dist.all_reduce(probes[share], group=between)
+                seconds.append(now_s() - began)
+            times[str(share)][link].append(statistics.mean(seconds))
+
         for _ in range(options.rounds):
             for link in order.sample((APART, *links), 1 + len(links)):
                 if world.first:
                     print(json.dumps({"link": link}), flush=True)
                     sys.stdin.readline()
-                for way in ("apart",) if link == APART else order.sample(ways, len(ways)):
-                    take(way, link)
                 if link == APART:
+                    take("apart", APART)
                     continue
-                probes: list[tuple[float, float]] = []
-                for _ in range(PROBES[link]):
-                    threading.Event().wait(0.02)
-                    world.any_process(False)
-                    seconds, message_s = ring.exchange(4 * parameters)
-                    slowest, messages = torch.tensor(seconds), torch.tensor(message_s)
-                    dist.all_reduce(slowest, dist.ReduceOp.MAX)
-                    dist.all_reduce(messages)
-                    probes.append((slowest.item(), messages.item()))
-                hosts = world.size // where.local_world
-                times["byte"][link].append(statistics.mean(s for s, _ in probes) / (4 * parameters))
-                times["message"][link].append(statistics.mean(s for _, s in probes) / hosts)
+                loads[ways[0]].step()  # TCP gets to know the link
+                for way in order.sample(ways, len(ways)):
+                    take(way, link)
+                for share in order.sample((SMALL, LARGE), 2):
+                    probe(share, link)
         for load in loads.values():
             load.close()
         if world.first:
             print(json.dumps({"times": times, "parameters": parameters}), flush=True)
 
 
-Times = dict[str, dict[int, list[float]]]
-
-
 def measure(hosts: Hosts, per_host: int, words: list[str]) -> tuple[Times, int]:
-    """Seconds per step, per byte and per message by link, and the parameters whose gradients are exchanged."""
+    """Seconds per step and per all-reduce by link, and the parameters whose gradients are exchanged."""
     count = len(list(hosts))
     world = {"WORLD_SIZE": str(count * per_host), "MASTER_ADDR": "node1", "MASTER_PORT": str(PORT)}
     processes = []
@@ -239,19 +181,26 @@ def measure(hosts: Hosts, per_host: int, words: list[str]) -> tuple[Times, int]:
     sys.exit("the first process ended without an answer")
 
 
+def measured_network(times: Times, hosts: int, link: int, parameters: int) -> tuple[float, float]:
+    """GB/s and microseconds of the ring between hosts: the line through all-reduces of two sizes."""
+    small_s, large_s = (statistics.median(times[str(share)][link]) for share in (SMALL, LARGE))
+    s_per_byte = (large_s - small_s) / (4 * (LARGE - SMALL) * parameters)
+    rounds = 2 * (hosts - 1)
+    latency_s = max(0.0, small_s - 4 * SMALL * parameters * s_per_byte) / rounds
+    return 1e-9 * rounds / hosts / s_per_byte, 1e6 * latency_s
+
+
 def predicted_step_s(
     times: Times, way: str, batch: int, hosts: int, per_host: int, link: int, parameters: int
 ) -> float | None:
-    """A step by the communication model of `vernier plan`, from the time without exchange and the link as measured.
+    """A step by the communication model of `vernier plan`, from the time without exchange and the network as measured.
 
     None for what the model does not cover.
     """
     if way == "powersgd":
         return None
-    apart_s, byte_s, message_s = (
-        statistics.median(times[name][at]) for name, at in (("apart", APART), ("byte", link), ("message", link))
-    )
-    devices = hosts * per_host
+    apart_s, devices = statistics.median(times["apart"][APART]), hosts * per_host
+    gb_s, latency_us = measured_network(times, hosts, link, parameters)
     work = Workload(
         images_per_s=batch / apart_s,
         measured_batch=batch,
@@ -265,19 +214,10 @@ def predicted_step_s(
         per_host=per_host,
         link_gb_s=INSIDE_GB_S,
         link_us=INSIDE_US,
-        host_gb_s=1e-9 / byte_s,
-        host_us=1e6 * message_s,
+        host_gb_s=gb_s,
+        host_us=latency_us,
     )
     return devices * batch / predict(work, devices, devices * batch, network).images_per_s_total
-
-
-def ways_of(options: argparse.Namespace, per_host: int) -> list[str]:
-    """The ways that differ from each other with so many processes per host."""
-    return [way for way in options.ways.split(",") if way != "hierarchical" or per_host > 1]
-
-
-def links_of(options: argparse.Namespace) -> list[int]:
-    return [int(link) for link in options.links.split(",")]
 
 
 def print_rows(case: str, times: Times, parameters: int, options: argparse.Namespace) -> None:
@@ -285,13 +225,13 @@ def print_rows(case: str, times: Times, parameters: int, options: argparse.Names
     hosts, per_host = map(int, case.split("x"))
     ways, apart_s = ways_of(options, per_host), statistics.median(times["apart"][APART])
     for link in links_of(options):
-        reached = 8e-6 / statistics.median(times["byte"][link]) / link
+        gb_s, latency_us = measured_network(times, hosts, link, parameters)
         for way in ways:
             seconds = times[way][link]
             step_s = statistics.median(seconds)
             expected_s = predicted_step_s(times, way, options.batch, hosts, per_host, link, parameters)
             cells = [f"{case.replace('x', ' x ')}" + (f", {way}" if len(ways) > 1 else ""), f"{link:,} Mbit/s"]
-            cells += [f"{100 * reached:.0f} %", f"{1e3 * statistics.median(times['message'][link]):.1f} ms"]
+            cells += [f"{100 * 8e3 * gb_s / link:.0f} %, {1e-3 * latency_us:.1f} ms"]
             cells += [f"{format_median([1e3 * s for s in seconds], 0)} ms"]
             if expected_s is None:
                 cells += ["", "", f"{100 * apart_s / step_s:.0f} %", ""]
@@ -323,9 +263,9 @@ def main() -> None:
         sys.exit(why)
     words = sys.argv[1:]
     print(f"{utc_stamp()}  load {os.getloadavg()[0]:.1f}, medians with 95 % intervals, n = {options.rounds} rounds")
-    columns = ("hosts x processes", "link", "of it reached", "message", "step, measured", "predicted", "difference")
+    columns = ("hosts x processes", "link", "of it reached, latency", "step, measured", "predicted", "difference")
     print(f"| {' | '.join(columns)} | efficiency, measured | predicted |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|")
     for case in options.cases.split(","):
         count, per_host = map(int, case.split("x"))
         with made_hosts(count) as hosts:
