@@ -1,29 +1,27 @@
 """Training on several hosts over links of 10, 100 and 1,000 Mbit/s: measured, and as `vernier plan` predicts it.
 
 The hosts are namespaces of this machine, joined by the switch of tests/hosts, which limits bandwidth per host and
-direction. All links, and steps that exchange no gradients, are measured in the same processes, in shuffled rounds. So
-is the link itself: how fast hosts send to each other in a ring, all at once, over plain TCP, and how long a message of
-four bytes takes. The prediction is made from that, because TCP does not reach the nominal bandwidth in both directions
-at once. Efficiency is the time of a step without exchange over that of a step with it. Prints one row per case:
-medians, 95 % intervals over rounds. Needs root.
+direction. All links and ways to exchange gradients, and steps that exchange none, are measured in the same processes,
+in shuffled rounds. So is the network, as one would measure it before a plan: all-reduces of one process per host, of a
+quarter of the gradients and of one and a half times as much. A straight line through both gives the bandwidth and the
+latency from which steps are predicted. Efficiency is the time of a step without exchange over that of a step with it.
+Prints one row per case, link and way: medians, 95 % intervals over rounds. Needs root.
 
-    python benchmarks/scaling_netns.py [--cases 2x1,3x1,4x1,2x2] [--rounds 6] [--model shapes-quick] [--px 32] \\
-        [--batch 16] [--compression none]
+    python benchmarks/scaling_netns.py [--cases 2x1,3x1,4x1,2x2] [--ways flat,hierarchical] [--links 10,100,1000] \\
+        [--rounds 6] [--model shapes-quick] [--px 32] [--batch 2]
 
-A case is hosts x processes per host; with several, machine.all_reduce=hierarchical takes turns with flat. All share the
-cores of this machine, so compute times are those of a busy machine; what the network takes is not affected where it
-takes most of the step, at 10 and 100 Mbit/s.
+A case is hosts x processes per host. A way is one of flat, hierarchical (hosts with several processes only), bf16,
+powersgd and buckets-1 (of 1 MiB instead of 25). All share the cores of this machine, so compute times are those of a
+busy machine; what the network takes is not affected where it takes most of the step, at 10 and 100 Mbit/s.
 """
 
 import argparse
 import json
 import os
 import random
-import socket
 import statistics
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # tests/hosts
@@ -35,16 +33,29 @@ from vernier.clock import now_s, utc_stamp
 from vernier.config import Config, override
 from vernier.measure.planning.plan import Network, Workload, predict
 
-LINKS = (10, 100, 1000)
 APART = 0
 """Stands for steps that exchange no gradients, among the links."""
-PROBE_BYTES = {10: 500_000, 100: 2_000_000, 1000: 8_000_000}
-"""Sent by each host to measure a link."""
 STEPS = {APART: 20, 10: 2, 100: 8, 1000: 20}
+PROBES = {10: 1, 100: 3, 1000: 8}
+"""All-reduces of each size that measure the network."""
+SMALL, LARGE = 0.25, 1.5
+"""Their sizes, as shares of the gradients."""
+WAYS: dict[str, dict[str, object]] = {
+    "flat": {},
+    "hierarchical": {"machine.all_reduce": "hierarchical"},
+    "bf16": {"machine.gradient_compression": "bf16"},
+    "powersgd": {"machine.gradient_compression": "powersgd", "machine.powersgd_start": 2},
+    "buckets-1": {"machine.bucket_mb": 1},
+}
+WARM_UP_STEPS = 4
 PORT = 29500
+INSIDE_GB_S, INSIDE_US = 1.0, 50.0
+"""Within a host, through memory; measured at 1 to 2 GB/s."""
+
+Times = dict[str, dict[int, list[float]]]
 
 
-def config_of(options: argparse.Namespace, procs: int, all_reduce: str) -> Config:
+def config_of(options: argparse.Namespace, procs: int, way: str) -> Config:
     from vernier.recipes import load
 
     config = load(options.model)
@@ -57,50 +68,20 @@ def config_of(options: argparse.Namespace, procs: int, all_reduce: str) -> Confi
         "machine.device": "cpu",
         "machine.procs": procs,
         "machine.threads": 1,
-        "machine.gradient_compression": options.compression,
-        "machine.all_reduce": all_reduce,
+        **WAYS[way],
     }
     for name, value in settings.items():
         config = override(config, name, value)
     return config
 
 
-class Ring:
-    """Plain TCP connections from the first process of each host to that of the next host."""
-
-    def __init__(self, rank: int, world: int, per_host: int) -> None:
-        self._member = rank % per_host == 0
-        if not self._member:
-            return
-        host, hosts = rank // per_host, world // per_host
-        server = socket.create_server((f"10.77.0.{host + 1}", PORT + 1))
-        self._sender = connect(f"10.77.0.{(host + 1) % hosts + 1}", PORT + 1)
-        self._receiver, _ = server.accept()
-        server.close()
-
-    def exchange(self, count: int) -> float:
-        """Seconds until so many bytes were received, while as many are sent."""
-        if not self._member:
-            return 0.0
-        began, left = now_s(), count
-        thread = threading.Thread(target=self._sender.sendall, args=(bytes(count),))
-        thread.start()
-        while left:
-            left -= len(self._receiver.recv(min(left, 1 << 20)))
-        thread.join()
-        return now_s() - began
+def ways_of(options: argparse.Namespace, per_host: int) -> list[str]:
+    """The ways that differ from each other with so many processes per host."""
+    return [way for way in options.ways.split(",") if way != "hierarchical" or per_host > 1]
 
 
-def connect(address: str, port: int) -> socket.socket:
-    """To a host that may not listen yet."""
-    deadline_s = now_s() + 60
-    while True:
-        try:
-            return socket.create_connection((address, port))
-        except OSError:
-            if now_s() > deadline_s:
-                raise
-            threading.Event().wait(0.1)
+def links_of(options: argparse.Namespace) -> list[int]:
+    return [int(link) for link in options.links.split(",")]
 
 
 def work(options: argparse.Namespace) -> None:
@@ -115,52 +96,59 @@ def work(options: argparse.Namespace) -> None:
 
     order, where = random.Random(0), topology()  # the same order in every process
     with join_processes(where, resolve("cpu"), Config().machine) as world:
-        arms = ("flat",) if where.local_world == 1 else ("flat", "hierarchical")
-        loads = {arm: TrainingLoad(config_of(options, world.size, arm), world) for arm in arms}
+        ways, links = ways_of(options, where.local_world), links_of(options)
+        loads = {way: TrainingLoad(config_of(options, world.size, way), world) for way in ways}
         loads["apart"] = TrainingLoad(config_of(options, world.size, "flat"), world, apart=True)
         for load in loads.values():
-            load.step()
-        ring, message = Ring(world.rank, world.size, where.local_world), torch.ones(1)
-        times: dict[str, dict[int, list[float]]] = {"apart": {APART: []}}
-        times |= {name: {link: [] for link in LINKS} for name in (*arms, "byte", "message")}
+            for _ in range(WARM_UP_STEPS):
+                load.step()
+        parameters = sum(p.numel() for p in loads["apart"].job.model.parameters() if p.requires_grad)
+        first_of_hosts = list(range(0, world.size, where.local_world))
+        between = dist.new_group(first_of_hosts)
+        probes = {share: torch.ones(round(share * parameters)) for share in (SMALL, LARGE)}
+        times: Times = {"apart": {APART: []}}
+        times |= {name: {link: [] for link in links} for name in (*ways, str(SMALL), str(LARGE))}
 
-        def take(arm: str, link: int) -> None:
+        def take(way: str, link: int) -> None:
             world.any_process(False)
             began = now_s()
             for _ in range(STEPS[link]):
-                loads[arm].step()
+                loads[way].step()
             world.any_process(False)
-            times[arm][link].append((now_s() - began) / STEPS[link])
+            times[way][link].append((now_s() - began) / STEPS[link])
+
+        def probe(share: float, link: int) -> None:
+            """All-reduces between hosts; the other processes wait."""
+            seconds = []
+            for _ in range(PROBES[link]):
+                world.any_process(False)
+                began = now_s()
+                if world.rank in first_of_hosts:
+                    dist.all_reduce(probes[share], group=between)
+                seconds.append(now_s() - began)
+            times[str(share)][link].append(statistics.mean(seconds))
 
         for _ in range(options.rounds):
-            for link in order.sample((APART, *LINKS), 1 + len(LINKS)):
+            for link in order.sample((APART, *links), 1 + len(links)):
                 if world.first:
                     print(json.dumps({"link": link}), flush=True)
                     sys.stdin.readline()
-                for arm in ("apart",) if link == APART else order.sample(arms, len(arms)):
-                    take(arm, link)
                 if link == APART:
+                    take("apart", APART)
                     continue
-                world.any_process(False)
-                slowest = torch.tensor(ring.exchange(PROBE_BYTES[link]))
-                dist.all_reduce(slowest, dist.ReduceOp.MAX)
-                times["byte"][link].append(slowest.item() / PROBE_BYTES[link])
-                began = now_s()
-                for _ in range(5):
-                    dist.all_reduce(message)
-                times["message"][link].append((now_s() - began) / 5)
-        parameters = sum(p.numel() for p in loads["flat"].job.model.parameters() if p.requires_grad)
+                loads[ways[0]].step()  # TCP gets to know the link
+                for way in order.sample(ways, len(ways)):
+                    take(way, link)
+                for share in order.sample((SMALL, LARGE), 2):
+                    probe(share, link)
         for load in loads.values():
             load.close()
         if world.first:
             print(json.dumps({"times": times, "parameters": parameters}), flush=True)
 
 
-Times = dict[str, dict[int, list[float]]]
-
-
 def measure(hosts: Hosts, per_host: int, words: list[str]) -> tuple[Times, int]:
-    """Seconds per step, per byte and per message by link, and the parameters whose gradients are exchanged."""
+    """Seconds per step and per all-reduce by link, and the parameters whose gradients are exchanged."""
     count = len(list(hosts))
     world = {"WORLD_SIZE": str(count * per_host), "MASTER_ADDR": "node1", "MASTER_PORT": str(PORT)}
     processes = []
@@ -193,21 +181,67 @@ def measure(hosts: Hosts, per_host: int, words: list[str]) -> tuple[Times, int]:
     sys.exit("the first process ended without an answer")
 
 
-def predicted_step_s(times: Times, batch: int, devices: int, per_host: int, link: int, sent_bytes: int) -> float:
-    """A step by the communication model of `vernier plan`, from the time without exchange and the link as measured."""
-    apart_s, byte_s, message_s = (
-        statistics.median(times[name][at]) for name, at in (("apart", APART), ("byte", link), ("message", link))
+def measured_network(times: Times, hosts: int, link: int, parameters: int) -> tuple[float, float]:
+    """GB/s and microseconds of the ring between hosts: the line through all-reduces of two sizes."""
+    small_s, large_s = (statistics.median(times[str(share)][link]) for share in (SMALL, LARGE))
+    s_per_byte = (large_s - small_s) / (4 * (LARGE - SMALL) * parameters)
+    rounds = 2 * (hosts - 1)
+    latency_s = max(0.0, small_s - 4 * SMALL * parameters * s_per_byte) / rounds
+    return 1e-9 * rounds / hosts / s_per_byte, 1e6 * latency_s
+
+
+def predicted_step_s(
+    times: Times, way: str, batch: int, hosts: int, per_host: int, link: int, parameters: int
+) -> float | None:
+    """A step by the communication model of `vernier plan`, from the time without exchange and the network as measured.
+
+    None for what the model does not cover.
+    """
+    if way == "powersgd":
+        return None
+    apart_s, devices = statistics.median(times["apart"][APART]), hosts * per_host
+    gb_s, latency_us = measured_network(times, hosts, link, parameters)
+    work = Workload(
+        images_per_s=batch / apart_s,
+        measured_batch=batch,
+        gradient_bytes=parameters * (2 if way == "bf16" else 4),
+        bucket_bytes=(1 if way == "buckets-1" else 25) << 20,
+        one_ring=way != "hierarchical",
+        spread=0.0,
     )
-    work = Workload(images_per_s=batch / apart_s, measured_batch=batch, gradient_bytes=sent_bytes, spread=0.0)
     network = Network(
         name="link",
         per_host=per_host,
-        link_gb_s=1.0,  # within a host, through memory; measured at 1 to 2 GB/s
-        link_us=50,
-        host_gb_s=1e-9 / byte_s,
-        host_us=1e6 * message_s / (2 * (devices - 1)),  # a ring sends so many messages, one after the other
+        link_gb_s=INSIDE_GB_S,
+        link_us=INSIDE_US,
+        host_gb_s=gb_s,
+        host_us=latency_us,
     )
     return devices * batch / predict(work, devices, devices * batch, network).images_per_s_total
+
+
+def print_rows(case: str, times: Times, parameters: int, options: argparse.Namespace) -> None:
+    """One row per link and way, and below each link how the other ways compare with the first one."""
+    hosts, per_host = map(int, case.split("x"))
+    ways, apart_s = ways_of(options, per_host), statistics.median(times["apart"][APART])
+    for link in links_of(options):
+        gb_s, latency_us = measured_network(times, hosts, link, parameters)
+        for way in ways:
+            seconds = times[way][link]
+            step_s = statistics.median(seconds)
+            expected_s = predicted_step_s(times, way, options.batch, hosts, per_host, link, parameters)
+            cells = [f"{case.replace('x', ' x ')}" + (f", {way}" if len(ways) > 1 else ""), f"{link:,} Mbit/s"]
+            cells += [f"{100 * 8e3 * gb_s / link:.0f} %, {1e-3 * latency_us:.1f} ms"]
+            cells += [f"{format_median([1e3 * s for s in seconds], 0)} ms"]
+            if expected_s is None:
+                cells += ["", "", f"{100 * apart_s / step_s:.0f} %", ""]
+            else:
+                cells += [f"{1e3 * expected_s:.0f} ms", f"{100 * (expected_s / step_s - 1):+.0f} %"]
+                cells += [f"{100 * apart_s / step_s:.0f} %", f"{100 * apart_s / expected_s:.0f} %"]
+            print(f"| {' | '.join(cells)} |", flush=True)
+        for way in ways[1:]:
+            ratios = [a / b for a, b in zip(times[way][link], times[ways[0]][link], strict=True)]
+            print(f"  {link} Mbit/s: {way} takes {format_median(ratios, 2)} of the time of {ways[0]}", flush=True)
 
 
 def main() -> None:
@@ -216,8 +250,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--model", default="shapes-quick")
     parser.add_argument("--px", type=int, default=32)
-    parser.add_argument("--batch", type=int, default=16, help="images per process")
-    parser.add_argument("--compression", default="none", choices=["none", "bf16"])
+    parser.add_argument("--ways", default="flat,hierarchical", help=", ".join(WAYS))
+    parser.add_argument("--links", default="10,100,1000", help="Mbit/s")
+    parser.add_argument("--batch", type=int, default=2, help="images per process")
+    parser.add_argument("--raw", help="append all times to this file, as JSON")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
@@ -227,32 +263,17 @@ def main() -> None:
         sys.exit(why)
     words = sys.argv[1:]
     print(f"{utc_stamp()}  load {os.getloadavg()[0]:.1f}, medians with 95 % intervals, n = {options.rounds} rounds")
-    columns = ("hosts x processes", "link", "of it reached", "step, measured", "predicted", "difference")
+    columns = ("hosts x processes", "link", "of it reached, latency", "step, measured", "predicted", "difference")
     print(f"| {' | '.join(columns)} | efficiency, measured | predicted |")
     print("|---|---|---|---|---|---|---|---|")
     for case in options.cases.split(","):
         count, per_host = map(int, case.split("x"))
         with made_hosts(count) as hosts:
             times, parameters = measure(hosts, per_host, words)
-        sent_bytes = parameters * (2 if options.compression == "bf16" else 4)
-        apart_s = statistics.median(times["apart"][APART])
-        for link in LINKS:
-            reached = 8e-6 / statistics.median(times["byte"][link]) / link
-            expected_s = predicted_step_s(times, options.batch, count * per_host, per_host, link, sent_bytes)
-            for arm in ("flat", "hierarchical")[: min(per_host, 2)]:
-                seconds = times[arm][link]
-                step_s = statistics.median(seconds)
-                label = case.replace("x", " x ") + ("" if per_host == 1 else f", {arm}")
-                print(
-                    f"| {label} | {link} Mbit/s | {100 * reached:.0f} % "
-                    f"| {format_median([1e3 * s for s in seconds], 0)} ms "
-                    f"| {1e3 * expected_s:.0f} ms | {100 * (expected_s / step_s - 1):+.0f} % "
-                    f"| {100 * apart_s / step_s:.0f} % | {100 * apart_s / expected_s:.0f} % |",
-                    flush=True,
-                )
-            if per_host > 1:
-                ratios = [h / f for h, f in zip(times["hierarchical"][link], times["flat"][link], strict=True)]
-                print(f"  {link} Mbit/s: hierarchical takes {format_median(ratios, 2)} of the time of flat", flush=True)
+        print_rows(case, times, parameters, options)
+        if options.raw:
+            with open(options.raw, "a", encoding="utf-8") as file:
+                file.write(json.dumps({"case": case, "times": times, "parameters": parameters}) + "\n")
 
 
 if __name__ == "__main__":

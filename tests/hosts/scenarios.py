@@ -11,6 +11,8 @@ from pathlib import Path
 from tests.chaos.fork_server import Forked, ForkServer, kill
 from tests.conftest import command, only_run
 from tests.engine.processes.running import PATIENCE_S, Running, arguments
+from vernier.data.preparing.shards import pack_shards
+from vernier.data.sources import EncodedSource, open_split
 
 from .machines import Host, Hosts, made_hosts
 from .slurm import missing_programs, several_nodes
@@ -333,6 +335,58 @@ def four_hosts_then_cut(site: Site) -> None:
     assert f"rank 0 at node1:{PORT} cannot be reached" in site.log_of(2)
 
 
+def one_report(site: Site) -> None:
+    """torchrun; node2's files arrive after the run has ended: the report says so, then has both hosts."""
+    site.torchrun("--max-steps", "20")
+    site.ended(0, 0)
+    run, late = only_run(site.out), site.out.with_name("late")
+    late.mkdir()
+    names = ("events.rank1.jsonl", "telemetry.rank1.jsonl")
+    for name in names:
+        (run / name).rename(late / name)
+    assert "Not here: the events of 1 process on node2. Copy events.rank1.jsonl" in _page(site, run)
+    for name in names:
+        (late / name).rename(run / name)
+    page = _page(site, run)
+    assert "Not here" not in page
+    for text in ("Processes and hosts", "traggler: ", "exchange and update take", "rank 1 on node2", "node2: cpu 0"):
+        assert text in page, text
+
+
+def _page(site: Site, run: Path) -> str:
+    page, log = site.out.with_name("report.html"), site.out.with_name("output of report")
+    page.unlink(missing_ok=True)
+    assert site.server.start(["report", str(run), "--out", str(page)], log).wait() == 0, log.read_text()
+    return page.read_text()
+
+
+def shards_from_a_server(site: Site) -> None:
+    """Two hosts read shards from a web server on node1, each through a cache of its own that holds some of them, with
+    exact reduction: the weights of one process that reads the folder, bit for bit."""
+    folder, log = site.out.with_name("set"), site.out.with_name("output of prepare")
+    for split in ("train", "val"):
+        source = open_split(str(site.shapes), split)
+        assert isinstance(source, EncodedSource)
+        pack_shards(source, folder, split, shard_bytes=60_000, restarts=False, workers=1)
+    served = site.hosts[1].command(sys.executable, "-m", "http.server", "-d", str(folder), "8000")
+    training = ("--max-steps", "20", "--set", "machine.reduction=exact", "--set", "machine.shard_cache_gb=0.00015")
+    homes = {host.name: site.out.with_name(f"home of {host.name}") for host in site.hosts}
+    with log.open("w") as output, subprocess.Popen(served, stdout=output, stderr=output) as server:
+        for rank, host in enumerate(site.hosts):
+            variables = [f"RANK={rank}", "WORLD_SIZE=2", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1", "MASTER_ADDR=node1"]
+            words = ["env", *variables, f"MASTER_PORT={PORT}", f"VERNIER_HOME={homes[host.name]}"]
+            address = command(*arguments(Path("address"), site.out, *SETTINGS, *training))
+            site.start(host, [*words, *("http://node1:8000" if word == "address" else word for word in address)])
+        codes = [run.wait() for run in site.runs]
+        server.kill()
+    assert [code for code, _ in codes] == [0, 0], codes
+    assert site.hosts.orphans() == {}
+    for home in homes.values():
+        assert 0 < sum(path.stat().st_size for path in home.rglob("*.tar")) <= 150_000
+    local = Site(site.hosts, site.server, folder, site.out)
+    assert weights(site.out) == _weights_of_one_process(local, training)
+
+
 def _weights_of_one_process(site: Site, training: tuple[str, ...]) -> dict[str, bytes]:
     """The checkpoint that the same training ends with in a process of its own, undisturbed."""
     alone, log = site.out.with_name("undisturbed"), site.out.with_name("output of undisturbed")
@@ -357,6 +411,7 @@ IN_CI = (poor_network_then_cut, firewall, elastic)
 ALL: tuple[Scenario, ...] = (
     *(by_name, ipv6_address, own_name_is_loopback, mpirun, srun, poor_network_then_cut, cut, cut_of_the_rendezvous),
     *(power_off, firewall, firewall_of_the_rendezvous, busy_port, elastic, hydra, slurm_node_fails),
+    *(one_report, shards_from_a_server),
     *FOUR_HOSTS,
 )
 

@@ -14,7 +14,7 @@ from vernier.folders import data_home
 from vernier.records.codec import encode
 from vernier.wording import plural
 
-from .flags import JsonFlag, OptionalDir, OptionalInt, QuietFlag, Switch, optional
+from .flags import JsonFlag, OptionalDir, OptionalInt, QuietFlag, ShardCacheFlag, Switch, check_shard_cache, optional
 from .output import bytes_bar, print_json, print_result, progress_bar, say, set_quiet, show
 
 if TYPE_CHECKING:
@@ -270,13 +270,14 @@ def _packed_lines(packed: "PackedSplit") -> list[str]:
     return [line, *(f"  left out: {image}" for image in packed.left_out)]
 
 
-def _open_splits(data: str, val_share: float) -> "dict[str, Source]":
+def _open_splits(data: str, val_share: float, shard_cache_gb: float | None) -> "dict[str, Source]":
     """The splits of a set; prints a note for each that is missing."""
+    check_shard_cache(data, shard_cache_gb)
     from vernier.data.preparing.verify import open_splits
     from vernier.data.sources.containers.tables import watched_scans
 
     with bytes_bar("opening") as progress, watched_scans(progress):
-        splits, missing = open_splits(data, val_share)
+        splits, missing = open_splits(data, val_share, shard_cache_gb=shard_cache_gb)
     for reason in missing.values():
         say(f"note: {reason}")
     return splits
@@ -288,6 +289,7 @@ def verify(
     *,
     val_share: ValShare = 0.1,
     workers: Workers = None,
+    shard_cache_gb: ShardCacheFlag = None,
     quiet: QuietFlag = False,
     json: JsonFlag = False,
 ) -> int:
@@ -298,12 +300,13 @@ def verify(
     Examples:
         vernier data verify photos
         vernier data verify photos --json
+        vernier data verify https://example.org/photos-shards --shard-cache-gb 5
     """
     set_quiet(quiet)
     from vernier.data.preparing.verify import verify as run
 
     _check(val_share, workers=workers)
-    splits = _open_splits(data, val_share)
+    splits = _open_splits(data, val_share, shard_cache_gb)
     for note in dict.fromkeys(note for source in splits.values() for note in source.notes):
         say(f"note: {note}")
     with progress_bar("verify") as progress:
@@ -330,6 +333,7 @@ def inspect(
     sheet: Annotated[str | None, optional("FILE.png")] = None,
     compare_backends: Switch = False,
     val_share: ValShare = 0.1,
+    shard_cache_gb: ShardCacheFlag = None,
     quiet: QuietFlag = False,
     json: JsonFlag = False,
 ) -> int:
@@ -347,7 +351,7 @@ def inspect(
     from vernier.data.preparing import inspect as inspecting
 
     _check(val_share)
-    splits = _open_splits(data, val_share)
+    splits = _open_splits(data, val_share, shard_cache_gb)
     facts = {"splits": encode(inspecting.describe(splits))}
     first = next(iter(splits.values()))
     if sheet:

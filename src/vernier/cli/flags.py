@@ -9,9 +9,21 @@ from typing import Annotated, Any, Literal
 from tyro.conf import FlagCreatePairsOff, Positional, UseAppendAction, arg
 
 from vernier import recipes
-from vernier.config import Config
+from vernier.config import Config, override
 from vernier.config.settings import Engine, Mode, OnDivergence, Precision
 from vernier.errors import ConfigError
+
+
+def check_shard_cache(data: str, gigabytes: float | None) -> None:
+    """Raise ConfigError for --shard-cache-gb out of range, or with data that is not at an address."""
+    if gigabytes is None:
+        return
+    if "://" not in data:
+        raise ConfigError(f"--shard-cache-gb is for data at an address such as https://..., and {data} is not one.")
+    try:
+        override(Config(), "machine.shard_cache_gb", gigabytes)
+    except ConfigError as error:
+        raise ConfigError(f"--shard-cache-gb {gigabytes:g}: {error}") from None
 
 
 def optional(metavar: str, **options: Any) -> Any:
@@ -58,6 +70,14 @@ Int8Flag = Annotated[
 ]
 DivergenceFlag = Annotated[OnDivergence | None, optional("stop|rollback")]
 DataFlag = Annotated[str | None, optional("NAME|PATH")]
+ShardCacheFlag = Annotated[
+    float | None,
+    optional(
+        "GB",
+        help="Data at an address (https://, s3://, ...): largest size of the local cache, as machine.shard_cache_gb; "
+        "0: none. Default: $VERNIER_SHARD_CACHE_GB, or 50.",
+    ),
+]
 JsonFlag = Annotated[
     Switch, arg(name="json", help="Print one JSON document on standard output and nothing else there.")
 ]

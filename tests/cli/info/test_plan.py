@@ -51,6 +51,9 @@ def test_plan_prints_rows_that_double(vernier_here: Callable[..., Any]) -> None:
         (["nvidia-resnet50-90e", "--submit", "slurm", "--bench", "100"], "predicts nothing"),
         (["nvidia-resnet50-90e", "--bench", "100", "--out", "x"], "belong to --submit"),
         (["nvidia-resnet50-90e", "--submit", "lsf"], "slurm"),
+        (["resnet18", "--bench", "100", "--set", "machine.gradient_compression=powersgd"], "Plan with none or bf16"),
+        (["resnet18", "--bench", "9", "--network", "dgx-1", "--set", "machine.all_reduce=hierarchical"], "is for CPUs"),
+        (["--check", "--set", "machine.bucket_mb=1"], "leave out --set"),
     ],
 )
 def test_wrong_input_is_refused_with_the_reason(
@@ -59,6 +62,30 @@ def test_wrong_input_is_refused_with_the_reason(
     done = vernier_here("plan", *arguments)
     assert done.code == 2
     assert says in done.err
+
+
+def test_the_exchange_of_gradients_is_that_of_the_settings(vernier_here: Callable[..., Any]) -> None:
+    """On CPUs one ring over all processes, or sums within hosts first, which send less over a slow network."""
+    words = "plan resnet18 --bench 25 --devices 16 --network ethernet-10g --host-gb-s 0.01 --per-host 8"
+
+    def planned(*settings: str) -> tuple[str, dict[str, Any], float]:
+        more = [word for setting in settings for word in ("--set", setting)]
+        text, document = (vernier_here(*words.split(), *more, *form) for form in ([], ["--json"]))
+        assert (text.code, document.code) == (0, 0), text.err + document.err
+        line = next(line for line in text.out.splitlines() if line.startswith("gradients"))
+        return line, document.json()["workload"], document.json()["rows"][0]["communication_not_hidden_ms"]
+
+    line, work, ring_ms = planned("machine.device=cpu")
+    assert ("one ring over all processes (gloo)" in line, work["one_ring"]) == (True, True)
+    line, work, by_host_ms = planned("machine.device=cpu", "machine.all_reduce=hierarchical")
+    assert ("within each host, then between hosts" in line, work["one_ring"]) == (True, False)
+    assert by_host_ms < 0.7 * ring_ms
+    line, work, _ = planned("machine.gradient_compression=bf16", "machine.bucket_mb=10", "machine.reduction=ddp")
+    assert "23.4 MB per step in bf16, buckets of 10 MiB" in line
+    assert work["bucket_bytes"] == 10 << 20
+    assert not work["one_ring"], "no kind of device was named: taken to be an accelerator"
+    line, *_ = planned("machine.reduction=exact")
+    assert "machine.reduction=exact, which takes longer, is not in the model" in line
 
 
 def test_a_script_is_printed_or_written_to_a_new_file(vernier_here: Callable[..., Any], tmp_path: Path) -> None:

@@ -6,22 +6,22 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Done
-from vernier.config import Augment, Recipe
+from vernier.config import Augment, Machine, Recipe
 from vernier.engine.measured.peer_loaders import loaders_of_folder
 from vernier.errors import ConfigError
 
 
 def test_peers_get_as_many_workers_and_one_worker_is_measured_beside() -> None:
-    specs, pairs = loaders_of_folder(Path("photos"), 2, ("pillow",), Recipe())
+    specs, pairs = loaders_of_folder("photos", Machine(workers=2), ("pillow",), Recipe())
     assert [(spec.name, spec.workers) for spec in specs] == [("vernier x2", 2), ("pillow x2", 2), ("vernier x1", 1)]
     assert pairs == [("vernier x2", "pillow x2"), ("vernier x2", "vernier x1")]
 
 
 def test_peers_are_not_compared_on_other_work() -> None:
     padded = Recipe(name="mine", augment=Augment(crop="pad"))
-    assert len(loaders_of_folder(Path("photos"), 1, (), padded)[0]) == 1
+    assert len(loaders_of_folder("photos", Machine(workers=1), (), padded)[0]) == 1
     with pytest.raises(ConfigError, match=r"the recipe mine has augment.crop = pad. Leave --against out"):
-        loaders_of_folder(Path("photos"), 1, ("pillow",), padded)
+        loaders_of_folder("photos", Machine(workers=1), ("pillow",), padded)
 
 
 @pytest.mark.slow

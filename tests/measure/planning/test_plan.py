@@ -1,5 +1,7 @@
 """The parts of the scaling model against arithmetic done by hand."""
 
+from dataclasses import replace
+
 import pytest
 
 from vernier.measure.planning.plan import (
@@ -10,6 +12,7 @@ from vernier.measure.planning.plan import (
     compute_s,
     predict,
     reduce_gradients_s,
+    ring_s,
 )
 
 WORK = Workload(images_per_s=1000, measured_batch=100, gradient_bytes=100_000_000, half_batch=0, spread=0)
@@ -29,6 +32,23 @@ def test_gradients_travel_inside_hosts_and_between_them() -> None:
     inside = all_reduce_s(100_000_000, 8, 10, 0)
     assert reduce_gradients_s(100_000_000, 8, SLOW) == pytest.approx(inside)
     assert reduce_gradients_s(100_000_000, 32, SLOW) == pytest.approx(inside + all_reduce_s(100_000_000, 4, 1, 0))
+
+
+def test_one_ring_sends_the_same_over_the_network_of_hosts_however_many_processes_they_have() -> None:
+    two_each = Network(name="two", per_host=2, link_gb_s=10, link_us=1, host_gb_s=1, host_us=100)
+    alone = Network(name="one", per_host=1, link_gb_s=10, link_us=1, host_gb_s=1, host_us=100)
+    size = 100_000_000
+    assert ring_s(size, 4, two_each) == pytest.approx(1.5 * (0.1 + 2 * 100e-6 + 2 * 1e-6))
+    assert ring_s(size, 2, alone) == pytest.approx(1.0 * (0.1 + 2 * 100e-6))
+    assert ring_s(size, 2, two_each) == pytest.approx(1.0 * (0.01 + 2 * 1e-6)), "within one host"
+    assert ring_s(size, 1, alone) == 0
+    by_host = reduce_gradients_s(size, 4, two_each)
+    assert reduce_gradients_s(size, 4, two_each, one_ring=True) == ring_s(size, 4, two_each) > by_host
+
+
+def test_one_ring_makes_a_step_on_several_hosts_slower() -> None:
+    ring = replace(WORK, one_ring=True)
+    assert predict(ring, 32, 3200, SLOW).reduce_ms > predict(WORK, 32, 3200, SLOW).reduce_ms
 
 
 def test_a_measured_batch_takes_what_was_measured_and_a_small_one_more_per_image() -> None:

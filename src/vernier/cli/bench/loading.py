@@ -1,12 +1,11 @@
 """`vernier bench data`."""
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 from tyro.conf import Positional
 
 from vernier import recipes
-from vernier.cli.flags import JsonFlag, OptionalInt, optional
+from vernier.cli.flags import JsonFlag, OptionalInt, ShardCacheFlag, check_shard_cache, optional
 from vernier.cli.output import print_json, print_rows, show
 from vernier.config import Config, Recipe
 from vernier.errors import EXIT_DONE, ConfigError
@@ -24,6 +23,7 @@ def data(
     rounds: int = 10,
     images: int = 500,
     image_px: OptionalInt = None,
+    shard_cache_gb: ShardCacheFlag = None,
     json: JsonFlag = False,
 ) -> int:
     """Measure how fast images become training batches, prepared as a recipe says, also with other loaders.
@@ -33,7 +33,8 @@ def data(
 
     Args:
         recipe: Prepare images as this recipe or network does. Default: RandomResizedCrop to 224 pixels, and flips.
-        data: What to read: an image folder, shards or raw; the other loaders read image folders only.
+        data: What to read: an image folder, shards (also at an address) or raw; the other loaders read image folders
+            only.
         against: Other loaders to compare with.
         workers: Number of threads, or of processes where a loader uses those. Default: 2, as in training.
         rounds: Turns per loader.
@@ -50,7 +51,9 @@ def data(
     start = recipes.load(recipe) if recipe is not None else Config(recipe=Recipe(name="plain"))
     if workers == 0:
         raise ConfigError("--workers 0: a loader is measured with 1 thread or more.")
-    config = recipes.change(start, {"data.image_px": image_px, "machine.workers": workers}, ()).config
+    check_shard_cache(data, shard_cache_gb)
+    flags = {"data.image_px": image_px, "machine.workers": workers, "machine.shard_cache_gb": shard_cache_gb}
+    config = recipes.change(start, flags, ()).config
     from vernier.data.sources.opening import check_source
     from vernier.measure.bench.combinations import at_final_size
 
@@ -58,7 +61,7 @@ def data(
     from vernier.engine.measured.loading import measure_loaders, summarize_loaders
     from vernier.engine.measured.peer_loaders import loaders_of_folder
 
-    specs, pairs = loaders_of_folder(Path(data), config.machine.workers, against, config.recipe)
+    specs, pairs = loaders_of_folder(data, config.machine, against, config.recipe)
     check_source(data, detector=is_detector(config.recipe.model.name))
     result = encode(summarize_loaders(measure_loaders(specs, rounds=rounds, images=images), pairs))
     if json:

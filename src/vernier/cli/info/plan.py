@@ -88,6 +88,7 @@ def plan(
     Examples:
         vernier plan nvidia-resnet50-90e --bench 2470 --devices 8..64 --network dgx-a100
         vernier plan nvidia-resnet50-90e --bench runs/RUN --devices 8,16,32
+        vernier plan shapes-quick --bench runs/RUN --set machine.all_reduce=hierarchical
         vernier plan nvidia-resnet50-90e --submit slurm --machine cluster.toml --out train.sbatch
         vernier plan --check
     """
@@ -97,9 +98,11 @@ def plan(
                 "--submit writes a script and predicts nothing: leave out --bench and flags that need it."
             )
         return _submit(recipe, submit, machine, out, settings, json)
-    if machine is not None or out is not None or settings:
-        raise ConfigError("--machine, --out and --set belong to --submit slurm, kubernetes or ssh.")
+    if machine is not None or out is not None:
+        raise ConfigError("--machine and --out belong to --submit slurm, kubernetes or ssh.")
     if check:
+        if settings:
+            raise ConfigError("--check predicts published tables, which have no settings: leave out --set.")
         return _check(json)
     if recipe is None or bench is None:
         raise ConfigError(
@@ -110,9 +113,9 @@ def plan(
     net = _network(network, per_host=per_host, link_gb_s=link_gb_s, host_gb_s=host_gb_s, host_us=host_us)
     from vernier import recipes as book
     from vernier.measure.planning.table import divide_batch, plan_rows
-    from vernier.measure.planning.workload import workload_of
+    from vernier.measure.planning.workload import describe_exchange, workload_of
 
-    config = book.load(recipe)
+    config = book.change(book.load(recipe), {}, settings).config
     chosen = config.recipe
     if device_batch is not None and not weak and not _is_number(bench):
         raise ConfigError(
@@ -135,7 +138,7 @@ def plan(
         scaling = "weak" if weak else "strong"
         print_json({"basis": basis, "network": net, "workload": work, "scaling": scaling, "rows": rows})
         return EXIT_DONE
-    _print_plan(chosen, basis, net, rows, counts[-1])
+    _print_plan(chosen, basis, net, describe_exchange(work, config.machine), rows, counts[-1])
     return EXIT_DONE
 
 
@@ -206,7 +209,9 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _print_plan(recipe: "Recipe", basis: "Basis", network: "Network", rows: "list[PlanRow]", most: int) -> None:
+def _print_plan(
+    recipe: "Recipe", basis: "Basis", network: "Network", exchange: str, rows: "list[PlanRow]", most: int
+) -> None:
     """Print what the plan is for and based on, the table, and how to read it."""
     from vernier.measure.planning.table import EXPLANATIONS, divisors_near, least_published_batch, table_rows
     from vernier.models import shown_name
@@ -218,6 +223,7 @@ def _print_plan(recipe: "Recipe", basis: "Basis", network: "Network", rows: "lis
         f"speed from  {basis.text}",
         *([f"what ran    {basis.ran.line()}"] if basis.ran else []),
         f"network     {network.name}, {network.per_host} devices per host",
+        f"gradients   {exchange}",
     ]
     show(*lines)
     print_rows(table_rows(rows), False, droppable=("not hidden ms", "step ms", "per device"))

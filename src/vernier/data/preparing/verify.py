@@ -18,17 +18,19 @@ from vernier.frozen import frozen
 from .packing import Progress, map_in_order
 
 
-def open_splits(path: str, val_share: float) -> tuple[dict[str, Source], dict[str, str]]:
+def open_splits(
+    path: str, val_share: float, *, shard_cache_gb: float | None = None
+) -> tuple[dict[str, Source], dict[str, str]]:
     """The splits of a set, with whole-image labels or with boxes, and the reason for train or val that is missing.
 
-    A test split that is used for validation is only there as such. Raises ConfigError for a damaged split, or where
-    there is none.
+    A test split that is used for validation is only there as such. `shard_cache_gb`: largest size of the cache of an
+    address, where not the default. Raises ConfigError for a damaged split, or where there is none.
     """
     splits: dict[str, Source] = {}
     missing: dict[str, str] = {}
     for split in ("train", "val", "test"):
         try:
-            splits[split] = _open_either(path, split, val_share)
+            splits[split] = _open_either(path, split, val_share, shard_cache_gb)
         except NoSuchSplit as error:
             missing[split] = str(error)
     if not splits:
@@ -39,7 +41,7 @@ def open_splits(path: str, val_share: float) -> tuple[dict[str, Source], dict[st
     return splits, missing
 
 
-def _open_either(path: str, split: str, val_share: float) -> Source:
+def _open_either(path: str, split: str, val_share: float, shard_cache_gb: float | None) -> Source:
     """With boxes where there are any, also when the images lie in class folders; a built-in name is never a folder."""
     if path not in BUILT_IN:
         try:
@@ -48,7 +50,7 @@ def _open_either(path: str, split: str, val_share: float) -> Source:
             root = Path(path).expanduser()
             if has_boxes(root) and not ((root / split).is_dir() and has_class_folders(root / split)):
                 raise  # its annotations are damaged: the message says how
-    return open_split(path, split, val_share=val_share)
+    return open_split(path, split, val_share=val_share, shard_cache_gb=shard_cache_gb)
 
 
 @frozen

@@ -49,6 +49,8 @@ class LoaderSpec:
     workers: int = 1
     recipe: Recipe = Recipe(data=Data(image_px=IMAGE_PX))
     """How images are prepared; its `data.source` does not count."""
+    shard_cache_gb: float | None = None
+    """Data at an address: largest size of the local cache; None: the default."""
     round_factor: int = 1
     """How many times more images per round than other loaders; for one whose round would be too short to measure."""
 
@@ -245,7 +247,8 @@ def native_reader(spec: LoaderSpec) -> "tuple[CountingReader, TrainOrder]":
     from vernier.tasks import task_of
 
     recipe = replace(spec.recipe, data=replace(spec.recipe.data, source=spec.path))
-    task = task_of(recipe)
+    machine = Machine(shard_cache_gb=spec.shard_cache_gb)
+    task = task_of(recipe, machine)
     source = task.open(spec.split)
     order = TrainOrder(
         samples=len(source),
@@ -253,7 +256,7 @@ def native_reader(spec: LoaderSpec) -> "tuple[CountingReader, TrainOrder]":
         global_batch=min(BATCH, len(source)),
         repeats=recipe.augment.repeats,
     )
-    return task.train_reader(source, source, Machine()), order
+    return task.train_reader(source, source, machine), order
 
 
 def native_batches(spec: LoaderSpec) -> Iterator[int]:

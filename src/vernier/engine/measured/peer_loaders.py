@@ -7,10 +7,10 @@ functions: only the measured processes need them.
 
 import random
 from collections.abc import Iterator
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from vernier.config import Augment, Recipe
+from vernier.config import Augment, Machine, Recipe
 from vernier.errors import ConfigError
 
 from .loading import BATCH, PREFETCH, LoaderSpec, native_batches
@@ -103,19 +103,27 @@ PEERS = {"pillow": pillow_batches, "dali": dali_batches}
 
 
 def loaders_of_folder(
-    path: Path, workers: int, peers: tuple[str, ...], recipe: Recipe
+    path: str, machine: Machine, peers: tuple[str, ...], recipe: Recipe
 ) -> tuple[list[LoaderSpec], list[tuple[str, str]]]:
-    """Vernier's loader of `path` with one worker and with `workers`, the peers with `workers`, and the pairs to
+    """Vernier's loader of `path` with one worker and with the machine's, the peers with the machine's, and the pairs to
     compare. Raises ConfigError where the peers cannot prepare images as the recipe does."""
     if peers:
         _check_same_work(recipe, peers)
+    workers, cache_gb = machine.workers, machine.shard_cache_gb
     kinds = {"vernier": native_batches, **{peer: PEERS[peer] for peer in peers}}
     specs = [
-        LoaderSpec(name=f"{name} x{workers}", batches=batches, path=str(path), workers=workers, recipe=recipe)
+        LoaderSpec(
+            name=f"{name} x{workers}",
+            batches=batches,
+            path=path,
+            workers=workers,
+            recipe=recipe,
+            shard_cache_gb=cache_gb,
+        )
         for name, batches in kinds.items()
     ]
     if workers > 1:
-        specs.append(LoaderSpec(name="vernier x1", batches=native_batches, path=str(path), recipe=recipe))
+        specs.append(replace(specs[0], name="vernier x1", workers=1))
     return specs, [(specs[0].name, spec.name) for spec in specs[1:]]
 
 

@@ -1,9 +1,10 @@
 """Predicts the throughput of many devices from the measured speed of one, the size of the gradients and the network.
 
 Synchronous data parallelism: a step computes, reduces gradients (within a host, then between hosts, by ring or tree,
-whichever is faster), hides part of that behind the backward pass, waits for the slowest device, and is never faster
-than its input. What the model leaves out (a loader that shares the host's cores, launches of kernels, thermal limits,
-software) makes its predictions too high: `published` knows by how much, from published tables.
+whichever is faster; or, as gloo does on CPUs, by one ring over all devices), hides part of that behind the backward
+pass, waits for the slowest device, and is never faster than its input. What the model leaves out (a loader that shares
+the host's cores, launches of kernels, thermal limits, software) makes its predictions too high: `published` knows by
+how much, from published tables.
 """
 
 import math
@@ -57,6 +58,9 @@ class Workload:
     """Lowest and highest speed that a single device may have, as shares of `images_per_s`."""
     half_batch: float = 8.0
     """Batch at which a device reaches half of its best speed: small batches take longer per image."""
+    one_ring: bool = False
+    """Gradients are summed by one ring over all processes, as gloo does on CPUs (machine.all_reduce = flat). Otherwise
+    within each host, then between hosts: machine.all_reduce = hierarchical, and much like NCCL."""
     bucket_bytes: int = 25 << 20
     """Size of a gradient bucket: the last one cannot be hidden."""
     spread: float = 0.01
@@ -102,8 +106,23 @@ def all_reduce_s(size_bytes: int, members: int, gb_s: float, latency_us: float) 
     return min(ring, tree)
 
 
-def reduce_gradients_s(size_bytes: int, devices: int, network: Network) -> float:
-    """Seconds to all-reduce the gradients: within the hosts, then between them."""
+def ring_s(size_bytes: int, devices: int, network: Network) -> float:
+    """Seconds of an all-reduce by one ring over all devices, in which those of a host follow each other.
+
+    Every chunk goes around twice, less one connection each time, and the slowest connection sets the pace. So each host
+    sends as much as one device would alone: nearly twice the gradients where there are many.
+    """
+    hosts = math.ceil(devices / network.per_host)
+    inside, between = (devices, 0) if hosts == 1 else (devices - hosts, hosts)
+    gb_s = min(network.link_gb_s if inside else math.inf, network.host_gb_s if between else math.inf)
+    around_s = 1e-6 * (inside * network.link_us + between * network.host_us)
+    return 2 * (devices - 1) / devices * (size_bytes / (1e9 * gb_s) + around_s)
+
+
+def reduce_gradients_s(size_bytes: int, devices: int, network: Network, *, one_ring: bool = False) -> float:
+    """Seconds to all-reduce the gradients: within the hosts, then between them; or by one ring over all devices."""
+    if one_ring:
+        return ring_s(size_bytes, devices, network)
     inside_s = all_reduce_s(size_bytes, min(devices, network.per_host), network.link_gb_s, network.link_us)
     hosts = math.ceil(devices / network.per_host)
     return inside_s + all_reduce_s(size_bytes, hosts, network.host_gb_s, network.host_us)
@@ -113,7 +132,7 @@ def predict(work: Workload, devices: int, global_batch: int, network: Network) -
     """Predict the speed of so many devices. Where the batch does not divide, all wait for those with one image more."""
     device_batch = math.ceil(global_batch / devices)
     alone_s = compute_s(work, device_batch)
-    reduce_s = reduce_gradients_s(work.gradient_bytes, devices, network)
+    reduce_s = reduce_gradients_s(work.gradient_bytes, devices, network, one_ring=work.one_ring)
     tail_s = reduce_s * min(1.0, work.bucket_bytes / work.gradient_bytes)
     exposed_s = max(tail_s, reduce_s - BACKWARD_SHARE * alone_s)
     waiting_s = alone_s * work.spread * math.sqrt(2 * math.log(devices))

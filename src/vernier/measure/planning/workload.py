@@ -4,9 +4,10 @@ The speed of another network or image size says little about a recipe. It is ref
 multiply-accumulates where the user insists; how far off that is, `conversion` knows.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
-from vernier.config import Config, Model, Recipe, config_from_tree
+from vernier.config import Config, Machine, Model, Recipe, config_from_tree
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.measure.what_ran import describe_old_run
@@ -109,20 +110,61 @@ def workload_of(
     if not 0 < rate < float("inf"):
         raise ConfigError(f"--bench {rate:g} must be more than 0.")
     _check_possible(rate, mean_gmac(recipe))
+    exchange = _exchange(config.machine, 4 * parameters, _device_kind(run, network, config))
     if run is None:
         text = f"{rate:,.6g} img/s per device at batch {batch:,}, as given, taken to be the speed of this recipe"
-        return Workload(images_per_s=rate, measured_batch=batch, gradient_bytes=4 * parameters), Basis(text=text)
+        return replace(exchange, images_per_s=rate, measured_batch=batch), Basis(text=text)
     _check_hardware(run, config, network)
     share, basis = _speed_on_recipe(run, recipe, run_or_rate, convert)
     low, high = conversion_span() if basis.converted_from else (1.0, 1.0)
     own_low, own_high = run.span or (1.0, 1.0)
-    return Workload(
+    return replace(
+        exchange,
         images_per_s=rate * share,
         measured_batch=run.ran.batch_per_device,
-        gradient_bytes=4 * parameters,
         speed_span=(own_low * low, own_high * high),
         precision=run.ran.precision,
     ), basis
+
+
+def _device_kind(run: MeasuredRun | None, network: Network, config: Config) -> str | None:
+    """The kind of device that is to train: that of the run, of the network or of the settings; None: not known."""
+    if run is not None:
+        return run.ran.device.split(" ")[0]
+    return network.device or (None if config.machine.device == "auto" else config.machine.device)
+
+
+def _exchange(machine: Machine, gradient_bytes: int, kind: str | None) -> Workload:
+    """A workload with the exchange of gradients that a training with these settings would have; its speed is missing.
+
+    On CPUs that is gloo's single ring, or machine.all_reduce = hierarchical. Devices that are not known are taken to be
+    accelerators, whose libraries add up within hosts. Raises ConfigError for what training refuses or no model covers.
+    """
+    if machine.gradient_compression == "powersgd":
+        raise ConfigError(
+            "machine.gradient_compression = powersgd is not covered by the plan: what PowerSGD sends depends on the "
+            "shapes of the layers. Plan with none or bf16, and measure PowerSGD on the real network."
+        )
+    if machine.all_reduce == "hierarchical" and kind not in (None, "cpu"):
+        raise ConfigError(
+            f"machine.all_reduce = hierarchical is for CPUs, and this plan is for {kind} devices, whose own library "
+            "adds up within hosts. Leave it out."
+        )
+    return Workload(
+        images_per_s=1.0,
+        measured_batch=1,
+        gradient_bytes=gradient_bytes // 2 if machine.gradient_compression == "bf16" else gradient_bytes,
+        bucket_bytes=machine.bucket_mb << 20,
+        one_ring=kind == "cpu" and machine.all_reduce == "flat",
+    )
+
+
+def describe_exchange(work: Workload, machine: Machine) -> str:
+    """How the gradients are sent and summed in the prediction, in words."""
+    sums = "by one ring over all processes (gloo)" if work.one_ring else "within each host, then between hosts"
+    rounded = " in bf16" if machine.gradient_compression == "bf16" else ""
+    exact = "; machine.reduction=exact, which takes longer, is not in the model" if machine.reduction == "exact" else ""
+    return f"{work.gradient_bytes / 1e6:,.3g} MB per step{rounded}, buckets of {machine.bucket_mb} MiB, {sums}{exact}"
 
 
 def _check_possible(images_per_s: float, gmac_per_image: float) -> None:

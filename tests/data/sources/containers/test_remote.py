@@ -312,6 +312,48 @@ def test_training_from_an_address_is_training_from_the_folder(
     assert 0 < sum(p.stat().st_size for p in (tmp_path / "home").rglob("*.tar")) <= 150_000
 
 
+@pytest.mark.parametrize("gigabytes", ["0", "0.00015"])
+def test_verifying_an_address_keeps_to_the_size_of_the_cache_that_was_given(
+    vernier_here: Callable[..., Done],
+    served: tuple[Server, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    gigabytes: str,
+) -> None:
+    server, _ = served
+    monkeypatch.setenv(LIMIT_VARIABLE, "1")  # the flag comes first
+    monkeypatch.setenv("VERNIER_HOME", str(tmp_path / "home"))
+    done = vernier_here("data", "verify", f"{server.url}/set", "--shard-cache-gb", gigabytes, "--json")
+    assert done.code == 0, done.err
+    assert done.json()["images"]["train"] == 160
+    size = sum(p.stat().st_size for p in (tmp_path / "home").rglob("*.tar"))
+    assert (size > 0) == (gigabytes != "0")
+    assert size <= 150_000
+
+
+@pytest.mark.slow
+def test_bench_data_reads_an_address_through_a_cache_of_the_given_size(
+    vernier_here: Callable[..., Done], served: tuple[Server, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, _ = served
+    monkeypatch.setenv("VERNIER_HOME", str(tmp_path / "home"))
+    few = "--shard-cache-gb 0.00015 --workers 1 --rounds 1 --images 32 --image-px 24 --json"
+    done = vernier_here("bench", "data", "--data", f"{server.url}/set", *few.split())
+    assert done.code == 0, done.err
+    assert [c["name"] for c in done.json()["contenders"]] == ["vernier x1"]
+    assert 0 < sum(p.stat().st_size for p in (tmp_path / "home").rglob("*.tar")) <= 150_000
+
+
+@pytest.mark.parametrize("command", [["data", "verify"], ["data", "inspect"], ["bench", "data", "--data"]])
+def test_the_size_of_a_cache_that_does_not_fit_is_refused(
+    vernier_here: Callable[..., Done], command: list[str]
+) -> None:
+    done = vernier_here(*command, "photos", "--shard-cache-gb", "5")
+    assert (done.code, "photos is not one" in done.err) == (2, True), done.err
+    done = vernier_here(*command, "https://127.0.0.1:1/set", "--shard-cache-gb=-1")
+    assert (done.code, "--shard-cache-gb -1" in done.err, "0 or more" in done.err) == (2, True, True), done.err
+
+
 def test_a_cache_of_negative_size_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"machine.shard_cache_gb"):
         override(Config(), "machine.shard_cache_gb", -1)
