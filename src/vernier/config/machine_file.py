@@ -10,7 +10,7 @@ from dataclasses import field, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from vernier.errors import ConfigError, did_you_mean
+from vernier.errors import ConfigError
 from vernier.frozen import frozen
 
 from .parsing import from_dict, override, to_dict, toml_value
@@ -66,9 +66,6 @@ def read_machine_file(path: Path) -> MachineFile:
     machine, job, tuned = (tables.get(name, {}) for name in TABLES)
     if not all(isinstance(table, dict) for table in (machine, job, tuned)):
         raise ConfigError(f"{path}: machine, job and tuned must be tables: [machine], [job], [tuned].")
-    names = [f.name for f in fields(Machine)]
-    if unknown := next((name for name in machine if name not in names), None):
-        raise ConfigError(f"{path}: there is no setting machine.{unknown}. {did_you_mean(unknown, names)}")
     try:
         checked = to_dict(from_dict(Machine, machine, "machine"))
         own = from_dict(Tuned, tuned, "tuned") if "tuned" in tables else None

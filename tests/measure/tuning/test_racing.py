@@ -23,11 +23,10 @@ def run_race(speeds: Mapping[str, float], noise: float, seed: int, *, drift: flo
 
 @pytest.mark.parametrize("noise", [0.005, 0.02, 0.05])
 def test_a_value_that_is_not_faster_is_chosen_in_less_than_the_promised_share_of_races(noise: float) -> None:
-    races = 600
+    races = 300
     chosen = [run_race({"same": 1.0, "slower": 0.97, "much": 0.5}, noise, seed).winner() for seed in range(races)]
     wrong = sum(name is not None for name in chosen)
-    # 2.5 % is promised; by chance 600 races may show up to 4.5 % with a probability of 1 in 1,000
-    assert wrong <= (ERROR / 2 + 0.02) * races
+    assert wrong <= (ERROR / 2 + 0.03) * races  # 2.5 % is promised; with 300 races 5.5 % are 3 standard errors more
     assert "much" not in chosen
 
 
@@ -50,12 +49,15 @@ def test_slower_values_take_no_turns_after_the_first_look() -> None:
 
 def test_a_clear_winner_ends_the_race_at_the_first_look() -> None:
     race = run_race({"fast": 1.5}, 0.01, 1)
-    assert race.rounds == LOOKS[0] and race.winner() == "fast" and race.over
+    assert race.rounds == LOOKS[0]
+    assert race.winner() == "fast"
+    assert race.over
 
 
 def test_a_gain_too_small_to_matter_is_no_reason_for_a_change() -> None:
     race = run_race({"hardly": 1 + WORTH / 4}, 0.0005, 3)
-    assert race.winner() is None and not race.is_slower("hardly")
+    assert race.winner() is None
+    assert not race.is_slower("hardly")
     assert race.ratio("hardly").low > 0  # type: ignore[union-attr]  # certainly faster, and yet not worth it
 
 
@@ -70,7 +72,8 @@ def test_the_race_is_judged_at_looks_only() -> None:
 
 def test_a_race_without_rounds_chooses_nothing() -> None:
     race = Race(["b"])
-    assert race.winner() is None and race.ratio("b") is None
+    assert race.winner() is None
+    assert race.ratio("b") is None
 
 
 def test_intervals_of_paired_ratios_hold() -> None:
@@ -85,4 +88,5 @@ def test_intervals_of_paired_ratios_hold() -> None:
 
 def test_two_rounds_have_no_interval() -> None:
     ratio = paired_ratio([1.0, 1.1], [1.0, 1.0])
-    assert math.isinf(ratio.low) and math.isinf(ratio.high)
+    assert math.isinf(ratio.low)
+    assert math.isinf(ratio.high)

@@ -79,7 +79,8 @@ def test_it_finds_the_best_combination_and_confirms_it_afresh() -> None:
     stable = SimulatedStable(speed_of_many)
     search = searched(stable)
     assert search.machine == {"channels_last": False, "workers": 1, "mode": "compile"}
-    assert search.confirmation is not None and search.confirmation.confirmed
+    assert search.confirmation is not None
+    assert search.confirmation.confirmed
     assert search.confirmation.low < 1.2 * 1.1 * 1.06 < search.confirmation.high
     assert len(search.confirmation.chosen_rates) >= 3
     assert setting(search, "threads").values[0].verdict == "slower"
@@ -99,7 +100,8 @@ def test_later_settings_are_tried_from_the_best_so_far() -> None:
 
 def test_equal_values_change_nothing_and_need_no_confirmation() -> None:
     search = searched(SimulatedStable(lambda _: 1.0))
-    assert search.machine == {} and search.confirmation is None
+    assert search.machine == {}
+    assert search.confirmation is None
     verdicts = {value.verdict for s in search.settings for value in s.values}
     assert verdicts == {"no measurable difference"}
 
@@ -122,7 +124,8 @@ def test_a_gain_that_new_processes_do_not_show_is_not_confirmed() -> None:
     stable.speed = speed
     search = searched(stable)
     assert search.machine == {"channels_last": False}
-    assert search.confirmation is not None and not search.confirmation.confirmed
+    assert search.confirmation is not None
+    assert not search.confirmation.confirmed
 
 
 def test_too_short_a_time_says_what_is_needed() -> None:
@@ -157,9 +160,9 @@ def test_ctrl_c_keeps_what_is_known(turns: int) -> None:
 
 def test_a_worse_combination_is_confirmed_as_rarely_as_promised() -> None:
     wrong = 0
-    for seed in range(60):
+    for seed in range(20):
         stable = SimulatedStable(lambda c: 1.0 if c == override(Config(), "machine.workers", 2) else 0.99, noise=0.03)
         stable.generator = random.Random(seed)
         search = searched(stable, minutes=5)
         wrong += search.confirmation is not None and search.confirmation.confirmed
-    assert wrong <= 3
+    assert wrong <= 2
