@@ -1,5 +1,6 @@
 """The table, the headline and the machine file of a search."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from vernier.config import Config, MachineFile, Tuned, read_machine_file
@@ -61,7 +62,8 @@ def test_only_what_new_processes_confirm_is_written() -> None:
         assert other.machine == {}
     assert "NOT confirmed" in headline(result(0.99))
     assert "the defaults stay" in headline(result(0.99))
-    assert "the defaults stay" in headline(result(None))
+    assert "NOT confirmed: the new measurement failed" in headline(result(None))
+    assert "no setting was certainly faster" in headline(replace(result(None), settings=(WORKERS,)))
     assert "nothing was written" in headline(result(stopped=True))
 
 
@@ -84,7 +86,7 @@ def test_what_was_given_and_the_batch_of_inference_are_written() -> None:
 
 
 def test_the_last_lines_say_how_to_use_the_file() -> None:
-    lines = closing_lines(TuneResult(**{**vars(result()), "file": Path("machine.toml")}))
+    lines = closing_lines(replace(result(), file=Path("machine.toml")))
     assert lines[-1] == "use it     vernier train ... --machine machine.toml"
     assert "- a note" in lines
     assert "time       1:01" in lines

@@ -128,6 +128,21 @@ def test_a_gain_that_new_processes_do_not_show_is_not_confirmed() -> None:
     assert not search.confirmation.confirmed
 
 
+def test_a_confirmation_without_time_is_none() -> None:
+    stable = SimulatedStable(speed_of_many)
+
+    def slow_to_start(config: Config) -> float:
+        """From the plain layout on, every start takes minutes."""
+        stable.start_s = 4.0 if config.machine.channels_last else 100.0
+        return speed_of_many(config)
+
+    stable.speed = slow_to_start
+    search = searched(stable, minutes=6)
+    assert search.machine["channels_last"] is False
+    assert search.confirmation is None
+    assert search.notes[0].startswith("not confirmed: ")
+
+
 def test_too_short_a_time_says_what_is_needed() -> None:
     with pytest.raises(ConfigError, match=r"--minutes 0.5 is too short.*Give --minutes 3 or more"):
         searched(SimulatedStable(lambda _: 1.0), minutes=0.5)

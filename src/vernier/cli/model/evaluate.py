@@ -97,9 +97,9 @@ def evaluate(
         vernier eval --model resnet50 --weights resnet50.pth --data imagenet
     """
     set_quiet(quiet)
+    averaged = choose_averaged(ema, no_ema)
     _check_target(path, weights, data, settings)
-    execution: dict[str, object] = {MACHINE_FILE: machine_file(machine, "infer"), "machine.mode": mode}
-    execution |= {"machine.engine": engine, "machine.int8": int8 or None}
+    execution = _execution(machine, mode, engine, int8=int8)
     base = apply_flags(Config(), {"machine.procs": procs, **execution}, _of_machine(settings))
     check_engine(base.machine)
     base, to_start = with_procs(base)
@@ -119,13 +119,7 @@ def evaluate(
 
         changed = partial(apply_flags, flags=flags, settings=settings)
         choice = choose_model(
-            path,
-            weights,
-            model=model,
-            classes=classes,
-            averaged=choose_averaged(ema, no_ema),
-            changed=changed,
-            split=split,
+            path, weights, model=model, classes=classes, averaged=averaged, changed=changed, split=split
         )
         steps = checkpoint_steps(choice.path) if which == "all" else [which]
         board = _board(choice.path, steps, console) if tensorboard and which == "all" else None
@@ -152,6 +146,12 @@ def evaluate(
     if json and world.first:
         print_json(reports if which == "all" else reports[0])
     return EXIT_DONE
+
+
+def _execution(machine: str | None, mode: str | None, engine: str | None, *, int8: bool) -> dict[str, object]:
+    """The flags that say how the network is run."""
+    file = machine_file(machine, "infer")
+    return {MACHINE_FILE: file, "machine.mode": mode, "machine.engine": engine, "machine.int8": int8 or None}
 
 
 def _of_machine(settings: tuple[str, ...]) -> tuple[str, ...]:

@@ -68,7 +68,7 @@ def tune(
     Examples:
         vernier tune resnet50 --data photos
         vernier tune resnet50 --for infer --minutes 15 --out fast-infer.toml
-        vernier train resnet50 --data photos --machine machine.toml
+        vernier tune mine.toml --set machine.workers=2 --minutes 5 --overwrite
     """
     set_quiet(quiet)
     request = build_tuning(

@@ -81,6 +81,8 @@ def headline(result: TuneResult) -> str:
     confirmation = result.confirmation
     if result.stopped:
         return "interrupted: nothing was chosen and nothing was written"
+    if confirmation is None and any(setting.chosen != setting.before for setting in result.settings):
+        return "NOT confirmed: the new measurement failed, so that the defaults stay"
     if confirmation is None:
         return f"the defaults stay: no setting was certainly faster, by {WORTH:.0%} or more"
     rounds = plural(len(confirmation.chosen_rates), "round")

@@ -17,6 +17,7 @@ from vernier.config import Config, override
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.records.bench import Confirmation, Ready, SettingValue, TunedSetting, TunedValue
+from vernier.wording import plural
 
 from .candidates import Candidate, Changes, Setting, Situation, order_of, setting_to_try
 from .racing import FEWEST_ROUNDS, LOOKS, Race, Ratio, paired_ratio
@@ -102,7 +103,7 @@ class Search:
             try:
                 self._confirm(end_s, cost)
             except Failed as failure:
-                self.notes.append(f"not confirmed, so that the defaults stay: {failure}")
+                self.notes.append(f"not confirmed: {failure}")
 
     # ------------------------------------------------------------------------------------------------------ default
 
@@ -223,6 +224,8 @@ class Search:
             began_s = self.stable.now_s()
             if number >= FEWEST_ROUNDS and began_s + longest_s > end_s:
                 break
+            if began_s > end_s:
+                raise Failed(f"the time was over after {plural(number, 'round')} of new processes: give more --minutes")
             with self.stable.open(arms, max(longest_s, end_s - began_s)) as opened:
                 for name, rate in self._confirm_round({n: _usable(a) for n, a in opened.items()}):
                     rates[name].append(rate)
