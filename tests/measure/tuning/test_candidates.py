@@ -80,4 +80,5 @@ def test_inference_tries_the_engines_that_are_installed() -> None:
     assert shown(tried("engine", infer)) == ["onnxruntime"]
     assert shown(tried("eval_batch", infer, eval_batch=32)) == ["8", "16", "64"]
     assert "only torch" in (tried("channels_last", infer, engine="onnxruntime").left_out or "")
+    assert "pip install" in (tried("engine", situation(work="infer")).left_out or "")
     assert "fp32" in (tried("engine", infer, precision="bf16").left_out or "")

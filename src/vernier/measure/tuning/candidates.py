@@ -99,6 +99,8 @@ def _reason_against(name: str, config: Config, situation: Situation) -> str:
         return _NO_PIXELS
     if name == "engine" and (situation.device != "cpu" or machine.precision != "fp32" or machine.mode != "eager"):
         return "other engines run fp32 in eager mode on the CPU"
+    if name == "engine" and not situation.engines:
+        return "no other one is installed: pip install 'vernier[onnxruntime,openvino]'"
     if name in ("channels_last", "mode") and machine.engine != "torch":
         return f"only torch has it, and {machine.engine} runs the network"
     if exact and name in ("mode", "threads"):
