@@ -208,3 +208,29 @@ def _in_a_process(body: str) -> list[str]:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with its parent")
+def test_a_stopped_process_ends_with_the_one_that_started_it() -> None:
+    child = (
+        "import os, time, vernier.signals as s; s.end_with_parent(); print(os.getpid(), flush=True); time.sleep(600)"
+    )
+    parent = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {child!r}]); time.sleep(600)"
+    process = subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    pid = int(process.stdout.readline())
+    os.kill(pid, signal.SIGSTOP)
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + PATIENCE_S
+    while _runs(pid) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not _runs(pid)
+
+
+def _runs(pid: int) -> bool:
+    """Whether a process is there and has not ended; the one that would collect it is gone."""
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from vernier.api.benchmarks import Benchmark as Benchmark
+    from vernier.api.benchmarks import Tuning as Tuning
     from vernier.api.benchmarks import bench as bench
+    from vernier.api.benchmarks import tune as tune
     from vernier.api.comparisons import Comparison as Comparison
     from vernier.api.comparisons import Study as Study
     from vernier.api.comparisons import compare as compare
@@ -65,6 +67,8 @@ _HOMES = {
     "Export": "vernier.api.models",
     "bench": "vernier.api.benchmarks",
     "Benchmark": "vernier.api.benchmarks",
+    "tune": "vernier.api.benchmarks",
+    "Tuning": "vernier.api.benchmarks",
     "compare": "vernier.api.comparisons",
     "Comparison": "vernier.api.comparisons",
     "study": "vernier.api.comparisons",

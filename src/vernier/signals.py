@@ -17,6 +17,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
 GRACE_S = 10.0
 """A process that starts and does not end within this time after a signal, as in a long call of a library, is ended."""
 _RETRY_S = 0.1
+_PR_SET_PDEATHSIG = 1
 
 
 class StopRequested(BaseException):
@@ -156,3 +157,11 @@ def _leave_to_parent() -> None:
         for number in SIGNALS:
             if signal.getsignal(number) is _on_signal:
                 signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+
+def end_with_parent() -> None:
+    """Let the kernel end this process when the one that started it ends, however that happens; on Linux only."""
+    import ctypes
+
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -84,6 +84,8 @@ def _members(cls: Any) -> str:
 OWN = {
     "freeze": "Do not train layers whose names start with this, such as `layer1`, or with one of several; `backbone` "
     "trains the classifier only.",
+    "machine": "Settings of the machine from a file that `tune` wrote, or any .toml file with a table [machine]. Other "
+    "options win over it.",
     "track": "Also log to Weights & Biases (`wandb`) or `mlflow`.",
     "settings": 'Any setting by its name: `{"optim.lr": 0.05}`.',
     "quiet": "Print warnings only.",

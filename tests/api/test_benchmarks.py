@@ -10,7 +10,9 @@ import vernier as v
 from tests.cli.bench.conftest import bench_requests  # noqa: F401
 from tests.report.bench_results import bench_run, step_row, write_bench
 from vernier.api.benchmarks import listed, parse_layout
-from vernier.records.bench import BenchRequest, BenchResult, FailedRow, Layout
+from vernier.config import read_machine_file
+from vernier.measure.tuning.search import Search
+from vernier.records.bench import BenchRequest, BenchResult, FailedRow, Layout, TunedSetting
 
 Requests = list[BenchRequest]
 
@@ -151,3 +153,39 @@ def test_values_are_one_or_several_without_duplicates() -> None:
     assert listed("3", int) == (3,)
     assert listed([4, "8", 4], int) == (4, 8)
     assert parse_layout("2x4") == Layout(procs=2, threads=4)
+
+
+def test_a_machine_file_is_part_of_the_request(bench_requests: Requests, tmp_path: Path) -> None:  # noqa: F811
+    path = tmp_path / "machine.toml"
+    path.write_text("[machine]\nthreads = 1\neval_batch = 4\n")
+    request = _request(bench_requests, "resnet8-small", "infer", machine=path)
+    assert (request.config["machine"]["threads"], request.config["machine"]["eval_batch"]) == (1, 4)
+    assert any(str(path) in note for note in request.notes or ())
+
+
+def test_tuning_returns_what_was_measured_and_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(search: Search) -> None:
+        search.settings.append(TunedSetting(name="threads", before="2", chosen="2", left_out="no other"))
+
+    monkeypatch.setattr(Search, "run", run)
+    out = tmp_path / "machine.toml"
+    tuning = v.tune("resnet8-small", "infer", batch=8, out=out, settings={"machine.threads": 1}, quiet=True)
+    assert tuning.path == out
+    assert tuning.machine == {"eval_batch": 8, "threads": 1}
+    assert tuning.table()[0]["result"] == "not tried: no other"
+    assert "the defaults stay" in repr(tuning)
+    assert read_machine_file(Path(tuning)).settings == tuning.machine
+    with pytest.raises(v.ConfigError, match="overwrite=True to replace it"):
+        v.tune("resnet8-small", out=out)
+    with pytest.raises(v.ConfigError, match="kind='traim' is not known"):
+        v.tune(kind="traim")  # type: ignore[arg-type]
+
+
+def test_an_interrupted_tuning_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(_: Search) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Search, "run", run)
+    with pytest.raises(v.Interrupted, match="nothing was written"):
+        v.tune("resnet8-small", out=tmp_path / "machine.toml", quiet=True)
+    assert not list(tmp_path.iterdir())

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from vernier.api.starting import check_before_start, load_torch, silence_profiler, unchanged_torch
+from vernier.api.starting import check_before_start, load_torch, machine_file, silence_profiler, unchanged_torch
 from vernier.config import Config, override
 from vernier.errors import ConfigError
 
@@ -61,3 +61,15 @@ def test_threads_and_random_numbers_of_the_session_stay_as_they_were() -> None:
     assert torch.get_num_threads() == threads
     assert torch.equal(torch.rand(2), expected)
     assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_a_machine_file_from_elsewhere_is_used_with_a_note(tmp_path: Path) -> None:
+    path = tmp_path / "machine.toml"
+    path.write_text('[machine]\nthreads = 1\n[tuned]\ndevice = "cpu (Abacus)"\ncores = 1000\n')
+    file = machine_file(path, "train")
+    assert file is not None
+    assert file.settings == {"threads": 1}
+    assert "tuned on cpu (Abacus) with 1,000 cores" in file.notes[0]
+    assert machine_file(None, "train") is None
+    with pytest.raises(ConfigError, match="tuned for training"):
+        machine_file(path, "infer")

@@ -1,5 +1,7 @@
 """The CPU, which is here."""
 
+import os
+
 import pytest
 
 from vernier.devices import cpu as cpu_module
@@ -33,3 +35,17 @@ def test_a_machine_that_lists_amx_and_kills_what_uses_it_refuses_half_precision(
     assert "ONEDNN_MAX_CPU_ISA" in answer.instead
     monkeypatch.setattr(cpu_module, "amx_works", lambda: True)
     assert Cpu().answer("bf16", "eager").verdict == "yes"
+
+
+@pytest.mark.parametrize(("allocator", "keeps", "huge"), [("keep", 1, None), ("huge", 1, "1"), ("system", 0, None)])
+def test_memory_is_allocated_as_the_setting_says(
+    monkeypatch: pytest.MonkeyPatch, allocator: str, keeps: int, huge: str | None
+) -> None:
+    calls: list[str] = []
+    monkeypatch.setenv("THP_MEM_ALLOC_ENABLE", "")  # restored afterwards
+    monkeypatch.delenv("THP_MEM_ALLOC_ENABLE")
+    monkeypatch.setattr(cpu_module, "keep_freed_memory", lambda: calls.append("keep"))
+    device = Cpu()
+    device.allocator = allocator
+    device.prepare()
+    assert (len(calls), os.environ.get("THP_MEM_ALLOC_ENABLE")) == (keeps, huge)

@@ -11,24 +11,37 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_args
 
 from vernier import recipes
-from vernier.config import Config, config_from_tree, override, parse_share, to_dict
+from vernier.config import (
+    MACHINE_FILE,
+    Config,
+    Work,
+    check_config,
+    config_from_tree,
+    override,
+    parse_share,
+    setting_name,
+    to_dict,
+)
 from vernier.config.settings import Engine, Mode, Precision
 from vernier.errors import ConfigError, did_you_mean
 from vernier.frozen import frozen
 from vernier.models import is_detector
 from vernier.models import names as network_names
 from vernier.recipes import FILE_SUFFIXES
-from vernier.records.bench import BenchRequest, BenchResult, BenchRow, Layout, Plan
+from vernier.records.bench import BenchRequest, BenchResult, BenchRow, Layout, Plan, SettingValue, TuneResult
 from vernier.records.statistics import Estimate
-from vernier.store import RunDir
+from vernier.store import RunDir, write_atomically
 
 from .display import frame_of_paths
 from .options import Settings, StrPath, assignments, plain, to_path, usual_value
 from .runs import data_frame
+from .starting import limit_spinning, machine_file
 from .words import Interrupted, errors_in_python_words, python_words
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+    from vernier.measure.tuning.candidates import Situation
 
 T = TypeVar("T")
 Kind = Literal["train", "infer", "scaling"]
@@ -63,6 +76,7 @@ def build_request(
     run: str | None = None,
     global_batch: int | None = None,
     strong: bool = False,
+    machine: StrPath | None = None,
     settings: Sequence[str] = (),
 ) -> BenchRequest:
     """The request of a recipe, or of the settings of `run`, with changes. Raises ConfigError.
@@ -77,6 +91,7 @@ def build_request(
     request = BenchRequest(what=what, config={}, weights_of=run, **lists)
     start = recipes.load(recipe or model or recipes.DEFAULT) if run is None else _config_of(Path(run).expanduser())
     flags = {
+        MACHINE_FILE: machine_file(machine, what),
         "data.source": data or start.recipe.data.source or "synthetic",
         "model.name": model,
         "machine.device": device,
@@ -309,6 +324,7 @@ def bench(
     memory_limit: float | None = None,
     seed: int = 0,
     out: StrPath = "runs",
+    machine: StrPath | None = None,
     settings: Settings | None = None,
     quiet: bool = False,
 ) -> Benchmark:
@@ -317,7 +333,8 @@ def bench(
     `recipe` is a recipe or a network; for inference also a run or an exported file. `kind` is `train`, `infer` or
     `scaling`. Lists of `batch` (per device), `precision`, `mode`, `engine` (of inference) and `procs` are measured in
     every combination. The other arguments are the flags of the commands: `strong` and `apart` for scaling, `int8`,
-    `scenarios`, `loads` and `rate` for inference, and how long and how often to measure. Ctrl-C raises Interrupted;
+    `scenarios`, `loads` and `rate` for inference, and how long and how often to measure; `machine` is a file
+    that `tune` wrote. Ctrl-C raises Interrupted;
     what was measured is saved. Raises ConfigError, and RunFailed where nothing could be measured.
     """
     scaling = kind == "scaling"
@@ -344,6 +361,7 @@ def bench(
         run=run,
         global_batch=batches[0] if scaling and batches else None,
         strong=strong,
+        machine=machine,
         settings=assignments(settings),
     )
     if scaling:
@@ -395,6 +413,198 @@ def _recipe_or_run(recipe: StrPath | None, kind: str) -> tuple[str | None, str |
 def is_model_file(path: Path) -> bool:
     """Whether a path is a file, and not a recipe."""
     return path.is_file() and path.suffix.lower() not in FILE_SUFFIXES
+
+
+# -------------------------------------------------------------------------------------------------------------- tuning
+
+
+@frozen
+class TuneRequest:
+    """A search for the fastest settings that was asked for, checked as far as that can be done before it."""
+
+    config: Config
+    situation: "Situation"
+    minutes: float
+    out: Path
+    notes: tuple[str, ...]
+    seed: int = 0
+
+
+def build_tuning(
+    work: Work,
+    recipe: str | None,
+    *,
+    model: str | None = None,
+    data: str | None = None,
+    device: str | None = None,
+    batch: int | None = None,
+    minutes: float = 10.0,
+    out: StrPath = "machine.toml",
+    overwrite: bool = False,
+    allow_split: bool = False,
+    seed: int = 0,
+    settings: Sequence[str] = (),
+) -> TuneRequest:
+    """The request of a recipe, with everything refused that cannot work. Raises ConfigError."""
+    from vernier.cores import allowed_cores
+    from vernier.engine.runtimes.requirements import installed_engines
+    from vernier.measure.bench.combinations import at_final_size
+    from vernier.measure.tuning.candidates import Situation
+
+    if not isinstance(minutes, int | float) or not minutes > 0:
+        raise ConfigError(f"--minutes {minutes!r} is no time to measure in. Give a number above 0, such as 10.")
+    path = _new_file(to_path(out, "--out"), overwrite=overwrite)
+    batch = None if batch is None else at_least_one(batch)
+    infer = work == "infer"
+    settings = (*settings, *([f"machine.eval_batch={batch}"] if infer and batch else []))
+    request = build_request(
+        work,
+        recipe,
+        Arms(),
+        model=model,
+        data=data,
+        device=device,
+        global_batch=None if infer else batch,
+        settings=settings,
+    )
+    config = config_from_tree(request.config)
+    if not infer:
+        config = at_final_size(config)[0]
+        check_config(config, detector=is_detector(config.recipe.model.name))
+    given = {setting_name(text.partition("=")[0].strip()) for text in settings}
+    given |= {"machine.device"} if device else set()
+    own = recipes.change(recipes.load(recipe or model or recipes.DEFAULT), {"model.name": model}, ()).config.recipe
+    situation = Situation(
+        work=work,
+        device=device_kind(config.machine.device),
+        cores=len(allowed_cores()),
+        real_data=config.recipe.data.source not in ("synthetic", "static"),
+        engines=tuple(installed_engines()),
+        fixed=frozenset(name.removeprefix("machine.") for name in given if name.startswith("machine.")),
+        allow_split=allow_split,
+        own_batch=config.recipe.global_batch == own.global_batch,
+    )
+    return TuneRequest(
+        config=config, situation=situation, minutes=minutes, out=path, notes=request.notes or (), seed=seed
+    )
+
+
+def _new_file(path: Path, *, overwrite: bool) -> Path:
+    """Where the machine file will be. Raises ConfigError before anything is measured."""
+    if path.suffix != ".toml":
+        raise ConfigError(f"--out {path}: a machine file ends in .toml.")
+    if path.exists() and not overwrite:
+        raise ConfigError(f"--out {path} exists. Give another name, or --overwrite to replace it.")
+    if path.is_dir():
+        raise ConfigError(f"--out {path} is a folder. Give the name of a file.")
+    if not path.parent.is_dir():
+        raise ConfigError(f"--out {path}: there is no folder {path.parent}. Create it, or give another name.")
+    if not os.access(path.parent, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
+        raise ConfigError(f"--out {path} cannot be written: no permission. Give a file in a folder of your own.")
+    return path
+
+
+def run_tuning(request: TuneRequest, say: Callable[[str], None]) -> TuneResult:
+    """Search, and write the machine file; nothing is written after Ctrl-C. Raises ConfigError, RunFailed."""
+    from vernier.clock import now_s
+    from vernier.measure.tuning.live import LiveStable
+    from vernier.measure.tuning.results import file_text, make_result
+    from vernier.measure.tuning.search import Search
+
+    limit_spinning()
+    began_s, stopped = now_s(), False
+    search = Search(
+        config=request.config,
+        situation=request.situation,
+        stable=LiveStable(request.situation.work),
+        minutes=request.minutes,
+        say=say,
+        seed=request.seed,
+    )
+    try:
+        search.run()
+    except KeyboardInterrupt:
+        stopped = True
+    notes = (*request.notes, *search.notes)
+    result = make_result(search, seconds=now_s() - began_s, stopped=stopped, notes=notes)
+    if stopped:
+        return result
+    write_atomically(request.out, file_text(result, request.config, request.situation, search.ready))
+    return replace(result, file=request.out)
+
+
+class Tuning:
+    """What a search for the fastest settings measured. `path` is the machine file, `result` the record of it all."""
+
+    def __init__(self, result: TuneResult) -> None:
+        self.result = result
+        self.path: Path | None = result.file
+
+    def __fspath__(self) -> str:
+        return os.fspath(self.path or "")
+
+    @property
+    def machine(self) -> dict[str, SettingValue]:
+        """The settings of the file, by name."""
+        return dict(self.result.machine)
+
+    def table(self) -> list[dict[str, str]]:
+        """The settings and their values as people read them: one mapping of column to text per row."""
+        from vernier.measure.tuning.results import table
+
+        return table(self.result.settings)
+
+    def __repr__(self) -> str:
+        from vernier.measure.tuning.results import headline
+
+        return f"Tuning({self.path}, {headline(self.result)})"
+
+
+@errors_in_python_words
+def tune(
+    recipe: StrPath | None = None,
+    kind: Work = "train",
+    *,
+    model: str | None = None,
+    data: StrPath | None = None,
+    device: str | None = None,
+    batch: int | None = None,
+    minutes: float = 10.0,
+    out: StrPath = "machine.toml",
+    overwrite: bool = False,
+    allow_split: bool = False,
+    seed: int = 0,
+    settings: Settings | None = None,
+    quiet: bool = False,
+) -> Tuning:
+    """Find the fastest settings of this machine for some work, as `vernier tune` does, and write a machine file.
+
+    `train`, `finetune`, `bench`, `load` and `evaluate` take the result as `machine=`. `kind` is `train` or `infer`.
+    Ctrl-C raises Interrupted, and nothing is written. Raises ConfigError, and RunFailed where nothing can be measured.
+    """
+    if kind not in get_args(Work):
+        raise ConfigError(f"kind={kind!r} is not known. {did_you_mean(str(kind), get_args(Work))}")
+    request = build_tuning(
+        kind,
+        None if recipe is None else str(plain(recipe)),
+        model=model,
+        data=None if data is None else plain(data),
+        device=usual_value("device", device),
+        batch=batch,
+        minutes=minutes,
+        out=out,
+        overwrite=overwrite,
+        allow_split=allow_split,
+        seed=seed,
+        settings=assignments(settings),
+    )
+    from .progress import session_console
+
+    console = session_console(quiet=quiet)
+    result = run_tuning(request, lambda line: None if quiet else console.print(line, markup=False))
+    if result.stopped:
+        raise Interrupted("Tuning interrupted: nothing was written.", None)
+    return Tuning(result)
 
 
 # -------------------------------------------------------------------------------------------------------------- values

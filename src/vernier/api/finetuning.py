@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from vernier import signals
-from vernier.config import Changed, Config, apply_changes, check_config, config_warnings
+from vernier.config import MACHINE_FILE, Changed, Config, apply_changes, check_config, config_warnings
 from vernier.data.preparing.pretrained import fetch_pretrained, is_pretrained
 from vernier.engine.processes.launch import time_counted_from_now, topology
 from vernier.errors import ConfigError, RunFailed
@@ -35,7 +35,7 @@ from .options import (
     to_path,
 )
 from .runs import Result, Run
-from .starting import check_before_start, count_processes, limit_spinning, load_torch, unchanged_torch
+from .starting import check_before_start, count_processes, limit_spinning, load_torch, machine_file, unchanged_torch
 from .training import SETTINGS, TrainRequest, run_in_processes, train_here
 from .words import errors_in_python_words
 
@@ -81,6 +81,7 @@ def build_finetuning(
     if task not in ("auto", "classes", "boxes"):
         raise ConfigError(f"--task {task!r} is not one of: auto, classes, boxes.")
     values: dict[str, object] = {setting: flags.get(name) for name, setting in _SETTINGS.items()}
+    values[MACHINE_FILE] = machine_file(flags.get("machine"), "train")
     values["model.freeze"] = texts(flags.get("freeze")) or None
     plan = _plan(
         str(Path(folder)),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from vernier import recipes
-from vernier.config import Config
+from vernier.config import MACHINE_FILE, Config
 from vernier.config.settings import Engine
 from vernier.errors import ConfigError, RunFailed
 from vernier.frozen import frozen
@@ -19,7 +19,7 @@ from vernier.records.run import EvaluationReport, ExportCheck
 
 from .options import Settings, StrPath, assignments, plain, to_path, usual_value
 from .runs import Result
-from .starting import limit_spinning, unchanged_torch
+from .starting import limit_spinning, machine_file, unchanged_torch
 from .words import errors_in_python_words
 
 if TYPE_CHECKING:
@@ -236,6 +236,7 @@ def load(
     device: str | None = None,
     engine: Engine | None = None,
     int8: bool = False,
+    machine: StrPath | None = None,
     settings: Settings | None = None,
 ) -> Model:
     """Load a trained model: a run, a checkpoint, a file that `export` wrote, or anybody's weights.
@@ -244,11 +245,13 @@ def load(
     checkpoint of a run (`latest`, `best` or a step) and `ema` averaged or raw weights. For weights of others `model`
     names the network (`vernier models` lists them) and `classes` the names of its outputs, or a text file with one per
     line. `engine` runs it for `predict` and `evaluate`: `onnxruntime`, `openvino`, or `auto`, the fastest; `int8` in
-    INT8. `settings` are those of data, evaluation and machine. Raises ConfigError for what does not fit, and RunFailed
-    for weights that are not numbers and for an engine that does not compute what PyTorch does.
+    INT8. `machine` is a file that `tune` wrote for inference. `settings` are those of data, evaluation and machine.
+    Raises ConfigError for what does not fit, and RunFailed for weights that are not numbers and for an engine that does
+    not compute what PyTorch does.
     """
     with unchanged_torch():
-        choice = _choose(source, model, classes, which, ema, _change(device, settings, engine, int8=int8))
+        changed = _change(device, settings, engine, int8=int8, machine=machine)
+        choice = _choose(source, model, classes, which, ema, changed)
         return Model(_load(choice), choice)
 
 
@@ -287,10 +290,15 @@ def _weights_path(source: StrPath, what: str) -> Path:
 
 
 def _change(
-    device: str | None, settings: Settings | None, engine: str | None = None, *, int8: bool = False
+    device: str | None,
+    settings: Settings | None,
+    engine: str | None = None,
+    *,
+    int8: bool = False,
+    machine: StrPath | None = None,
 ) -> Callable[[Config], Config]:
-    chosen, device = assignments(settings), usual_value("device", device)
-    flags = {"machine.device": device, "machine.engine": engine, "machine.int8": int8 or None}
+    chosen, device, file = assignments(settings), usual_value("device", device), machine_file(machine, "infer")
+    flags = {MACHINE_FILE: file, "machine.device": device, "machine.engine": engine, "machine.int8": int8 or None}
     return lambda config: recipes.change(config, flags, chosen).config
 
 
@@ -356,11 +364,13 @@ def _kind(value: object) -> str:
 # ----------------------------------------------------------------------------------------------------------- functions
 
 
-def _model_of(source: "StrPath | Model", engine: Engine | None = None, *, int8: bool = False) -> Model:
+def _model_of(
+    source: "StrPath | Model", engine: Engine | None = None, *, int8: bool = False, machine: StrPath | None = None
+) -> Model:
     if not isinstance(source, Model):
-        return load(source, engine=engine, int8=int8)
-    if engine is not None or int8:
-        raise ConfigError("The model is loaded already: give engine and int8 to load().")
+        return load(source, engine=engine, int8=int8, machine=machine)
+    if engine is not None or int8 or machine is not None:
+        raise ConfigError("The model is loaded already: give engine, int8 and machine to load().")
     return source
 
 
@@ -373,12 +383,13 @@ def evaluate(
     max_eval_steps: int | None = None,
     engine: Engine | None = None,
     int8: bool = False,
+    machine: StrPath | None = None,
     settings: Settings | None = None,
     out: StrPath | None = None,
     quiet: bool = False,
 ) -> Result[EvaluationReport]:
-    """Evaluate a run, a file or a loaded model: `load(source, engine=..., int8=...).evaluate(data, ...)`."""
-    return _model_of(source, engine, int8=int8).evaluate(
+    """Evaluate a run, a file or a loaded model: `load(source, engine=..., machine=...).evaluate(data, ...)`."""
+    return _model_of(source, engine, int8=int8, machine=machine).evaluate(
         data,
         split=split,
         classes_by_number=classes_by_number,

@@ -51,6 +51,7 @@ class TrainFlags(TypedDict, total=False):
 
     data: StrPath | None
     out: StrPath
+    machine: StrPath | None
     device: str | None
     procs: int | None
     precision: Precision | None
@@ -101,6 +102,7 @@ class FinetuneFlags(TypedDict, total=False):
     lr: float | None
     freeze: str | Sequence[str]
     seed: int | None
+    machine: StrPath | None
     device: str | None
     procs: int | None
     precision: Precision | None

@@ -9,10 +9,12 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vernier.config import Config, Model, derive, override
+from vernier.config import Config, MachineFile, Model, Work, derive, override, read_machine_file, refuse_other_work
+from vernier.cores import allowed_cores
 from vernier.data.preparing.pretrained import fetch_pretrained, is_pretrained
 from vernier.engine.processes.launch import process_count, quiet_torch, time_left_s, topology
 from vernier.errors import ConfigError, did_you_mean
@@ -33,6 +35,19 @@ def limit_spinning() -> None:
     Call it before torch is imported.
     """
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+
+
+def machine_file(path: "str | os.PathLike[str] | None", work: Work) -> MachineFile | None:
+    """The machine file of `--machine` for this work, with a note if it was tuned elsewhere. Raises ConfigError."""
+    if path is None:
+        return None
+    from vernier.devices.cpu import cpu_name
+    from vernier.measure.tuning.results import describe_elsewhere
+
+    file = read_machine_file(Path(path).expanduser())
+    refuse_other_work(file, work)
+    notes = describe_elsewhere(file, f"cpu ({cpu_name()})", len(allowed_cores()))
+    return replace(file, notes=notes if file.tuned is not None and file.tuned.device.startswith("cpu") else ())
 
 
 def silence_profiler() -> None:

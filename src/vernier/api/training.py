@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NoReturn, Unpack, cast
 
 from vernier import recipes as book
 from vernier.config import (
+    MACHINE_FILE,
     Changed,
     Config,
     check_batch_rule,
@@ -53,6 +54,7 @@ from .starting import (
     in_notebook,
     joined,
     limit_spinning,
+    machine_file,
     silence_profiler,
     unchanged_torch,
 )
@@ -144,6 +146,7 @@ def build_request(recipe: str | None, given: TrainFlags, settings: Sequence[str]
     values = {setting: _setting_value(flags.get(name)) for name, setting in SETTINGS.items()}
     if isinstance(bad_images := values["data.max_bad_images"], int):
         values["data.max_bad_images"] = str(bad_images)
+    values[MACHINE_FILE] = machine_file(flags.get("machine"), "train")
     values |= {"eval.every_epochs": 0 if flags.get("train_only") else None, "model.checkpoint": foreign}
     values |= {} if flags.get("checkpoints", True) else _NO_CHECKPOINTS
     changed = book.change(start, values, settings, small=smoke)

@@ -30,8 +30,8 @@ _WITH_VALUE = re.compile(
     r"|'[^']*')"
 )
 _SWITCHES = (
-    "allow-slow classes-by-number deterministic different-work ema int8 normalised-input reset-head single-runs "
-    "train-only"
+    "allow-slow allow-split classes-by-number deterministic different-work ema int8 normalised-input overwrite "
+    "reset-head single-runs train-only"
 )
 _SWITCH = re.compile(rf"--({_SWITCHES.replace(' ', '|')})\b")
 _FLAG = re.compile(r"--([a-z][a-z-]*)")

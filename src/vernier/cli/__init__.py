@@ -45,6 +45,7 @@ from .model.finetune import finetune
 from .model.predict import predict
 from .model.profile import profile
 from .model.train import train
+from .model.tune import tune
 from .output import say, set_quiet
 from .report.compare import compare
 from .report.convert import convert
@@ -71,6 +72,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "predict": predict,
     "export": export,
     "profile": profile,
+    "tune": tune,
     "plan": plan,
     "report": report,
     "compare": compare,
@@ -94,7 +96,7 @@ DEFAULT_ACTIONS = {"runs": "list"}
 
 SECTIONS = {
     "Train": ("train", "finetune", "eval", "predict", "export"),
-    "Measure": ("bench", "profile", "plan", "study"),
+    "Measure": ("bench", "tune", "profile", "plan", "study"),
     "Look": ("runs", "report", "compare", "convert", "recipes", "models", "doctor"),
     "Data": ("data",),
     "Shell": ("completion",),

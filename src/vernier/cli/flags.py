@@ -68,6 +68,14 @@ Int8Flag = Annotated[
         "costs and gains on others. Needs --engine onnxruntime or auto."
     ),
 ]
+MachineFlag = Annotated[
+    str | None,
+    optional(
+        "FILE",
+        help="Settings of the machine from a file: one that `vernier tune` wrote, or any .toml file with a table "
+        "[machine]. Flags and --set win over it.",
+    ),
+]
 DivergenceFlag = Annotated[OnDivergence | None, optional("stop|rollback")]
 DataFlag = Annotated[str | None, optional("NAME|PATH")]
 ShardCacheFlag = Annotated[

@@ -1,15 +1,25 @@
 """The settings of a run: Recipe (what to train), Machine (where), Checkpoint and Limits (what is kept, when to stop).
 
-`settings` has the dataclasses, `parsing` reads and writes them, `durations` reads times, `changes` applies what a
-person changes, `checks` has the rules between them, `warnings` what is allowed and unusual, `derived` what follows from
-them, `migrations` what changed between versions of files. May import `errors` and `frozen` and nothing else of Vernier;
-knows no torch, no run directory and no device. Built-in recipes are in `vernier.recipes`.
+`settings` has the dataclasses, `parsing` reads and writes them, `machine_file` those of `--machine`, `durations` reads
+times, `changes` applies what a person changes, `checks` has the rules between them, `warnings` what is allowed and
+unusual, `derived` what follows from them, `migrations` what changed between versions of files. May import `errors` and
+`frozen` and nothing else of Vernier; knows no torch, no run directory and no device. Built-in recipes are in
+`vernier.recipes`.
 """
 
-from .changes import Changed, apply_changes, check_batch_rule
+from .changes import MACHINE_FILE, Changed, apply_changes, check_batch_rule
 from .checks import check_config, check_recipe, check_reduction
-from .derived import DEFAULT_EXACT_THREADS, Derived, derive, describe_lr, describe_target, train_px
+from .derived import (
+    DEFAULT_EXACT_THREADS,
+    Derived,
+    count_virtual_shards,
+    derive,
+    describe_lr,
+    describe_target,
+    train_px,
+)
 from .durations import UNTIL_JOB_ENDS, parse_duration
+from .machine_file import MachineFile, Tuned, Work, machine_toml, read_machine_file, refuse_other_work
 from .parsing import (
     RenamedSetting,
     assignment,
@@ -49,6 +59,7 @@ from .warnings import config_warnings
 
 __all__ = [
     "DEFAULT_EXACT_THREADS",
+    "MACHINE_FILE",
     "UNTIL_JOB_ENDS",
     "Augment",
     "Changed",
@@ -62,12 +73,15 @@ __all__ = [
     "Limits",
     "Loss",
     "Machine",
+    "MachineFile",
     "Model",
     "Optim",
     "Published",
     "Recipe",
     "RenamedSetting",
     "Schedule",
+    "Tuned",
+    "Work",
     "apply_changes",
     "assignment",
     "check_batch_rule",
@@ -76,6 +90,7 @@ __all__ = [
     "check_reduction",
     "config_from_tree",
     "config_warnings",
+    "count_virtual_shards",
     "derive",
     "describe_lr",
     "describe_target",
@@ -83,10 +98,13 @@ __all__ = [
     "digest",
     "from_dict",
     "load_file",
+    "machine_toml",
     "override",
     "override_from_text",
     "parse_duration",
     "parse_share",
+    "read_machine_file",
+    "refuse_other_work",
     "setting_name",
     "setting_names",
     "short_side_of",

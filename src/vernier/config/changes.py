@@ -12,9 +12,12 @@ from dataclasses import replace
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
 
+from .machine_file import MachineFile
 from .parsing import override, override_from_text, setting_name
 from .settings import Config, Recipe, short_side_of
 
+MACHINE_FILE = "machine file"
+"""The key of a MachineFile among flags."""
 LARGE_BATCH_OPTIMISERS = ("lars", "lamb")
 _SIZE_STEP_PX = 8
 
@@ -31,9 +34,18 @@ class Changed:
 def apply_changes(config: Config, flags: Mapping[str, object], settings: Sequence[str]) -> Changed:
     """Change the configuration by named flags (None: not given), then by the `--set` assignments.
 
-    Of the flags, `schedule.epochs` scales the schedule and `optim.lr` is the peak rate at the batch that is used.
+    A machine file, under MACHINE_FILE, comes before both. Of the flags, `schedule.epochs` scales the schedule and
+    `optim.lr` is the peak rate at the batch that is used.
     """
-    start, notes = config, []
+    start, notes = config, list[str]()
+    flags = dict(flags)
+    file = flags.pop(MACHINE_FILE, None)
+    given = {setting_name(path) for path, value in flags.items() if value is not None}
+    given |= {setting_name(assignment.partition("=")[0].strip()) for assignment in settings}
+    named = set(given)
+    if isinstance(file, MachineFile):
+        config, notes = file.apply(config, given)
+        named |= {f"machine.{name}" for name in file.settings}
     for path, value in flags.items():
         if value is None:
             continue
@@ -47,8 +59,6 @@ def apply_changes(config: Config, flags: Mapping[str, object], settings: Sequenc
             raise ConfigError(_in_terms_of_flag(str(error), path)) from None
     for assignment in settings:
         config = override_from_text(config, assignment)
-    named = {setting_name(path) for path, value in flags.items() if value is not None}
-    named |= {setting_name(assignment.partition("=")[0].strip()) for assignment in settings}
     config, note = _with_eval_size(config, start, named)
     if flags.get("optim.lr") is not None:
         config = with_peak_lr(config)

@@ -197,7 +197,7 @@ def _type_of(path: str) -> Any:
 
 def assignment(path: str, value: Any) -> str:
     """The assignment `a.b=c` that gives a setting this value of Python."""
-    return f"{path}={'none' if value is None else _toml_value(value)}"
+    return f"{path}={'none' if value is None else toml_value(value)}"
 
 
 def parse_value(text: str, hint: Any) -> Any:
@@ -287,15 +287,16 @@ def _following(table: Any) -> set[str]:
 
 
 def _toml_line(f: Any, value: Any) -> str:
-    setting = f"# {f.name} =" if value is None else f"{f.name} = {_toml_value(value)}"
+    setting = f"# {f.name} =" if value is None else f"{f.name} = {toml_value(value)}"
     return f"{setting:40}  # {f.metadata['doc']}"
 
 
-def _toml_value(value: Any) -> str:
+def toml_value(value: Any) -> str:
+    """A value as TOML writes it."""
     if isinstance(value, bool | str):
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, tuple):
-        return "[" + ", ".join(_toml_value(v) for v in value) + "]"
+        return "[" + ", ".join(toml_value(v) for v in value) + "]"
     return repr(value)
 
 

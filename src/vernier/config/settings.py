@@ -12,6 +12,7 @@ from vernier.frozen import frozen
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
 Mode = Literal["eager", "compile", "trace"]
 Engine = Literal["torch", "onnxruntime", "openvino", "auto"]
+Allocator = Literal["keep", "huge", "system"]
 OnDivergence = Literal["stop", "rollback"]
 
 
@@ -346,6 +347,9 @@ class Machine:
     )
     threads: int | None = option(None, "compute threads per process; left out: all cores shared evenly", low=1)
     max_cpus: int | None = option(None, "most cores per process; left out: an even share", low=1)
+    allocator: Allocator = option(
+        "keep", "CPU memory: keep reuses freed blocks, huge also asks for huge pages, system is the C library's own"
+    )
     channels_last: bool = option(True, "memory layout of images and weights")
     reduction: Literal["ddp", "exact"] = option(
         "ddp", "how gradients are summed; exact: the same weights, bit for bit, for any number of processes"

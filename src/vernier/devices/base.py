@@ -81,6 +81,8 @@ class Device:
     compile_backend: ClassVar[str] = "inductor"
     compile_dynamic: ClassVar[bool | None] = None
     """`dynamic` of torch.compile; None: PyTorch decides."""
+    allocator: str = "keep"
+    """machine.allocator, set before `prepare`; devices with memory of their own ignore it."""
     channels_last: ClassVar[bool] = True
     """Networks run in the channels-last memory layout; otherwise machine.channels_last has no effect here."""
     detections_on_host: ClassVar[bool] = False

@@ -66,7 +66,10 @@ class Cpu(Device):
 
     def prepare(self, precision: str = "fp32", *, deterministic: bool = False, local_rank: int = 0) -> None:
         super().prepare(precision, deterministic=deterministic)
-        keep_freed_memory()
+        if self.allocator == "huge":
+            os.environ["THP_MEM_ALLOC_ENABLE"] = "1"  # PyTorch reads it at its first large allocation
+        if self.allocator != "system":
+            keep_freed_memory()
 
     def memory(self) -> Memory | None:
         """Memory of the whole process: a CPU has no allocator to ask. The peak is the kernel's and cannot be reset."""

@@ -44,6 +44,7 @@ def prepare_device(config: Config, *, exact: bool = False) -> tuple[Device, int]
     cores = bind_cores(where, machine.max_cpus) if where.local_world > 1 or machine.max_cpus else allowed_cores()
     threads = machine.threads or (DEFAULT_EXACT_THREADS if exact else len(cores))
     torch.set_num_threads(threads)
+    device.allocator = machine.allocator
     device.prepare(machine.precision, deterministic=deterministic, local_rank=where.local_rank)
     return device, threads
 

@@ -98,7 +98,37 @@ class TrialRequest:
     version: int = REQUEST_VERSION
 
 
-def decode_request(tree: Any) -> ArmRequest | StudyRequest | TrialRequest:
+@frozen
+class TurnsRequest:
+    """A load that takes steps whenever it is its turn (`vernier tune`); its process stays until it is ended.
+
+    Turns are asked for, and answered, by files in `folder`.
+    """
+
+    what: Literal["turns"] = "turns"
+    work: Literal["train", "infer"]
+    config: ConfigTree
+    folder: Path
+    turn_s: float = 0.5
+    warmup_max_seconds: float = 3.0
+    memory_limit_bytes: int | None = None
+    version: int = REQUEST_VERSION
+
+    @property
+    def ready_file(self) -> Path:
+        """Says that the load waits for its first turn."""
+        return self.folder / "ready.json"
+
+    def turn_file(self, number: int) -> Path:
+        """Asks for a turn."""
+        return self.folder / f"turn-{number}"
+
+    def answer_file(self, number: int) -> Path:
+        """Has what that turn measured."""
+        return self.folder / f"turn-{number}.json"
+
+
+def decode_request(tree: Any) -> ArmRequest | StudyRequest | TrialRequest | TurnsRequest:
     """A request from its JSON object. Raises DamagedRecord, or ConfigError for a newer format."""
     version = tree.get("version", 1) if isinstance(tree, dict) else 1
     if isinstance(version, int) and version > REQUEST_VERSION:
@@ -110,6 +140,8 @@ def decode_request(tree: Any) -> ArmRequest | StudyRequest | TrialRequest:
         return decode(StudyRequest, tree)
     if isinstance(tree, dict) and tree.get("what") == "trial":
         return decode(TrialRequest, tree)
+    if isinstance(tree, dict) and tree.get("what") == "turns":
+        return decode(TurnsRequest, tree)
     return decode(ArmRequest, tree)
 
 
@@ -131,6 +163,25 @@ class ArmFailure:
 
     status: Literal["out-of-memory", "refused"]
     why: str
+
+
+@frozen
+class Ready:
+    """A load that waits for its first turn: images and seconds per step, the seconds of compiling, and what it is."""
+
+    status: Literal["ok"] = "ok"
+    images_per_step: int
+    step_s: float
+    steps_per_turn: int
+    compile_s: float = 0.0
+    ran: WhatRan | None = omitted()
+
+
+@frozen
+class Turn:
+    """What one turn measured."""
+
+    images_per_s: float
 
 
 @frozen
@@ -485,3 +536,71 @@ class BenchResult:
     def measured(self) -> tuple[StepRow | ServingRow, ...]:
         """The rows that have figures."""
         return tuple(row for row in self.rows if not isinstance(row, FailedRow))
+
+
+# --------------------------------------------------------------------------------------------------------- vernier tune
+
+
+SettingValue = str | int | bool | None
+
+
+@frozen
+class TunedValue:
+    """One value of a setting beside the one in use before: how many times as fast, with an interval.
+
+    The interval holds for all values of the setting together, at every look. `rates` are images per second by round.
+    """
+
+    shown: str
+    machine: dict[str, SettingValue]
+    verdict: Literal["chosen", "faster", "no measurable difference", "slower", "not measured"]
+    images_per_s: float | None = None
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    rates: tuple[float, ...] = ()
+    why: str | None = omitted()
+
+
+@frozen
+class TunedSetting:
+    """A setting and its values; `left_out` says why none was tried."""
+
+    name: str
+    before: str
+    chosen: str
+    values: tuple[TunedValue, ...] = ()
+    rates: tuple[float, ...] = ()
+    """Images per second of the value in use before, by round."""
+    left_out: str | None = omitted()
+
+
+@frozen
+class Confirmation:
+    """The chosen settings against the defaults in fresh processes, a pair per round. `ratio` is of their speeds."""
+
+    default_rates: tuple[float, ...]
+    chosen_rates: tuple[float, ...]
+    ratio: float
+    low: float
+    high: float
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether the chosen settings are certainly faster."""
+        return self.low > 1
+
+
+@frozen
+class TuneResult:
+    """What `vernier tune` measured. `machine` are the settings of its file; `confirmation` is None where none ran."""
+
+    work: Literal["train", "infer"]
+    what_ran: str
+    settings: tuple[TunedSetting, ...]
+    confirmation: Confirmation | None
+    machine: dict[str, SettingValue]
+    seconds: float
+    stopped: bool = False
+    notes: tuple[str, ...] = ()
+    file: Path | None = None

@@ -8,8 +8,9 @@ from tyro.conf import Positional, arg
 
 from vernier.cli.launching import joined, silence_profiler, start_processes, with_procs
 from vernier.errors import EXIT_DONE, ConfigError
-from vernier.records.bench import ArmRequest, decode_request
+from vernier.records.bench import ArmRequest, TurnsRequest, decode_request
 from vernier.records.codec import DamagedRecord, encode
+from vernier.signals import end_with_parent
 from vernier.store import read_json
 
 RequestPath = Annotated[Positional[str], arg(metavar="REQUEST")]
@@ -31,10 +32,12 @@ def arm(request: RequestPath, answer: AnswerPath, /) -> int:
         arm_request = decode_request(read_json(Path(request)))
     except (OSError, ValueError, DamagedRecord) as error:
         raise ConfigError(f"Cannot read what to measure from {request}: {error}.") from None
+    if isinstance(arm_request, TurnsRequest):
+        end_with_parent()
     config, to_start = with_procs(config_from_tree(arm_request.config or {}))
     if to_start:
         return start_processes(to_start)
-    limit = arm_request.memory_limit_bytes if isinstance(arm_request, ArmRequest) else None
+    limit = arm_request.memory_limit_bytes if isinstance(arm_request, ArmRequest | TurnsRequest) else None
     guard_memory(limit, config.machine.procs)
     with joined(config) as world:
         result = run_request(arm_request, world)

@@ -10,6 +10,7 @@ from vernier.api.benchmarks import build_request as request_of_arms
 from vernier.cli.flags import (
     DeviceFlag,
     IntFlag,
+    MachineFlag,
     NetworkFlag,
     OptionalFile,
     OptionalInt,
@@ -78,6 +79,7 @@ class Target:
     """Another network than the recipe's, as published; without a recipe the same as giving its name as the recipe."""
     device: DeviceFlag = None
     """Where to run. Default: auto, the fastest kind of device here."""
+    machine: MachineFlag = None
     settings: SetFlag = ()
 
 
@@ -119,6 +121,7 @@ def build_request(
         run=run,
         global_batch=global_batch,
         strong=strong,
+        machine=target.machine,
         settings=target.settings,
     )
 

@@ -1,17 +1,21 @@
 """Flags that choose a model for `eval`, `predict` and `export`: a run, a checkpoint, an exported file, or weights."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
+from vernier import recipes
 from vernier.cli.flags import NetworkFlag, OptionalFile, optional
 from vernier.cli.launching import fetch_with_bar
+from vernier.config import MACHINE_FILE
 from vernier.data.preparing.pretrained import is_pretrained
 from vernier.errors import ConfigError
 
 if TYPE_CHECKING:
-    from vernier.engine.inference.trained import Change, ModelChoice
+    from vernier.engine.inference.trained import Change, ModelChoice, Trained
 
 ModelPath = Annotated[
     Positional[str | None],
@@ -56,6 +60,12 @@ def check_model_path(path: str | None, weights: str | None) -> Path:
     if not chosen.exists():
         raise ConfigError(f"{path} does not exist. Give a run directory, a checkpoint or an exported file.")
     return chosen
+
+
+def with_machine_notes(trained: "Trained", flags: Mapping[str, object], settings: tuple[str, ...]) -> "Trained":
+    """The model with notes about the machine file among the flags that its settings are from."""
+    notes = recipes.change(trained.config, flags, settings).notes if flags.get(MACHINE_FILE) else ()
+    return replace(trained, notes=(*trained.notes, *notes))
 
 
 def choose_model(

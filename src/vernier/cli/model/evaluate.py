@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import arg
 
+from vernier.api.starting import machine_file
 from vernier.cli.flags import (
     DataFlag,
     EmaFlag,
     EngineFlag,
     Int8Flag,
     JsonFlag,
+    MachineFlag,
     ModeFlag,
     NoEmaFlag,
     OptionalDir,
@@ -26,13 +28,13 @@ from vernier.cli.flags import (
 )
 from vernier.cli.launching import console_of, joined, start_processes, with_procs
 from vernier.cli.output import print_json, set_quiet, show
-from vernier.config import Config
+from vernier.config import MACHINE_FILE, Config
 from vernier.engine.processes.launch import topology
 from vernier.engine.runtimes.requirements import check_engine
 from vernier.errors import EXIT_DONE, ConfigError
 from vernier.wording import plural
 
-from .choosing import ClassesFlag, ModelFlag, ModelPath, WeightsFlag, check_model_path, choose_model
+from .choosing import ClassesFlag, ModelFlag, ModelPath, WeightsFlag, check_model_path, choose_model, with_machine_notes
 
 if TYPE_CHECKING:
     from vernier.records.run import EvaluationReport
@@ -52,6 +54,7 @@ def evaluate(
     classes_by_number: Switch = False,
     which: Annotated[str, arg(metavar="latest|best|STEP|all")] = "latest",
     procs: OptionalInt = None,
+    machine: MachineFlag = None,
     mode: ModeFlag = None,
     engine: EngineFlag = None,
     int8: Int8Flag = False,
@@ -96,7 +99,7 @@ def evaluate(
     set_quiet(quiet)
     averaged = choose_averaged(ema, no_ema)
     _check_target(path, weights, data, settings)
-    execution = {"machine.mode": mode, "machine.engine": engine, "machine.int8": int8 or None}
+    execution = _execution(machine, mode, engine, int8=int8)
     base = apply_flags(Config(), {"machine.procs": procs, **execution}, _of_machine(settings))
     check_engine(base.machine)
     base, to_start = with_procs(base)
@@ -121,7 +124,7 @@ def evaluate(
         steps = checkpoint_steps(choice.path) if which == "all" else [which]
         board = _board(choice.path, steps, console) if tensorboard and which == "all" else None
         for step in steps:
-            trained = load_model(replace(choice, which=step))
+            trained = with_machine_notes(load_model(replace(choice, which=step)), flags, settings)
             folder = None if out is None else Path(out) / (f"step-{step}" if which == "all" else "")
             report = evaluate_trained(
                 trained,
@@ -143,6 +146,12 @@ def evaluate(
     if json and world.first:
         print_json(reports if which == "all" else reports[0])
     return EXIT_DONE
+
+
+def _execution(machine: str | None, mode: str | None, engine: str | None, *, int8: bool) -> dict[str, object]:
+    """The flags that say how the network is run."""
+    file = machine_file(machine, "infer")
+    return {MACHINE_FILE: file, "machine.mode": mode, "machine.engine": engine, "machine.int8": int8 or None}
 
 
 def _of_machine(settings: tuple[str, ...]) -> tuple[str, ...]:

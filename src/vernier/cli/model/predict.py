@@ -5,12 +5,14 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
+from vernier.api.starting import machine_file
 from vernier.cli.flags import (
     DataFlag,
     EmaFlag,
     EngineFlag,
     Int8Flag,
     JsonFlag,
+    MachineFlag,
     NoEmaFlag,
     OptionalDir,
     QuietFlag,
@@ -21,11 +23,11 @@ from vernier.cli.flags import (
 )
 from vernier.cli.launching import load_torch
 from vernier.cli.output import inform, print_result, progress_bar, say, set_quiet
-from vernier.config import Config
+from vernier.config import MACHINE_FILE, Config
 from vernier.engine.runtimes.requirements import check_engine
 from vernier.errors import EXIT_DONE, EXIT_FAILED, ConfigError
 
-from .choosing import ClassesFlag, ModelFlag, ModelPath, WeightsFlag, choose_model
+from .choosing import ClassesFlag, ModelFlag, ModelPath, WeightsFlag, choose_model, with_machine_notes
 
 
 def predict(
@@ -40,6 +42,7 @@ def predict(
     out: OptionalDir = None,
     min_score: float = 0.3,
     which: WhichFlag = "latest",
+    machine: MachineFlag = None,
     engine: EngineFlag = None,
     int8: Int8Flag = False,
     ema: EmaFlag = False,
@@ -75,7 +78,7 @@ def predict(
         raise ConfigError("Which images? Give files or folders after the model: vernier predict RUN photo.jpg")
     if data is not None and weights is None:
         raise ConfigError("--data names the classes of --weights FILE; a run has its own. Leave out --data.")
-    flags = {"machine.engine": engine, "machine.int8": int8 or None}
+    flags = {MACHINE_FILE: machine_file(machine, "infer"), "machine.engine": engine, "machine.int8": int8 or None}
     check_engine(apply_flags(Config(), flags, ()).machine)
     from vernier.data.sources.files import find_images
 
@@ -98,7 +101,7 @@ def predict(
         changed=changed,
         names_from_data=True,
     )
-    trained = predicting.with_engine_for(load_model(choice), files)
+    trained = predicting.with_engine_for(with_machine_notes(load_model(choice), flags, settings), files)
     shown = PredictionWriter(
         trained.classes,
         trained.origin,

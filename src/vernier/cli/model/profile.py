@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import arg
 
 from vernier.api.benchmarks import device_kind
+from vernier.api.starting import machine_file
 from vernier.cli.flags import (
     DataFlag,
     DeviceFlag,
     JsonFlag,
+    MachineFlag,
     ModeFlag,
     NetworkFlag,
     OptionalInt,
@@ -21,7 +23,7 @@ from vernier.cli.flags import (
 )
 from vernier.cli.launching import load_torch, silence_profiler
 from vernier.cli.output import inform, print_json, print_rows, progress_bar, set_quiet, show
-from vernier.config import override, setting_name
+from vernier.config import MACHINE_FILE, override, setting_name
 from vernier.errors import EXIT_DONE, ConfigError
 from vernier.measure.profile.summary import StepRange, describe_profile
 from vernier.models import is_detector
@@ -42,6 +44,7 @@ def profile(
     data: DataFlag = None,
     model: NetworkFlag = None,
     batch: OptionalInt = None,
+    machine: MachineFlag = None,
     device: DeviceFlag = None,
     precision: PrecisionFlag = None,
     mode: ModeFlag = None,
@@ -88,6 +91,7 @@ def profile(
     start = book.load(recipe or model or book.DEFAULT)
     batch_setting = "machine.eval_batch" if infer else "global_batch"
     flags = {
+        MACHINE_FILE: machine_file(machine, "infer" if infer else "train"),
         "data.source": data or start.recipe.data.source or "synthetic",
         "model.name": model,
         "eval.every_epochs": 0.0,

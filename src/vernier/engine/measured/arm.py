@@ -33,6 +33,7 @@ from vernier.records.bench import (
     ArmRequest,
     ArmResult,
     MatmulSpeed,
+    Ready,
     RepeatResult,
     ServingFigures,
     ServingResult,
@@ -41,11 +42,13 @@ from vernier.records.bench import (
     StudyRequest,
     TrialRequest,
     TrialResult,
+    TurnsRequest,
 )
 from vernier.wording import plural
 
 from .study_repeat import run_repeat
 from .trial import run_trial
+from .turns import run_turns
 from .workloads import InferenceLoad, SingleStreamLoad, TrainingLoad
 
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "bad_alloc", "cannot allocate memory")
@@ -63,14 +66,16 @@ def guard_memory(limit_bytes: int | None, processes: int = 1) -> None:
 
 
 def run_request(
-    request: ArmRequest | StudyRequest | TrialRequest, world: World | None = None
-) -> ArmResult | RepeatResult | TrialResult:
+    request: ArmRequest | StudyRequest | TrialRequest | TurnsRequest, world: World | None = None
+) -> ArmResult | RepeatResult | TrialResult | Ready:
     """Measure what is requested. A refusal of this machine or too little memory is a failure result."""
     try:
         if isinstance(request, StudyRequest):
             return run_repeat(request)
         if isinstance(request, TrialRequest):
             return run_trial(request, world or World(Topology()))
+        if isinstance(request, TurnsRequest):
+            return run_turns(request, world or World(Topology()))
         return _measure(request, world or World(Topology()))
     except ConfigError as error:
         why = str(error)

@@ -7,7 +7,7 @@ import pytest
 from tests.documented import DOCS, fences
 from vernier import recipes
 from vernier.errors import ConfigError
-from vernier.measure.planning.submission.job import Submission, plan_submission, read_machine_file, shell_lines
+from vernier.measure.planning.submission.job import Submission, plan_submission, shell_lines
 
 GOOD = '[machine]\ndevice = "cpu"\n[job]\nout = "/shared/runs"\n'
 
@@ -78,8 +78,3 @@ def test_wrong_machine_files_are_named_with_what_would_work(tmp_path: Path, text
     with pytest.raises(ConfigError, match=message) as error:
         submission(tmp_path, text)
     assert "secret@" not in str(error.value)
-
-
-def test_a_machine_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="Cannot read the machine file"):
-        read_machine_file(tmp_path / "none.toml")

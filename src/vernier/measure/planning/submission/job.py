@@ -6,13 +6,22 @@ there are, what they share and for how long. The forms that a job is written in 
 
 import re
 import shlex
-import tomllib
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path, PurePosixPath
 
 from vernier.addresses import refuse_credentials
-from vernier.config import Config, assignment, check_config, derive, from_dict, override, override_from_text
+from vernier.config import (
+    Config,
+    MachineFile,
+    assignment,
+    check_config,
+    derive,
+    from_dict,
+    override,
+    override_from_text,
+    read_machine_file,
+)
 from vernier.config.durations import parse_duration
 from vernier.config.settings import option
 from vernier.errors import ConfigError, did_you_mean
@@ -105,34 +114,23 @@ class Submission:
         )
 
 
-def read_machine_file(path: Path) -> tuple[dict[str, object], Job]:
-    """The settings of `[machine]` as written, and the job. Raises ConfigError."""
-    try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"Cannot read the machine file {path}: {error}.") from None
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}.") from None
-    for name in tables:
-        if name not in ("machine", "job"):
-            raise ConfigError(f"{path} has {name!r}. A machine file has the tables [machine] and [job] and no more.")
-    machine, job = tables.get("machine", {}), tables.get("job", {})
-    if not isinstance(machine, dict) or not isinstance(job, dict):
-        raise ConfigError(f"{path}: machine and job must be tables, [machine] and [job].")
+def read_job(file: MachineFile) -> Job:
+    """The job of a machine file. Raises ConfigError."""
     names = [f.name for f in fields(Job)]
-    if unknown := next((name for name in job if name not in names), None):
-        raise ConfigError(f"{path}: there is no setting job.{unknown}. {did_you_mean(unknown, names)}")
+    if unknown := next((name for name in file.job if name not in names), None):
+        raise ConfigError(f"{file.path}: there is no setting job.{unknown}. {did_you_mean(unknown, names)}")
     try:
-        return machine, from_dict(Job, job, "job")
+        return from_dict(Job, dict(file.job), "job")
     except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
+        raise ConfigError(f"{file.path}: {error}") from None
 
 
 def plan_submission(
     recipe: str, config: Config, machine_file: Path, settings: Sequence[str] = (), *, recipe_file: Path | None = None
 ) -> Submission:
     """A checked submission of a recipe. `settings` are assignments of --set. Raises ConfigError for what cannot run."""
-    machine, job = read_machine_file(machine_file)
+    file = read_machine_file(machine_file)
+    machine, job = file.settings, read_job(file)
     try:
         for name, value in machine.items():
             config = override(config, f"machine.{name}", value)

@@ -1,0 +1,110 @@
+"""Machine files: TOML with the table `[machine]`, the settings of that name, as `--machine FILE` and `plan` read them.
+
+`vernier tune` writes them, with a table `[tuned]` that says for which work and where that was; people can write them
+too. The table `[job]` belongs to `vernier plan --submit`, which reads it itself.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from vernier.errors import ConfigError
+from vernier.frozen import frozen
+
+from .parsing import from_dict, override, to_dict, toml_value
+from .settings import Config, Machine, option
+
+TABLES = ("machine", "job", "tuned")
+Work = Literal["train", "infer"]
+WORK_NAMES = {"train": "training", "infer": "inference"}
+
+
+@frozen
+class Tuned:
+    """The table `[tuned]`: the work and the machine for which `vernier tune` chose the settings."""
+
+    work: Work = option("train", "train or infer")
+    network: str = option("", "the network")
+    device: str = option("", "kind and name of the device")
+    cores: int = option(0, "CPU cores")
+    date: str = option("", "day of the measurement")
+    torch: str = option("", "version of PyTorch")
+    vernier: str = option("", "version of Vernier")
+
+
+@frozen
+class MachineFile:
+    """The settings of a file, by name without `machine.`, and notes about it."""
+
+    path: Path
+    settings: Mapping[str, Any]
+    tuned: Tuned | None = None
+    job: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def apply(self, config: Config, named: set[str]) -> tuple[Config, list[str]]:
+        """The configuration with these settings, except the `named` ones, which flags set; and notes about it."""
+        used = {name: value for name, value in self.settings.items() if f"machine.{name}" not in named}
+        for name, value in used.items():
+            config = override(config, f"machine.{name}", value)
+        text = ", ".join(f"{name} = {toml_value(value)}" for name, value in used.items()) or "nothing"
+        others = [name for name in self.settings if name not in used]
+        notes = [f"settings of the machine file {self.path}: {text}", *self.notes]
+        if others:
+            notes.append(f"settings of {self.path} that flags replace: {', '.join(others)}")
+        network = config.recipe.model.name
+        if self.tuned is not None and self.tuned.network not in ("", network):
+            notes.append(f"{self.path} was tuned for {self.tuned.network}, and this is {network}: others may be faster")
+        return config, notes
+
+
+def read_machine_file(path: Path) -> MachineFile:
+    """A machine file with its settings checked. Raises ConfigError."""
+    tables = _read_tables(path)
+    machine, job, tuned = (tables.get(name, {}) for name in TABLES)
+    if not all(isinstance(table, dict) for table in (machine, job, tuned)):
+        raise ConfigError(f"{path}: machine, job and tuned must be tables: [machine], [job], [tuned].")
+    try:
+        checked = to_dict(from_dict(Machine, machine, "machine"))
+        own = from_dict(Tuned, tuned, "tuned") if "tuned" in tables else None
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    return MachineFile(path=path, settings={name: checked[name] for name in machine}, tuned=own, job=job)
+
+
+def _read_tables(path: Path) -> Mapping[str, Any]:
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"Cannot read the machine file {path}: {error}.") from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}.") from None
+    if unknown := next((name for name in tables if name not in TABLES), None):
+        raise ConfigError(
+            f"{path} has {unknown!r}. A machine file has the tables [machine], [job] and [tuned] and no more; settings "
+            "of a recipe belong into the recipe's file."
+        )
+    return tables
+
+
+def refuse_other_work(file: MachineFile, work: Work) -> None:
+    """Refuse a file that was tuned for the other kind of work: its settings were never measured for this one."""
+    if file.tuned is not None and file.tuned.work != work:
+        own, other = WORK_NAMES[work], WORK_NAMES[file.tuned.work]
+        raise ConfigError(
+            f"--machine {file.path} was tuned for {other}, and this is {own}. Make one for it with vernier tune RECIPE "
+            f"--for {work}, or remove the table [tuned] from the file to use it all the same."
+        )
+
+
+def machine_toml(settings: Mapping[str, Any], tuned: Tuned, comments: Mapping[str, str], head: list[str]) -> str:
+    """The text of a machine file; `comments` are by setting, `head` are lines at the top."""
+    lines = [f"# {line}" for line in head]
+    lines += ["", "[machine]"]
+    for name, value in settings.items():
+        comment = f"  # {comments[name]}" if comments.get(name) else ""
+        lines.append(f"{name} = {toml_value(value)}{comment}")
+    lines += ["", "[tuned]", *(f"{f.name} = {toml_value(getattr(tuned, f.name))}" for f in fields(tuned))]
+    return "\n".join(lines) + "\n"

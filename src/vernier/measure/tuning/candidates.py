@@ -1,0 +1,162 @@
+"""Which settings are tried for a piece of work on this machine, in which order, and with which values.
+
+Only settings of the machine: global batch, precision and everything that a recipe says stay as they are. The batch per
+process changes the statistics of batch norm, so that processes and accumulation are tried only where the result is the
+same by construction (machine.reduction = exact) or where it was allowed.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from vernier.config import DEFAULT_EXACT_THREADS, Config, Machine, Work, count_virtual_shards
+from vernier.frozen import frozen
+from vernier.records.bench import SettingValue
+from vernier.wording import plural
+
+MOST_VALUES = 4
+Changes = Mapping[str, SettingValue]
+"""Settings of the machine, by name without `machine.`, and their values."""
+_ENGINES = ("torch", "onnxruntime", "openvino")
+_ON_CPU = {"threads": "the device computes", "allocator": "the device has memory of its own"}
+_NO_PIXELS = "random pixels need no loading: give --data for real images"
+
+
+@frozen
+class Candidate:
+    """A value of a setting as people read it, and the settings that it consists of."""
+
+    shown: str
+    changes: Changes
+
+
+@frozen
+class Setting:
+    """A setting to try: the value in use and others; `left_out` says why there are none."""
+
+    name: str
+    now: str
+    candidates: tuple[Candidate, ...] = ()
+    left_out: str | None = None
+
+
+@frozen
+class Situation:
+    """What decides which values make sense: the work, the device, its cores, the engines, and what a person fixed."""
+
+    work: Work
+    device: str
+    cores: int
+    real_data: bool
+    engines: tuple[str, ...] = ()
+    """Installed ones besides torch."""
+    fixed: frozenset[str] = frozenset()
+    """Settings of the machine that a person gave, without `machine.`."""
+    allow_split: bool = False
+    own_batch: bool = True
+    """Whether the batch that is measured is that of the recipe."""
+
+
+def order_of(situation: Situation) -> tuple[str, ...]:
+    """The names of the settings in the order in which they are tried: what usually matters most comes first."""
+    if situation.work == "train":
+        return ("threads", "channels_last", "workers", "allocator", "procs", "process_batch", "mode")
+    return ("engine", "threads", "eval_batch", "channels_last", "workers", "allocator", "mode")
+
+
+def setting_to_try(name: str, config: Config, situation: Situation) -> Setting:
+    """The values of one setting, beside those that the configuration has by now."""
+    machine = config.machine
+    now = _shown(name, machine, situation)
+    why_not = _reason_against(name, config, situation)
+    if why_not:
+        return Setting(name=name, now=now, left_out=why_not)
+    candidates = [c for c in _values(name, config, situation) if c.shown != now][:MOST_VALUES]
+    if not candidates:
+        return Setting(name=name, now=now, left_out="there is no other value here")
+    return Setting(name=name, now=now, candidates=tuple(candidates))
+
+
+def _shown(name: str, machine: Machine, situation: Situation) -> str:
+    share = DEFAULT_EXACT_THREADS if machine.reduction == "exact" else max(1, situation.cores // machine.procs)
+    threads = machine.threads or share
+    if name == "threads":
+        return str(threads)
+    if name == "procs":
+        return _layout(machine.procs, threads)
+    if name == "process_batch":
+        return "whole" if machine.process_batch is None else str(machine.process_batch)
+    value = getattr(machine, name)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _reason_against(name: str, config: Config, situation: Situation) -> str:
+    """Why a setting is not tried; empty where it is."""
+    machine, exact = config.machine, config.machine.reduction == "exact"
+    if name in situation.fixed or (name == "procs" and "threads" in situation.fixed):
+        return "given, so it stays"
+    if situation.device != "cpu" and name in _ON_CPU:
+        return f"no effect on {situation.device}: {_ON_CPU[name]}"
+    if name == "workers" and not situation.real_data:
+        return _NO_PIXELS
+    if name == "engine" and (situation.device != "cpu" or machine.precision != "fp32" or machine.mode != "eager"):
+        return "other engines run fp32 in eager mode on the CPU"
+    if name == "engine" and not situation.engines:
+        return "no other one is installed: pip install 'vernier[onnxruntime,openvino]'"
+    if name in ("channels_last", "mode") and machine.engine != "torch":
+        return f"only torch has it, and {machine.engine} runs the network"
+    if exact and name in ("mode", "threads"):
+        return "machine.reduction = exact: results depend on it"
+    if name == "procs" and situation.device != "cpu":
+        return "one process per device: vernier bench scaling measures several"
+    if name == "procs" and not (exact or situation.allow_split):
+        return "changes batch-norm statistics: --allow-split tries it"
+    if name == "process_batch" and (exact or not situation.allow_split):
+        return "changes batch-norm statistics: --allow-split tries it" if not exact else "the virtual shards say it"
+    if name == "process_batch" and not situation.own_batch:
+        return "measured with a smaller batch than the recipe's: give --batch"
+    return ""
+
+
+def _values(name: str, config: Config, situation: Situation) -> Iterable[Candidate]:
+    machine, cores = config.machine, situation.cores
+    if name == "threads":
+        share = max(1, cores // machine.procs)
+        return [_candidate(name, n) for n in _halves(share)]
+    if name == "procs":
+        return _layouts(config, cores)
+    if name == "process_batch":
+        batch = config.recipe.global_batch // machine.procs
+        return [_candidate(name, batch // n) for n in (2, 4, 8) if batch % n == 0 and batch // n > 1]
+    values: dict[str, Sequence[SettingValue]] = {
+        "channels_last": (not machine.channels_last,),
+        "workers": sorted({0 if machine.backend == "native" else 1, 1, 2, max(1, cores // 2), cores}),
+        "allocator": ("keep", "huge", "system"),
+        "mode": ("eager", "compile", "trace"),
+        "engine": [engine for engine in _ENGINES if engine == "torch" or engine in situation.engines],
+        "eval_batch": sorted({max(1, round(machine.eval_batch * share)) for share in (0.25, 0.5, 2)}),
+    }
+    return [_candidate(name, value) for value in values[name]]
+
+
+def _candidate(name: str, value: SettingValue) -> Candidate:
+    return Candidate(shown=str(value).lower() if isinstance(value, bool) else str(value), changes={name: value})
+
+
+def _halves(cores: int) -> list[int]:
+    """All cores, half of them (without hyper-threads, often), and so on."""
+    return sorted({max(1, cores // n) for n in (1, 2, 4, 8)}, reverse=True)
+
+
+def _layouts(config: Config, cores: int) -> Iterable[Candidate]:
+    """Processes that divide the batch evenly, with an even share of the cores each; exact reduction keeps threads."""
+    recipe, machine = config.recipe, config.machine
+    exact = machine.reduction == "exact"
+    parts = count_virtual_shards(recipe) if exact else recipe.global_batch
+    for procs in (1, 2, 4, 8, 16, 32, 64):
+        if procs <= cores and parts % procs == 0:
+            threads = (machine.threads or DEFAULT_EXACT_THREADS) if exact else cores // procs
+            changes: Changes = {"procs": procs} if exact else {"procs": procs, "threads": threads}
+            yield Candidate(shown=_layout(procs, threads), changes=changes)
+
+
+def _layout(procs: int, threads: int) -> str:
+    return f"{procs} x {plural(threads, 'thread')}"
