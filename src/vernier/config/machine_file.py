@@ -56,7 +56,9 @@ class MachineFile:
             notes.append(f"settings of {self.path} that flags replace: {', '.join(others)}")
         network = config.recipe.model.name
         if self.tuned is not None and self.tuned.network not in ("", network):
-            notes.append(f"{self.path} was tuned for {self.tuned.network}, and this is {network}: others may be faster")
+            notes.append(
+                f"{self.path} was tuned for {self.tuned.network}, and this is {network}: other settings may be faster"
+            )
         return config, notes
 
 
