@@ -18,6 +18,7 @@ from torch.nn import functional
 
 from .architecture import BLUR_MIN_CHANNELS, Arch, Init, Options, inner_channels, stage_strides
 from .drop_path import DropPath
+from .recompute import Recomputing
 
 
 class BlurConv2d(nn.Conv2d):
@@ -87,7 +88,7 @@ class _Layers:
         return nn.Sequential(self.conv(in_channels, out_channels, 1, stride=stride), self.norm(out_channels))
 
 
-class _Block(nn.Module):
+class _Block(Recomputing):
     """What both kinds of block share: the shortcut, its sum with the branch, and the final ReLU.
 
     The sum is computed in place on the branch: batch norm's gradient needs its input only, not its output.
@@ -104,6 +105,9 @@ class _Block(nn.Module):
         raise NotImplementedError
 
     def forward(self, x: Tensor) -> Tensor:
+        return self.in_part(self.block, x)
+
+    def block(self, x: Tensor) -> Tensor:
         identity: Tensor = x if self.downsample is None else self.downsample(x)
         out: Tensor = self.drop_path(self.branch(x))
         out += identity
@@ -162,7 +166,7 @@ _POOLS: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-class Trunk(nn.Module):
+class Trunk(Recomputing):
     """A residual network without its head: images [N, in_channels, H, W] to features. Weights are not initialised."""
 
     def __init__(self, arch: Arch, options: Options) -> None:
@@ -188,9 +192,13 @@ class Trunk(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return self.last_two(x)[1]
 
+    def stem(self, x: Tensor) -> Tensor:
+        features: Tensor = self.maxpool(self.relu(self.bn1(self.conv1(x))))
+        return features
+
     def last_two(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The features of the last stage but one, and of the last."""
-        x = before = self.maxpool(self.relu(self.bn1(self.conv1(x))))
+        x = before = self.in_part(self.stem, x)
         for stage in self.stages:
             x, before = stage(x), x
         return before, x

@@ -36,6 +36,7 @@ from vernier.engine.starting_weights import apply_starting_weights, from_scratch
 from vernier.errors import ConfigError, NoSuchSplit
 from vernier.measure.what_ran import describe_feeding, describe_run
 from vernier.models.drop_path import PathMasks
+from vernier.models.recompute import recompute_activations
 from vernier.optim.build import build_optimizer
 from vernier.optim.ema import WeightAverage
 from vernier.records.events import Loading
@@ -125,6 +126,8 @@ def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -
     derived = derive(config, train_samples=len(train_source))
     model = build_model_for_data(config, task, train_source, torch_device)
     model = convert_batch_norms(model, config, derived, world, device)
+    if machine.activation_checkpointing:
+        recompute_activations(model)
     weight_notes = apply_starting_weights(model, config, val_source or train_source, torch_device, fresh=fresh)
     optimizer = _build_optimizer(model, recipe, derived, fused=device.fuses_optimizer(machine.precision))
     average = WeightAverage(model, recipe.ema, derived.steps_per_epoch) if recipe.ema.decay > 0 else None
