@@ -347,6 +347,9 @@ class Machine:
     threads: int | None = option(None, "compute threads per process; left out: all cores shared evenly", low=1)
     max_cpus: int | None = option(None, "most cores per process; left out: an even share", low=1)
     channels_last: bool = option(True, "memory layout of images and weights")
+    check_memory: bool = option(
+        True, "refuse a training that surely needs more memory than is free; false: warn and try it"
+    )
     activation_checkpointing: bool = option(
         False, "compute the residual blocks again in the backward pass instead of keeping their results: less memory"
     )

@@ -1,9 +1,12 @@
 """The cost of a network by arithmetic: parameters, multiply-accumulates and activations per image. Imports no torch.
 
+What training keeps of the activations, and when, is worked out in `memory`.
+
 Walks through the layers as `resnet` and `ssd` build them; a test compares every network of the catalogue with what
 PyTorch counts in the real forward pass.
 """
 
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 
@@ -25,6 +28,24 @@ from .catalogue import info, ssd_spec
 
 
 @frozen
+class Layer:
+    """A convolution or linear layer of one part of a network, with its batch norm: parameters, and values per image.
+
+    Part 0 is the stem, then each residual block is one, then all that follows. `shortcut`: its result is added to that
+    of the block, and not kept. `extra` values are kept besides input and outputs: blurred inputs, positions of a pool,
+    the factors' inputs of squeeze-and-excitation.
+    """
+
+    part: int
+    inputs: int
+    outputs: int
+    params: int
+    norm: bool
+    shortcut: bool = False
+    extra: int = 0
+
+
+@frozen
 class Cost:
     """Parameters, and of one image's forward pass: multiply-accumulates and the values of all layers' outputs.
 
@@ -37,6 +58,8 @@ class Cost:
     activations: int
     part_macs: tuple[int, ...]
     """Of the stem, of each stage, and of everything after the residual network."""
+    layers: tuple[Layer, ...] = ()
+    """In the order of the forward pass."""
 
     @property
     def gmac(self) -> float:
@@ -49,6 +72,7 @@ def cost(name: str, options: Options, px: int) -> Cost:
     entry, counter = info(name), _Counter(options, px)
     channels = counter.trunk(entry.arch)
     if entry.ssd is None:
+        counter.part += 1
         counter.linear(channels, options.num_classes)
     else:
         counter.detector(entry.arch, ssd_spec(name, options.box_sizes), channels, px)
@@ -59,6 +83,7 @@ def cost(name: str, options: Options, px: int) -> Cost:
         macs=counter.macs,
         activations=counter.activations,
         part_macs=(*(after - before for before, after in pairwise((0, *parts, last))), head),
+        layers=tuple(counter.layers),
     )
 
 
@@ -77,26 +102,42 @@ def cost_of(spec: Model, *, px: int, classes: int = 0, channels: int = 3) -> Cos
     return cost(spec.name, options, px)
 
 
+_POSITION_VALUES = 2
+"""Size of a position, 64 bits, in values of 32."""
+
+
 class _Counter:
     """Adds up layers, and follows the resolution."""
 
     def __init__(self, options: Options, px: int) -> None:
         self.options, self.px = options, px
-        self.params = self.macs = self.activations = 0
+        self.params = self.macs = self.activations = self.part = 0
+        self.layers: list[Layer] = []
         self.marks: list[int] = []
         """Multiply-accumulates up to the end of the stem and of each stage."""
 
     def conv(
-        self, in_px: int, inputs: int, outputs: int, kernel: int, *, stride: int = 1, groups: int = 1, blur: bool = True
+        self,
+        in_px: int,
+        inputs: int,
+        outputs: int,
+        kernel: int,
+        *,
+        stride: int = 1,
+        groups: int = 1,
+        shortcut: bool = False,
     ) -> int:
         """A convolution without bias, padded by half its kernel, and its batch norm; the resolution after it."""
-        if blur and self.options.blurpool and stride > 1 and inputs >= BLUR_MIN_CHANNELS:
-            self.macs += inputs * 9 * in_px**2
-            self.activations += inputs * in_px**2
-        out_px = -(-in_px // stride)
-        self._convolve(out_px, inputs // groups * kernel**2, outputs)
+        blurred = 0
+        if self.options.blurpool and stride > 1 and inputs >= BLUR_MIN_CHANNELS:
+            blurred = inputs * in_px**2
+            self.macs += 9 * blurred
+            self.activations += blurred
+        out_px, fan_in = -(-in_px // stride), inputs // groups * kernel**2
+        self._convolve(out_px, fan_in, outputs)
         self.params += 2 * outputs
         self.activations += outputs * out_px**2
+        self._add_layer(inputs * in_px**2, outputs * out_px**2, fan_in * outputs, shortcut=shortcut, extra=blurred)
         return out_px
 
     def _convolve(self, out_px: int, fan_in: int, outputs: int) -> None:
@@ -104,10 +145,19 @@ class _Counter:
         self.macs += fan_in * outputs * out_px**2
         self.activations += outputs * out_px**2
 
+    def _add_layer(
+        self, inputs: int, outputs: int, params: int, *, norm: bool = True, shortcut: bool = False, extra: int = 0
+    ) -> None:
+        layer = Layer(
+            part=self.part, inputs=inputs, outputs=outputs, params=params, norm=norm, shortcut=shortcut, extra=extra
+        )
+        self.layers.append(layer)
+
     def linear(self, inputs: int, outputs: int) -> None:
         self.params += (inputs + 1) * outputs
         self.macs += inputs * outputs
         self.activations += outputs
+        self._add_layer(inputs, outputs, (inputs + 1) * outputs, norm=False)
 
     def trunk(self, arch: Arch) -> int:
         """A residual network without its head; its output channels."""
@@ -119,6 +169,8 @@ class _Counter:
         else:
             self.px = self.conv(self.px, options.in_channels, width, 3) // (2 if stem == "small-pool" else 1)
         channels = width
+        if stem != "small":  # a pool keeps its outputs, and their positions in 64 bits
+            self.layers[-1] = replace(self.layers[-1], extra=(1 + _POSITION_VALUES) * width * self.px**2)
         self.marks.append(self.macs)
         for index, (count, stride) in enumerate(zip(arch.blocks, stage_strides(arch), strict=True)):
             for position in range(count):
@@ -128,6 +180,7 @@ class _Counter:
 
     def _block(self, arch: Arch, inputs: int, planes: int, stride: int) -> int:
         outputs, start = planes * arch.expansion, self.px
+        self.part += 1
         if arch.block == "basic":
             px = self.conv(start, inputs, planes, 3, stride=stride)
             self.conv(px, planes, planes, 3)
@@ -138,20 +191,24 @@ class _Counter:
             px = self.conv(px, inner, inner, 3, stride=second, groups=arch.groups)
             self.conv(px, inner, outputs, 1)
             if arch.squeeze:
+                self.layers[-1] = replace(self.layers[-1], extra=outputs * px**2)
                 self.linear(outputs, arch.squeeze)
                 self.linear(arch.squeeze, outputs)
         if arch.shortcut == "projection" and (stride != 1 or inputs != outputs):
-            self.conv(start, inputs, outputs, 1, stride=stride)
+            self.conv(start, inputs, outputs, 1, stride=stride, shortcut=True)
         self.px = px
         return outputs
 
     def detector(self, arch: Arch, spec: SsdSpec, channels: int, px: int) -> None:
         """The feature pyramid, the levels after the backbone, and the two heads of every level."""
         classes, pyramid = self.options.num_classes, pyramid_channels(arch, spec, self.options.width)
+        self.part += 1
         for index, level in enumerate(levels(arch, spec, px, self.options.stem)):
             if spec.pyramid and index < 2:
-                self._convolve(level.grid, channels // (2 if index == 0 else 1), pyramid)
+                fan_in = channels // (2 if index == 0 else 1)
+                self._convolve(level.grid, fan_in, pyramid)
                 self.params += pyramid
+                self._add_layer(fan_in * level.grid**2, pyramid * level.grid**2, fan_in * pyramid, norm=False)
                 self.conv(level.grid, pyramid, pyramid, 3)
             elif index:
                 hidden, out = extra_channels(arch, spec, self.options.width, index - (2 if spec.pyramid else 1))
@@ -160,8 +217,11 @@ class _Counter:
                 for fan_in, outputs, grid in ((channels, hidden, self.px), (9 * hidden, out, level.grid)):
                     self._convolve(grid, fan_in, outputs)
                     self.params += (2 if spec.extra_norm else 1) * outputs
+                    self._add_layer(channels * grid**2, outputs * grid**2, fan_in * outputs, norm=spec.extra_norm)
                 channels, self.px = out, level.grid
             inputs = pyramid if spec.pyramid and index < 2 else channels
             for outputs in (4 * len(level.shapes), classes * len(level.shapes)):
                 self._convolve(level.grid, 9 * inputs, outputs)
                 self.params += outputs
+                values = outputs * level.grid**2
+                self._add_layer(inputs * level.grid**2, values, 9 * inputs * outputs, norm=False, extra=values)
