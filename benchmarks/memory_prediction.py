@@ -67,14 +67,20 @@ def main() -> None:
     parser.add_argument("--only", default="", help="rows whose network, settings or flags contain this")
     parser.add_argument("--json", action="store_true", help="one JSON object per row")
     options = parser.parse_args()
-    print("| network | batch | settings | predicted MiB | measured MiB | predicted / measured |\n|---|---|---|---|---|---|")
+    print(
+        "| network | batch | settings | predicted MiB | measured MiB | predicted / measured |\n"
+        "|---|---|---|---|---|---|"
+    )
     for row in ROWS:
         if options.only not in " ".join(map(str, row)):
             continue
         result = measure(row, options.steps)
         predicted, measured = (int(result[f"{name}_bytes"]) / 2**20 for name in ("predicted", "measured"))  # type: ignore[call-overload]
         words = ", ".join((*row[2], *(" ".join(row[3]),))).strip(", ")
-        print(f"| {row[0]} | {row[1]} | {words} | {predicted:,.0f} | {measured:,.0f} | {predicted / measured:.2f} |", flush=True)
+        print(
+            f"| {row[0]} | {row[1]} | {words} | {predicted:,.0f} | {measured:,.0f} | {predicted / measured:.2f} |",
+            flush=True,
+        )
         if options.json:
             print(json.dumps(result), flush=True)
 

@@ -205,6 +205,9 @@ class Device:
     def reset_peak_memory(self) -> None:
         """Start a new measurement of the peak."""
 
+    def return_freed_memory(self) -> None:
+        """From now on give the memory of freed tensors back at once, which takes time, where it is kept otherwise."""
+
     def free_memory(self, local_rank: int) -> int | None:
         """Bytes that a process can still take of its device's own memory; None: it has none, or cannot say."""
         return None

@@ -132,6 +132,7 @@ def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -
     model = convert_batch_norms(model, config, derived, world, device)
     if machine.activation_checkpointing:
         recompute_activations(model)
+        device.return_freed_memory()  # kept in pieces, it was as much again as what a step holds
     weight_notes = apply_starting_weights(model, config, val_source or train_source, torch_device, fresh=fresh)
     optimizer = _build_optimizer(model, recipe, derived, fused=device.fuses_optimizer(machine.precision))
     average = WeightAverage(model, recipe.ema, derived.steps_per_epoch) if recipe.ema.decay > 0 else None

@@ -5,11 +5,13 @@ on a CPU what the process needs besides tensors. Measured peaks beside predicted
 """
 
 from dataclasses import replace
+from itertools import takewhile
 
-from vernier.config import Config, Derived
+from vernier.config import Config, Derived, Model
 from vernier.errors import TooLittleMemory
 from vernier.frozen import frozen
-from vernier.models.cost import Cost, cost_of
+from vernier.models.catalogue import info
+from vernier.models.cost import cost_of
 from vernier.models.memory import inference_bytes, training_bytes
 from vernier.records.run import MemoryPrediction
 from vernier.wording import plural, two_digits
@@ -19,9 +21,11 @@ _STATE_COPIES = {"sgd": 1, "lars": 1, "lamb": 2}
 """Averages that an optimiser keeps per weight."""
 PROCESS_BYTES = 345 * 2**20
 """Python, PyTorch, its kernels and threads in a process on a CPU, without any tensor."""
-HEAP_SHARE = 0.4
+HEAP_SHARE = 0.43
 """On a CPU freed memory stays with the process, in pieces that do not fit the next tensor: so much of what a step
 holds at its peak is added."""
+RETURNED_HEAP_SHARE = 0.1
+"""The same with activation checkpointing, where freed memory is returned at once."""
 CERTAIN, LIKELY = 0.85, 1.15
 """A prediction is within 15 % of what was measured: with less than the first share of it a process surely fails, with
 less than the second one it may."""
@@ -63,13 +67,18 @@ def predict_memory(config: Config, derived: Derived, known: KnownData) -> Memory
     state_bytes = copies * _WEIGHT_BYTES * cost.params
     value_bytes = _HALF_BYTES if machine.precision in ("bf16", "fp16") else _WEIGHT_BYTES
     step_bytes = training_bytes(
-        cost, batch=derived.process_batch, value_bytes=value_bytes, recompute=machine.activation_checkpointing
+        cost,
+        batch=derived.process_batch,
+        value_bytes=value_bytes,
+        recompute=machine.activation_checkpointing,
+        frozen_parts=_frozen_parts(recipe.model),
     )
     eval_batch = _eval_batch(config, known.val_images)
-    eval_bytes = _evaluation_bytes(config, cost, eval_batch, value_bytes)
+    eval_bytes = _evaluation_bytes(config, eval_batch, value_bytes)
     data_bytes = _loader_bytes(config, derived.process_batch, eval_batch) + known.cached_bytes if on_cpu else 0
     tensors_bytes = max(step_bytes, eval_bytes)
-    heap_bytes = int(HEAP_SHARE * tensors_bytes) if on_cpu else 0
+    heap_share = RETURNED_HEAP_SHARE if machine.activation_checkpointing else HEAP_SHARE
+    heap_bytes = int(heap_share * tensors_bytes) if on_cpu else 0
     process_bytes = PROCESS_BYTES if on_cpu else 0
     return MemoryPrediction(
         peak_bytes=state_bytes + tensors_bytes + heap_bytes + data_bytes + process_bytes,
@@ -81,6 +90,17 @@ def predict_memory(config: Config, derived: Derived, known: KnownData) -> Memory
     )
 
 
+def _frozen_parts(model: Model) -> int:
+    """Parts at the start of the network whose layers are all frozen."""
+    frozen, blocks = {name.removeprefix("backbone.") for name in model.freeze}, info(model.name).arch.blocks
+    if "backbone" in frozen:
+        return 1 + sum(blocks)
+    if not {"conv1", "bn1"} <= frozen:
+        return 0
+    stages = takewhile(lambda stage: f"layer{stage[0]}" in frozen, enumerate(blocks, start=1))
+    return 1 + sum(count for _, count in stages)
+
+
 def _eval_batch(config: Config, val_images: int | None) -> int:
     if not config.recipe.eval.every_epochs and not config.recipe.eval.at_epochs:
         return 0
@@ -88,11 +108,11 @@ def _eval_batch(config: Config, val_images: int | None) -> int:
     return batch if val_images is None else min(batch, val_images)
 
 
-def _evaluation_bytes(config: Config, cost: Cost, batch: int, value_bytes: int) -> int:
+def _evaluation_bytes(config: Config, batch: int, value_bytes: int) -> int:
     data = config.recipe.data
     if not batch:
         return 0
-    evaluated = cost_of(config.recipe.model, px=data.eval_px, channels=len(data.mean)) if data.eval_px else cost
+    evaluated = cost_of(config.recipe.model, px=data.eval_px, channels=len(data.mean))
     return inference_bytes(evaluated, batch=batch, value_bytes=value_bytes)
 
 
