@@ -18,7 +18,8 @@ def available_bytes(cgroups: Path = _CGROUPS, own: Path = _OWN) -> int:
     """Memory that this process can take now: the least of what the host, its cgroups and its own limits have left."""
     import psutil
 
-    return max(0, min(psutil.virtual_memory().available, *_left_in_cgroups(cgroups, own), *_left_of_limits(own)))
+    left = [psutil.virtual_memory().available, *_left_in_cgroups(cgroups, own), *_left_of_limits(own)]
+    return int(max(0, min(left)))
 
 
 def resident_bytes() -> int:

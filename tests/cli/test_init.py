@@ -6,7 +6,6 @@ import pty
 import re
 import shlex
 import subprocess
-import sys
 from collections.abc import Callable
 
 import pytest
@@ -14,7 +13,7 @@ import pytest
 from tests.conftest import Done, command
 from tests.documented import parsed
 from vernier.cli import COMMANDS, GROUPS, actions_of
-from vernier.cli.usage.help_texts import examples_of, first_line
+from vernier.cli.usage.help_texts import examples_of
 
 Vernier = Callable[..., Done]
 COLOUR = re.compile(rb"\x1b\[[0-9;]*(3[0-9]|4[0-7]|9[0-7])[0-9;]*m")
@@ -109,18 +108,3 @@ def test_an_old_name_of_a_setting_works_with_a_note(vernier_here: Callable[..., 
     assert "note: the setting machine.buffers is called machine.batch_norm_statistics now" in done.err
     assert "machine.batch_norm_statistics = 'middle' is not one of: average, first" in done.err
     assert done.code == 2
-
-
-def test_lists_say_what_the_docstrings_say() -> None:
-    """Lists import no command, so they have the first lines of their docstrings beside the names."""
-    assert COMMANDS.about == {name: first_line(function) for name, function in COMMANDS.items()}
-
-
-def test_help_imports_no_command() -> None:
-    code = (
-        "import sys; from vernier.cli import main; main(['--help']); "
-        "heavy = ('vernier.cli.model', 'vernier.config', 'tyro', 'numpy'); "
-        "print([m for m in sys.modules if m.startswith(heavy)], file=sys.stderr)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "[]\n")

@@ -1,14 +1,17 @@
-"""The cost of a network by arithmetic: parameters, multiply-accumulates and activations per image. Imports no torch.
-
-What training keeps of the activations, and when, is worked out in `memory`.
+"""The cost of a network by arithmetic: parameters, multiply-accumulates, activations, memory. Imports no torch.
 
 Walks through the layers as `resnet` and `ssd` build them; a test compares every network of the catalogue with what
 PyTorch counts in the real forward pass.
+Memory is the peak of a step: a walk through the backward pass with what autograd keeps of each layer, the gradients
+beside it, and the weights' gradients that are there already. Optimiser, loader and process are added by
+`measure.planning.memory`.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import attrgetter
 
 from vernier.config import Model
 from vernier.frozen import frozen
@@ -225,3 +228,60 @@ class _Counter:
                 self.params += outputs
                 values = outputs * level.grid**2
                 self._add_layer(inputs * level.grid**2, values, 9 * inputs * outputs, norm=False, extra=values)
+
+
+# -------------------------------------------------------------------------------------------------------------- memory
+
+_WEIGHT_BYTES = 4
+_WEIGHT_COPIES = 2
+"""Of a convolution's weights and of their gradient, in a kernel's own layout, while it computes."""
+
+
+def training_bytes(
+    cost: Cost, *, batch: int, value_bytes: int = 4, recompute: bool = False, frozen_parts: int = 0
+) -> int:
+    """Bytes of activations and gradients at the peak of a step with `batch` images; weights are not included.
+
+    `value_bytes`: 2 where activations are bf16 or fp16, whose weights are cast as well. `recompute`: with activation
+    checkpointing. `frozen_parts`: so many parts at the start of the network are not trained and keep nothing.
+    """
+    trained = [layer for layer in cost.layers if layer.part >= frozen_parts]
+    peak = max(values * batch * value_bytes + gradients for values, gradients in _moments(trained, recompute))
+    cast_bytes = value_bytes * cost.params if value_bytes < _WEIGHT_BYTES else 0
+    images = cost.layers[0].inputs * batch * (_WEIGHT_BYTES if value_bytes < _WEIGHT_BYTES else 0)
+    passed = inference_bytes(cost, batch=batch, value_bytes=value_bytes) if frozen_parts else 0
+    return max(peak + images, passed) + cast_bytes
+
+
+def inference_bytes(cost: Cost, *, batch: int, value_bytes: int = 4) -> int:
+    """Bytes of activations at the peak of a forward pass of `batch` images without gradients."""
+    starts = {layer.part: layer.inputs for layer in reversed(cost.layers)}
+    peak = max(starts[layer.part] + layer.inputs + 2 * layer.outputs for layer in cost.layers)
+    return batch * (peak * value_bytes + cost.layers[0].inputs * _WEIGHT_BYTES)
+
+
+def _moments(trained: Sequence[Layer], recompute: bool) -> Iterator[tuple[int, int]]:
+    """Layer by layer through the backward pass: values per image that are alive, and bytes of the weights' gradients.
+
+    With `recompute`, only the inputs of the parts before are kept, and this part has just run again.
+    """
+    parts = [list(layers) for _, layers in groupby(trained, key=attrgetter("part"))]
+    gradient_bytes = 0
+    for number, part in reversed(list(enumerate(parts))):
+        before = parts[:number]
+        if recompute:
+            held = part[0].inputs + sum(earlier[0].inputs for earlier in before)
+        else:
+            held = trained[0].inputs + sum(_kept(layer) for earlier in before for layer in earlier)
+        held += sum(map(_kept, part))
+        for layer in reversed(part):
+            into_block = 0 if layer is part[-1] else part[-1].outputs
+            gradient_bytes += _WEIGHT_BYTES * layer.params
+            copies_bytes = _WEIGHT_COPIES * _WEIGHT_BYTES * layer.params
+            yield held + into_block + 2 * layer.outputs + layer.inputs, gradient_bytes + copies_bytes
+            held -= _kept(layer)
+
+
+def _kept(layer: Layer) -> int:
+    """Values that autograd keeps: the convolution's output for the batch norm, and what the next layer reads."""
+    return layer.outputs * (2 if layer.norm and not layer.shortcut else 1) + layer.extra

@@ -55,8 +55,9 @@ def test_an_evaluation_can_be_the_peak() -> None:
 
 
 def test_the_parts_add_up() -> None:
-    found = predict_memory(*configured(), CPU)
-    assert found.peak_bytes == (found.weights_bytes + found.activations_bytes + found.data_bytes + found.process_bytes)
+    prediction = predict_memory(*configured(), CPU)
+    parts = (prediction.weights_bytes, prediction.activations_bytes, prediction.data_bytes, prediction.process_bytes)
+    assert prediction.peak_bytes == sum(parts)
 
 
 def test_a_refusal_names_the_largest_batch_that_fits_and_how_to_set_it() -> None:
@@ -77,7 +78,7 @@ def test_processes_share_the_memory_and_have_some_already() -> None:
 
 
 def test_exact_reduction_divides_its_batch_otherwise() -> None:
-    message = refusal(FreeMemory(bytes=GIB), **{"machine.reduction": "exact", "virtual_shards": 2})
+    message = refusal(FreeMemory(bytes=2 * GIB), **{"machine.reduction": "exact", "virtual_shards": 2})
     shards = int(re.search(r"virtual_shards=(\d+)", message)[1])  # type: ignore[index]
     assert shards > 2
     assert 64 % shards == 0

@@ -129,19 +129,13 @@ def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -
     train_source, val_source = _open_data(task, validation=recipe.eval.every_epochs > 0)
     derived = derive(config, train_samples=len(train_source))
     model = build_model_for_data(config, task, train_source, torch_device)
-    model = convert_batch_norms(model, config, derived, world, device)
-    if machine.activation_checkpointing:
-        recompute_activations(model)
-        device.return_freed_memory()  # kept in pieces, it was as much again as what a step holds
+    model = _save_memory(convert_batch_norms(model, config, derived, world, device), config, device)
     weight_notes = apply_starting_weights(model, config, val_source or train_source, torch_device, fresh=fresh)
     optimizer = _build_optimizer(model, recipe, derived, fused=device.fuses_optimizer(machine.precision))
     average = WeightAverage(model, recipe.ema, derived.steps_per_epoch) if recipe.ema.decay > 0 else None
     reader, loading = _build_reader(config, derived, task, train_source)
     fit = _MemoryFit(config, derived, device, world, train_source, val_source, loading)
     memory_warnings = fit.check()
-    loader = Loader(
-        reader, batch=derived.process_batch, workers=machine.workers, prefetch=machine.prefetch, device=device
-    )
     paths, network = PathMasks(model, derived.process_batch, torch_device), Execution(model, machine, device)
     example = torch.zeros(derived.process_batch, len(recipe.data.mean), *reader.shape_at(0)[:2], device=torch_device)
     exchange = partial(_exchange, network.training_network(example), world, config, derived, device, threads)
@@ -169,7 +163,7 @@ def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -
             paths=paths,
         ),
         order=train_order(config, derived, train_source, world.rank),
-        loader=loader,
+        loader=_build_loader(reader, config, derived, device),
         network=network,
         world=world,
         bad=reader.bad,
@@ -179,6 +173,19 @@ def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -
         memory=fit.prediction(),
         warnings=(*memory_warnings, *(from_scratch_warnings(config) if fresh else ())),
     )
+
+
+def _save_memory(model: nn.Module, config: Config, device: Device) -> nn.Module:
+    """Apply machine.activation_checkpointing: keep less, and nothing that was freed, which was as much again."""
+    if config.machine.activation_checkpointing:
+        recompute_activations(model)
+        device.return_freed_memory()
+    return model
+
+
+def _build_loader(reader: CountingReader, config: Config, derived: Derived, device: Device) -> Loader:
+    machine, batch = config.machine, derived.process_batch
+    return Loader(reader, batch=batch, workers=machine.workers, prefetch=machine.prefetch, device=device)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The peak memory of a training, predicted before it starts, and what to do where it does not fit. Imports no torch.
 
-The tensors of a step are counted by `models.memory`; here are the optimiser's, the loader's and the evaluation's, and
+The tensors of a step are counted by `models.cost`; here are the optimiser's, the loader's and the evaluation's, and
 on a CPU what the process needs besides tensors. Measured peaks beside predicted ones: docs/results/memory.md.
 """
 
@@ -11,8 +11,7 @@ from vernier.config import Config, Derived, Model
 from vernier.errors import TooLittleMemory
 from vernier.frozen import frozen
 from vernier.models.catalogue import info
-from vernier.models.cost import cost_of
-from vernier.models.memory import inference_bytes, training_bytes
+from vernier.models.cost import cost_of, inference_bytes, training_bytes
 from vernier.records.run import MemoryPrediction
 from vernier.wording import plural, two_digits
 
