@@ -15,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from vernier import models
 from vernier.models import Options
 from vernier.models.cost import cost, inference_bytes, training_bytes
-from vernier.models.recompute import recompute_activations
+from vernier.models.resnet import recompute_activations
 
 
 def counted_by_torch(name: str, px: int, **options: Any) -> tuple[int, int]:

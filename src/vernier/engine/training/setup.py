@@ -38,7 +38,7 @@ from vernier.host_memory import available_bytes, resident_bytes
 from vernier.measure.planning.memory import FreeMemory, KnownData, check_memory, predict_memory
 from vernier.measure.what_ran import describe_feeding, describe_run
 from vernier.models.drop_path import PathMasks
-from vernier.models.recompute import recompute_activations
+from vernier.models.resnet import recompute_activations
 from vernier.optim.build import build_optimizer
 from vernier.optim.ema import WeightAverage
 from vernier.records.events import Loading
