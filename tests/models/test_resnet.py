@@ -1,4 +1,4 @@
-"""Residual networks against an independent implementation, their options, tracing and compiling; activation checkpointing."""
+"""Residual networks against an independent implementation; options, tracing, compiling, activation checkpointing."""
 
 import math
 from typing import Any
