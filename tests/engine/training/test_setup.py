@@ -187,7 +187,7 @@ def test_a_batch_that_cannot_fit_is_refused_with_the_one_that_does(
 ) -> None:
     config = tiny_config(shapes, eval=Eval(every_epochs=0))
     monkeypatch.setattr(setup, "available_bytes", lambda: 2**20)
-    monkeypatch.setattr(setup, "resident_bytes", lambda: 300 * 2**20)
+    monkeypatch.setattr(setup, "resident_bytes", lambda: 200 * 2**20)
     with pytest.raises(TooLittleMemory, match=r"needs about .* GiB of memory per process"):
         prepare(config)
     tried = prepare(replace(config, machine=replace(config.machine, check_memory=False)))
