@@ -75,6 +75,7 @@ FOUNDATION = {
     "randomness",
     "folders",
     "cores",
+    "host_memory",
     "frozen",
     "protobuf",
     "signals",

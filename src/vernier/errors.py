@@ -25,6 +25,10 @@ class NoSuchSplit(ConfigError):
     """The requested split does not exist; the data set may have others."""
 
 
+class TooLittleMemory(ConfigError):
+    """What was asked for surely needs more memory than is free."""
+
+
 class RunFailed(RuntimeError):
     """The command was carried out and failed (diverged, data broken): exit code 1."""
 

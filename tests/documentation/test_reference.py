@@ -16,7 +16,7 @@ def test_the_page_is_up_to_date(path: Path) -> None:
 
 def test_every_command_and_flag_is_there() -> None:
     page = commands_page()
-    functions = COMMANDS | {
+    functions = {**COMMANDS} | {
         f"{group} {action}": function
         for group in GROUPS
         for action, function in actions_of(group).items()

@@ -105,6 +105,18 @@ def check_before_start(
             )
     check_source(recipe.data.source, detector=detector)
     RunDir.check_out(out)
+    _check_memory(config)
+
+
+def _check_memory(config: Config) -> None:
+    """Refuse training steps that surely need more memory than this host has left; its data is not known yet."""
+    from vernier.devices import likely_kind
+    from vernier.host_memory import available_bytes
+    from vernier.measure.planning.memory import FreeMemory, KnownData, check_memory
+
+    if likely_kind(config.machine.device) == "cpu":
+        free = FreeMemory(bytes=available_bytes(), processes=config.machine.procs)
+        check_memory(config, derive(config, train_samples=sys.maxsize), free, 0, KnownData(on_cpu=True, val_images=0))
 
 
 def _has_weights(path: Path) -> bool:

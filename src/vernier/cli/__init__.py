@@ -15,10 +15,6 @@ from importlib import import_module
 from typing import Any
 
 from vernier import __version__
-from vernier.addresses import hide_credentials_in_tracebacks, redact, take_credentials
-from vernier.api.starting import limit_spinning
-from vernier.config import RenamedSetting
-from vernier.engine.processes.launch import record_failure, topology
 from vernier.errors import (
     EXIT_DONE,
     EXIT_FAILED,
@@ -34,26 +30,8 @@ from vernier.errors import (
 from vernier.report.live.terminal import OUTPUT_NAME, discard_results
 from vernier.signals import StopRequested, announce_stop, pending_stop
 
-from .info.catalogue import models, recipes
-from .info.completion import completion
-from .info.doctor import doctor
-from .info.plan import plan
-from .launching import COMMAND_LINE
-from .model.evaluate import evaluate
-from .model.export import export
-from .model.finetune import finetune
-from .model.predict import predict
-from .model.profile import profile
-from .model.train import train
-from .model.tune import tune
-from .output import say, set_quiet
-from .report.compare import compare
-from .report.convert import convert
-from .report.page import report
-from .usage.aliases import in_typed_words, with_own_names
+from .usage.commands import Commands
 from .usage.help_texts import examples_of, examples_text, first_line, listing
-from .usage.refusals import refuse
-from .usage.tyro_private import call, flags_of, use_colours
 
 WELCOME = """\
 Vernier trains, evaluates, benchmarks and profiles vision models, and reports what it measured.
@@ -65,23 +43,70 @@ Vernier trains, evaluates, benchmarks and profiles vision models, and reports wh
 vernier --help lists every command; vernier COMMAND --help explains one.
 """
 
-COMMANDS: dict[str, Callable[..., int]] = {
-    "train": train,
-    "finetune": finetune,
-    "eval": evaluate,
-    "predict": predict,
-    "export": export,
-    "profile": profile,
-    "tune": tune,
-    "plan": plan,
-    "report": report,
-    "compare": compare,
-    "convert": convert,
-    "recipes": recipes,
-    "models": models,
-    "doctor": doctor,
-    "completion": completion,
-}
+COMMANDS = Commands(
+    {
+        "train": (
+            "vernier.cli.model.train:train",
+            "Train a model with a recipe. Without a recipe: on built-in data, about a minute on two cores.",
+        ),
+        "finetune": (
+            "vernier.cli.model.finetune:finetune",
+            "Fine-tune a classifier or a detector on your own photographs, without setting anything.",
+        ),
+        "eval": (
+            "vernier.cli.model.evaluate:evaluate",
+            "Evaluate a run (finished, running or interrupted), a checkpoint, an exported file or anybody's weights.",
+        ),
+        "predict": (
+            "vernier.cli.model.predict:predict",
+            "Apply a trained model to images: the five most likely classes, or objects with boxes.",
+        ),
+        "export": (
+            "vernier.cli.model.export:export",
+            "Write a model to one file for use elsewhere, and model_card.md beside it; nothing is overwritten.",
+        ),
+        "profile": (
+            "vernier.cli.model.profile:profile",
+            "Profile steps of training, or of inference: kernel table, trace, memory, and where the time goes.",
+        ),
+        "tune": (
+            "vernier.cli.model.tune:tune",
+            "Find the fastest settings of this machine for a recipe, and write them to a file for --machine.",
+        ),
+        "plan": (
+            "vernier.cli.info.plan:plan",
+            "Predict throughput, time and energy of a recipe on many devices, from the measured speed of one.",
+        ),
+        "report": (
+            "vernier.cli.report.page:report",
+            "Make one self-contained HTML page about runs, which needs no network and can be sent to others.",
+        ),
+        "compare": (
+            "vernier.cli.report.compare:compare",
+            "Compare the speed of two runs: is B faster or slower than A, how certain is that, and what else differs?",
+        ),
+        "convert": (
+            "vernier.cli.report.convert:convert",
+            "Convert a run's log to the format of another tool; nothing is overwritten.",
+        ),
+        "recipes": (
+            "vernier.cli.info.catalogue:recipes",
+            "List the built-in recipes, or print one as a TOML file to edit.",
+        ),
+        "models": (
+            "vernier.cli.info.catalogue:models",
+            "List the networks with their parameters and their cost per image, or show one.",
+        ),
+        "doctor": (
+            "vernier.cli.info.doctor:doctor",
+            "Show what this machine can do: devices, precisions, modes, speed, and how to install missing packages.",
+        ),
+        "completion": (
+            "vernier.cli.info.completion:completion",
+            "Print a completion script for your shell. It works in shells started afterwards.",
+        ),
+    }
+)
 GROUPS = {
     "bench": "Measure training, inference, scaling and loading, with intervals.",
     "data": "Make, prepare, verify, inspect or fetch data sets.",
@@ -131,7 +156,7 @@ def help_text(group: str | None = None) -> str:
             closing.insert(0, f"Without an action: vernier {group} {default}.")
         usage = f"vernier {group} [-h] {'[ACTION]' if default else 'ACTION'} ..."
         return listing(usage, GROUPS[group], {"Actions": lines}, closing)
-    about = {**{name: first_line(function) for name, function in COMMANDS.items()}, **GROUPS}
+    about = {**COMMANDS.about, **GROUPS}
     sections = {title: {name: about[name] for name in names} for title, names in SECTIONS.items()}
     closing = ["vernier COMMAND --help explains one.", examples_text(EXAMPLES).rstrip("\n")]
     return listing(
@@ -141,6 +166,10 @@ def help_text(group: str | None = None) -> str:
 
 def run(function: Callable[..., int], arguments: list[str], prog: str) -> int:
     """Run a command with what was typed after its name, or print its help. Raises ConfigError for what does not fit."""
+    from .usage.aliases import in_typed_words, with_own_names
+    from .usage.refusals import refuse
+    from .usage.tyro_private import call, flags_of
+
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
     if any(word in HELP for word in options):
         with suppress(SystemExit):
@@ -159,9 +188,6 @@ def run(function: Callable[..., int], arguments: list[str], prog: str) -> int:
 def _dispatch(arguments: list[str]) -> int:
     """Find the command and run it."""
     name, *rest = arguments
-    if name in HELP:
-        sys.stdout.write(help_text())
-        return EXIT_DONE
     _check_name(name, [*COMMANDS, *GROUPS], "vernier", "command")
     if name not in GROUPS:
         return run(COMMANDS[name], rest, f"vernier {name}")
@@ -190,30 +216,24 @@ def _check_name(argument: str, names: list[str], prog: str, kind: str) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; turn errors meant for people into a message and an exit code."""
-    if arguments is None:
-        arguments = sys.argv[1:]
-        hide_credentials_in_tracebacks()
-    if arguments in ([], ["--version"], ["-V"], ["version"]):
-        sys.stdout.write(f"vernier {__version__}\n" if arguments else WELCOME)
+    typed = sys.argv[1:] if arguments is None else arguments
+    words = [*typed[1:], "--help"] if typed[:1] == ["help"] else typed
+    if words in ([], ["--version"], ["-V"], ["version"]):
+        sys.stdout.write(f"vernier {__version__}\n" if words else WELCOME)
         return EXIT_DONE
-    if arguments[0] == "help":
-        arguments = [*arguments[1:], "--help"]
-    limit_spinning()
-    set_quiet(False)
-    use_colours(not os.environ.get("NO_COLOR") and sys.stdout.isatty() and sys.stderr.isatty())
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("always", RenamedSetting)
-            warnings.showwarning = _show_warning  # type: ignore[assignment]
-            COMMAND_LINE[:] = take_credentials(arguments)
-            code = _dispatch(list(COMMAND_LINE))
+        if words[0] in HELP:
+            sys.stdout.write(help_text())
             sys.stdout.flush()
-            return code
+            return EXIT_DONE
+        return _run_command(words, own_process=arguments is None)
     except (ConfigError, RunFailed) as error:
         return _fail(str(error), EXIT_USAGE if isinstance(error, ConfigError) else EXIT_FAILED)
     except StopRequested as request:
         return _stop(str(request))
     except KeyboardInterrupt:
+        from .output import say
+
         say("vernier: interrupted")
         return EXIT_INTERRUPTED
     except BrokenPipeError:
@@ -232,8 +252,34 @@ def main(arguments: list[str] | None = None) -> int:
         return _fail(f"{message}.", EXIT_FAILED)
 
 
+def _run_command(words: list[str], *, own_process: bool) -> int:
+    """Prepare the process for a command, and carry it out."""
+    from vernier.addresses import hide_credentials_in_tracebacks, take_credentials
+    from vernier.api.starting import limit_spinning
+    from vernier.config import RenamedSetting
+
+    from .launching import COMMAND_LINE
+    from .output import set_quiet
+    from .usage.tyro_private import use_colours
+
+    if own_process:
+        hide_credentials_in_tracebacks()
+    limit_spinning()
+    set_quiet(False)
+    use_colours(not os.environ.get("NO_COLOR") and sys.stdout.isatty() and sys.stderr.isatty())
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", RenamedSetting)
+        warnings.showwarning = _show_warning  # type: ignore[assignment]
+        COMMAND_LINE[:] = take_credentials(words)
+        code = _dispatch(list(COMMAND_LINE))
+        sys.stdout.flush()
+        return code
+
+
 def _stop(signal_name: str) -> int:
     """Say which signal came before the first step; one process of several does."""
+    from vernier.engine.processes.launch import topology
+
     if topology().first:
         announce_stop(signal_name)
     return EXIT_STOPPED
@@ -241,6 +287,11 @@ def _stop(signal_name: str) -> int:
 
 def _fail(message: str, code: int) -> int:
     """Print an error, and record it for the launcher of several processes."""
+    from vernier.addresses import redact
+    from vernier.engine.processes.launch import record_failure
+
+    from .output import say
+
     if name := pending_stop():
         return _stop(name)
     record_failure(redact(message))
@@ -253,6 +304,10 @@ _show_python_warning = warnings.showwarning
 
 def _show_warning(message: Warning | str, category: type[Warning], *details: Any) -> None:
     """A note about a renamed setting in one line; other warnings as Python shows them."""
+    from vernier.config import RenamedSetting
+
+    from .output import say
+
     if issubclass(category, RenamedSetting):
         say(f"vernier: {message}")
     else:

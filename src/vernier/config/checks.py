@@ -105,6 +105,11 @@ def check_config(config: Config, *, detector: bool) -> None:
             f"{config.recipe.schedule.head_epochs:g} needs two. Use --mode eager or compile, or "
             "--set schedule.head_epochs=0."
         )
+    if config.machine.activation_checkpointing and config.machine.mode == "trace":
+        raise ConfigError(
+            "--mode trace keeps what it recorded for the backward pass, so machine.activation_checkpointing = true has "
+            "no effect. Use --mode eager or compile, or leave it out."
+        )
     if detector and config.limits.train_accuracy:
         raise ConfigError(
             f"limits.train_accuracy has no effect on {config.recipe.model.name}, a detector: top-1 counts images with "

@@ -351,6 +351,12 @@ class Machine:
         "keep", "CPU memory: keep reuses freed blocks, huge also asks for huge pages, system is the C library's own"
     )
     channels_last: bool = option(True, "memory layout of images and weights")
+    check_memory: bool = option(
+        True, "refuse a training that surely needs more memory than is free; false: warn and try it"
+    )
+    activation_checkpointing: bool = option(
+        False, "compute the residual blocks again in the backward pass instead of keeping their results: less memory"
+    )
     reduction: Literal["ddp", "exact"] = option(
         "ddp", "how gradients are summed; exact: the same weights, bit for bit, for any number of processes"
     )

@@ -207,6 +207,13 @@ class Device:
     def reset_peak_memory(self) -> None:
         """Start a new measurement of the peak."""
 
+    def return_freed_memory(self) -> None:
+        """From now on give the memory of freed tensors back at once, which takes time, where it is kept otherwise."""
+
+    def free_memory(self, local_rank: int) -> int | None:
+        """Bytes that a process can still take of its device's own memory; None: it has none, or cannot say."""
+        return None
+
     @classmethod
     def is_lost(cls, error: BaseException) -> bool:
         """Whether this error says that the device does not answer; a message is then enough, without a traceback."""
@@ -277,6 +284,10 @@ class Accelerator(Device):
 
     def reset_peak_memory(self) -> None:
         self.library().reset_peak_memory_stats()
+
+    def free_memory(self, local_rank: int) -> int | None:
+        ask = getattr(self.library(), "mem_get_info", None)
+        return None if ask is None else int(ask(self.torch_device(local_rank))[0])
 
 
 def stated_uuid(uuid: object) -> str | None:

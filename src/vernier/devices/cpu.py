@@ -78,8 +78,12 @@ class Cpu(Device):
         now = int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if statm.exists() else peak
         return Memory(allocated_bytes=now, peak_bytes=max(peak, now))
 
+    def return_freed_memory(self) -> None:
+        set_malloc_options(mmap_threshold=_LARGE_BLOCK_BYTES, trim_threshold=_LARGE_BLOCK_BYTES)
+
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_LARGE_BLOCK_BYTES = 2**20
 
 
 def keep_freed_memory() -> None:
@@ -88,10 +92,15 @@ def keep_freed_memory() -> None:
     Every training step allocates and frees the same activations; without this each of them is mapped, zeroed and
     faulted in again (about 9,000 page faults per step for the fashion-mnist recipe).
     """
+    set_malloc_options(mmap_threshold=1 << 30, trim_threshold=(1 << 31) - 1)
+
+
+def set_malloc_options(*, mmap_threshold: int, trim_threshold: int) -> None:
+    """glibc maps larger blocks one by one, and returns more free memory than this at the end of its heap."""
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):
-        libc.mallopt(_M_MMAP_THRESHOLD, 1 << 30)
-        libc.mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1)
+        libc.mallopt(_M_MMAP_THRESHOLD, mmap_threshold)
+        libc.mallopt(_M_TRIM_THRESHOLD, trim_threshold)
 
 
 _INSTRUCTIONS = {

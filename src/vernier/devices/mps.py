@@ -60,6 +60,11 @@ class Mps(Device):
     def elapsed_s(self, start: Any, end: Any) -> float:
         return float(start.elapsed_time(end)) / 1000
 
+    def free_memory(self, local_rank: int) -> int | None:
+        import torch
+
+        return max(0, torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory())
+
     def memory(self) -> Memory | None:
         """Metal records no peak: the memory the driver holds now stands in for it."""
         import torch

@@ -1,11 +1,17 @@
-"""The cost of a network by arithmetic: parameters, multiply-accumulates and activations per image. Imports no torch.
+"""The cost of a network by arithmetic: parameters, multiply-accumulates, activations, memory. Imports no torch.
 
 Walks through the layers as `resnet` and `ssd` build them; a test compares every network of the catalogue with what
 PyTorch counts in the real forward pass.
+Memory is the peak of a step: a walk through the backward pass with what autograd keeps of each layer, the gradients
+beside it, and the weights' gradients that are there already. Optimiser, loader and process are added by
+`measure.planning.memory`.
 """
 
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import attrgetter
 
 from vernier.config import Model
 from vernier.frozen import frozen
@@ -25,6 +31,24 @@ from .catalogue import info, ssd_spec
 
 
 @frozen
+class Layer:
+    """A convolution or linear layer of one part of a network, with its batch norm: parameters, and values per image.
+
+    Part 0 is the stem, then each residual block is one, then all that follows. `shortcut`: its result is added to that
+    of the block, and not kept. `extra` values are kept besides input and outputs: blurred inputs, positions of a pool,
+    the factors' inputs of squeeze-and-excitation.
+    """
+
+    part: int
+    inputs: int
+    outputs: int
+    params: int
+    norm: bool
+    shortcut: bool = False
+    extra: int = 0
+
+
+@frozen
 class Cost:
     """Parameters, and of one image's forward pass: multiply-accumulates and the values of all layers' outputs.
 
@@ -37,6 +61,8 @@ class Cost:
     activations: int
     part_macs: tuple[int, ...]
     """Of the stem, of each stage, and of everything after the residual network."""
+    layers: tuple[Layer, ...] = ()
+    """In the order of the forward pass."""
 
     @property
     def gmac(self) -> float:
@@ -49,6 +75,7 @@ def cost(name: str, options: Options, px: int) -> Cost:
     entry, counter = info(name), _Counter(options, px)
     channels = counter.trunk(entry.arch)
     if entry.ssd is None:
+        counter.part += 1
         counter.linear(channels, options.num_classes)
     else:
         counter.detector(entry.arch, ssd_spec(name, options.box_sizes), channels, px)
@@ -59,6 +86,7 @@ def cost(name: str, options: Options, px: int) -> Cost:
         macs=counter.macs,
         activations=counter.activations,
         part_macs=(*(after - before for before, after in pairwise((0, *parts, last))), head),
+        layers=tuple(counter.layers),
     )
 
 
@@ -77,26 +105,42 @@ def cost_of(spec: Model, *, px: int, classes: int = 0, channels: int = 3) -> Cos
     return cost(spec.name, options, px)
 
 
+_POSITION_VALUES = 2
+"""Size of a position, 64 bits, in values of 32."""
+
+
 class _Counter:
     """Adds up layers, and follows the resolution."""
 
     def __init__(self, options: Options, px: int) -> None:
         self.options, self.px = options, px
-        self.params = self.macs = self.activations = 0
+        self.params = self.macs = self.activations = self.part = 0
+        self.layers: list[Layer] = []
         self.marks: list[int] = []
         """Multiply-accumulates up to the end of the stem and of each stage."""
 
     def conv(
-        self, in_px: int, inputs: int, outputs: int, kernel: int, *, stride: int = 1, groups: int = 1, blur: bool = True
+        self,
+        in_px: int,
+        inputs: int,
+        outputs: int,
+        kernel: int,
+        *,
+        stride: int = 1,
+        groups: int = 1,
+        shortcut: bool = False,
     ) -> int:
         """A convolution without bias, padded by half its kernel, and its batch norm; the resolution after it."""
-        if blur and self.options.blurpool and stride > 1 and inputs >= BLUR_MIN_CHANNELS:
-            self.macs += inputs * 9 * in_px**2
-            self.activations += inputs * in_px**2
-        out_px = -(-in_px // stride)
-        self._convolve(out_px, inputs // groups * kernel**2, outputs)
+        blurred = 0
+        if self.options.blurpool and stride > 1 and inputs >= BLUR_MIN_CHANNELS:
+            blurred = inputs * in_px**2
+            self.macs += 9 * blurred
+            self.activations += blurred
+        out_px, fan_in = -(-in_px // stride), inputs // groups * kernel**2
+        self._convolve(out_px, fan_in, outputs)
         self.params += 2 * outputs
         self.activations += outputs * out_px**2
+        self._add_layer(inputs * in_px**2, outputs * out_px**2, fan_in * outputs, shortcut=shortcut, extra=blurred)
         return out_px
 
     def _convolve(self, out_px: int, fan_in: int, outputs: int) -> None:
@@ -104,10 +148,19 @@ class _Counter:
         self.macs += fan_in * outputs * out_px**2
         self.activations += outputs * out_px**2
 
+    def _add_layer(
+        self, inputs: int, outputs: int, params: int, *, norm: bool = True, shortcut: bool = False, extra: int = 0
+    ) -> None:
+        layer = Layer(
+            part=self.part, inputs=inputs, outputs=outputs, params=params, norm=norm, shortcut=shortcut, extra=extra
+        )
+        self.layers.append(layer)
+
     def linear(self, inputs: int, outputs: int) -> None:
         self.params += (inputs + 1) * outputs
         self.macs += inputs * outputs
         self.activations += outputs
+        self._add_layer(inputs, outputs, (inputs + 1) * outputs, norm=False)
 
     def trunk(self, arch: Arch) -> int:
         """A residual network without its head; its output channels."""
@@ -119,6 +172,8 @@ class _Counter:
         else:
             self.px = self.conv(self.px, options.in_channels, width, 3) // (2 if stem == "small-pool" else 1)
         channels = width
+        if stem != "small":  # a pool keeps its outputs, and their positions in 64 bits
+            self.layers[-1] = replace(self.layers[-1], extra=(1 + _POSITION_VALUES) * width * self.px**2)
         self.marks.append(self.macs)
         for index, (count, stride) in enumerate(zip(arch.blocks, stage_strides(arch), strict=True)):
             for position in range(count):
@@ -128,6 +183,7 @@ class _Counter:
 
     def _block(self, arch: Arch, inputs: int, planes: int, stride: int) -> int:
         outputs, start = planes * arch.expansion, self.px
+        self.part += 1
         if arch.block == "basic":
             px = self.conv(start, inputs, planes, 3, stride=stride)
             self.conv(px, planes, planes, 3)
@@ -138,20 +194,24 @@ class _Counter:
             px = self.conv(px, inner, inner, 3, stride=second, groups=arch.groups)
             self.conv(px, inner, outputs, 1)
             if arch.squeeze:
+                self.layers[-1] = replace(self.layers[-1], extra=outputs * px**2)
                 self.linear(outputs, arch.squeeze)
                 self.linear(arch.squeeze, outputs)
         if arch.shortcut == "projection" and (stride != 1 or inputs != outputs):
-            self.conv(start, inputs, outputs, 1, stride=stride)
+            self.conv(start, inputs, outputs, 1, stride=stride, shortcut=True)
         self.px = px
         return outputs
 
     def detector(self, arch: Arch, spec: SsdSpec, channels: int, px: int) -> None:
         """The feature pyramid, the levels after the backbone, and the two heads of every level."""
         classes, pyramid = self.options.num_classes, pyramid_channels(arch, spec, self.options.width)
+        self.part += 1
         for index, level in enumerate(levels(arch, spec, px, self.options.stem)):
             if spec.pyramid and index < 2:
-                self._convolve(level.grid, channels // (2 if index == 0 else 1), pyramid)
+                fan_in = channels // (2 if index == 0 else 1)
+                self._convolve(level.grid, fan_in, pyramid)
                 self.params += pyramid
+                self._add_layer(fan_in * level.grid**2, pyramid * level.grid**2, fan_in * pyramid, norm=False)
                 self.conv(level.grid, pyramid, pyramid, 3)
             elif index:
                 hidden, out = extra_channels(arch, spec, self.options.width, index - (2 if spec.pyramid else 1))
@@ -160,8 +220,68 @@ class _Counter:
                 for fan_in, outputs, grid in ((channels, hidden, self.px), (9 * hidden, out, level.grid)):
                     self._convolve(grid, fan_in, outputs)
                     self.params += (2 if spec.extra_norm else 1) * outputs
+                    self._add_layer(channels * grid**2, outputs * grid**2, fan_in * outputs, norm=spec.extra_norm)
                 channels, self.px = out, level.grid
             inputs = pyramid if spec.pyramid and index < 2 else channels
             for outputs in (4 * len(level.shapes), classes * len(level.shapes)):
                 self._convolve(level.grid, 9 * inputs, outputs)
                 self.params += outputs
+                values = outputs * level.grid**2
+                self._add_layer(inputs * level.grid**2, values, 9 * inputs * outputs, norm=False, extra=values)
+
+
+# -------------------------------------------------------------------------------------------------------------- memory
+
+_WEIGHT_BYTES = 4
+_WEIGHT_COPIES = 2
+"""Of a convolution's weights and of their gradient, in a kernel's own layout, while it computes."""
+
+
+def training_bytes(
+    cost: Cost, *, batch: int, value_bytes: int = 4, recompute: bool = False, frozen_parts: int = 0
+) -> int:
+    """Bytes of activations and gradients at the peak of a step with `batch` images; weights are not included.
+
+    `value_bytes`: 2 where activations are bf16 or fp16, whose weights are cast as well. `recompute`: with activation
+    checkpointing. `frozen_parts`: so many parts at the start of the network are not trained and keep nothing.
+    """
+    trained = [layer for layer in cost.layers if layer.part >= frozen_parts]
+    peak = max(values * batch * value_bytes + gradients for values, gradients in _moments(trained, recompute))
+    cast_bytes = value_bytes * cost.params if value_bytes < _WEIGHT_BYTES else 0
+    images = cost.layers[0].inputs * batch * (_WEIGHT_BYTES if value_bytes < _WEIGHT_BYTES else 0)
+    passed = inference_bytes(cost, batch=batch, value_bytes=value_bytes) if frozen_parts else 0
+    return max(peak + images, passed) + cast_bytes
+
+
+def inference_bytes(cost: Cost, *, batch: int, value_bytes: int = 4) -> int:
+    """Bytes of activations at the peak of a forward pass of `batch` images without gradients."""
+    starts = {layer.part: layer.inputs for layer in reversed(cost.layers)}
+    peak = max(starts[layer.part] + layer.inputs + 2 * layer.outputs for layer in cost.layers)
+    return batch * (peak * value_bytes + cost.layers[0].inputs * _WEIGHT_BYTES)
+
+
+def _moments(trained: Sequence[Layer], recompute: bool) -> Iterator[tuple[int, int]]:
+    """Layer by layer through the backward pass: values per image that are alive, and bytes of the weights' gradients.
+
+    With `recompute`, only the inputs of the parts before are kept, and this part has just run again.
+    """
+    parts = [list(layers) for _, layers in groupby(trained, key=attrgetter("part"))]
+    gradient_bytes = 0
+    for number, part in reversed(list(enumerate(parts))):
+        before = parts[:number]
+        if recompute:
+            held = part[0].inputs + sum(earlier[0].inputs for earlier in before)
+        else:
+            held = trained[0].inputs + sum(_kept(layer) for earlier in before for layer in earlier)
+        held += sum(map(_kept, part))
+        for layer in reversed(part):
+            into_block = 0 if layer is part[-1] else part[-1].outputs
+            gradient_bytes += _WEIGHT_BYTES * layer.params
+            copies_bytes = _WEIGHT_COPIES * _WEIGHT_BYTES * layer.params
+            yield held + into_block + 2 * layer.outputs + layer.inputs, gradient_bytes + copies_bytes
+            held -= _kept(layer)
+
+
+def _kept(layer: Layer) -> int:
+    """Values that autograd keeps: the convolution's output for the batch norm, and what the next layer reads."""
+    return layer.outputs * (2 if layer.norm and not layer.shortcut else 1) + layer.extra

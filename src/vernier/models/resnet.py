@@ -9,15 +9,63 @@ on data, so it traces and compiles without graph breaks.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 from .architecture import BLUR_MIN_CHANNELS, Arch, Init, Options, inner_channels, stage_strides
 from .drop_path import DropPath
+
+# Activation checkpointing: a part that runs again computes the same values. Batch norms use the batch's statistics, and
+# the masks of stochastic depth are those of the step (`drop_path.PathMasks`).
+
+
+class Recomputing(nn.Module):
+    """A module with parts that can run again in the backward pass, instead of keeping what they computed."""
+
+    recomputes = False
+
+    def in_part(self, part: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        """`part(x)`, of which only `x` is kept for the backward pass where this module recomputes."""
+        if not self.recomputes or not torch.is_grad_enabled():
+            return part(x)
+        if torch.compiler.is_compiling():  # compiled code updates statistics in the forward pass only
+            compiled: Tensor = checkpoint(part, x, use_reentrant=False, preserve_rng_state=False)
+            return compiled
+        output: Tensor = checkpoint(
+            part,
+            x,
+            use_reentrant=False,
+            preserve_rng_state=False,
+            context_fn=lambda: (nullcontext(), _unchanged_statistics(self)),
+        )
+        return output
+
+
+def recompute_activations(model: nn.Module) -> None:
+    """Let every part of the model that can run again do so."""
+    for module in model.modules():
+        if isinstance(module, Recomputing):
+            module.recomputes = True
+
+
+@contextmanager
+def _unchanged_statistics(module: nn.Module) -> Iterator[None]:
+    """While entered, batch norms update copies of their running statistics, which are then discarded."""
+    norms = [m for m in module.modules() if getattr(m, "track_running_stats", False) and m.training]
+    own = [(norm, name, buffer) for norm in norms for name, buffer in norm.named_buffers(recurse=False)]
+    for norm, name, buffer in own:
+        setattr(norm, name, buffer.clone())
+    try:
+        yield
+    finally:
+        for norm, name, buffer in own:
+            setattr(norm, name, buffer)
 
 
 class BlurConv2d(nn.Conv2d):
@@ -87,7 +135,7 @@ class _Layers:
         return nn.Sequential(self.conv(in_channels, out_channels, 1, stride=stride), self.norm(out_channels))
 
 
-class _Block(nn.Module):
+class _Block(Recomputing):
     """What both kinds of block share: the shortcut, its sum with the branch, and the final ReLU.
 
     The sum is computed in place on the branch: batch norm's gradient needs its input only, not its output.
@@ -104,6 +152,9 @@ class _Block(nn.Module):
         raise NotImplementedError
 
     def forward(self, x: Tensor) -> Tensor:
+        return self.in_part(self.block, x)
+
+    def block(self, x: Tensor) -> Tensor:
         identity: Tensor = x if self.downsample is None else self.downsample(x)
         out: Tensor = self.drop_path(self.branch(x))
         out += identity
@@ -162,7 +213,7 @@ _POOLS: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-class Trunk(nn.Module):
+class Trunk(Recomputing):
     """A residual network without its head: images [N, in_channels, H, W] to features. Weights are not initialised."""
 
     def __init__(self, arch: Arch, options: Options) -> None:
@@ -188,9 +239,13 @@ class Trunk(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return self.last_two(x)[1]
 
+    def stem(self, x: Tensor) -> Tensor:
+        features: Tensor = self.maxpool(self.relu(self.bn1(self.conv1(x))))
+        return features
+
     def last_two(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The features of the last stage but one, and of the last."""
-        x = before = self.maxpool(self.relu(self.bn1(self.conv1(x))))
+        x = before = self.in_part(self.stem, x)
         for stage in self.stages:
             x, before = stage(x), x
         return before, x

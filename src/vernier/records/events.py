@@ -6,7 +6,7 @@ from typing import Any, ClassVar, get_args
 from vernier.frozen import frozen
 
 from .codec import DamagedRecord, decode, encode, omitted
-from .run import EvalResult, RunSummary, StepTiming
+from .run import EvalResult, MemoryPrediction, RunSummary, StepTiming
 from .what_ran import WhatRan
 
 
@@ -75,6 +75,7 @@ class StartEvent:
     notes: tuple[str, ...] = ()
     lr_rule: str = ""
     virtual_shards: int | None = omitted()
+    memory: MemoryPrediction | None = omitted()
     ran: WhatRan | None = omitted()
     time: str | None = omitted()
 

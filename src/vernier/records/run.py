@@ -175,6 +175,34 @@ class Compilation:
 
 
 @frozen
+class MemoryPrediction:
+    """The memory that a process was expected to need at its peak, and its parts, in bytes.
+
+    On a device with memory of its own it is the device's, and `process_bytes` and `data_bytes` are 0.
+    """
+
+    peak_bytes: int
+    weights_bytes: int = 0
+    """Weights, what the optimiser keeps, averages."""
+    activations_bytes: int = 0
+    """Activations and gradients at the peak of a step."""
+    data_bytes: int = 0
+    """Batches of the loader, cached images."""
+    process_bytes: int = 0
+    """Python, PyTorch, and freed memory that stays with the process."""
+    in_evaluation: bool = False
+    """The peak is that of an evaluation."""
+
+
+@frozen
+class PeakMemory:
+    """The largest memory of a process of the run, as measured, and as it was predicted before the first step."""
+
+    measured_bytes: int | None = None
+    predicted_bytes: int
+
+
+@frozen
 class BadImageNote:
     """An image that could not be read, and why."""
 
@@ -201,6 +229,7 @@ class RunSummary:
     profile: ProfileSummary | None = None
     compilation: Compilation | None = None
     training: TrainingSpeed | None = None
+    memory: PeakMemory | None = omitted()
     ran: WhatRan | None = omitted()
     notes: tuple[str, ...] | None = omitted()
     """What a reader of the result should know about the validation data."""

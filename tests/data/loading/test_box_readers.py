@@ -51,7 +51,7 @@ def test_one_stream_for_any_workers_processes_and_start(
     halves = [_stream(source, 2, world=2, rank=r, start=3) for r in (0, 1)]
     together = [row for step in range(5) for half in halves for row in half[6 * step : 6 * step + 6]]
     assert together == alone[36:]
-    monkeypatch.setattr(cache, "free_bytes", lambda: 10**9)
+    monkeypatch.setattr(cache, "available_bytes", lambda: 10**9)
     cached, decision = cache_in_memory(source, 0.9)
     assert (decision.cache, isinstance(cached, CachedSource)) == ("memory", True)
     assert isinstance(cached, BoxSource)

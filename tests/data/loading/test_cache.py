@@ -18,7 +18,7 @@ def _source(shapes: Path) -> EncodedSource:
 
 def test_pixels_are_the_same_with_and_without(shapes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = _source(shapes)
-    monkeypatch.setattr(cache, "free_bytes", lambda: 100_000_000)
+    monkeypatch.setattr(cache, "available_bytes", lambda: 100_000_000)
     cached, decision = cache_in_memory(source, 0.25)
     assert isinstance(cached, CachedSource)
     assert decision.cache == "memory"
@@ -42,7 +42,7 @@ def test_what_does_not_fit_is_not_kept(shapes: Path, monkeypatch: pytest.MonkeyP
         (8 * needed, 0.25, 1, True),
         (8 * needed, 0.25, 4, False),
     ):
-        monkeypatch.setattr(cache, "free_bytes", lambda free=free: free)
+        monkeypatch.setattr(cache, "available_bytes", lambda free=free: free)
         cached, _ = cache_in_memory(source, share, procs)
         assert isinstance(cached, CachedSource) == fits
     assert cache_in_memory(source, 0.0)[0] is source

@@ -69,7 +69,8 @@ KILLED_AFTER, SAVED_EVERY = 3, 2
 
 def config_of(name: str, plan: dict[str, Any], procs: int, **more: Any) -> Config:
     config = tiny_detector_config(Path(plan["boxes"])) if name == "detector" else config_for(plan["shapes"])
-    for setting, value in {**EXACT, **SCENARIOS[name], "machine.procs": procs, **more}.items():
+    machine = {"machine.procs": procs, "machine.activation_checkpointing": procs == 2}  # which must change nothing
+    for setting, value in {**EXACT, **SCENARIOS[name], **machine, **more}.items():
         config = override(config, setting, value)
     return config
 

@@ -69,7 +69,10 @@ def answers(shapes: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[int,
 def test_the_state_is_the_same_for_any_number_of_processes(
     answers: dict[int, dict[str, str]], procs: int, name: str
 ) -> None:
-    """Weights, optimiser, averages, statistics, loss scale, losses and results: one digest of them all."""
+    """Weights, optimiser, averages, statistics, loss scale, losses and results: one digest of them all.
+
+    Two processes do so with activation checkpointing.
+    """
     assert answers[procs][name] == answers[1][name]
 
 

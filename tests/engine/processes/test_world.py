@@ -73,6 +73,13 @@ def test_losses_agree_to_float_tolerance(answers: dict[int, dict[str, Any]], pro
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("procs", [1, 2, 3])
+def test_activation_checkpointing_changes_nothing(answers: dict[int, dict[str, Any]], procs: int) -> None:
+    """With DistributedDataParallel, and batch norm over all processes, which combine their statistics again."""
+    assert answers[procs]["recomputed"] == answers[procs]["in sync"][:3]
+
+
+@pytest.mark.slow
 def test_groups_are_not_the_same_as_all_in_sync(answers: dict[int, dict[str, Any]]) -> None:
     assert answers[1]["groups"] != pytest.approx(answers[1]["in sync"], rel=1e-3)
 

@@ -149,6 +149,8 @@ def everything(plan: dict[str, Any], world: World) -> dict[str, Any]:
     results["in sync"] = losses(
         scenario(plan, world, "sync", **{"model.batch_norm_images": 0, "eval.every_epochs": 1.0})
     )
+    recomputed = {"model.batch_norm_images": 0, "machine.activation_checkpointing": True, "limits.max_steps": 3}
+    results["recomputed"] = losses(scenario(plan, world, "recomputed", **recomputed))
     results["groups"] = losses(scenario(plan, world, "groups", **{"model.batch_norm_images": 4}))
     results["rolled back"] = rolled_back(plan, world)
     results["compressed"] = compressed(world) if world.size > 1 else {}

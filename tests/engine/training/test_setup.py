@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 import torch
 
-from tests.tiny_training import run_training, tiny_config
+from tests.tiny_training import events_of, run_training, tiny_config, tiny_detector_config
 from vernier import recipes
-from vernier.config import Augment, Config, Data, Ema, Eval, Model
+from vernier.config import Augment, Config, Data, Ema, Eval, Model, Schedule
 from vernier.data.shapes import ShapesSpec, make_shapes
+from vernier.engine.training import setup
 from vernier.engine.training.setup import Job, first_images, prepare
-from vernier.errors import ConfigError
+from vernier.errors import ConfigError, TooLittleMemory
+from vernier.records.events import StartEvent
 
 
 @pytest.fixture
@@ -178,3 +180,56 @@ def test_validation_data_with_other_classes_is_refused_by_name(tmp_path: Path) -
     removed.rename(removed.with_name("zebra"))
     with pytest.raises(ConfigError, match=rf"different classes: 10 and 10; not in both: {removed.name}, zebra"):
         prepare(tiny_config(data))
+
+
+def test_a_batch_that_cannot_fit_is_refused_with_the_one_that_does(
+    shapes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tiny_config(shapes, eval=Eval(every_epochs=0))
+    monkeypatch.setattr(setup, "available_bytes", lambda: 2**20)
+    monkeypatch.setattr(setup, "resident_bytes", lambda: 200 * 2**20)
+    with pytest.raises(TooLittleMemory, match=r"needs about .* GiB of memory per process"):
+        prepare(config)
+    tried = prepare(replace(config, machine=replace(config.machine, check_memory=False)))
+    tried.close()
+    assert any("If memory runs out" in warning for warning in tried.warnings)
+
+
+def test_the_prediction_is_recorded_beside_the_measured_peak(shapes: Path, tmp_path: Path) -> None:
+    outcome = run_training(tiny_config(shapes, schedule=Schedule(epochs=0.1)), tmp_path)
+    (start,) = events_of(outcome.run, StartEvent)
+    assert start.memory is not None
+    memory = outcome.summary.memory
+    assert memory is not None
+    assert memory.predicted_bytes == start.memory.peak_bytes
+    assert memory.measured_bytes is not None
+    assert memory.measured_bytes > 100 * 2**20
+
+
+@pytest.mark.parametrize("detector", [False, True])
+def test_weights_are_the_same_with_activation_checkpointing(
+    shapes: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, detector: bool
+) -> None:
+    """With stochastic depth, ghost batch norm, an average and accumulation: every tensor of the checkpoint."""
+    if detector:
+        boxes = make_shapes(
+            tmp_path_factory.mktemp("boxes"), ShapesSpec(kind="detect", train=16, val=4, size_px=96, seed=3)
+        )
+        config = tiny_detector_config(boxes)
+    else:
+        model = Model(name="resnet8-small", width=16, drop_path=0.5, batch_norm_images=4)
+        config = tiny_config(shapes, model=model, ema=Ema(decay=0.9))
+        config = replace(config, machine=replace(config.machine, accumulation=2))
+    config = replace(
+        config,
+        recipe=replace(config.recipe, eval=Eval(every_epochs=0)),
+        limits=replace(config.limits, max_steps=2),
+    )
+    digests = []
+    for recomputes in (False, True):
+        machine = replace(config.machine, activation_checkpointing=recomputes)
+        run = run_training(replace(config, machine=machine), tmp_path / str(recomputes)).run
+        files = sorted(run.checkpoints.committed()[-1].path.glob("*.safetensors"))
+        digests.append([(file.name, file.read_bytes()) for file in files])
+    assert len(digests[0]) >= 2
+    assert digests[0] == digests[1]

@@ -7,13 +7,13 @@ without. A set that does not fit is not cached at all: a part of it would help l
 from typing import Literal
 
 import numpy as np
-import psutil
 
 from vernier.data.decoding.decode import BadImage, Image, read_size
 from vernier.data.sources.base import BoxSource, EncodedSource, Source, spread_evenly
 from vernier.data.sources.containers.shards import ShardSource
 from vernier.data.sources.views import BoxView, SourceView
 from vernier.frozen import frozen
+from vernier.host_memory import available_bytes
 from vernier.records.codec import omitted
 
 _SAMPLE = 200
@@ -81,13 +81,8 @@ def cache_in_memory(source: Source, share: float, processes: int = 1) -> tuple[S
     """The source, cached in memory when all of it fits into `share` of the free memory, and the decision."""
     if share <= 0 or not isinstance(source, EncodedSource):
         return source, CacheDecision(cache="off")
-    limit, needed = int(share * free_bytes() / processes), decoded_bytes(source)
+    limit, needed = int(share * available_bytes() / processes), decoded_bytes(source)
     if not needed or needed * _CAUTION > limit:
         return source, CacheDecision(cache="does not fit", cache_needs_bytes=needed, cache_limit_bytes=limit)
     cached = CachedBoxSource(source, limit) if isinstance(source, BoxSource) else CachedSource(source, limit)
     return cached, CacheDecision(cache="memory", cache_needs_bytes=needed, cache_limit_bytes=limit)
-
-
-def free_bytes() -> int:
-    """Memory that is free right now."""
-    return int(psutil.virtual_memory().available)

@@ -17,7 +17,7 @@ from vernier.clock import now_s, utc_stamp
 from vernier.config import config_from_tree
 from vernier.engine.processes.launch import Topology
 from vernier.engine.processes.world import World
-from vernier.errors import ConfigError
+from vernier.errors import ConfigError, TooLittleMemory
 from vernier.measure.bench.measuring import METHOD, Load, compute_figures, measure, relate_to_matmul, warm_up
 from vernier.measure.bench.progress import END, MEASURING, WARM_UP, PhaseWatch
 from vernier.measure.bench.serving import METHOD as SERVING_METHOD
@@ -77,6 +77,8 @@ def run_request(
         if isinstance(request, TurnsRequest):
             return run_turns(request, world or World(Topology()))
         return _measure(request, world or World(Topology()))
+    except TooLittleMemory as error:
+        return ArmFailure(status="out-of-memory", why=str(error))
     except ConfigError as error:
         why = str(error)
         for flag, bench_flag in _BENCH_FLAGS.items():

@@ -30,7 +30,7 @@ from vernier.records.environment import decode_environment
 from vernier.records.events import EndEvent, ProcessInfo, StartEvent, WarningEvent
 from vernier.records.predictions import TrainImage, TrainImages
 from vernier.records.profile import ProfileSummary
-from vernier.records.run import BadImageNote, Best, HeldOut, Progress, RunStatus, RunSummary
+from vernier.records.run import BadImageNote, Best, HeldOut, PeakMemory, Progress, RunStatus, RunSummary
 from vernier.records.telemetry import decode_telemetry
 from vernier.signals import StopRequested
 from vernier.store import CheckpointDir, NotSynced, RunDir
@@ -333,6 +333,7 @@ def _start_event(job: Job, run: RunDir, resume: ResumePoint | None, processes: l
         restarts=job.world.topology.restarts,
         notes=(*job.notes, *lines),
         lr_rule=describe_lr(recipe),
+        memory=job.memory,
         ran=job.what_ran(),
         **asdict(job.derived),
     )
@@ -386,6 +387,7 @@ def _summarize(training: Training, status: Ending, reference: Recipe | None) -> 
         profile=_profile(training),
         compilation=job.network.compilation,
         training=speed,
+        memory=_peak_memory(job),
         ran=ran,
         notes=(job.val_source.notes or None) if job.val_source is not None else None,
         published_speeds=(published_speeds(ran, speed.images_per_s_total) or None) if speed is not None else None,
@@ -410,6 +412,13 @@ def _profile(training: Training) -> ProfileSummary | None:
     return training.profiler.close(
         job.what_ran(), lambda: decode_telemetry(_read_log(training, training.run.read_telemetry))
     )
+
+
+def _peak_memory(job: Job) -> PeakMemory:
+    """The largest peak of all processes, beside the predicted one."""
+    memory = job.device.memory()
+    peaks = [peak for peak in job.world.gather(memory.peak_bytes if memory is not None else None) if peak is not None]
+    return PeakMemory(measured_bytes=max(peaks, default=None), predicted_bytes=job.memory.peak_bytes)
 
 
 def _bad_images(job: Job) -> tuple[BadImageNote, ...]:

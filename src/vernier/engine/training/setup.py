@@ -34,12 +34,15 @@ from vernier.engine.processes.launch import Topology
 from vernier.engine.processes.world import World
 from vernier.engine.starting_weights import apply_starting_weights, from_scratch_warnings
 from vernier.errors import ConfigError, NoSuchSplit
+from vernier.host_memory import available_bytes, resident_bytes
+from vernier.measure.planning.memory import FreeMemory, KnownData, check_memory, predict_memory
 from vernier.measure.what_ran import describe_feeding, describe_run
 from vernier.models.drop_path import PathMasks
+from vernier.models.resnet import recompute_activations
 from vernier.optim.build import build_optimizer
 from vernier.optim.ema import WeightAverage
 from vernier.records.events import Loading
-from vernier.records.run import Progress, Rollbacks
+from vernier.records.run import MemoryPrediction, Progress, Rollbacks
 from vernier.records.what_ran import WhatRan
 from vernier.store import CheckpointDir
 from vernier.tasks import task_of
@@ -72,6 +75,8 @@ class Job:
     bad: BadImages
     loading: Loading
     evaluator: Evaluator | None
+    memory: MemoryPrediction
+    """The peak of this process, predicted."""
     notes: tuple[str, ...] = ()
     """Shown at the start: which weights were loaded, what is frozen, what is special about the data."""
     warnings: tuple[str, ...] = ()
@@ -124,14 +129,13 @@ def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -
     train_source, val_source = _open_data(task, validation=recipe.eval.every_epochs > 0)
     derived = derive(config, train_samples=len(train_source))
     model = build_model_for_data(config, task, train_source, torch_device)
-    model = convert_batch_norms(model, config, derived, world, device)
+    model = _save_memory(convert_batch_norms(model, config, derived, world, device), config, device)
     weight_notes = apply_starting_weights(model, config, val_source or train_source, torch_device, fresh=fresh)
     optimizer = _build_optimizer(model, recipe, derived, fused=device.fuses_optimizer(machine.precision))
     average = WeightAverage(model, recipe.ema, derived.steps_per_epoch) if recipe.ema.decay > 0 else None
     reader, loading = _build_reader(config, derived, task, train_source)
-    loader = Loader(
-        reader, batch=derived.process_batch, workers=machine.workers, prefetch=machine.prefetch, device=device
-    )
+    fit = _MemoryFit(config, derived, device, world, train_source, val_source, loading)
+    memory_warnings = fit.check()
     paths, network = PathMasks(model, derived.process_batch, torch_device), Execution(model, machine, device)
     example = torch.zeros(derived.process_batch, len(recipe.data.mean), *reader.shape_at(0)[:2], device=torch_device)
     exchange = partial(_exchange, network.training_network(example), world, config, derived, device, threads)
@@ -159,15 +163,70 @@ def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -
             paths=paths,
         ),
         order=train_order(config, derived, train_source, world.rank),
-        loader=loader,
+        loader=_build_loader(reader, config, derived, device),
         network=network,
         world=world,
         bad=reader.bad,
         loading=loading,
         evaluator=None if val_source is None else Evaluator(config, task, val_source, device, world),
         notes=(*_data_notes(train_source, val_source), *weight_notes, *threads_notes(config, threads)),
-        warnings=from_scratch_warnings(config) if fresh else (),
+        memory=fit.prediction(),
+        warnings=(*memory_warnings, *(from_scratch_warnings(config) if fresh else ())),
     )
+
+
+def _save_memory(model: nn.Module, config: Config, device: Device) -> nn.Module:
+    """Apply machine.activation_checkpointing: keep less, and nothing that was freed, which was as much again."""
+    if config.machine.activation_checkpointing:
+        recompute_activations(model)
+        device.return_freed_memory()
+    return model
+
+
+def _build_loader(reader: CountingReader, config: Config, derived: Derived, device: Device) -> Loader:
+    machine, batch = config.machine, derived.process_batch
+    return Loader(reader, batch=batch, workers=machine.workers, prefetch=machine.prefetch, device=device)
+
+
+@dataclass(frozen=True)
+class _MemoryFit:
+    """A training, and the memory of the device that it is about to take."""
+
+    config: Config
+    derived: Derived
+    device: Device
+    world: World
+    train_source: Source
+    val_source: Source | None
+    loading: Loading
+
+    def prediction(self) -> MemoryPrediction:
+        return predict_memory(self.config, self.derived, self._known())
+
+    def check(self) -> tuple[str, ...]:
+        """A warning where it may not fit. Raises TooLittleMemory where it surely does not."""
+        where, memory = self.world.topology, self.device.memory()
+        if self.device.name == "cpu":
+            free, held = FreeMemory(bytes=available_bytes(), processes=where.local_world), resident_bytes()
+        else:
+            own = self.device.free_memory(where.local_rank)
+            if own is None:
+                return ()
+            free, held = (
+                FreeMemory(bytes=own, where=f"on the device, {self.device.name}"),
+                memory.allocated_bytes if memory else 0,
+            )
+        warning = check_memory(self.config, self.derived, free, held, self._known())
+        return (warning,) if warning else ()
+
+    def _known(self) -> KnownData:
+        cached = self.loading.cache_needs_bytes if self.loading.cache == "memory" else None
+        return KnownData(
+            on_cpu=self.device.name == "cpu",
+            classes=len(self.train_source.classes),
+            cached_bytes=cached or 0,
+            val_images=0 if self.val_source is None else len(self.val_source),
+        )
 
 
 @dataclass(frozen=True)

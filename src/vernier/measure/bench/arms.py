@@ -17,12 +17,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-import psutil
-
 from vernier.clock import now_s
 from vernier.errors import RunFailed
 from vernier.folders import PACKAGE_PARENT
 from vernier.frozen import frozen
+from vernier.host_memory import available_bytes
 from vernier.records.bench import (
     ArmFailure,
     ArmLabels,
@@ -194,4 +193,4 @@ def environment_of(source: Path | None) -> dict[str, str]:
 
 def memory_limit(device: str) -> int | None:
     """Bytes an arm may take so that the machine survives it; None for accelerators, which have memory of their own."""
-    return int(psutil.virtual_memory().available * MEMORY_SHARE) if device in ("cpu", "auto") else None
+    return int(available_bytes() * MEMORY_SHARE) if device in ("cpu", "auto") else None

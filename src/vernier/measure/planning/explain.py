@@ -14,17 +14,17 @@ from vernier.cores import allowed_cores
 from vernier.devices import likely_kind
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
+from vernier.host_memory import available_bytes
 from vernier.measure.what_ran import describe_feeding, describe_run
-from vernier.models.cost import Cost, cost_of
 from vernier.optim.schedules import learning_rate
 from vernier.records.codec import omitted
+from vernier.records.run import MemoryPrediction
 from vernier.records.what_ran import WhatRan
 from vernier.store import find_runs
 from vernier.wording import describe_batch, two_digits
 
-BYTES = 4
-STATE_COPIES = {"sgd": 3, "lars": 3, "lamb": 4}
-"""Copies of the parameters: weights, gradients, and the optimiser's one or two averages."""
+from .memory import KnownData, describe_memory, predict_memory
+
 TRAINING_FORWARDS = 3
 USUAL_SHARE_OF_MATMUL = (0.3, 0.7)
 """Training of a residual network on a CPU reaches this share of the rate of matrix products (docs/benchmarks.md)."""
@@ -54,7 +54,9 @@ class Explanation:
     lr_rule: str
     rates: tuple[float, ...]
     image_sizes: tuple[tuple[int, int], ...]
-    memory_bytes: int
+    memory: MemoryPrediction
+    memory_free_bytes: int | None = omitted()
+    """Of this host, where it is the CPU that would train."""
     expected: ExpectedTime | None = omitted()
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -76,7 +78,7 @@ def explain(
     """
     recipe, ran = config.recipe, what_would_run(config, classes)
     derived = derive(config, train_samples=images)
-    cost = cost_of(recipe.model, px=recipe.data.image_px, channels=len(recipe.data.mean))
+    on_cpu = likely_kind(config.machine.device) == "cpu"
     last = max(0, derived.total_steps - 1)
     return Explanation(
         ran=ran,
@@ -86,7 +88,8 @@ def explain(
         lr_rule=describe_lr(recipe),
         rates=tuple(learning_rate(last * i // 59, recipe.schedule, derived) for i in range(60)),
         image_sizes=tuple(_image_sizes(config)),
-        memory_bytes=_memory(config, derived, cost),
+        memory=predict_memory(config, derived, KnownData(on_cpu=on_cpu, classes=classes)),
+        memory_free_bytes=available_bytes() if on_cpu else None,
         expected=_expected(ran, config, derived, runs),
         notes=tuple(notes),
         warnings=tuple(warnings),
@@ -101,16 +104,6 @@ def _image_sizes(config: Config) -> Iterator[tuple[int, int]]:
         if px != before:
             yield epoch, px
             before = px
-
-
-def _memory(config: Config, derived: Derived, cost: Cost) -> int:
-    """Bytes of one process: parameters, gradients, optimiser, averaged weights, and the activations of a micro-step."""
-    recipe, machine = config.recipe, config.machine
-    copies = STATE_COPIES[recipe.optim.name] + (1 if recipe.ema.decay else 0)
-    if derived.virtual_shards is not None:  # sums of gradients: to send, received, and those that wait for others
-        copies += 2 + derived.accumulation.bit_length()
-    activation_bytes = 2 if machine.precision in ("bf16", "fp16") else BYTES
-    return copies * BYTES * cost.params + derived.process_batch * cost.activations * activation_bytes
 
 
 def _expected(ran: WhatRan, config: Config, derived: Derived, runs: Path) -> ExpectedTime | None:
@@ -186,10 +179,9 @@ def describe_explanation(explained: Explanation) -> list[str]:
     if len(explained.image_sizes) > 1:
         sizes = ", ".join(f"{px} from epoch {epoch}" for epoch, px in explained.image_sizes)
         lines.append(f"  image px   {sizes}")
-    gib = two_digits(explained.memory_bytes / 2**30)
-    lines.append(
-        f"  memory     about {gib} GiB per process: weights, optimiser, activations; PyTorch itself needs 0.5 more"
-    )
+    free = explained.memory_free_bytes
+    available = "" if free is None else f"; {two_digits(free / 2**30)} GiB are free here"
+    lines.append(f"  memory     {describe_memory(explained.memory)}{available}")
     lines.append(f"  time       {_time_line(explained.expected)}")
     lines += [f"  note       {note}" for note in explained.notes]
     return lines + [f"  warning    {warning}" for warning in explained.warnings]

@@ -17,9 +17,9 @@ from vernier.measure.published.standing import speed_lines
 from vernier.measure.statistics.agreement import agreement_lines
 from vernier.measure.statistics.throughput import Window
 from vernier.records.events import EpochEvent, EvalEvent, Event, StartEvent, StepEvent, WarningEvent
-from vernier.records.run import EvalResult, RunSummary, TrainingSpeed
+from vernier.records.run import EvalResult, MemoryPrediction, RunSummary, TrainingSpeed
 from vernier.records.what_ran import line_of
-from vernier.wording import describe_batch, plural, printable
+from vernier.wording import describe_batch, plural, printable, two_digits
 
 from .bar import live_bar
 
@@ -205,8 +205,15 @@ def opening_lines(start: StartEvent) -> list[str]:
         f"  batch      {batch}",
         f"  schedule   {plural(start.steps_per_epoch, 'step')} per epoch x {start.epochs:g} {epochs} = "
         f"{start.total_steps:,} steps{cut}, learning rate {start.lr_rule or f'{start.lr:g}'}, seed {start.seed}",
+        *([f"  memory     {format_memory(start.memory)}"] if start.memory else []),
         f"  run        {start.run}",
     ]
+
+
+def format_memory(prediction: MemoryPrediction) -> str:
+    """The predicted peak in a few words."""
+    when = " in evaluation" if prediction.in_evaluation else ""
+    return f"about {two_digits(prediction.peak_bytes / 2**30)} GiB per process at the peak{when}, as predicted"
 
 
 def closing_lines(summary: RunSummary, run: str, status: str) -> list[str]:
@@ -231,6 +238,11 @@ def closing_lines(summary: RunSummary, run: str, status: str) -> list[str]:
     if summary.training is not None:
         lines.append(_speed_line(summary.training))
         lines += [f"published  {line}" for line in speed_lines(summary.published_speeds)]
+    if summary.memory is not None and summary.memory.measured_bytes is not None:
+        measured, predicted = (
+            two_digits(size / 2**30) for size in (summary.memory.measured_bytes, summary.memory.predicted_bytes)
+        )
+        lines.append(f"memory     {measured} GiB at the peak of a process; {predicted} GiB were predicted")
     parts = ", ".join(
         f"{purpose.replace('_', ' ')} {duration(spent.get(purpose, 0.0))}"
         for purpose in _PURPOSES

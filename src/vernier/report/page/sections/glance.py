@@ -113,8 +113,18 @@ def _facts(s: Subject) -> list[tuple[str, Any]]:
         ("run", tag("code", s.path)),
         ("started", when(start.time)),
         ("ended", when(s.updated) if s.status != "running" else ""),
+        ("memory", _memory(s)),
         ("took", seconds(total) if s.bench and (total := (s.bench.spent_s or {}).get("total")) else ""),
     ]
+
+
+def _memory(s: Subject) -> str:
+    """The measured peak beside the predicted one."""
+    memory = s.summary.memory
+    if memory is None:
+        return ""
+    measured = f"{size_of(memory.measured_bytes)} at the peak of a process; " if memory.measured_bytes else ""
+    return f"{measured}{size_of(memory.predicted_bytes)} predicted"
 
 
 def _schedule(s: Subject, start: StartEvent) -> str:
