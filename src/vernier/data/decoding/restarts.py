@@ -34,16 +34,17 @@ class _Process:
     def __init__(self) -> None:
         command = [sys.executable, "-P", str(Path(transcoder.__file__))]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        state, message = self._receive()
+        state, content = self._receive()
         if state != DONE:
             self.close()
             raise ConfigError(
-                f"Restart-indexed shards need libjpeg-turbo through Pillow, and this Pillow cannot give it: {message}. "
+                "Restart-indexed shards need libjpeg-turbo through Pillow, and this Pillow cannot give it: "
+                f"{_text(content)}. "
                 "Its wheels for Linux and macOS can (pip install --force-reinstall --only-binary :all: pillow). "
                 "--no-restarts stores the files as they are."
             )
 
-    def ask(self, encoded: bytes, interval: int) -> tuple[int, bytes | str]:
+    def ask(self, encoded: bytes, interval: int) -> tuple[int, bytes]:
         """State and content of the answer."""
         stdin = _pipe(self._process.stdin)
         with suppress(BrokenPipeError):  # then it has ended, and the answer says so
@@ -52,20 +53,28 @@ class _Process:
             stdin.flush()
         return self._receive()
 
-    def _receive(self) -> tuple[int, bytes | str]:
+    def _receive(self) -> tuple[int, bytes]:
         stdout = _pipe(self._process.stdout)
         head = stdout.read(ANSWER.size)
         if len(head) < ANSWER.size:
-            return ENDED, f"the program that rewrites JPEGs ended with exit code {self._process.wait()}"
+            return ENDED, b"the program that rewrites JPEGs ended with exit code %d" % self._process.wait()
         state, size = ANSWER.unpack(head)
         content = stdout.read(size)
-        return state, content if state == DONE else content.decode(errors="replace")
+        if len(content) < size:
+            return ENDED, b"the program that rewrites JPEGs ended within an answer"
+        return state, content
 
     def close(self) -> None:
+        """End the program, which keeps nothing that could be lost."""
+        self._process.kill()
         with suppress(BrokenPipeError):
             _pipe(self._process.stdin).close()
         _pipe(self._process.stdout).close()
         self._process.wait()
+
+
+def _text(message: bytes) -> str:
+    return message.decode(errors="replace")
 
 
 def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
@@ -122,6 +131,5 @@ class RestartMarkers:
             if not reusable:
                 process.close()
         if state == DONE:
-            assert isinstance(content, bytes)
             return content
-        raise NotSliceable(str(content))
+        raise NotSliceable(_text(content))
