@@ -189,7 +189,8 @@ def show(report: LoaderReport) -> None:
             f"  {row.name:20s} {row.images_per_s:9,.1f} img/s {row.cpu_us_per_image:9,.1f} us of processor per image "
             f"{row.rss_mib:5d} MiB, {row.grew_mib:4d} of them for this  threads blocked {row.blocked:.1%}"
         )
-    print(f"  the loader's buffers: {(PREFETCH + 2) * BATCH * report.image_px**2 * 3 / 2**20:.0f} MiB, whatever the workers")
+    buffers_mib = (PREFETCH + 2) * BATCH * report.image_px**2 * 3 / 2**20
+    print(f"  the loader's buffers: {buffers_mib:.0f} MiB, whatever the workers")
     for ratio in report.ratios:
         aim = TARGETS.get((ratio.name.split()[-1], ratio.against.split()[-1]))
         target = f"  target {aim:g}: {'met' if ratio.median >= aim else 'MISSED'}" if aim else ""
