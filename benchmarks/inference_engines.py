@@ -8,7 +8,7 @@ accuracy is what `vernier eval --int8` prints.
 
     python benchmarks/inference_engines.py --model NAME --weights FILE --images FOLDER [--batch 1,32] [--rounds 30]
 
-A batch smaller than 32 is measured in up to eight times as many rounds. Results are in docs/results/inference-engines.md.
+A batch smaller than 32 is measured in up to eight times as many rounds. Results: docs/results/inference-engines.md.
 """
 
 import argparse

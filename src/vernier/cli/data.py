@@ -146,7 +146,7 @@ def prepare(
         kind: Kind of SRC.
         short_side_px: raw: shrink images until their short side has this many pixels.
         shard_mb: shards: size of one file in MiB.
-        restarts: shards: rewrite JPEGs without loss so that a crop can be decoded alone; needs jpegtran.
+        restarts: shards: rewrite JPEGs without loss so that a crop can be decoded alone.
 
     Examples:
         vernier data prepare imagenet ILSVRC2012_*.tar ILSVRC2012_devkit_t12.tar.gz imagenet

@@ -18,11 +18,12 @@ from vernier.data.decoding import jpeg_slicing as jpeg
 from vernier.data.decoding.decode import BadImage, LazyJpeg, SegmentedJpeg, decode, lazy_image
 from vernier.data.decoding.jpeg_slicing import (
     NotSliceable,
-    add_restart_markers,
-    choose_restart_interval,
     find_segments,
     parse_header,
 )
+from vernier.data.decoding.restarts import RestartMarkers, choose_restart_interval
+
+from .small_jpegs import small_jpeg
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -33,9 +34,6 @@ def _slice_small_images() -> Iterator[None]:
         yield
 
 
-needs_jpegtran = pytest.mark.skipif(shutil.which("jpegtran") is None, reason="jpegtran is not installed")
-
-
 class _Bytes:
     def __init__(self, content: bytes) -> None:
         self.content, self.read = content, 0
@@ -43,16 +41,6 @@ class _Bytes:
     def read_range(self, start: int, stop: int) -> bytes:
         self.read += stop - start
         return self.content[start:stop]
-
-
-def _jpeg(width: int, height: int, *, subsampling: int = 2, mode: str = "RGB", **options: object) -> bytes:
-    rng = np.random.default_rng(width * 1000 + height)
-    small = rng.integers(0, 255, (max(1, height // 6), max(1, width // 6), 3), dtype=np.uint8)
-    out = io.BytesIO()
-    extra = {} if mode == "L" else {"subsampling": subsampling}
-    image = Image.fromarray(small).resize((width, height)).convert(mode)
-    image.save(out, "JPEG", quality=90, **extra, **options)  # type: ignore[arg-type]
-    return out.getvalue()
 
 
 def _halved_chroma(path: Path) -> bytes:
@@ -75,20 +63,19 @@ def test_a_trimmed_jpeg_gives_the_pixels_of_the_whole(
     crop: tuple[int, int, int, int, int, int], subsampling: int, mode: str
 ) -> None:
     width, height, left, top, w, h = crop
-    encoded = _jpeg(width, height, subsampling=subsampling, mode=mode)
+    encoded = small_jpeg(width, height, subsampling=subsampling, mode=mode)
     window = slice(top, top + h), slice(left, left + w)
     assert np.array_equal(lazy_image(encoded)[window], decode(encoded)[window])
 
 
-@needs_jpegtran
 @given(_crops(), st.sampled_from([0, 1, 2]), st.sampled_from(["RGB", "L"]))
 @settings(max_examples=80, deadline=None)
 def test_restart_segments_give_the_pixels_of_the_whole(
-    crop: tuple[int, int, int, int, int, int], subsampling: int, mode: str
+    markers: RestartMarkers, crop: tuple[int, int, int, int, int, int], subsampling: int, mode: str
 ) -> None:
     width, height, left, top, w, h = crop
-    encoded = _jpeg(width, height, subsampling=subsampling, mode=mode)
-    rewritten, segments = add_restart_markers(encoded, jpeg.find_jpegtran())
+    encoded = small_jpeg(width, height, subsampling=subsampling, mode=mode)
+    rewritten, segments = markers.add(encoded)
     whole, window = decode(encoded), (slice(top, top + h), slice(left, left + w))
     assert np.array_equal(decode(rewritten), whole)
     assert np.array_equal(SegmentedJpeg(_Bytes(rewritten).read_range, segments)[window], whole[window])
@@ -100,23 +87,22 @@ def test_restart_markers_of_another_encoder_give_the_pixels_of_the_whole(
     crop: tuple[int, int, int, int, int, int], subsampling: int, mode: str
 ) -> None:
     width, height, left, top, w, h = crop
-    header = parse_header(_jpeg(width, height, subsampling=subsampling, mode=mode))
+    header = parse_header(small_jpeg(width, height, subsampling=subsampling, mode=mode))
     interval = choose_restart_interval(header.mcus_per_row)
-    encoded = _jpeg(width, height, subsampling=subsampling, mode=mode, restart_marker_blocks=interval)
+    encoded = small_jpeg(width, height, subsampling=subsampling, mode=mode, restart_marker_blocks=interval)
     segments, window = find_segments(encoded), (slice(top, top + h), slice(left, left + w))
     assert (segments.interval, len(segments.row_starts)) == (interval, header.mcu_rows)
     assert np.array_equal(SegmentedJpeg(_Bytes(encoded).read_range, segments)[window], decode(encoded)[window])
 
 
-@needs_jpegtran
 @given(_crops(), st.sampled_from([0, 1, 2]), st.sampled_from([2, 4, 8]))
 @settings(max_examples=80, deadline=None)
 def test_a_reduced_window_is_that_of_pillows_draft_mode(
-    crop: tuple[int, int, int, int, int, int], subsampling: int, factor: int
+    markers: RestartMarkers, crop: tuple[int, int, int, int, int, int], subsampling: int, factor: int
 ) -> None:
     width, height, left, top, w, h = crop
-    encoded = _jpeg(width, height, subsampling=subsampling)
-    rewritten, segments = add_restart_markers(encoded, jpeg.find_jpegtran())
+    encoded = small_jpeg(width, height, subsampling=subsampling)
+    rewritten, segments = markers.add(encoded)
     with Image.open(io.BytesIO(encoded)) as image:
         image.draft("RGB", (width // factor, height // factor))
         assert image.size == (-(-width // factor), -(-height // factor))
@@ -127,23 +113,25 @@ def test_a_reduced_window_is_that_of_pillows_draft_mode(
         assert np.array_equal(opened.decode_window(window, factor), small[window])
 
 
-@needs_jpegtran
 @pytest.mark.parametrize(("subsampling", "overlap"), [(0, 0), (2, 1)])
-def test_a_cut_takes_a_neighbour_only_where_its_pixels_mix_with_the_crops(subsampling: int, overlap: int) -> None:
-    _, segments = add_restart_markers(_jpeg(640, 480, subsampling=subsampling), jpeg.find_jpegtran())
+def test_a_cut_takes_a_neighbour_only_where_its_pixels_mix_with_the_crops(
+    markers: RestartMarkers, subsampling: int, overlap: int
+) -> None:
+    _, segments = markers.add(small_jpeg(640, 480, subsampling=subsampling))
     mcu = segments.mcu_height
     inside, on_the_grid = segments.cut(0, 161, 64, 62), segments.cut(0, 160, 64, 64)
     assert (inside.top, inside.height) == (160, 64)
     assert (on_the_grid.top, on_the_grid.height) == (160 - overlap * mcu, 64 + 2 * overlap * mcu)
 
 
-@needs_jpegtran
-def test_real_photographs_are_cut_without_a_changed_pixel_and_half_is_read(real_data: Callable[[str], Path]) -> None:
+def test_real_photographs_are_cut_without_a_changed_pixel_and_half_is_read(
+    markers: RestartMarkers, real_data: Callable[[str], Path]
+) -> None:
     rng = np.random.default_rng(1)
     read = total = crops = 0
     for number, path in enumerate(sorted(real_data("coco").glob("*2017/*.jpg"))[::5]):
         encoded = path.read_bytes() if number % 2 else _halved_chroma(path)
-        rewritten, segments = add_restart_markers(encoded, jpeg.find_jpegtran())
+        rewritten, segments = markers.add(encoded)
         whole, file = decode(encoded), _Bytes(rewritten)
         for _ in range(6):
             share = rng.uniform(0.08, 1.0) ** 0.5
@@ -164,7 +152,7 @@ needs_cjpeg = pytest.mark.skipif(shutil.which("cjpeg") is None, reason="cjpeg is
 
 
 def _sampled(factors: str) -> bytes:
-    with Image.open(io.BytesIO(_jpeg(151, 101))) as image:
+    with Image.open(io.BytesIO(small_jpeg(151, 101))) as image:
         image.save(ppm := io.BytesIO(), "PPM")
     cjpeg = ["cjpeg", "-quality", "92", "-sample", factors]
     return subprocess.run(cjpeg, input=ppm.getvalue(), capture_output=True, check=True).stdout
@@ -176,9 +164,10 @@ def _windows() -> list[tuple[slice, slice]]:
 
 
 @needs_cjpeg
-@needs_jpegtran
 @pytest.mark.parametrize("factors", [*COMMON, *UNUSUAL])
-def test_every_sampling_of_chroma_gives_pillows_pixels_from_files_and_from_segments(factors: str) -> None:
+def test_every_sampling_of_chroma_gives_pillows_pixels_from_files_and_from_segments(
+    markers: RestartMarkers, factors: str
+) -> None:
     encoded = _sampled(factors)
     with Image.open(io.BytesIO(encoded)) as image:
         whole = np.asarray(image.convert("RGB"))
@@ -187,23 +176,22 @@ def test_every_sampling_of_chroma_gives_pillows_pixels_from_files_and_from_segme
     for window in _windows():
         assert np.array_equal(lazy_image(encoded)[window], whole[window])
     if factors in COMMON:
-        rewritten, segments = add_restart_markers(encoded, jpeg.find_jpegtran())
+        rewritten, segments = markers.add(encoded)
         for window in _windows():
             assert np.array_equal(SegmentedJpeg(_Bytes(rewritten).read_range, segments)[window], whole[window])
     else:
         with pytest.raises(NotSliceable, match="sampling"):
-            add_restart_markers(encoded, jpeg.find_jpegtran())
+            markers.add(encoded)
 
 
 @needs_cjpeg
-@needs_jpegtran
 @pytest.mark.parametrize("factors", UNUSUAL)
 def test_segments_of_an_unusual_sampling_in_an_old_table_still_give_the_pixels(
-    factors: str, monkeypatch: pytest.MonkeyPatch
+    markers: RestartMarkers, factors: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoded = _sampled(factors)
     monkeypatch.setattr(jpeg, "_is_common", lambda factors: True)  # as version 0.2 indexed them
-    rewritten, segments = add_restart_markers(encoded, jpeg.find_jpegtran())
+    rewritten, segments = markers.add(encoded)
     opened = SegmentedJpeg(_Bytes(rewritten).read_range, segments)
     for window in _windows():
         assert np.array_equal(opened[window], decode(encoded)[window])
@@ -216,7 +204,7 @@ def test_segments_of_an_unusual_sampling_in_an_old_table_still_give_the_pixels(
 @given(st.integers(0, 700), st.integers(0, 255))
 @settings(max_examples=150, deadline=None)
 def test_a_changed_byte_in_the_header_is_an_image_or_a_bad_image(position: int, value: int) -> None:
-    encoded = bytearray(_jpeg(64, 48))
+    encoded = bytearray(small_jpeg(64, 48))
     encoded[position % len(encoded)] = value
     for take in (decode, lambda content: lazy_image(content)[0:8, 0:8]):
         try:
@@ -226,7 +214,7 @@ def test_a_changed_byte_in_the_header_is_an_image_or_a_bad_image(position: int, 
 
 
 def test_a_header_with_factors_that_no_decoder_names_is_an_image_or_a_bad_image() -> None:
-    encoded = bytearray(_jpeg(64, 48))
+    encoded = bytearray(small_jpeg(64, 48))
     frame = encoded.index(b"\xff\xc0")
     for factors in range(256):
         struct.pack_into(">B", encoded, frame + 11, factors)
@@ -237,9 +225,8 @@ def test_a_header_with_factors_that_no_decoder_names_is_an_image_or_a_bad_image(
                 continue
 
 
-@needs_jpegtran
-def test_a_cut_is_a_jpeg_that_other_decoders_take() -> None:
-    rewritten, segments = add_restart_markers(_jpeg(320, 200), jpeg.find_jpegtran())
+def test_a_cut_is_a_jpeg_that_other_decoders_take(markers: RestartMarkers) -> None:
+    rewritten, segments = markers.add(small_jpeg(320, 200))
     cut = segments.cut(100, 50, 64, 64)
     stream = segments.assemble(cut, rewritten[: segments.scan_at], rewritten[cut.start : cut.stop])
     with Image.open(io.BytesIO(bytes(stream))) as image:
@@ -248,37 +235,19 @@ def test_a_cut_is_a_jpeg_that_other_decoders_take() -> None:
     assert len(stream) < len(rewritten) * 0.7
 
 
-@needs_jpegtran
-def test_what_cannot_be_rewritten_says_why() -> None:
-    with pytest.raises(NotSliceable, match="baseline"):
-        add_restart_markers(_jpeg(64, 64, progressive=True), jpeg.find_jpegtran())
-    with pytest.raises(NotSliceable, match="colour components"):
-        add_restart_markers(_jpeg(64, 64, mode="CMYK"), jpeg.find_jpegtran())
-    with pytest.raises(NotSliceable):
-        add_restart_markers(_jpeg(64, 64)[:-200], jpeg.find_jpegtran())
-    with pytest.raises(NotSliceable, match="restart interval 0"):
-        find_segments(_jpeg(64, 64))
-
-
-def test_intervals_divide_the_row_and_are_near_four() -> None:
-    assert [choose_restart_interval(n) for n in (80, 60, 40, 47, 3, 1, 54)] == [4, 4, 4, 47, 3, 1, 3]
-    assert all(n % choose_restart_interval(n) == 0 for n in range(1, 300))
-
-
 @given(st.binary(max_size=300))
 @settings(deadline=None)
 def test_any_bytes_are_parsed_or_refused(noise: bytes) -> None:
-    for encoded in (noise, b"\xff\xd8" + noise, _jpeg(16, 16)[:200] + noise):
+    for encoded in (noise, b"\xff\xd8" + noise, small_jpeg(16, 16)[:200] + noise):
         try:
             parse_header(encoded)
         except NotSliceable:
             continue
 
 
-@needs_jpegtran
-def test_a_jpeg_stored_as_rgb_keeps_its_colours() -> None:
-    encoded = _jpeg(100, 60, subsampling=0, keep_rgb=True)
-    rewritten, segments = add_restart_markers(encoded, jpeg.find_jpegtran())
+def test_a_jpeg_stored_as_rgb_keeps_its_colours(markers: RestartMarkers) -> None:
+    encoded = small_jpeg(100, 60, subsampling=0, keep_rgb=True)
+    rewritten, segments = markers.add(encoded)
     assert np.array_equal(decode(rewritten), decode(encoded))
     assert np.array_equal(
         SegmentedJpeg(_Bytes(rewritten).read_range, segments)[7:40, 9:77], decode(encoded)[7:40, 9:77]

@@ -1,4 +1,3 @@
-import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -80,11 +79,11 @@ def test_a_stream_can_begin_anywhere(shapes: Path, start: int) -> None:
 
 @pytest.fixture(scope="module")
 def packed(shapes: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The shapes as shards (with restart segments where jpegtran is) and decoded, with a folder beside them."""
+    """The shapes as shards with restart segments and decoded, with a folder beside them."""
     out = tmp_path_factory.mktemp("packed")
     source = open_split(str(shapes), "train")
     assert isinstance(source, EncodedSource)
-    pack_shards(source, out / "shards", "train", shard_bytes=60_000, restarts=bool(shutil.which("jpegtran")), workers=2)
+    pack_shards(source, out / "shards", "train", shard_bytes=60_000, restarts=True, workers=2)
     pack_raw(source, out / "raw", "train", short_side_px=28, workers=2)
     (out / "folder").symlink_to(shapes)
     return out

@@ -1,7 +1,6 @@
 """ImageNet's tars in miniature, through the command line."""
 
 import io
-import shutil
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +10,6 @@ import pytest
 from tests.conftest import Done
 from tests.data.archives import SYNSETS, jpeg_bytes, prepare_imagenet, tar_bytes
 from vernier.data.sources import ShardSource, open_split
-
-needs_jpegtran = pytest.mark.skipif(shutil.which("jpegtran") is None, reason="jpegtran is not installed")
 
 
 def test_imagenet_to_folders_and_again(vernier_here: Callable[..., Done], ilsvrc: list[str], tmp_path: Path) -> None:
@@ -30,7 +27,6 @@ def test_imagenet_to_folders_and_again(vernier_here: Callable[..., Done], ilsvrc
     assert victim.read_bytes() == whole
 
 
-@needs_jpegtran
 def test_imagenet_straight_to_shards(vernier_here: Callable[..., Done], ilsvrc: list[str], tmp_path: Path) -> None:
     done = prepare_imagenet(vernier_here, ilsvrc, tmp_path / "out", "--format", "shards", "--json")
     assert done.code == 0, done.err

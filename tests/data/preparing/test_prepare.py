@@ -12,8 +12,6 @@ from tests.data.archives import SYNSETS, jpeg_bytes, tar_bytes
 from vernier.data.shapes import ShapesSpec, make_shapes
 from vernier.data.sources import open_split
 
-needs_jpegtran = pytest.mark.skipif(shutil.which("jpegtran") is None, reason="jpegtran is not installed")
-
 
 def test_coco_zips(vernier_here: Callable[..., Done], tmp_path: Path) -> None:
     root = make_shapes(tmp_path / "set", ShapesSpec(kind="detect", train=5, val=3, size_px=32))
@@ -31,7 +29,7 @@ def test_coco_zips(vernier_here: Callable[..., Done], tmp_path: Path) -> None:
     assert "000001.jpg" in bad.err
 
 
-@pytest.mark.parametrize("layout", [pytest.param("shards", marks=needs_jpegtran), "raw"])
+@pytest.mark.parametrize("layout", ["shards", "raw"])
 def test_what_is_prepared_can_be_verified_inspected_and_trained_on(
     vernier_here: Callable[..., Done], shapes: Path, tiny: list[str], tmp_path: Path, layout: str
 ) -> None:

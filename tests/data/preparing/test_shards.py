@@ -18,8 +18,6 @@ from vernier.data.preparing.packing import PackedSplit, forget_progress
 from vernier.data.preparing.shards import pack_shards
 from vernier.data.sources import EncodedSource, open_split
 
-needs_jpegtran = pytest.mark.skipif(shutil.which("jpegtran") is None, reason="jpegtran is not installed")
-
 
 @pytest.fixture
 def photographs(tmp_path: Path) -> Path:
@@ -61,7 +59,6 @@ def _kill_once_there(arguments: list[str], awaited: Path) -> None:
     assert process.returncode == -signal.SIGKILL
 
 
-@needs_jpegtran
 def test_a_killed_run_resumes_and_ends_in_the_same_bytes(
     vernier_here: Callable[..., Done], photographs: Path, tmp_path: Path
 ) -> None:
@@ -84,7 +81,6 @@ def test_a_killed_run_resumes_and_ends_in_the_same_bytes(
     assert _content(out) == _content(whole)
 
 
-@needs_jpegtran
 def test_a_split_that_was_whole_is_not_written_again(
     vernier_here: Callable[..., Done], photographs: Path, tmp_path: Path
 ) -> None:
@@ -138,7 +134,6 @@ def test_an_interrupted_run_resumes_after_its_whole_shards(shapes: Path, tmp_pat
     assert _content(tmp_path / "out") == _content(tmp_path / "whole")
 
 
-@needs_jpegtran
 @pytest.mark.skipif(shutil.which("cjpeg") is None, reason="cjpeg is not installed")
 def test_an_unusual_sampling_of_chroma_is_stored_unchanged_and_gives_the_pixels_of_the_file(tmp_path: Path) -> None:
     folder = tmp_path / "set" / "train" / "a"

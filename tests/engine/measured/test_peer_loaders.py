@@ -4,8 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
-from tests.conftest import Done
+from tests.conftest import Done, load_benchmark
+from vernier import recipes
 from vernier.config import Augment, Machine, Recipe
 from vernier.engine.measured.peer_loaders import loaders_of_folder
 from vernier.errors import ConfigError
@@ -41,3 +43,17 @@ def test_a_folder_that_is_not_there_is_one_message(vernier_here: Callable[..., D
     done = vernier_here("bench", "data", "--data", str(tmp_path / "none"), "--rounds", "1")
     assert done.code == 2
     assert "does not exist" in done.err
+
+
+def test_the_box_loader_of_the_benchmark_gives_images_and_boxes_inside_them(shapes: Path) -> None:
+    benchmark = load_benchmark("box_loader")
+    specs, pairs = benchmark.plan(str(shapes), 1, recipes.get("mlperf-ssd"))
+    assert pairs == [("vernier with jitter", "pillow with jitter"), ("vernier without", "pillow without")]
+    peer = benchmark.PillowBoxes(specs[1])
+    images, boxes, labels = benchmark.collate([peer[index] for index in range(24)])
+    assert (images.dtype, images.shape) == (torch.uint8, (24, 3, 300, 300))
+    for ltrb, classes in zip(boxes, labels, strict=True):
+        assert len(ltrb) == len(classes) > 0
+        assert (ltrb[:, 2:] > ltrb[:, :2]).all()
+        assert ((ltrb >= 0) & (ltrb <= 1)).all()
+        assert classes.min() >= 1

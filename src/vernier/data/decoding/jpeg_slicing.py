@@ -1,6 +1,7 @@
-"""JPEG streams as bytes: headers, cutting a stream to what a crop needs, and adding restart markers without loss.
+"""JPEG streams as bytes: headers, and cutting a stream to what a crop needs.
 
-Decoding is up to `decode`. Two cuts leave every decoded pixel of the crop as it was:
+Decoding is up to `decode`, adding restart markers to `restarts`. Two cuts leave every decoded pixel of the crop
+as it was:
 
 - `trim`: any baseline JPEG, down to the bottom of the crop (entropy-coded data cannot be entered in the middle).
 - `Segments.cut`: a JPEG with restart markers at known positions, only the segments that the crop touches.
@@ -9,21 +10,16 @@ If chroma is subsampled, the decoder mixes the outermost pixels of an MCU with i
 more pixel around the crop. An MCU (minimum coded unit) is the block of 8 or 16 pixels that JPEG codes together.
 """
 
-import shutil
 import struct
-import subprocess
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from vernier.errors import ConfigError
 from vernier.frozen import frozen
 
 SOI, EOI = b"\xff\xd8", b"\xff\xd9"
 SEQUENTIAL = (0xC0, 0xC1)
-TARGET_INTERVAL = 4  # MCUs between restart markers: shorter ones cost bytes, longer ones make crops coarser
-MIN_INTERVAL = 3
 
 
 class NotSliceable(ValueError):
@@ -270,41 +266,3 @@ def _find_segment_ends(encoded: bytes, scan_at: int, expected: int) -> npt.NDArr
     if not complete or not np.array_equal(markers[:-1], _restart_markers(expected - 1)):
         raise NotSliceable("the restart markers are not those of a complete image")
     return ends
-
-
-def choose_restart_interval(mcus_per_row: int) -> int:
-    """The divisor of the row's length nearest to 4 in ratio, not below 3; the whole row if there is none."""
-    divisors = [n for n in range(MIN_INTERVAL, mcus_per_row + 1) if mcus_per_row % n == 0] or [mcus_per_row]
-    return min(divisors, key=lambda n: (max(n / TARGET_INTERVAL, TARGET_INTERVAL / n), n))
-
-
-def find_jpegtran() -> str:
-    """The path of libjpeg-turbo's jpegtran. Raises ConfigError if it is not installed."""
-    path = shutil.which("jpegtran")
-    if path is None:
-        raise ConfigError(
-            "Restart-indexed shards need the program jpegtran (Debian: apt-get install libjpeg-turbo-progs). "
-            "--no-restarts stores the files as they are."
-        )
-    return path
-
-
-def add_restart_markers(encoded: bytes, jpegtran: str) -> tuple[bytes, Segments]:
-    """Rewrite the image without loss so that it has restart markers. Raises NotSliceable if that is not possible."""
-    header = parse_header(encoded)
-    if not header.sequential:
-        raise NotSliceable("not a baseline JPEG")
-    if header.components not in (1, 3):
-        raise NotSliceable(f"{header.components} colour components")
-    if not header.common_sampling:
-        raise NotSliceable("an unusual sampling of chroma")
-    interval = choose_restart_interval(header.mcus_per_row)
-    result = subprocess.run(
-        [jpegtran, "-copy", "none", "-optimize", "-restart", f"{interval}B"],
-        input=encoded,
-        capture_output=True,
-        check=False,
-    )
-    if result.returncode != 0 or result.stderr:
-        raise NotSliceable(result.stderr.decode(errors="replace").strip() or "jpegtran failed")
-    return result.stdout, find_segments(result.stdout)

@@ -8,10 +8,12 @@ import itertools
 import json
 import os
 import tarfile
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-from vernier.data.decoding.jpeg_slicing import SOI, TARGET_INTERVAL, NotSliceable, add_restart_markers, find_jpegtran
+from vernier.data.decoding.jpeg_slicing import SOI, NotSliceable
+from vernier.data.decoding.restarts import TARGET_INTERVAL, RestartMarkers
 from vernier.data.sources.base import EncodedSource
 from vernier.data.sources.containers.shard_index import UNNAMED, VERSION, TableBuilder, store_table
 from vernier.data.sources.containers.shards import FORMAT, Shard, manifest_name
@@ -180,24 +182,24 @@ def pack_shards(
 
     Resumes after the whole shards of an interrupted run, until `packing.forget_progress`.
     """
-    jpegtran = find_jpegtran() if restarts else ""
     interval = TARGET_INTERVAL if restarts else 0
     origin: Origin = {"source": source.fingerprint(), "shard_bytes": shard_bytes, "interval": interval}
-    writer = _ShardWriter(out, split, shard_bytes, origin)
-    order, earlier = pack_order(source, split), writer.samples
+    with RestartMarkers() if restarts else nullcontext() as markers:
+        writer = _ShardWriter(out, split, shard_bytes, origin)
+        order, earlier = pack_order(source, split), writer.samples
 
-    def rewrite(index: int) -> tuple[int, bytes, bytes | None]:
-        encoded = read_encoded(source, index)
-        try:
-            return index, encoded, add_restart_markers(encoded, jpegtran)[0] if restarts else None
-        except NotSliceable:
-            return index, encoded, None
+        def rewrite(index: int) -> tuple[int, bytes, bytes | None]:
+            encoded = read_encoded(source, index)
+            try:
+                return index, encoded, None if markers is None else markers.add(encoded)[0]
+            except NotSliceable:
+                return index, encoded, None
 
-    images = map_in_order(rewrite, order[earlier:], workers)
-    for done, (index, original, rewritten) in enumerate(images, start=earlier + 1):
-        writer.add(source.name(index), int(source.labels[index]), original, rewritten)
-        if progress:
-            progress(done, len(order))
+        images = map_in_order(rewrite, order[earlier:], workers)
+        for done, (index, original, rewritten) in enumerate(images, start=earlier + 1):
+            writer.add(source.name(index), int(source.labels[index]), original, rewritten)
+            if progress:
+                progress(done, len(order))
     writer.finish(source.classes)
     return PackedSplit(
         split=split,

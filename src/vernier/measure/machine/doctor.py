@@ -163,7 +163,7 @@ class DevicesPage:
 
 def list_extras() -> tuple[OptionalPart, ...]:
     """Every optional part, installed or not."""
-    parts = [
+    return tuple(
         OptionalPart(
             extra=extra,
             purpose=purpose,
@@ -171,14 +171,7 @@ def list_extras() -> tuple[OptionalPart, ...]:
             install=f"pip install 'vernier[{extra}]'",
         )
         for extra, (packages, purpose) in EXTRAS.items()
-    ]
-    jpegtran = OptionalPart(
-        extra="jpegtran",
-        purpose="restart-indexed shards",
-        missing=() if shutil.which("jpegtran") else ("jpegtran",),
-        install="apt-get install libjpeg-turbo-progs",
     )
-    return (*parts, jpegtran)
 
 
 def describe_machine() -> Machine:

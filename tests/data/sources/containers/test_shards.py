@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import shutil
 import tarfile
 from pathlib import Path
 
@@ -20,10 +19,8 @@ from vernier.data.sources.containers.tables import read_table, table_path, write
 from vernier.data.sources.containers.tar import read_samples
 from vernier.errors import ConfigError, RunFailed
 
-needs_jpegtran = pytest.mark.skipif(shutil.which("jpegtran") is None, reason="jpegtran is not installed")
 
-
-@pytest.mark.parametrize("restarts", [False, pytest.param(True, marks=needs_jpegtran)])
+@pytest.mark.parametrize("restarts", [False, True])
 def test_shards_hold_the_folder(shapes: Path, tmp_path: Path, restarts: bool) -> None:
     train, val = pack_shapes(shapes, tmp_path, restarts=restarts)
     assert (train.samples, val.samples, train.restart_indexed) == (160, 50, 160 * restarts)
@@ -40,7 +37,6 @@ def test_shards_hold_the_folder(shapes: Path, tmp_path: Path, restarts: bool) ->
     assert not any(shards.verify_shard(i) for i in range(len(shards.shards)))
 
 
-@needs_jpegtran
 def test_training_pixels_from_restart_shards_equal_those_of_plain_shards(shapes: Path, tmp_path: Path) -> None:
     pack_shapes(shapes, tmp_path / "cut", restarts=True)
     pack_shapes(shapes, tmp_path / "plain", restarts=False)
@@ -186,7 +182,6 @@ def test_labels_that_are_no_class_are_refused(shapes: Path, tmp_path: Path, colu
         open_split(str(tmp_path), "train").all_labels()
 
 
-@needs_jpegtran
 def test_any_damage_to_positions_in_a_table_is_a_bad_image_or_an_image(shapes: Path, tmp_path: Path) -> None:
     pack_shapes(shapes, tmp_path, restarts=True)
     shard = min(tmp_path.glob("train-*.tar"))
