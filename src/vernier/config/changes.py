@@ -15,7 +15,7 @@ from vernier.frozen import frozen
 from .parsing import override, override_from_text, setting_name
 from .settings import Config, Recipe, short_side_of
 
-LARGE_BATCH_OPTIMISERS = ("lars", "lamb")
+LARGE_BATCH_OPTIMISERS = ("lars", "lamb", "muon")
 _SIZE_STEP_PX = 8
 
 

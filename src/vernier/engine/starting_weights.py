@@ -1,4 +1,4 @@
-"""Starting weights: loading a file into a model or a detector's backbone, and freezing layers.
+"""Starting weights: loading a file into a model or a detector's backbone, whitening a stem, and freezing layers.
 
 Which network a file belongs to is recognised here too. Reading and translating weight files is `models.weights`'
 business; a run's own checkpoints are `training.checkpoints`'.
@@ -20,6 +20,8 @@ from vernier.data.preparing.pretrained import fetch_pretrained, is_pretrained, p
 from vernier.data.sources import ArraySource, Source
 from vernier.errors import ConfigError, did_you_mean
 from vernier.models import build, info, names, weights
+from vernier.models.airbench import AirbenchNet, whitening_filters
+from vernier.models.architecture import PATCH_PX
 from vernier.models.resnet import Trunk
 from vernier.models.ssd import Ssd
 from vernier.models.stride_check import MIN_PHOTOGRAPHS, declared_variant, stride_variant
@@ -35,12 +37,20 @@ _SMALLEST_PX = 160  # enlarged images are smooth, and smooth images mislead the 
 BACKBONE = "backbone"
 HEAD = "fc."
 LARGE_PX = 300
+WHITENING_IMAGES = 1024
 
 
 def apply_starting_weights(
-    model: nn.Module, config: Config, source: Source, torch_device: torch.device, *, fresh: bool
+    model: nn.Module,
+    config: Config,
+    train_source: Source,
+    val_source: Source | None,
+    torch_device: torch.device,
+    *,
+    fresh: bool,
 ) -> tuple[str, ...]:
     """Load the recipe's starting weights if `fresh`, and freeze what it names; notes about both."""
+    source = val_source or train_source
     spec, notes = config.recipe.model, []
     if spec.weights and fresh:
         photographs = photographs_for_check(model, source, config.recipe.data, torch_device)
@@ -48,6 +58,8 @@ def apply_starting_weights(
         notes.append(describe_weights(spec.weights, report))
     if spec.backbone_weights and fresh:
         notes.append(load_backbone(model, spec.backbone_weights, source, config.recipe.data, torch_device))
+    if isinstance(model, AirbenchNet) and fresh and not spec.weights:
+        notes.append(whiten_stem(model, train_source, config.recipe.data))
     if spec.freeze:
         count = freeze(model, spec)
         notes.append(f"{count} of {len(list(model.parameters()))} tensors are frozen ({', '.join(spec.freeze)})")
@@ -55,6 +67,25 @@ def apply_starting_weights(
         count = freeze_statistics(model)
         notes.append(f"{plural(count, 'batch norm')} of the backbone keep the statistics they were loaded with")
     return tuple(notes)
+
+
+def whiten_stem(model: AirbenchNet, source: Source, data: Data) -> str:
+    """Set the first convolution to filters that whiten patches of training images; a note about it.
+
+    The images are spread evenly over the set, unaugmented, so that every process and every run gets the same filters.
+    """
+    spread = np.unique(np.linspace(0, len(source) - 1, WHITENING_IMAGES).astype(np.int64)).tolist()
+    images = [image for index in spread if (image := _image_or_none(source, index)) is not None]
+    pixels = np.empty((len(images), data.eval_px, data.eval_px, source.channels), dtype=np.uint8)
+    for image, out in zip(images, pixels, strict=True):
+        EvalTransform(data)(image, out)
+    normalised = Normalizer(data, torch.device("cpu"))(torch.from_numpy(pixels).permute(0, 3, 1, 2))
+    with torch.no_grad():
+        model.conv1.weight.copy_(whitening_filters(normalised))
+    return (
+        f"conv1 whitens patches of {PATCH_PX} x {PATCH_PX} pixels: filters from {len(images):,} training images, without "
+        "labels, then fixed"
+    )
 
 
 def load_weights(

@@ -1,4 +1,4 @@
-"""Networks: how they are described (`architecture`), named (`catalogue`) and built (`resnet`, `ssd`), what they cost
+"""Networks: how they are described (`architecture`), named (`catalogue`) and built (`resnet`, `airbench`, `ssd`), what they cost
 (`cost`), and weights files of others (`weights`, `naming`, `stride_check`).
 
 May import `config`, `store`, `errors` and nothing above them. Loss, metric and boxes are in `tasks`; starting a

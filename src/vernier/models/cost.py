@@ -1,6 +1,6 @@
 """The cost of a network by arithmetic: parameters, multiply-accumulates and activations per image. Imports no torch.
 
-Walks through the layers as `resnet` and `ssd` build them; a test compares every network of the catalogue with what
+Walks through the layers as `resnet`, `airbench` and `ssd` build them; a test compares every network of the catalogue with what
 PyTorch counts in the real forward pass.
 """
 
@@ -12,6 +12,7 @@ from vernier.frozen import frozen
 
 from .architecture import (
     BLUR_MIN_CHANNELS,
+    PATCH_PX,
     Arch,
     Options,
     SsdSpec,
@@ -19,7 +20,9 @@ from .architecture import (
     inner_channels,
     levels,
     pyramid_channels,
+    stage_channels,
     stage_strides,
+    whitening_channels,
 )
 from .catalogue import info, ssd_spec
 
@@ -47,19 +50,15 @@ class Cost:
 def cost(name: str, options: Options, px: int) -> Cost:
     """Count the cost of a catalogue network with these options, for one image of `px` x `px` pixels."""
     entry, counter = info(name), _Counter(options, px)
+    if entry.arch.block == "pooled":
+        counter.pooled(entry.arch)
+        return counter.total()
     channels = counter.trunk(entry.arch)
     if entry.ssd is None:
         counter.linear(channels, options.num_classes)
     else:
         counter.detector(entry.arch, ssd_spec(name, options.box_sizes), channels, px)
-    *parts, last = counter.marks
-    head = counter.macs - last
-    return Cost(
-        params=counter.params,
-        macs=counter.macs,
-        activations=counter.activations,
-        part_macs=(*(after - before for before, after in pairwise((0, *parts, last))), head),
-    )
+    return counter.total()
 
 
 def cost_of(spec: Model, *, px: int, classes: int = 0, channels: int = 3) -> Cost:
@@ -85,6 +84,16 @@ class _Counter:
         self.params = self.macs = self.activations = 0
         self.marks: list[int] = []
         """Multiply-accumulates up to the end of the stem and of each stage."""
+
+    def total(self) -> Cost:
+        """What was added up."""
+        *parts, last = self.marks
+        return Cost(
+            params=self.params,
+            macs=self.macs,
+            activations=self.activations,
+            part_macs=(*(after - before for before, after in pairwise((0, *parts, last))), self.macs - last),
+        )
 
     def conv(
         self, in_px: int, inputs: int, outputs: int, kernel: int, *, stride: int = 1, groups: int = 1, blur: bool = True
@@ -125,6 +134,24 @@ class _Counter:
                 channels = self._block(arch, channels, width * 2**index, stride if position == 0 else 1)
             self.marks.append(self.macs)
         return channels
+
+    def pooled(self, arch: Arch) -> None:
+        """`airbench`: a whitening stem with a bias, blocks with a pool behind the first convolution, a head without."""
+        channels = whitening_channels(self.options.in_channels)
+        self.px -= PATCH_PX - 1
+        self._convolve(self.px, self.options.in_channels * PATCH_PX**2, channels)
+        self.params += channels
+        self.marks.append(self.macs)
+        for planes in stage_channels(arch, self.options.width):
+            self._convolve(self.px, 9 * channels, planes)
+            self.px //= 2
+            self.params += 2 * planes
+            self.activations += planes * self.px**2
+            self.conv(self.px, planes, planes, 3)
+            channels = planes
+            self.marks.append(self.macs)
+        self.linear(channels, self.options.num_classes)
+        self.params -= self.options.num_classes
 
     def _block(self, arch: Arch, inputs: int, planes: int, stride: int) -> int:
         outputs, start = planes * arch.expansion, self.px

@@ -78,6 +78,39 @@ def cifar10() -> Recipe:
     )
 
 
+def airbench_cifar10() -> Recipe:
+    """CIFAR-10 with the network and the optimiser of airbench94, for two cores: 94 % top-1 in under 45 minutes.
+
+    Source: Jordan 2024, github.com/KellerJordan/cifar10-airbench, airbench94_muon.py at f1c599c.
+    Command: vernier train airbench-cifar10 --data PATH --precision bf16
+    """
+    return Recipe(
+        name="airbench-cifar10",
+        source="airbench94_muon.py at f1c599c",
+        about="airbench94 without augmentation at test time",
+        global_batch=2000,
+        model=Model(name="airbench94"),
+        data=Data(
+            source="cifar10",
+            image_px=32,
+            eval_px=32,
+            eval_short_side_px=32,
+            mean=(0.4914, 0.4822, 0.4465),
+            std=(0.2470, 0.2435, 0.2616),
+        ),
+        augment=Augment(
+            crop="pad", pad_px=2, border="reflect", flip_rule="alternate", start_px=24, phase_epochs=(6.0,)
+        ),
+        loss=Loss(label_smoothing=0.2),
+        # The source adds up the loss over a batch and divides outputs by 256: rates x 2000, the head's / 256^2.
+        optim=Optim(
+            name="muon", lr=0.24, bias_lr=0.053 * 2000, head_lr=0.67 * 2000 / 256**2, momentum=0.85, weight_decay=0.004 / 0.24
+        ),
+        schedule=Schedule(kind="linear", epochs=16.0),
+        eval=Eval(every_epochs=4.0),
+    )
+
+
 def ssd_shapes_quick() -> Recipe:
     """A detector for the built-in data set: ten rendered shapes, one to five per image, a few minutes on two cores.
 
@@ -121,4 +154,4 @@ def ssd_bccd() -> Recipe:
     )
 
 
-RECIPES = (shapes_quick, fashion_mnist, cifar10, ssd_shapes_quick, ssd_bccd)
+RECIPES = (shapes_quick, fashion_mnist, cifar10, airbench_cifar10, ssd_shapes_quick, ssd_bccd)

@@ -23,7 +23,7 @@ from vernier.store import find_runs
 from vernier.wording import describe_batch, two_digits
 
 BYTES = 4
-STATE_COPIES = {"sgd": 3, "lars": 3, "lamb": 4}
+STATE_COPIES = {"sgd": 3, "lars": 3, "lamb": 4, "muon": 3}
 """Copies of the parameters: weights, gradients, and the optimiser's one or two averages."""
 TRAINING_FORWARDS = 3
 USUAL_SHARE_OF_MATMUL = (0.3, 0.7)
