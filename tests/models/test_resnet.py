@@ -47,7 +47,9 @@ def test_agrees_with_the_independent_implementation(name: str) -> None:
         assert relative_error(model(images), wanted) < 1e-9
 
 
-@pytest.mark.parametrize("name", ["resnet18", "resnet50", "resnet50-v1", "resnet20-cifar", "resnet8-small"])
+@pytest.mark.parametrize(
+    "name", ["resnet18", "resnet50", "resnet50-v1", "resnet20-cifar", "resnet8-small", "airbench94"]
+)
 def test_agrees_in_training_mode(name: str) -> None:
     model = randomised(name).train()
     before = {key: value.clone() for key, value in model.state_dict().items()}

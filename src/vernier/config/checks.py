@@ -12,7 +12,7 @@ from typing import Any
 from vernier.errors import ConfigError
 
 from .durations import check_time_limit
-from .settings import Config, Data, Machine, Optim, Recipe, short_side_of
+from .settings import Config, Data, Machine, Recipe, short_side_of
 
 _BOX_CROPS = ("ssd", "ssd-tf", "ssd-tf-tall")
 _WITHOUT_EFFECT_ON_DETECTORS = {
@@ -67,12 +67,9 @@ def check_recipe(recipe: Recipe, *, detector: bool) -> None:
 
 
 def _check_muon(recipe: Recipe, detector: bool) -> None:
-    """Refuse Muon where it cannot train, and its own settings where there is none."""
+    """Refuse Muon where it cannot train, or without one of its learning rates."""
     optim = recipe.optim
     if optim.name != "muon":
-        for name, value in _changed(optim, Optim(), "optim"):
-            if name in ("optim.bias_lr", "optim.head_lr", "optim.filter_momentum"):
-                raise ConfigError(f"{name} = {value} is for optim.name = muon, not {optim.name}. Leave {name} out.")
         return
     if detector:
         raise ConfigError(
@@ -84,10 +81,10 @@ def _check_muon(recipe: Recipe, detector: bool) -> None:
             "optim.name = muon has three learning rates: optim.lr of convolutions, optim.bias_lr and optim.head_lr. "
             "Set all of them, for example optim.bias_lr=100 and optim.head_lr=0.02 (those of airbench-cifar10)."
         )
-    if recipe.schedule.head_epochs or optim.layer_decay != 1 or optim.backbone_lr_share != 1:
+    if optim.layer_decay != 1 or optim.backbone_lr_share != 1:
         raise ConfigError(
-            "optim.name = muon has learning rates of its own: leave schedule.head_epochs, optim.layer_decay and "
-            "optim.backbone_lr_share out, or use optim.name=sgd."
+            "optim.name = muon has learning rates of its own: leave optim.layer_decay and optim.backbone_lr_share out, "
+            "or use optim.name=sgd."
         )
 
 
@@ -322,10 +319,14 @@ def _check_crop(recipe: Recipe, detector: bool) -> None:
             f"augment.crop = {augment.crop} is for detectors. For a classifier use random-resized, pad or none."
         )
     if augment.flip_rule == "alternate" and (detector or augment.flip != 0.5):
-        problem = "is for classifiers" if detector else f"mirrors half of the images, and augment.flip = {augment.flip:g}"
+        problem = (
+            "is for classifiers" if detector else f"mirrors half of the images, and augment.flip = {augment.flip:g}"
+        )
         raise ConfigError(f"augment.flip_rule = alternate {problem}. Set augment.flip_rule=random.")
     if augment.border != "zeros" and augment.crop != "pad":
-        raise ConfigError(f"augment.border = {augment.border} is for augment.crop = pad, not {augment.crop}. Leave it out.")
+        raise ConfigError(
+            f"augment.border = {augment.border} is for augment.crop = pad, not {augment.crop}. Leave it out."
+        )
     if detector and augment.jitter != "none" and len(recipe.data.mean) != 3:
         raise ConfigError("augment.jitter needs images in colour. Set augment.jitter=none.")
 

@@ -41,16 +41,9 @@ WHITENING_IMAGES = 1024
 
 
 def apply_starting_weights(
-    model: nn.Module,
-    config: Config,
-    train_source: Source,
-    val_source: Source | None,
-    torch_device: torch.device,
-    *,
-    fresh: bool,
+    model: nn.Module, config: Config, source: Source, torch_device: torch.device, *, fresh: bool
 ) -> tuple[str, ...]:
     """Load the recipe's starting weights if `fresh`, and freeze what it names; notes about both."""
-    source = val_source or train_source
     spec, notes = config.recipe.model, []
     if spec.weights and fresh:
         photographs = photographs_for_check(model, source, config.recipe.data, torch_device)
@@ -58,8 +51,6 @@ def apply_starting_weights(
         notes.append(describe_weights(spec.weights, report))
     if spec.backbone_weights and fresh:
         notes.append(load_backbone(model, spec.backbone_weights, source, config.recipe.data, torch_device))
-    if isinstance(model, AirbenchNet) and fresh and not spec.weights:
-        notes.append(whiten_stem(model, train_source, config.recipe.data))
     if spec.freeze:
         count = freeze(model, spec)
         notes.append(f"{count} of {len(list(model.parameters()))} tensors are frozen ({', '.join(spec.freeze)})")
@@ -69,23 +60,24 @@ def apply_starting_weights(
     return tuple(notes)
 
 
-def whiten_stem(model: AirbenchNet, source: Source, data: Data) -> str:
-    """Set the first convolution to filters that whiten patches of training images; a note about it.
+def whiten_stem(model: nn.Module, config: Config, train_source: Source, *, fresh: bool) -> tuple[str, ...]:
+    """Set the filters of a whitening stem from training images, unless weights are loaded; a note about it.
 
-    The images are spread evenly over the set, unaugmented, so that every process and every run gets the same filters.
+    The images are spread evenly over the set and not augmented, so every process and every run gets the same filters.
     """
-    spread = np.unique(np.linspace(0, len(source) - 1, WHITENING_IMAGES).astype(np.int64)).tolist()
-    images = [image for index in spread if (image := _image_or_none(source, index)) is not None]
-    pixels = np.empty((len(images), data.eval_px, data.eval_px, source.channels), dtype=np.uint8)
-    for image, out in zip(images, pixels, strict=True):
-        EvalTransform(data)(image, out)
+    if not isinstance(model, AirbenchNet) or not fresh or config.recipe.model.weights:
+        return ()
+    data, transform = config.recipe.data, EvalTransform(config.recipe.data)
+    spread = np.unique(np.linspace(0, len(train_source) - 1, WHITENING_IMAGES).astype(np.int64)).tolist()
+    images = [image for index in spread if (image := _image_or_none(train_source, index)) is not None]
+    pixels = np.zeros((max(1, len(images)), data.eval_px, data.eval_px, train_source.channels), dtype=np.uint8)
+    for image, out in zip(images, pixels, strict=False):
+        transform(image, out)
     normalised = Normalizer(data, torch.device("cpu"))(torch.from_numpy(pixels).permute(0, 3, 1, 2))
     with torch.no_grad():
         model.conv1.weight.copy_(whitening_filters(normalised))
-    return (
-        f"conv1 whitens patches of {PATCH_PX} x {PATCH_PX} pixels: filters from {len(images):,} training images, without "
-        "labels, then fixed"
-    )
+    patch = f"{PATCH_PX} x {PATCH_PX}"
+    return (f"conv1 whitens patches of {patch} pixels, learned from {len(images):,} training images without labels",)
 
 
 def load_weights(

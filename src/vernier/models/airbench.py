@@ -1,9 +1,10 @@
 """The network of airbench: a plain network of eight layers for small images, made to learn in few epochs.
 
 Owns its layers, forward pass and initial weights; the shape is an `Arch` of the catalogue, as a residual network's.
-Jordan 2024, "94% on CIFAR-10 in 3.29 Seconds on a Single GPU", github.com/KellerJordan/cifar10-airbench, after Page 2018
-and hlb-CIFAR10. Its first convolution whitens patches of 2x2 pixels. Those filters come from the training images, without
-their labels (`whitening_filters`), and stay as they are; `engine.starting_weights` sets them before the first step.
+Jordan 2024, "94% on CIFAR-10 in 3.29 Seconds on a Single GPU", github.com/KellerJordan/cifar10-airbench, after Page
+2018 and hlb-CIFAR10. Its first convolution whitens patches of 2x2 pixels. Those filters come from the training images,
+without their labels (`whitening_filters`), and stay as they are; `engine.starting_weights` sets them before the first
+step.
 """
 
 from __future__ import annotations

@@ -58,7 +58,8 @@ def depths(model: nn.Module) -> dict[str, int]:
 
 def muon_groups(model: nn.Module, optim: Optim) -> list[ParameterGroup]:
     """The groups of Muon: filters of convolutions, biases and scales below the head, and the head."""
-    assert optim.bias_lr is not None and optim.head_lr is not None, "config.checks lets no Muon be without them"
+    assert optim.bias_lr is not None, "config.checks lets no Muon be without it"
+    assert optim.head_lr is not None, "config.checks lets no Muon be without it"
     named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
     head = [p for n, p in named if n.startswith(_HEAD)]
     filters = [p for n, p in named if p.dim() == 4]

@@ -5,17 +5,19 @@ from typing import Any
 
 import torch
 
+from vernier.torch_private import PlainOptimizer
+
 _NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
 """A quintic that takes singular values from 0 to 1 close to 1, some beyond: fast rather than exact."""
 _ITERATIONS = 3
 
 
-class Muon(torch.optim.Optimizer):
+class Muon(PlainOptimizer):
     """Momentum whose step is made orthogonal, for groups with `filters`; SGD for the other groups. Nesterov in both.
 
-    Filters: v = momentum v + g; w = w sqrt(outputs) / |w|; w -= lr orthogonal(g + momentum v). Their length never
-    changes, which batch norm makes irrelevant, so they have no weight decay. Others: g is g + weight_decay / lr_share w,
-    so that a step takes away lr weight_decay of a weight, with `lr` the schedule's, whatever the group's share of it.
+    Filters: v = momentum v + g; w = w sqrt(outputs) / |w|; w -= lr orthogonal(g + momentum v). Their length is fixed,
+    which batch norm makes irrelevant, so they have no weight decay. Others: g is g + weight_decay / lr_share w, so that
+    a step takes away lr weight_decay of a weight, with `lr` the schedule's, whatever the group's share of it.
     """
 
     def __init__(self, params: Iterable[Any], *, lr: float, momentum: float, filter_momentum: float) -> None:

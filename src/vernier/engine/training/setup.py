@@ -32,7 +32,7 @@ from vernier.engine.processes.exact import ExactExchange, refuse_unequal_process
 from vernier.engine.processes.gradients import Exchange, build_exchange
 from vernier.engine.processes.launch import Topology
 from vernier.engine.processes.world import World
-from vernier.engine.starting_weights import apply_starting_weights, from_scratch_warnings
+from vernier.engine.starting_weights import apply_starting_weights, from_scratch_warnings, whiten_stem
 from vernier.errors import ConfigError, NoSuchSplit
 from vernier.measure.what_ran import describe_feeding, describe_run
 from vernier.models.drop_path import PathMasks
@@ -125,7 +125,8 @@ def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -
     derived = derive(config, train_samples=len(train_source))
     model = build_model_for_data(config, task, train_source, torch_device)
     model = convert_batch_norms(model, config, derived, world, device)
-    weight_notes = apply_starting_weights(model, config, train_source, val_source, torch_device, fresh=fresh)
+    weight_notes = apply_starting_weights(model, config, val_source or train_source, torch_device, fresh=fresh)
+    weight_notes += whiten_stem(model, config, train_source, fresh=fresh)
     optimizer = _build_optimizer(model, recipe, derived, fused=device.fuses_optimizer(machine.precision))
     average = WeightAverage(model, recipe.ema, derived.steps_per_epoch) if recipe.ema.decay > 0 else None
     reader, loading = _build_reader(config, derived, task, train_source)
