@@ -18,9 +18,7 @@ def shapes_quick() -> Recipe:
         data=Data(source="shapes", image_px=64, eval_px=64, eval_short_side_px=64),
         augment=Augment(crop="pad", pad_px=4),
         loss=Loss(label_smoothing=0.05),
-        optim=Optim(
-            name="muon", lr=0.1, lr_batch=64, bias_lr=0.1, head_lr=0.05, momentum=0.85, weight_decay=5e-4
-        ),
+        optim=Optim(name="muon", lr=0.1, lr_batch=64, bias_lr=0.1, head_lr=0.05, momentum=0.85, weight_decay=5e-4),
         schedule=Schedule(kind="linear", epochs=3.0),
         ema=Ema(decay=0.99),
     )
@@ -45,9 +43,7 @@ def fashion_mnist() -> Recipe:
         ),
         augment=Augment(crop="none", flip=0.5, flip_rule="alternate"),
         loss=Loss(label_smoothing=0.1),
-        optim=Optim(
-            name="muon", lr=0.2, lr_batch=1000, bias_lr=53.0, head_lr=0.07, momentum=0.85, weight_decay=0.0166
-        ),
+        optim=Optim(name="muon", lr=0.2, lr_batch=1000, bias_lr=53.0, head_lr=0.07, momentum=0.85, weight_decay=0.0166),
         schedule=Schedule(kind="linear", epochs=5.0),
     )
 
