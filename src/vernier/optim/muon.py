@@ -59,7 +59,7 @@ def orthogonalised(matrix: torch.Tensor) -> torch.Tensor:
     """
     a, b, c = _NEWTON_SCHULZ
     tall = matrix.shape[0] > matrix.shape[1]
-    x = (matrix.T if tall else matrix) / (matrix.norm() + 1e-7)
+    x: torch.Tensor = (matrix.T if tall else matrix) / (matrix.norm() + 1e-7)
     for _ in range(_ITERATIONS):
         gram = x @ x.T
         x = a * x + (b * gram + c * gram @ gram) @ x
