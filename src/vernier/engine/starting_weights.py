@@ -20,9 +20,8 @@ from vernier.data.preparing.pretrained import fetch_pretrained, is_pretrained, p
 from vernier.data.sources import ArraySource, Source
 from vernier.errors import ConfigError, did_you_mean
 from vernier.models import build, info, names, weights
-from vernier.models.airbench import AirbenchNet, whitening_filters
 from vernier.models.architecture import PATCH_PX
-from vernier.models.resnet import Trunk
+from vernier.models.resnet import AirbenchNet, Trunk, whitening_filters
 from vernier.models.ssd import Ssd
 from vernier.models.stride_check import MIN_PHOTOGRAPHS, declared_variant, stride_variant
 from vernier.models.tf_checkpoint import find_checkpoint

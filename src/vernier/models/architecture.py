@@ -20,7 +20,7 @@ class Arch:
     """The shape of a network: everything that distinguishes one catalogue entry from another."""
 
     block: Literal["basic", "bottleneck", "pooled"]
-    """Two kinds of residual block, and that of `airbench`, which has no shortcut and a pool instead of a stride."""
+    """Two kinds of residual block, and that of `AirbenchNet`, which has no shortcut and a pool instead of a stride."""
     blocks: tuple[int, ...]
     """Blocks per stage; every stage but the first halves the resolution, pooled ones all do."""
     width: int = 64

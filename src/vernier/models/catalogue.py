@@ -1,7 +1,7 @@
 """The catalogue of networks: their names, what they cost, and `build`, the one way to build them.
 
 Importing this module does not import torch, so that commands can list the catalogue quickly; `build` does. The networks
-are in `resnet`, `airbench` and `ssd`, their cost is measured in `cost`, weights files of others are read in `weights`.
+are in `resnet` and `ssd`, their cost is measured in `cost`, weights files of others are read in `weights`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from vernier.frozen import frozen
 from .architecture import Arch, Options, SsdSpec
 
 if TYPE_CHECKING:
-    from .airbench import AirbenchNet
-    from .resnet import ResNet
+    from .resnet import AirbenchNet, ResNet
     from .ssd import Ssd
 
 
@@ -114,7 +113,7 @@ def build(name: str, **options: Any) -> ResNet | AirbenchNet | Ssd:
         raise ConfigError(f"Model options image_px and box_sizes are for detectors, and {name} is a classifier.")
     if entry.arch.block == "pooled":
         _refuse_residual_options(name, chosen)
-        from .airbench import AirbenchNet
+        from .resnet import AirbenchNet
 
         return AirbenchNet(entry.arch, chosen)
     from .resnet import ResNet

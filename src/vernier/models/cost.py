@@ -1,7 +1,7 @@
 """The cost of a network by arithmetic: parameters, multiply-accumulates and activations per image. Imports no torch.
 
-Walks through the layers as `resnet`, `airbench` and `ssd` build them; a test compares every network of the catalogue
-with what PyTorch counts in the real forward pass.
+Walks through the layers as `resnet` and `ssd` build them; a test compares every network of the catalogue with what
+PyTorch counts in the real forward pass.
 """
 
 from functools import cache

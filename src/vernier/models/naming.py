@@ -16,10 +16,9 @@ from torch import Tensor, nn
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
 
-from .airbench import AirbenchNet
 from .architecture import Arch, inner_channels
 from .catalogue import describe
-from .resnet import ResNet, Trunk
+from .resnet import AirbenchNet, ResNet, Trunk
 from .ssd import Ssd
 
 State = dict[str, Tensor]

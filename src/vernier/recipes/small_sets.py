@@ -78,14 +78,17 @@ def cifar10() -> Recipe:
 
 
 def airbench_cifar10() -> Recipe:
-    """CIFAR-10 with the network and the optimiser of airbench94, for two cores: 94 % top-1 in under 45 minutes.
+    """CIFAR-10 with the network and the optimiser of airbench94, in 12 epochs: about 18 minutes on two cores with bf16.
 
-    Source: Jordan 2024, github.com/KellerJordan/cifar10-airbench, airbench94_muon.py at f1c599c.
+    Source: Jordan 2024, github.com/KellerJordan/cifar10-airbench, airbench94_muon.py at 096d14d: 94.01 % top-1 in 8
+    epochs (200 runs), as the mean over six views of every test image. Here two, the image and its mirror image, which
+    results say, and smaller images in the first 5 epochs. The bias of the whitening layer learns to the end.
+    Needs the five training batches of CIFAR-10: vernier data get cifar10.
     Command: vernier train airbench-cifar10 --data PATH --precision bf16
     """
     return Recipe(
         name="airbench-cifar10",
-        source="airbench94_muon.py at f1c599c",
+        source="airbench94_muon.py at 096d14d",
         about="airbench94, plain layers, in 12 epochs",
         global_batch=2000,
         model=Model(name="airbench94"),

@@ -125,8 +125,7 @@ def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -
     derived = derive(config, train_samples=len(train_source))
     model = build_model_for_data(config, task, train_source, torch_device)
     model = convert_batch_norms(model, config, derived, world, device)
-    weight_notes = apply_starting_weights(model, config, val_source or train_source, torch_device, fresh=fresh)
-    weight_notes += whiten_stem(model, config, train_source, fresh=fresh)
+    weight_notes = _start_weights(model, config, train_source, val_source, torch_device, fresh=fresh)
     optimizer = _build_optimizer(model, recipe, derived, fused=device.fuses_optimizer(machine.precision))
     average = WeightAverage(model, recipe.ema, derived.steps_per_epoch) if recipe.ema.decay > 0 else None
     reader, loading = _build_reader(config, derived, task, train_source)
@@ -169,6 +168,14 @@ def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -
         notes=(*_data_notes(train_source, val_source), *weight_notes, *threads_notes(config, threads)),
         warnings=from_scratch_warnings(config) if fresh else (),
     )
+
+
+def _start_weights(
+    model: nn.Module, config: Config, train: Source, val: Source | None, torch_device: torch.device, *, fresh: bool
+) -> tuple[str, ...]:
+    """Load, whiten and freeze what the recipe says; notes about it."""
+    notes = apply_starting_weights(model, config, val or train, torch_device, fresh=fresh)
+    return notes + whiten_stem(model, config, train, fresh=fresh)
 
 
 @dataclass(frozen=True)
