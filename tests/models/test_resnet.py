@@ -202,7 +202,7 @@ def test_compiles_without_a_graph_break(training: bool) -> None:
 
 def airbench(**options: object) -> AirbenchNet:
     torch.manual_seed(0)
-    return build("airbench94", **{"num_classes": 10, **options})  # type: ignore[return-value]
+    return models.build("airbench94", **{"num_classes": 10, **options})  # type: ignore[return-value]
 
 
 def test_filters_whiten_the_images_they_were_made_from() -> None:
