@@ -61,6 +61,7 @@ def test_plain_sgd_is_sgd_without_the_compiler_and_with_it_once_it_is_there() ->
     script = """
 import copy, sys
 import torch
+from vernier.optim.muon import Muon
 from vernier.torch_private import PlainSgd
 
 def train(cls, state=None):
@@ -78,6 +79,11 @@ def train(cls, state=None):
 
 first, state = train(PlainSgd)
 second, _ = train(PlainSgd, state)
+others = {"params": [torch.nn.Parameter(torch.ones(2))], "filters": False, "lr_share": 1.0}
+muon = Muon([others], lr=0.1, momentum=0.9, filter_momentum=0.9)
+muon.step()
+muon.load_state_dict(muon.state_dict())
+muon.zero_grad()
 assert "torch._dynamo" not in sys.modules
 for mine, theirs in zip(first + second, train(torch.optim.SGD)[0] + train(torch.optim.SGD, state)[0], strict=True):
     assert torch.equal(mine, theirs)

@@ -96,6 +96,14 @@ def scale_on_device(scaler: torch.amp.GradScaler) -> torch.Tensor:
     return scaler._scale
 
 
+class PlainOptimizer(torch.optim.Optimizer):
+    """The base of optimisers of our own, without torch.compile's part (see `PlainSgd`)."""
+
+    def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
+        _keep_out_dynamo_everywhere()
+        super().__init__(params, defaults)
+
+
 class PlainSgd(torch.optim.SGD):
     """PyTorch's SGD without torch.compile's part: its `step` and four other methods import torch._dynamo.
 
@@ -104,8 +112,7 @@ class PlainSgd(torch.optim.SGD):
     """
 
     def __init__(self, *args: Any, **settings: Any) -> None:
-        for name in ("add_param_group", "zero_grad", "state_dict", "load_state_dict"):
-            _keep_out_dynamo(getattr(torch.optim.Optimizer, name))
+        _keep_out_dynamo_everywhere()
         super().__init__(*args, **settings)
 
     @torch.no_grad()
@@ -114,6 +121,11 @@ class PlainSgd(torch.optim.SGD):
 
 
 _sgd_step: Any = getattr(torch.optim.SGD.step, "__wrapped__", torch.optim.SGD.step)
+
+
+def _keep_out_dynamo_everywhere() -> None:
+    for name in ("add_param_group", "zero_grad", "state_dict", "load_state_dict"):
+        _keep_out_dynamo(getattr(torch.optim.Optimizer, name))
 
 
 def _keep_out_dynamo(method: Any) -> None:

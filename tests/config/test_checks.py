@@ -10,6 +10,7 @@ from vernier.models import info
 from vernier.tasks import task_of
 
 DETECTOR, CLASSIFIER = "ssd-shapes-quick", "shapes-quick"
+MUON = ["optim.name=muon", "optim.nesterov=false", "optim.bias_lr=1", "optim.head_lr=1"]
 
 
 def _check(recipe: str, *settings: str) -> None:
@@ -75,6 +76,13 @@ def test_a_setting_without_effect_on_a_classifier_is_refused_with_the_reason(set
         (CLASSIFIER, ["augment.start_px=16", "augment.phase_px=[24]", "augment.phase_epochs=[3, 1]"], "must rise"),
         (CLASSIFIER, ["loss.bce_threshold=0.5"], "for loss.kind = bce"),
         (CLASSIFIER, ["optim.name=lars", "optim.nesterov=true"], "for optim.name = sgd"),
+        (CLASSIFIER, [*MUON, "optim.nesterov=true"], "for optim.name = sgd"),
+        (CLASSIFIER, [*MUON, "optim.bias_lr=none"], "three learning rates"),
+        (CLASSIFIER, [*MUON, "optim.layer_decay=0.5"], "learning rates of its own"),
+        (DETECTOR, MUON, "a detector's last ones must grow"),
+        (CLASSIFIER, ["augment.flip_rule=alternate", "augment.flip=0.3"], "mirrors half of the images"),
+        (DETECTOR, ["augment.flip_rule=alternate"], "is for classifiers"),
+        (CLASSIFIER, ["augment.crop=none", "augment.border=reflect"], "is for augment.crop = pad, not none"),
         (CLASSIFIER, ["model.reset_head=true"], "needs a weights file"),
         (CLASSIFIER, ["data.eval_short_side_px=32"], "nothing to crop from"),
         (CLASSIFIER, ["augment.crop=ssd"], "is for detectors"),

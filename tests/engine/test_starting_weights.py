@@ -14,6 +14,7 @@ from vernier.engine.starting_weights import (
     from_scratch_warnings,
     load_backbone,
     photographs_for_check,
+    whiten_stem,
 )
 from vernier.errors import ConfigError
 from vernier.models import build
@@ -53,6 +54,21 @@ def test_a_file_that_is_not_there_is_an_error(shapes: Path, tmp_path: Path, name
     source = task_of(config.recipe).open("val")
     with pytest.raises(ConfigError, match=f"{message}.*Give a .safetensors, .pth, .pt or .th file"):
         apply_starting_weights(build("resnet8-small", num_classes=10, width=8), config, source, CPU, fresh=True)
+
+
+def test_a_whitening_stem_is_set_from_the_training_images_of_a_fresh_training(shapes: Path, weights_file: Path) -> None:
+    config = tiny_config(shapes, model=Model(name="airbench94", width=8))
+    source = task_of(config.recipe).open("train")
+    models = [build("airbench94", num_classes=10, width=8) for _ in range(3)]
+    before = models[2].conv1.weight.detach().clone()  # type: ignore[union-attr]
+    for model in models[:2]:
+        (note,) = whiten_stem(model, config, source, fresh=True)
+        assert f"{len(source):,} training images without labels" in note
+    assert torch.equal(models[0].conv1.weight, models[1].conv1.weight)  # type: ignore[union-attr]
+    assert whiten_stem(models[2], config, source, fresh=False) == ()
+    assert whiten_stem(models[2], override(config, "model.weights", str(weights_file)), source, fresh=True) == ()
+    assert torch.equal(models[2].conv1.weight, before)  # type: ignore[union-attr]
+    assert whiten_stem(build("resnet8-small", num_classes=10, width=8), config, source, fresh=True) == ()
 
 
 def test_frozen_layers_keep_their_statistics_too() -> None:

@@ -2,7 +2,7 @@
 
 An independent opinion for the tests: nothing is imported from Vernier, no module holds state, batch norm is arithmetic.
 He et al. 2015 (1512.03385) figure 3, table 1, section 4.2; Xie et al. 2017 (1611.05431) figure 3c; Hu et al. 2018
-(1709.01507) figure 3; NVIDIA's squeeze width of 16.
+(1709.01507) figure 3; NVIDIA's squeeze width of 16. Jordan 2024, airbench94 (github.com/KellerJordan/cifar10-airbench).
 """
 
 from collections.abc import Callable, Mapping
@@ -17,14 +17,14 @@ Network = Callable[[Weights, Tensor, bool], Tensor]
 EPS = 1e-5
 
 
-def batch_norm(w: Weights, name: str, x: Tensor, training: bool) -> Tensor:
+def batch_norm(w: Weights, name: str, x: Tensor, training: bool, eps: float = EPS) -> Tensor:
     """(x - mean) / sqrt(var + eps) * gamma + beta, with the batch's own moments in training."""
     if training:
         mean = x.mean(dim=(0, 2, 3))
         var = ((x - mean[None, :, None, None]) ** 2).mean(dim=(0, 2, 3))
     else:
         mean, var = w[f"{name}.running_mean"], w[f"{name}.running_var"]
-    scale = w[f"{name}.weight"] / (var + EPS) ** 0.5
+    scale = w[f"{name}.weight"] / (var + eps) ** 0.5
     shift = w[f"{name}.bias"] - mean * scale
     return x * scale[None, :, None, None] + shift[None, :, None, None]
 
@@ -122,7 +122,24 @@ def small_images(blocks_per_stage: int, option: str) -> Network:
     return run
 
 
+def bell(x: Tensor) -> Tensor:
+    """GELU: x times the probability that a standard normal number is below it."""
+    return x * (1 + torch.erf(x / 2**0.5)) / 2
+
+
+def airbench(w: Weights, x: Tensor, training: bool) -> Tensor:
+    x = bell(functional.conv2d(x, w["conv1.weight"], w["conv1.bias"]))
+    for stage in (1, 2, 3):
+        block = f"layer{stage}.0"
+        y = functional.max_pool2d(functional.conv2d(x, w[f"{block}.conv1.weight"], padding=1), 2)
+        y = bell(batch_norm(w, f"{block}.bn1", y, training, eps=1e-12))
+        y = functional.conv2d(y, w[f"{block}.conv2.weight"], padding=1)
+        x = bell(batch_norm(w, f"{block}.bn2", y, training, eps=1e-12))
+    return x.amax(dim=(2, 3)) @ w["fc.weight"].T
+
+
 NETWORKS: dict[str, Network] = {
+    "airbench94": airbench,
     "resnet18": imagenet_basic((2, 2, 2, 2)),
     "resnet34": imagenet_basic((3, 4, 6, 3)),
     "resnet50": imagenet_bottleneck((3, 4, 6, 3)),

@@ -45,7 +45,7 @@ def test_depth_in_the_name_is_that_of_the_network(entry: ModelInfo) -> None:
         model = models.build(entry.name, num_classes=entry.classes)
     layers = [m for m in model.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
     aside = [name for name, _ in model.named_modules() if name.endswith(("downsample.0", "se.fc1", "se.fc2"))]
-    assert str(entry.depth) in entry.name
+    assert str(entry.depth) in entry.name or entry.family == "airbench"  # named after its accuracy
     assert entry.depth == len(layers) - len(aside)
 
 
@@ -71,6 +71,8 @@ def test_published_cifar_sizes(depth: int, millions: float) -> None:
         (lambda: models.build("resnet50", num_clases=2), "num_classes"),
         (lambda: models.build("resnet50"), "num_classes"),
         (lambda: models.build("resnext50-32x4d", num_classes=2, width=20), "32 groups"),
+        (lambda: models.build("airbench94", num_classes=2, blurpool=True), "model.blurpool out"),
+        (lambda: models.build("airbench94", num_classes=2, stem="small"), "model.stem out"),
     ],
 )
 def test_wrong_requests_say_what_would_work(call: object, message: str) -> None:

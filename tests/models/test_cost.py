@@ -44,6 +44,7 @@ def test_cost_of_every_network_is_what_torch_counts(name: str) -> None:
         ("resnet50", 63, {"num_classes": 7, "width": 32}),
         ("resnet8-small", 64, {"num_classes": 10, "width": 32, "stem": "imagenet"}),
         ("resnet8-small", 29, {"num_classes": 10, "stem": "small-pool", "in_channels": 1}),
+        ("airbench94", 28, {"num_classes": 7, "width": 24, "in_channels": 1}),
         ("ssd-small", 256, {"num_classes": 4, "width": 32, "box_sizes": (0.07, 0.17, 0.36), "image_px": 256}),
         ("ssd300-resnet50", 512, {"num_classes": 21, "image_px": 512}),
     ],

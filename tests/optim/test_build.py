@@ -34,7 +34,7 @@ def test_sgd_is_pytorchs_form(nesterov: bool) -> None:
     torch.testing.assert_close(layer.bias.detach().double(), b, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["sgd", "lars", "lamb"])
+@pytest.mark.parametrize("name", ["sgd", "lars", "lamb", "muon"])
 def test_an_optimiser_resumes_from_its_saved_state(name: str) -> None:
     def train(steps: int, layer: nn.Linear, optimizer: torch.optim.Optimizer, first: int = 0) -> None:
         for step in range(first, first + steps):
@@ -42,7 +42,8 @@ def test_an_optimiser_resumes_from_its_saved_state(name: str) -> None:
             layer.bias.grad = torch.full_like(layer.bias, -0.3)
             optimizer.step()
 
-    optim = Optim(name=name)  # type: ignore[arg-type]
+    rates = {"bias_lr": 0.1, "head_lr": 0.1} if name == "muon" else {}
+    optim = Optim(name=name, **rates)  # type: ignore[arg-type]
     whole, optimizer = one_layer(optim, 0.1, [1.0, 2.0])
     train(4, whole, optimizer)
     half, optimizer = one_layer(optim, 0.1, [1.0, 2.0])

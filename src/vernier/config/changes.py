@@ -18,7 +18,7 @@ from .settings import Config, Recipe, short_side_of
 
 MACHINE_FILE = "machine file"
 """The key of a MachineFile among flags."""
-LARGE_BATCH_OPTIMISERS = ("lars", "lamb")
+LARGE_BATCH_OPTIMISERS = ("lars", "lamb", "muon")
 _SIZE_STEP_PX = 8
 
 

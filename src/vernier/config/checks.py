@@ -53,6 +53,7 @@ def check_recipe(recipe: Recipe, *, detector: bool) -> None:
         )
     if recipe.loss.bce_threshold is not None and recipe.loss.kind != "bce":
         raise ConfigError("loss.bce_threshold is for loss.kind = bce. Leave it out, or change loss.kind.")
+    _check_muon(recipe, detector)
     if recipe.optim.nesterov and recipe.optim.name != "sgd":
         raise ConfigError(f"optim.nesterov is for optim.name = sgd, not {recipe.optim.name}. Set optim.nesterov=false.")
     if recipe.model.checkpoint and (recipe.model.weights or recipe.model.backbone_weights):
@@ -62,6 +63,28 @@ def check_recipe(recipe: Recipe, *, detector: bool) -> None:
     if recipe.model.reset_head and not recipe.model.weights:
         raise ConfigError(
             "model.reset_head needs a weights file whose head is left out. Give --weights FILE, or drop it."
+        )
+
+
+def _check_muon(recipe: Recipe, detector: bool) -> None:
+    """Refuse Muon where it cannot train, or without one of its learning rates."""
+    optim = recipe.optim
+    if optim.name != "muon":
+        return
+    if detector:
+        raise ConfigError(
+            "optim.name = muon keeps the length of all filters, and a detector's last ones must grow. Use "
+            "optim.name=sgd."
+        )
+    if optim.bias_lr is None or optim.head_lr is None:
+        raise ConfigError(
+            "optim.name = muon has three learning rates: optim.lr of convolutions, optim.bias_lr and optim.head_lr. "
+            "Set all of them, for example optim.bias_lr=100 and optim.head_lr=0.02 (those of airbench-cifar10)."
+        )
+    if optim.layer_decay != 1 or optim.backbone_lr_share != 1:
+        raise ConfigError(
+            "optim.name = muon has learning rates of its own: leave optim.layer_decay and optim.backbone_lr_share out, "
+            "or use optim.name=sgd."
         )
 
 
@@ -299,6 +322,15 @@ def _check_crop(recipe: Recipe, detector: bool) -> None:
     if not detector and augment.crop in _BOX_CROPS:
         raise ConfigError(
             f"augment.crop = {augment.crop} is for detectors. For a classifier use random-resized, pad or none."
+        )
+    if augment.flip_rule == "alternate" and (detector or augment.flip != 0.5):
+        problem = (
+            "is for classifiers" if detector else f"mirrors half of the images, and augment.flip = {augment.flip:g}"
+        )
+        raise ConfigError(f"augment.flip_rule = alternate {problem}. Set augment.flip_rule=random.")
+    if augment.border != "zeros" and augment.crop != "pad":
+        raise ConfigError(
+            f"augment.border = {augment.border} is for augment.crop = pad, not {augment.crop}. Leave it out."
         )
     if detector and augment.jitter != "none" and len(recipe.data.mean) != 3:
         raise ConfigError("augment.jitter needs images in colour. Set augment.jitter=none.")

@@ -133,7 +133,13 @@ class Augment:
     area: tuple[float, float] = option((0.08, 1.0), "random-resized: share of the image's area")
     ratio: tuple[float, float] = option((0.75, 4 / 3), "random-resized: width over height")
     pad_px: int = option(4, "pad: width of the border", low=0, high=64)
+    border: Literal["zeros", "reflect"] = option(
+        "zeros", "pad: what the border is filled with; reflect: mirrored pixels"
+    )
     flip: float = option(0.5, "probability of a horizontal flip", low=0, high=1)
+    flip_rule: Literal["random", "alternate"] = option(
+        "random", "alternate: a random half of the images is mirrored in even epochs, the other half in odd ones"
+    )
     mixup: float = option(0.0, "alpha of MixUp's Beta(alpha, alpha); 0: off", low=0)
     cutmix: float = option(0.0, "alpha of CutMix; with mixup on too, each step picks one at random; 0: off", low=0)
     jitter: Literal["none", "mlperf", "tf"] = option(
@@ -191,12 +197,25 @@ class Detect:
 class Optim:
     """The optimiser."""
 
-    name: Literal["sgd", "lars", "lamb"] = option("sgd", "lars: MLPerf's; lamb: with bias correction, as timm's")
+    name: Literal["sgd", "lars", "lamb", "muon"] = option(
+        "sgd", "lars: MLPerf's; lamb: with bias correction, as timm's; muon: as airbench's, for classifiers"
+    )
     lr: float = option(0.1, "peak learning rate for a global batch of lr_batch", above=0)
     lr_batch: int | None = option(None, "scale lr by global_batch / lr_batch; left out: do not scale", low=1)
     momentum: float = option(0.9, "PyTorch's form, no dampening; lamb: beta 1", low=0, high=0.9999)
+    filter_momentum: float = option(
+        0.6, "muon: momentum of convolutions; `momentum` is that of the rest", low=0, high=0.9999
+    )
+    bias_lr: float | None = option(
+        None, "muon: peak learning rate of biases and scales below the head; scaled with the batch as lr is", above=0
+    )
+    head_lr: float | None = option(None, "muon: peak learning rate of the head; scaled as lr is", above=0)
     nesterov: bool = option(False, "sgd: Nesterov momentum")
-    weight_decay: float = option(1e-4, "L2, added to the gradient; lamb: decoupled", low=0)
+    weight_decay: float = option(
+        1e-4,
+        "L2, added to the gradient; lamb: decoupled; muon: lr x weight_decay of a weight per step, not of convolutions",
+        low=0,
+    )
     decay_rule: Literal["norm-and-bias", "norm-only", "nvidia-name", "all"] = option(
         "norm-and-bias", "what is exempt from weight decay; nvidia-name: names with 'bn'; all: nothing"
     )

@@ -1,4 +1,4 @@
-"""Starting weights: loading a file into a model or a detector's backbone, and freezing layers.
+"""Starting weights: loading a file into a model or a detector's backbone, whitening a stem, and freezing layers.
 
 Which network a file belongs to is recognised here too. Reading and translating weight files is `models.weights`'
 business; a run's own checkpoints are `training.checkpoints`'.
@@ -20,7 +20,8 @@ from vernier.data.preparing.pretrained import fetch_pretrained, is_pretrained, p
 from vernier.data.sources import ArraySource, Source
 from vernier.errors import ConfigError, did_you_mean
 from vernier.models import build, info, names, weights
-from vernier.models.resnet import Trunk
+from vernier.models.architecture import PATCH_PX
+from vernier.models.resnet import AirbenchNet, Trunk, whitening_filters
 from vernier.models.ssd import Ssd
 from vernier.models.stride_check import MIN_PHOTOGRAPHS, declared_variant, stride_variant
 from vernier.models.tf_checkpoint import find_checkpoint
@@ -35,6 +36,7 @@ _SMALLEST_PX = 160  # enlarged images are smooth, and smooth images mislead the 
 BACKBONE = "backbone"
 HEAD = "fc."
 LARGE_PX = 300
+WHITENING_IMAGES = 1024
 
 
 def apply_starting_weights(
@@ -55,6 +57,26 @@ def apply_starting_weights(
         count = freeze_statistics(model)
         notes.append(f"{plural(count, 'batch norm')} of the backbone keep the statistics they were loaded with")
     return tuple(notes)
+
+
+def whiten_stem(model: nn.Module, config: Config, train_source: Source, *, fresh: bool) -> tuple[str, ...]:
+    """Set the filters of a whitening stem from training images, unless weights are loaded; a note about it.
+
+    The images are spread evenly over the set and not augmented, so every process and every run gets the same filters.
+    """
+    if not isinstance(model, AirbenchNet) or not fresh or config.recipe.model.weights:
+        return ()
+    data, transform = config.recipe.data, EvalTransform(config.recipe.data)
+    spread = np.unique(np.linspace(0, len(train_source) - 1, WHITENING_IMAGES).astype(np.int64)).tolist()
+    images = [image for index in spread if (image := _image_or_none(train_source, index)) is not None]
+    pixels = np.zeros((max(1, len(images)), data.eval_px, data.eval_px, train_source.channels), dtype=np.uint8)
+    for image, out in zip(images, pixels, strict=False):
+        transform(image, out)
+    normalised = Normalizer(data, torch.device("cpu"))(torch.from_numpy(pixels).permute(0, 3, 1, 2))
+    with torch.no_grad():
+        model.conv1.weight.copy_(whitening_filters(normalised))
+    patch = f"{PATCH_PX} x {PATCH_PX}"
+    return (f"conv1 whitens patches of {patch} pixels, learned from {len(images):,} training images without labels",)
 
 
 def load_weights(

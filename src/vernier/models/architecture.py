@@ -17,13 +17,16 @@ Stem = Literal["default", "imagenet", "small", "small-pool"]
 
 @frozen
 class Arch:
-    """The shape of a residual network: everything that distinguishes one catalogue entry from another."""
+    """The shape of a network: everything that distinguishes one catalogue entry from another."""
 
-    block: Literal["basic", "bottleneck"]
+    block: Literal["basic", "bottleneck", "pooled"]
+    """Two kinds of residual block, and that of `AirbenchNet`, which has no shortcut and a pool instead of a stride."""
     blocks: tuple[int, ...]
-    """Residual blocks per stage; every stage but the first halves the resolution and doubles the channels."""
+    """Blocks per stage; every stage but the first halves the resolution, pooled ones all do."""
     width: int = 64
     """Channels of the stem and of the first stage's blocks."""
+    multiples: tuple[int, ...] = ()
+    """Channels of each stage, as multiples of the width; empty: 1, 2, 4 and so on."""
     groups: int = 1
     """Groups of the 3x3 convolution in a bottleneck (ResNeXt's cardinality)."""
     group_width: int = 64
@@ -34,7 +37,7 @@ class Arch:
     """Width of the squeeze-and-excitation layer, the same in every block; 0 for none."""
     shortcut: Literal["projection", "pad"] = "projection"
     """How a shortcut changes shape: 1x1 convolution, or the paper's option A (subsample, pad channels with zeros)."""
-    stem: Literal["imagenet", "small"] = "imagenet"
+    stem: Literal["imagenet", "small", "whitening"] = "imagenet"
     last_stride: Literal[1, 2] = 2
     """Stride of the last stage. A detector's backbone has 1, to keep the resolution."""
 
@@ -184,6 +187,21 @@ def extra_channels(arch: Arch, spec: SsdSpec, width: int | None, index: int) -> 
 def pyramid_channels(arch: Arch, spec: SsdSpec, width: int | None) -> int:
     """Channels of a detector's feature pyramid, scaled with the width."""
     return max(_MIN_CHANNELS, round(spec.pyramid * (width or arch.width) / arch.width))
+
+
+PATCH_PX = 2
+"""Side of the patches that a whitening stem takes apart."""
+
+
+def whitening_channels(in_channels: int) -> int:
+    """Channels of a whitening stem: both signs of each direction of a patch."""
+    return 2 * in_channels * PATCH_PX**2
+
+
+def stage_channels(arch: Arch, width: int | None) -> list[int]:
+    """Nominal channels of every stage, at the architecture's own width or another one."""
+    multiples = arch.multiples or tuple(2**index for index in range(len(arch.blocks)))
+    return [(width or arch.width) * multiple for multiple in multiples]
 
 
 def stage_strides(arch: Arch) -> list[int]:

@@ -16,7 +16,7 @@ from vernier.frozen import frozen
 from .architecture import Arch, Options, SsdSpec
 
 if TYPE_CHECKING:
-    from .resnet import ResNet
+    from .resnet import AirbenchNet, ResNet
     from .ssd import Ssd
 
 
@@ -72,7 +72,9 @@ def layer_groups(name: str) -> tuple[str, ...]:
     """What the names of the network's layers start with."""
     if (ssd := info(name).ssd) is not None:
         return ("backbone", *(("pyramid",) if ssd.pyramid else ()), "extras", "loc", "conf")
-    return ("conv1", "bn1", *(f"layer{stage}" for stage in range(1, len(info(name).arch.blocks) + 1)), "fc")
+    arch = info(name).arch
+    stem = ("conv1",) if arch.stem == "whitening" else ("conv1", "bn1")
+    return (*stem, *(f"layer{stage}" for stage in range(1, len(arch.blocks) + 1)), "fc")
 
 
 def shown_name(spec: Model) -> str:
@@ -90,7 +92,7 @@ def shown_name(spec: Model) -> str:
     return ", ".join(parts)
 
 
-def build(name: str, **options: Any) -> ResNet | Ssd:
+def build(name: str, **options: Any) -> ResNet | AirbenchNet | Ssd:
     """Build a network with new weights; `options` are the fields of `Options`, of which `num_classes` is required.
 
     Initial weights come from torch's default generator. Raises ConfigError for an unknown name or option.
@@ -109,9 +111,24 @@ def build(name: str, **options: Any) -> ResNet | Ssd:
         return Ssd(entry.arch, ssd_spec(name, chosen.box_sizes), chosen, chosen.image_px or entry.input_px)
     if chosen.image_px is not None or chosen.box_sizes:
         raise ConfigError(f"Model options image_px and box_sizes are for detectors, and {name} is a classifier.")
+    if entry.arch.block == "pooled":
+        _refuse_residual_options(name, chosen)
+        from .resnet import AirbenchNet
+
+        return AirbenchNet(entry.arch, chosen)
     from .resnet import ResNet
 
     return ResNet(entry.arch, chosen)
+
+
+def _refuse_residual_options(name: str, options: Options) -> None:
+    """Options that a network without residual blocks does not have. Raises ConfigError."""
+    for option in ("init", "zero_gamma", "stem", "drop_path", "blurpool"):
+        if getattr(options, option) != next(f.default for f in fields(Options) if f.name == option):
+            raise ConfigError(
+                f"model.{option} = {getattr(options, option)} has no effect on {name}, which is no residual network. "
+                f"Leave model.{option} out."
+            )
 
 
 def ssd_spec(name: str, box_sizes: tuple[float, ...] = ()) -> SsdSpec:
@@ -156,6 +173,7 @@ _V1 = "bottlenecks, stride in the first 1x1 (He et al. 2015)"
 _SAME = "the same network as {}: basic blocks have only one form"
 _PYRAMID = "four levels on a light feature pyramid, for fine-tuning on few photographs (Vernier's own)"
 _CIFAR = "He et al. 2015 section 4.2: 16/32/64 channels, parameter-free shortcuts"
+_AIRBENCH = "eight plain layers behind a whitening one (Jordan 2024, airbench94): 64/256/256 channels"
 _SMALL = "basic blocks in three stages for small images, projection shortcuts"
 
 
@@ -260,6 +278,18 @@ _CATALOGUE: dict[str, ModelInfo] = {
             ("resnet8-small", _small(1), 78_042, 12_501_632, _SMALL),
             ("resnet14-small", _small(2), 175_258, 26_657_408, _SMALL),
             ("resnet20-small", _small(3), 272_474, 40_813_184, _SMALL),
+        ),
+        *_family(
+            "airbench",
+            32,
+            10,
+            (
+                "airbench94",
+                Arch(block="pooled", blocks=(1, 1, 1), multiples=(1, 4, 4), stem="whitening"),
+                1_972_792,
+                118_147_360,
+                _AIRBENCH,
+            ),
         ),
         *_family(
             "ssd",

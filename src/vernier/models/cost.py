@@ -18,6 +18,7 @@ from vernier.frozen import frozen
 
 from .architecture import (
     BLUR_MIN_CHANNELS,
+    PATCH_PX,
     Arch,
     Options,
     SsdSpec,
@@ -25,7 +26,9 @@ from .architecture import (
     inner_channels,
     levels,
     pyramid_channels,
+    stage_channels,
     stage_strides,
+    whitening_channels,
 )
 from .catalogue import info, ssd_spec
 
@@ -73,21 +76,16 @@ class Cost:
 def cost(name: str, options: Options, px: int) -> Cost:
     """Count the cost of a catalogue network with these options, for one image of `px` x `px` pixels."""
     entry, counter = info(name), _Counter(options, px)
+    if entry.arch.block == "pooled":
+        counter.pooled(entry.arch)
+        return counter.total()
     channels = counter.trunk(entry.arch)
     if entry.ssd is None:
         counter.part += 1
         counter.linear(channels, options.num_classes)
     else:
         counter.detector(entry.arch, ssd_spec(name, options.box_sizes), channels, px)
-    *parts, last = counter.marks
-    head = counter.macs - last
-    return Cost(
-        params=counter.params,
-        macs=counter.macs,
-        activations=counter.activations,
-        part_macs=(*(after - before for before, after in pairwise((0, *parts, last))), head),
-        layers=tuple(counter.layers),
-    )
+    return counter.total()
 
 
 def cost_of(spec: Model, *, px: int, classes: int = 0, channels: int = 3) -> Cost:
@@ -118,6 +116,17 @@ class _Counter:
         self.layers: list[Layer] = []
         self.marks: list[int] = []
         """Multiply-accumulates up to the end of the stem and of each stage."""
+
+    def total(self) -> Cost:
+        """What was added up."""
+        *parts, last = self.marks
+        return Cost(
+            params=self.params,
+            macs=self.macs,
+            activations=self.activations,
+            part_macs=(*(after - before for before, after in pairwise((0, *parts, last))), self.macs - last),
+            layers=tuple(self.layers),
+        )
 
     def conv(
         self,
@@ -180,6 +189,33 @@ class _Counter:
                 channels = self._block(arch, channels, width * 2**index, stride if position == 0 else 1)
             self.marks.append(self.macs)
         return channels
+
+    def pooled(self, arch: Arch) -> None:
+        """`airbench`: a whitening stem with a bias, blocks with a pool behind the first convolution, a head without."""
+        channels, inputs = whitening_channels(self.options.in_channels), self.options.in_channels * self.px**2
+        self.px -= PATCH_PX - 1
+        self._convolve(self.px, self.options.in_channels * PATCH_PX**2, channels)
+        self.params += channels
+        values = channels * self.px**2  # GELU keeps its input, besides its output, which the next layer reads
+        self._add_layer(inputs, values, self.options.in_channels * PATCH_PX**2 * channels, norm=False, extra=values)
+        self.marks.append(self.macs)
+        for planes in stage_channels(arch, self.options.width):
+            self.part += 1
+            inputs, values = channels * self.px**2, planes * self.px**2
+            self._convolve(self.px, 9 * channels, planes)
+            self.px //= 2
+            pooled = planes * self.px**2
+            self.params += 2 * planes
+            self.activations += pooled
+            kept = (3 + _POSITION_VALUES) * pooled  # outputs of pool, batch norm and GELU, and the pool's positions
+            self._add_layer(inputs, values, 9 * channels * planes, norm=False, extra=kept)
+            self.conv(self.px, planes, planes, 3)
+            self.layers[-1] = replace(self.layers[-1], extra=pooled)
+            channels = planes
+            self.marks.append(self.macs)
+        self.part += 1
+        self.linear(channels, self.options.num_classes)
+        self.params -= self.options.num_classes
 
     def _block(self, arch: Arch, inputs: int, planes: int, stride: int) -> int:
         outputs, start = planes * arch.expansion, self.px

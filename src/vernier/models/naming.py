@@ -18,7 +18,7 @@ from vernier.frozen import frozen
 
 from .architecture import Arch, inner_channels
 from .catalogue import describe
-from .resnet import ResNet, Trunk
+from .resnet import AirbenchNet, ResNet, Trunk
 from .ssd import Ssd
 
 State = dict[str, Tensor]
@@ -231,12 +231,12 @@ def identify(state: Mapping[str, Tensor]) -> str | None:
 
 def name_of(model: nn.Module) -> str:
     """Name a built network for a message: its catalogue name, if it has one."""
-    if not isinstance(model, Trunk | Ssd):
+    if not isinstance(model, Trunk | AirbenchNet | Ssd):
         return type(model).__name__
     spec = model.spec if isinstance(model, Ssd) else None
     same = (e for e in describe() if e.arch == model.arch and spec in (None, e.ssd))
     name = next((entry.name for entry in same), f"this {type(model).__name__}")
-    return name if isinstance(model, ResNet | Ssd) else f"the backbone of {name}"
+    return name if isinstance(model, ResNet | AirbenchNet | Ssd) else f"the backbone of {name}"
 
 
 @frozen
@@ -246,10 +246,12 @@ class _Features:
     blocks: tuple[int, ...]
     bottleneck: bool
     inner: float
-    """Channels of the first 3x3 in a block, in stem widths."""
+    """Channels of the first 3x3 in a residual block, in stem widths."""
     groups: int
     projection: bool
     squeeze: int
+    whitening: bool
+    """A stem with a bias, as airbench's has."""
 
     @staticmethod
     def of_arch(arch: Arch) -> _Features:
@@ -257,10 +259,11 @@ class _Features:
         return _Features(
             blocks=arch.blocks,
             bottleneck=arch.block == "bottleneck",
-            inner=inner / arch.width,
+            inner=0 if arch.stem == "whitening" else inner / arch.width,
             groups=arch.groups,
-            projection=arch.shortcut == "projection",
+            projection=arch.shortcut == "projection" and arch.block != "pooled",
             squeeze=arch.squeeze,
+            whitening=arch.stem == "whitening",
         )
 
     @staticmethod
@@ -274,10 +277,11 @@ class _Features:
         return _Features(
             blocks=tuple(per_stage[stage] for stage in range(1, max(per_stage) + 1)),
             bottleneck="layer1.0.conv3.weight" in state,
-            inner=middle.shape[0] / stem.shape[0],
+            inner=0 if "conv1.bias" in state else middle.shape[0] / stem.shape[0],
             groups=middle.shape[0] // middle.shape[1],
             projection="layer2.0.downsample.0.weight" in state,
             squeeze=0 if squeeze is None else squeeze.shape[0],
+            whitening="conv1.bias" in state,
         )
 
 

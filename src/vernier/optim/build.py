@@ -10,12 +10,13 @@ from vernier.torch_private import PlainSgd
 from .groups import parameter_groups
 from .lamb import Lamb
 from .lars import Lars
+from .muon import Muon
 
 
 def build_optimizer(
     model: nn.Module, optim: Optim, lr: float, *, fused: bool = False, head_apart: bool = False
 ) -> torch.optim.Optimizer:
-    """Create SGD (PyTorch's form), LARS or LAMB, with the recipe's weight decay and layer-wise rates.
+    """Create SGD (PyTorch's form), LARS, LAMB or Muon, with the recipe's weight decay and layer-wise rates.
 
     `lr` holds until the first `set_lr`; a training step calls that before it updates. `fused`: SGD in one kernel, where
     the device has it; not with loss scaling, where it advances the momentum even in steps that the scaler skips.
@@ -29,6 +30,8 @@ def build_optimizer(
             return Lars(groups, lr=lr, momentum=optim.momentum, trust_coefficient=optim.trust_coefficient)
         case "lamb":
             return Lamb(groups, lr=lr, beta1=optim.momentum, beta2=optim.beta2, eps=optim.eps)
+        case "muon":
+            return Muon(groups, lr=lr, momentum=optim.momentum, filter_momentum=optim.filter_momentum)
         case _:
             return PlainSgd(groups, lr=lr, momentum=optim.momentum, nesterov=optim.nesterov, fused=fused)
 

@@ -12,6 +12,7 @@ from vernier.frozen import frozen
 NORMS = (nn.modules.batchnorm._BatchNorm, nn.GroupNorm, nn.LayerNorm)
 _BACKBONE = "backbone."  # prefix of a detector's residual network; a classifier's has none
 _STEM = ("conv1.", "bn1.")
+_HEAD = "fc."
 _BLOCK = re.compile(r"layer(\d+)\.(\d+)\.")
 
 
@@ -22,6 +23,8 @@ class ParameterGroup:
     params: list[nn.Parameter]
     weight_decay: float
     lr_share: float = 1.0
+    filters: bool = False
+    """Filters of convolutions, which Muon updates in its own way; always False for other optimisers."""
 
 
 def split_by_decay(model: nn.Module, rule: str) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
@@ -53,12 +56,30 @@ def depths(model: nn.Module) -> dict[str, int]:
     return {name: depth_of.get(name, len(blocks) + 1) for name in names}
 
 
+def muon_groups(model: nn.Module, optim: Optim) -> list[ParameterGroup]:
+    """The groups of Muon: filters of convolutions, biases and scales below the head, and the head."""
+    assert optim.bias_lr is not None, "config.checks lets no Muon be without it"
+    assert optim.head_lr is not None, "config.checks lets no Muon be without it"
+    named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
+    head = [p for n, p in named if n.startswith(_HEAD)]
+    filters = [p for n, p in named if p.dim() == 4]
+    biases = [p for n, p in named if p.dim() != 4 and not n.startswith(_HEAD)]
+    groups = (
+        ParameterGroup(params=filters, weight_decay=0.0, filters=True),
+        ParameterGroup(params=biases, weight_decay=optim.weight_decay, lr_share=optim.bias_lr / optim.lr),
+        ParameterGroup(params=head, weight_decay=optim.weight_decay, lr_share=optim.head_lr / optim.lr),
+    )
+    return [group for group in groups if group.params]
+
+
 def parameter_groups(model: nn.Module, optim: Optim, *, head_apart: bool = False) -> list[ParameterGroup]:
     """Group the parameters by weight decay and, with different rates or `head_apart`, by depth.
 
     The head has the schedule's rate; each depth below it has `layer_decay` times the rate of the one above, and all of
     them have `backbone_lr_share` of it.
     """
+    if optim.name == "muon":
+        return muon_groups(model, optim)
     decayed, exempt = split_by_decay(model, optim.decay_rule)
     by_decay = [(decayed, optim.weight_decay), (exempt, 0.0)]
     if optim.layer_decay == optim.backbone_lr_share == 1.0 and not head_apart:

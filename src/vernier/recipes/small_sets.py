@@ -6,46 +6,45 @@ from vernier.config import Augment, Data, Ema, Eval, Loss, Model, Optim, Publish
 def shapes_quick() -> Recipe:
     """The default: ten rendered shapes of the built-in data set, about a minute on two cores.
 
-    Source: Vernier's own data, rendered when needed.
+    Source: Vernier's own data, rendered when needed. Muon reaches in 3 epochs what SGD did not in 6.
     Command: vernier train
     """
     return Recipe(
         name="shapes-quick",
         source="Vernier",
         about="ten rendered shapes, 64 px, about a minute on two cores",
-        global_batch=32,
+        global_batch=64,
         model=Model(name="resnet8-small", width=32, stem="imagenet"),
         data=Data(source="shapes", image_px=64, eval_px=64, eval_short_side_px=64),
         augment=Augment(crop="pad", pad_px=4),
         loss=Loss(label_smoothing=0.05),
-        optim=Optim(lr=0.05, lr_batch=32, nesterov=True, weight_decay=5e-4),
-        schedule=Schedule(kind="cosine", epochs=6.0, warmup_epochs=1.0),
+        optim=Optim(name="muon", lr=0.1, lr_batch=64, bias_lr=0.1, head_lr=0.05, momentum=0.85, weight_decay=5e-4),
+        schedule=Schedule(kind="linear", epochs=3.0),
         ema=Ema(decay=0.99),
     )
 
 
 def fashion_mnist() -> Recipe:
-    """Fashion-MNIST from scratch, in under ten minutes on two cores.
+    """Fashion-MNIST from scratch: 94 % top-1 in under three minutes on two cores.
 
-    Source: Vernier's own search. Short runs underfit, so flips are the only augmentation, and maps of 28 x 28 are
-    pooled at once: the same compute spent on wider maps of 14 x 14 gives more than one point more.
-    Needs the four IDX files as published.
+    Source: Vernier's own search, with the network (narrower) and the optimiser of airbench94 (Jordan 2024). Short runs
+    underfit, so flips are the only augmentation.
+    Needs the four IDX files as published: vernier data get fashion-mnist.
     Command: vernier train fashion-mnist --data PATH
     """
     return Recipe(
         name="fashion-mnist",
         source="Vernier",
         about="28 px grey images of clothes, ten classes",
-        global_batch=128,
-        model=Model(name="resnet8-small", width=32, stem="small-pool", zero_gamma=True),
+        global_batch=1000,
+        model=Model(name="airbench94", width=24),
         data=Data(
             source="fashion-mnist", image_px=28, eval_px=28, eval_short_side_px=28, mean=(0.2860,), std=(0.3530,)
         ),
-        augment=Augment(crop="none", flip=0.5),
-        optim=Optim(lr=0.1, lr_batch=128, nesterov=True, weight_decay=5e-4),
-        schedule=Schedule(kind="cosine", epochs=10.0, warmup_epochs=1.0),
-        ema=Ema(decay=0.995),
-        eval=Eval(every_epochs=2.0),
+        augment=Augment(crop="none", flip=0.5, flip_rule="alternate"),
+        loss=Loss(label_smoothing=0.1),
+        optim=Optim(name="muon", lr=0.2, lr_batch=1000, bias_lr=53.0, head_lr=0.07, momentum=0.85, weight_decay=0.0166),
+        schedule=Schedule(kind="linear", epochs=5.0),
     )
 
 
@@ -75,6 +74,47 @@ def cifar10() -> Recipe:
         augment=Augment(crop="pad", pad_px=4),
         optim=Optim(lr=0.1, lr_batch=128, momentum=0.9, weight_decay=1e-4, decay_rule="all"),
         schedule=Schedule(kind="step", epochs=164.0, milestones=(82.0, 123.0), gamma=0.1),
+    )
+
+
+def airbench_cifar10() -> Recipe:
+    """CIFAR-10 with the network and the optimiser of airbench94, in 12 epochs: about 18 minutes on two cores with bf16.
+
+    Source: Jordan 2024, github.com/KellerJordan/cifar10-airbench, airbench94_muon.py at 096d14d: 94.01 % top-1 in 8
+    epochs (200 runs), as the mean over six views of every test image. Here two, the image and its mirror image, which
+    results say, and smaller images in the first 5 epochs. The bias of the whitening layer learns to the end.
+    Needs the five training batches of CIFAR-10: vernier data get cifar10.
+    Command: vernier train airbench-cifar10 --data PATH --precision bf16
+    """
+    return Recipe(
+        name="airbench-cifar10",
+        source="airbench94_muon.py at 096d14d",
+        about="airbench94, plain layers, in 12 epochs",
+        global_batch=2000,
+        model=Model(name="airbench94"),
+        data=Data(
+            source="cifar10",
+            image_px=32,
+            eval_px=32,
+            eval_short_side_px=32,
+            mean=(0.4914, 0.4822, 0.4465),
+            std=(0.2470, 0.2435, 0.2616),
+        ),
+        augment=Augment(
+            crop="pad", pad_px=2, border="reflect", flip_rule="alternate", start_px=24, phase_epochs=(5.0,)
+        ),
+        loss=Loss(label_smoothing=0.2),
+        # The source adds up the loss over a batch and divides outputs by 256: rates x 2000, the head's / 256^2.
+        optim=Optim(
+            name="muon",
+            lr=0.24,
+            bias_lr=0.053 * 2000,
+            head_lr=0.67 * 2000 / 256**2,
+            momentum=0.85,
+            weight_decay=0.004 / 0.24,
+        ),
+        schedule=Schedule(kind="linear", epochs=12.0),
+        eval=Eval(every_epochs=4.0, flip_tta=True),
     )
 
 
@@ -121,4 +161,4 @@ def ssd_bccd() -> Recipe:
     )
 
 
-RECIPES = (shapes_quick, fashion_mnist, cifar10, ssd_shapes_quick, ssd_bccd)
+RECIPES = (shapes_quick, fashion_mnist, cifar10, airbench_cifar10, ssd_shapes_quick, ssd_bccd)

@@ -11,8 +11,10 @@ from PIL import Image
 from vernier.config import Augment, Data
 from vernier.data.augment.crop_flip import (
     DRAWS,
+    FLIP,
     EvalTransform,
     TrainTransform,
+    augment_rows,
     mirror,
     pad_crop_flip_many,
     random_crop_box,
@@ -93,6 +95,32 @@ def test_crops_resized_together_are_those_resized_one_by_one(mode: str, channels
     for i in range(6):
         transform.finish(cuts[i], rows[i], alone[i])
     assert np.array_equal(together, alone)
+
+
+def test_alternating_flips_show_every_image_both_ways_in_two_epochs() -> None:
+    indices = np.arange(1000)
+    random, alternate = ([augment_rows(1, e, indices, rule) for e in range(4)] for rule in ("random", "alternate"))
+    flips = [rows[:, FLIP] < 0.5 for rows in alternate]
+    assert 430 < flips[0].sum() < 570
+    assert all(np.array_equal(flips[e + 1], ~flips[e]) for e in range(3))
+    for rows, plain in zip(alternate, random, strict=True):
+        assert np.array_equal(rows[:, :FLIP], plain[:, :FLIP])  # crops are drawn as ever
+
+
+def test_alternating_flips_depend_on_the_sample_and_not_on_the_batch() -> None:
+    whole = augment_rows(1, 3, np.arange(100), "alternate")
+    assert np.array_equal(augment_rows(1, 3, np.array([7, 93]), "alternate"), whole[[7, 93]])
+
+
+def test_a_reflected_border_continues_the_image() -> None:
+    image = np.arange(25, dtype=np.uint8).reshape(1, 5, 5, 1)
+    corner = np.zeros((1, DRAWS))  # shifted by the whole border
+    corner[:, FLIP] = 0.9
+    out = np.empty_like(image)
+    pad_crop_flip_many(image, corner, Augment(crop="pad", pad_px=2, border="reflect"), out)
+    assert out[0, :, :, 0].tolist() == np.pad(image[0, :, :, 0], 2, "reflect")[:5, :5].tolist()
+    pad_crop_flip_many(image, corner, Augment(crop="pad", pad_px=2), out)
+    assert not out[0, :2].any()
 
 
 def test_flips_happen_half_of_the_time() -> None:

@@ -16,7 +16,7 @@ from tests.conftest import only_run
 from tests.full_disk import largest_file
 from tests.measure.telemetry.nvidia_host import NvmlLibrary, install_cuda, install_nvml, uuid_of, watts_of
 from tests.tiny_training import events_of, run_training, tiny_config
-from vernier.config import Ema, Eval, Limits, Loss, Schedule, override
+from vernier.config import Augment, Ema, Eval, Limits, Loss, Model, Optim, Schedule, override
 from vernier.data.shapes import ShapesSpec, make_shapes
 from vernier.devices import resolve
 from vernier.devices.cpu import Cpu
@@ -409,6 +409,24 @@ def test_a_time_limit_stops_with_a_checkpoint_and_the_rest_is_bit_for_bit_the_sa
     assert steps[:-1] == sorted({*steps[:-1]}), "every session gets on; the last one may only evaluate"
     files = [run.checkpoints.committed()[-1].path / "model.safetensors" for run in (whole.run, outcome.run)]
     assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_muon_whitening_and_alternating_flips_resume_bit_for_bit(shapes: Path, tmp_path: Path) -> None:
+    """Also across the epoch in which images grow. The whitening filters are not computed again: they are restored."""
+    config = tiny_config(
+        shapes,
+        model=Model(name="airbench94", width=8),
+        augment=Augment(crop="pad", border="reflect", flip_rule="alternate", start_px=24, phase_epochs=(1.0,)),
+        optim=Optim(name="muon", lr=0.2, bias_lr=1.0, head_lr=0.1),
+    )
+    whole = run_training(override(config, "limits.max_steps", 12), tmp_path / "whole")
+    cut = run_training(override(config, "limits.max_steps", 7), tmp_path / "cut")
+    longer = override(config, "limits.max_steps", 12)
+    resumed = train(longer, tmp_path, find_resume_point(cut.run, longer, lambda _: None))
+    files = [run.checkpoints.committed()[-1].path / "model.safetensors" for run in (whole.run, resumed.run)]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    (start,) = events_of(whole.run, StartEvent)
+    assert any("without labels" in note for note in start.notes)
 
 
 @pytest.mark.usefixtures("_reset_determinism")

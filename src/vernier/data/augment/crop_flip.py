@@ -7,6 +7,7 @@ sample). Resizing is torch's antialiased uint8 kernel, which agrees with Pillow'
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +23,20 @@ DRAWS = 42  # uniform numbers per training image: 10 crop attempts of 4, flip, o
 BOX_ATTEMPTS = 10
 
 
-def augment_rows(seed: int, epoch: int, indices: npt.NDArray[np.int64]) -> Row:
-    """One row of uniform numbers per sample, so that every backend crops and flips alike."""
-    return uniform(key(Stream.CROP_FLIP, seed, epoch), indices, DRAWS)
+FLIP = -2  # column of the uniform numbers: an image is mirrored where it is below augment.flip
+
+
+def augment_rows(seed: int, epoch: int, indices: npt.NDArray[np.int64], rule: str = "random") -> Row:
+    """One row of uniform numbers per sample, so that every backend crops and flips alike.
+
+    `rule` is augment.flip_rule. Alternating, the number that decides about a flip is that of epoch 0, and in odd epochs
+    its complement: two epochs in a row show every image both ways.
+    """
+    rows = uniform(key(Stream.CROP_FLIP, seed, epoch), indices, DRAWS)
+    if rule == "alternate":
+        first = rows if epoch == 0 else uniform(key(Stream.CROP_FLIP, seed, 0), indices, DRAWS)
+        rows[:, FLIP] = 1 - first[:, FLIP] if epoch % 2 else first[:, FLIP]
+    return rows
 
 
 def resize(image: Image, width: int, height: int, mode: str = "bilinear") -> Image:
@@ -135,12 +147,12 @@ class TrainTransform:
             square = resize(crop, out.shape[1], out.shape[0], mode)
             pad_crop_flip_many(square[None], row[None], self.augment, out[None])
         else:
-            resize_into(crop, out, mode, flipped=bool(row[-2] < self.augment.flip))
+            resize_into(crop, out, mode, flipped=bool(row[FLIP] < self.augment.flip))
 
     def finish_many(self, crops: list[Image], rows: Row, out: Image) -> None:
         """`finish` for every row of `out` at once; not for crop = pad."""
         assert self.augment.crop != "pad"
-        resize_many_into(crops, out, self.data.interpolation, (rows[:, -2] < self.augment.flip).tolist())
+        resize_many_into(crops, out, self.data.interpolation, (rows[:, FLIP] < self.augment.flip).tolist())
 
 
 def reduction(width: int, height: int, size: int) -> int:
@@ -169,13 +181,15 @@ class EvalTransform:
 def pad_crop_flip_many(images: Image, rows: Row, augment: Augment, out: Image) -> None:
     """`TrainTransform` with crop = pad or none for many small images of the target size at once.
 
-    Moves each by up to `augment.pad_px` pixels in both directions, with black where it was not, and flips it.
+    Moves each by up to `augment.pad_px` pixels in both directions, with black or its mirror image where it was not, and
+    flips it.
     """
     count, size = len(images), images.shape[1]
     pad = augment.pad_px if augment.crop == "pad" else 0
     top, left = (rows[:, :2] * (2 * pad + 1)).astype(np.intp).T
-    framed = np.pad(images, ((0, 0), (pad, pad), (pad, pad), (0, 0)))
+    mode: Literal["constant", "reflect"] = "reflect" if augment.border == "reflect" else "constant"
+    framed = np.pad(images, ((0, 0), (pad, pad), (pad, pad), (0, 0)), mode)
     windows = np.lib.stride_tricks.sliding_window_view(framed, (size, size), axis=(1, 2))
     out[...] = windows[np.arange(count), top, left].transpose(0, 2, 3, 1)
-    flipped = rows[:, -2] < augment.flip
+    flipped = rows[:, FLIP] < augment.flip
     out[flipped] = out[flipped, :, ::-1]

@@ -14,7 +14,7 @@ import torch
 
 from vernier.config import Augment, Data, Machine, Recipe
 from vernier.config.checks import check_loader
-from vernier.data.augment.crop_flip import augment_rows, random_crop_box
+from vernier.data.augment.crop_flip import FLIP, augment_rows, random_crop_box
 from vernier.data.decoding.decode import BadImage, read_size
 from vernier.data.sources.base import EncodedSource, Indices, Source
 from vernier.errors import ConfigError, RunFailed
@@ -97,7 +97,7 @@ class BackendReader(ABC):
         """Fill `out`: an array where `torch_device` is the CPU, else a tensor there."""
 
     def _request(self, epoch: int, indices: Indices) -> CropRequest:
-        draws = augment_rows(self._seed, epoch, indices)
+        draws = augment_rows(self._seed, epoch, indices, self._augment.flip_rule)
         encoded, boxes, sizes = [], [], []
         for numbers, index in zip(draws, (indices % len(self._source)).tolist(), strict=True):
             try:
@@ -112,7 +112,7 @@ class BackendReader(ABC):
             encoded.append(np.frombuffer(content, np.uint8))
             sizes.append(size)
             boxes.append(random_crop_box(*size, self._augment, numbers))
-        flips = draws[:, -2] < self._augment.flip
+        flips = draws[:, FLIP] < self._augment.flip
         return CropRequest(encoded, np.array(boxes, np.float32), np.array(sizes, np.float32), flips)
 
     def _names(self, indices: Indices) -> str:

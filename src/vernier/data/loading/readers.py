@@ -92,7 +92,7 @@ class TrainReader(TrainImages):
         return class_numbers(self._source, indices)
 
     def _crop_and_flip(self, epoch: int, indices: Indices, out: Image) -> None:
-        draws = augment_rows(self._seed, epoch, indices)
+        draws = augment_rows(self._seed, epoch, indices, self._augment.flip_rule)
         if self._crop_together:
             assert isinstance(self._source, ArraySource)
             pad_crop_flip_many(self._source.images[indices % len(self._source)], draws, self._augment, out)

@@ -208,6 +208,7 @@ def _require_torchvision(trained: Trained) -> None:
     width = spec.width or arch.width
     differences = {
         "it is a detector": is_detector(spec.name),
+        "it is no residual network": arch.block == "pooled",
         "its stride is in the first 1x1 (v1)": arch.block == "bottleneck" and arch.stride_in != "3x3",
         "its stem is for small images": stem != "imagenet",
         "its shortcuts have no weights": arch.shortcut != "projection",

@@ -32,7 +32,7 @@ from vernier.engine.processes.exact import ExactExchange, refuse_unequal_process
 from vernier.engine.processes.gradients import Exchange, build_exchange
 from vernier.engine.processes.launch import Topology
 from vernier.engine.processes.world import World
-from vernier.engine.starting_weights import apply_starting_weights, from_scratch_warnings
+from vernier.engine.starting_weights import apply_starting_weights, from_scratch_warnings, whiten_stem
 from vernier.errors import ConfigError, NoSuchSplit
 from vernier.host_memory import available_bytes, resident_bytes
 from vernier.measure.planning.memory import FreeMemory, KnownData, check_memory, predict_memory
@@ -130,7 +130,7 @@ def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -
     derived = derive(config, train_samples=len(train_source))
     model = build_model_for_data(config, task, train_source, torch_device)
     model = _save_memory(convert_batch_norms(model, config, derived, world, device), config, device)
-    weight_notes = apply_starting_weights(model, config, val_source or train_source, torch_device, fresh=fresh)
+    weight_notes = _start_weights(model, config, train_source, val_source, torch_device, fresh=fresh)
     optimizer = _build_optimizer(model, recipe, derived, fused=device.fuses_optimizer(machine.precision))
     average = WeightAverage(model, recipe.ema, derived.steps_per_epoch) if recipe.ema.decay > 0 else None
     reader, loading = _build_reader(config, derived, task, train_source)
@@ -227,6 +227,14 @@ class _MemoryFit:
             cached_bytes=cached or 0,
             val_images=0 if self.val_source is None else len(self.val_source),
         )
+
+
+def _start_weights(
+    model: nn.Module, config: Config, train: Source, val: Source | None, torch_device: torch.device, *, fresh: bool
+) -> tuple[str, ...]:
+    """Load, whiten and freeze what the recipe says; notes about it."""
+    notes = apply_starting_weights(model, config, val or train, torch_device, fresh=fresh)
+    return notes + whiten_stem(model, config, train, fresh=fresh)
 
 
 @dataclass(frozen=True)

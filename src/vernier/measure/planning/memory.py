@@ -16,7 +16,7 @@ from vernier.records.run import MemoryPrediction
 from vernier.wording import plural, two_digits
 
 _WEIGHT_BYTES, _HALF_BYTES, _PIXEL_BYTES = 4, 2, 1
-_STATE_COPIES = {"sgd": 1, "lars": 1, "lamb": 2}
+_STATE_COPIES = {"sgd": 1, "lars": 1, "lamb": 2, "muon": 1}
 """Averages that an optimiser keeps per weight."""
 PROCESS_BYTES = 345 * 2**20
 """Python, PyTorch, its kernels and threads in a process on a CPU, without any tensor."""

@@ -67,13 +67,14 @@ def test_the_last_checkpoints_and_those_at_whole_epochs_are_kept() -> None:
     assert steps_to_keep([5, 10, 15], Checkpoint(keep_last=1, keep_every_epochs=0), steps_per_epoch=5) == {15}
 
 
-@pytest.mark.parametrize("name", ["sgd", "lars", "lamb"])
+@pytest.mark.parametrize("name", ["sgd", "lars", "lamb", "muon"])
 def test_an_optimiser_continues_bit_for_bit_after_a_round_trip(name: str) -> None:
     def make() -> tuple[nn.Module, torch.optim.Optimizer]:
         torch.manual_seed(0)
         model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4))
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        return model, build_optimizer(model, Optim(name=name, lr=0.1), 0.1)  # type: ignore[arg-type]
+        rates = {"bias_lr": 0.1, "head_lr": 0.1} if name == "muon" else {}
+        return model, build_optimizer(model, Optim(name=name, lr=0.1, **rates), 0.1)  # type: ignore[arg-type]
 
     def step(model: nn.Module, optimizer: torch.optim.Optimizer, seed: int) -> None:
         images = torch.rand((2, 3, 8, 8), generator=torch.Generator().manual_seed(seed))
