@@ -10,6 +10,7 @@ import contextlib
 import os
 import sys
 import tempfile
+import traceback
 from pathlib import Path
 
 from tests.chaos.fork_server import fork_server
@@ -48,7 +49,8 @@ def main() -> int:
                 print(f"{name:28}not played: {reason}", flush=True)
             except AssertionError as error:
                 failures += 1
-                print(f"{name:28}FAILED: {error}", flush=True)
+                where = traceback.extract_tb(error.__traceback__)[-1]
+                print(f"{name:28}FAILED: {str(error) or where.line} ({where.name}, line {where.lineno})", flush=True)
     return 1 if failures else 0
 
 

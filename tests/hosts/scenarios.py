@@ -368,7 +368,7 @@ def shards_from_a_server(site: Site) -> None:
         source = open_split(str(site.shapes), split)
         assert isinstance(source, EncodedSource)
         pack_shards(source, folder, split, shard_bytes=60_000, restarts=False, workers=1)
-    served = site.hosts[1].command(sys.executable, "-m", "http.server", "-d", str(folder), "8000")
+    served = site.hosts[1].network_command(sys.executable, "-m", "http.server", "-d", str(folder), "8000")
     training = ("--max-steps", "20", "--set", "machine.reduction=exact", "--set", "machine.shard_cache_gb=0.00015")
     homes = {host.name: site.out.with_name(f"home of {host.name}") for host in site.hosts}
     with log.open("w") as output, subprocess.Popen(served, stdout=output, stderr=output) as server:
