@@ -78,7 +78,7 @@ def cifar10() -> Recipe:
 
 
 def airbench_cifar10() -> Recipe:
-    """CIFAR-10 with the network and the optimiser of airbench94, in 12 epochs: 94 % in 20 minutes on two cores with bf16.
+    """CIFAR-10 with airbench94's network and optimiser, in 12 epochs: 94 % in 20 minutes on two cores with bf16.
 
     Source: Jordan 2024, github.com/KellerJordan/cifar10-airbench, airbench94_muon.py at 096d14d: 94.01 % top-1 in 8
     epochs (200 runs), as the mean over six views of every test image. Here two, the image and its mirror image, which
