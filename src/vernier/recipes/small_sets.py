@@ -6,7 +6,7 @@ from vernier.config import Augment, Data, Ema, Eval, Loss, Model, Optim, Publish
 def shapes_quick() -> Recipe:
     """The default: ten rendered shapes of the built-in data set, about a minute on two cores.
 
-    Source: Vernier's own data, rendered when needed. Muon reaches in 3 epochs what SGD did not in 6.
+    Source: Vernier's own data, rendered when needed. With Muon 98.1 to 98.8 % in half a minute (three seeds).
     Command: vernier train
     """
     return Recipe(
@@ -78,11 +78,12 @@ def cifar10() -> Recipe:
 
 
 def airbench_cifar10() -> Recipe:
-    """CIFAR-10 with the network and the optimiser of airbench94, in 12 epochs: about 18 minutes on two cores with bf16.
+    """CIFAR-10 with airbench94's network and optimiser, in 12 epochs: 94 % in 20 minutes on two cores with bf16.
 
     Source: Jordan 2024, github.com/KellerJordan/cifar10-airbench, airbench94_muon.py at 096d14d: 94.01 % top-1 in 8
     epochs (200 runs), as the mean over six views of every test image. Here two, the image and its mirror image, which
-    results say, and smaller images in the first 5 epochs. The bias of the whitening layer learns to the end.
+    results say, and smaller images in the first 5 epochs: 94.20 % (one run; 94.01 % without the mirror image). The bias
+    of the whitening layer learns to the end.
     Needs the five training batches of CIFAR-10: vernier data get cifar10.
     Command: vernier train airbench-cifar10 --data PATH --precision bf16
     """
