@@ -115,7 +115,7 @@ def test_another_engine_gives_the_same_predictions_and_result(
     result = v.evaluate(tiny_run, shapes, engine="onnxruntime", quiet=True)
     assert result.top1 == model.evaluate(shapes, quiet=True).top1
     assert result.record.engine is not None
-    with pytest.raises(v.ConfigError, match="give engine and int8 to load"):
+    with pytest.raises(v.ConfigError, match="give engine, int8 and machine to load"):
         v.evaluate(model, engine="auto")
     with pytest.raises(v.ConfigError, match='int8=True needs engine="onnxruntime" or auto'):
         v.load(tiny_run, int8=True).predict(photo)

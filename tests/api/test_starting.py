@@ -40,7 +40,8 @@ def test_what_needs_no_torch_is_refused_before_anything_starts(
 
 
 def test_a_training_that_can_start_is_left_alone(tmp_path: Path) -> None:
-    check_before_start(override(Config(), "data.source", "shapes"), tmp_path / "runs", None, detector=False)
+    config = override(override(Config(), "data.source", "shapes"), "global_batch", 8)
+    check_before_start(config, tmp_path / "runs", None, detector=False)
     assert list(tmp_path.iterdir()) == []
 
 
