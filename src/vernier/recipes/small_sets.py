@@ -6,13 +6,34 @@ from vernier.config import Augment, Data, Ema, Eval, Loss, Model, Optim, Publish
 def shapes_quick() -> Recipe:
     """The default: ten rendered shapes of the built-in data set, about a minute on two cores.
 
-    Source: Vernier's own data, rendered when needed. With Muon 98.1 to 98.8 % in half a minute (three seeds).
+    Source: Vernier's own data, rendered when needed.
     Command: vernier train
     """
     return Recipe(
         name="shapes-quick",
         source="Vernier",
         about="ten rendered shapes, 64 px, about a minute on two cores",
+        global_batch=32,
+        model=Model(name="resnet8-small", width=32, stem="imagenet"),
+        data=Data(source="shapes", image_px=64, eval_px=64, eval_short_side_px=64),
+        augment=Augment(crop="pad", pad_px=4),
+        loss=Loss(label_smoothing=0.05),
+        optim=Optim(lr=0.05, lr_batch=32, nesterov=True, weight_decay=5e-4),
+        schedule=Schedule(kind="cosine", epochs=6.0, warmup_epochs=1.0),
+        ema=Ema(decay=0.99),
+    )
+
+
+def shapes_muon() -> Recipe:
+    """The built-in shapes with Muon instead of SGD: 98 % top-1 in half a minute on two cores.
+
+    Source: Vernier's own data and search. 98.1 to 98.8 % (three seeds) with the network of shapes-quick.
+    Command: vernier train shapes-muon
+    """
+    return Recipe(
+        name="shapes-muon",
+        source="Vernier",
+        about="ten rendered shapes, 64 px, with Muon: half a minute on two cores",
         global_batch=64,
         model=Model(name="resnet8-small", width=32, stem="imagenet"),
         data=Data(source="shapes", image_px=64, eval_px=64, eval_short_side_px=64),
@@ -162,4 +183,4 @@ def ssd_bccd() -> Recipe:
     )
 
 
-RECIPES = (shapes_quick, fashion_mnist, cifar10, airbench_cifar10, ssd_shapes_quick, ssd_bccd)
+RECIPES = (shapes_quick, shapes_muon, fashion_mnist, cifar10, airbench_cifar10, ssd_shapes_quick, ssd_bccd)

@@ -85,7 +85,7 @@ def test_one_card_for_the_same_weights_and_another_for_others(run: Path, vernier
     assert "`b.pt2`" in card
     for section in ("Model", "Result", "Recipe", "Data", "Trained on", "Limits", "Files"):
         assert f"\n## {section}\n" in card
-    assert "6 of 30 steps" in card
+    assert "6 of 60 steps" in card
     assert "on 50 validation images" in card
     other = vernier_here("export", str(run), "--no-ema", "--out", str(tmp_path / "raw.safetensors"), "--json").json()
     assert Path(other["card"]).name == "raw.safetensors.model_card.md"
