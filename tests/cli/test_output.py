@@ -228,6 +228,7 @@ def test_every_command_with_progress_has_quiet() -> None:
             "predict",
             "export",
             "profile",
+            "tune",
             "doctor",
             "bench train",
             "bench infer",

@@ -85,7 +85,7 @@ def test_bash_completes_commands_actions_flags_and_values(bash: Callable[[str], 
 
 
 def test_bash_completes_recipes_networks_settings_data_and_runs(bash: Callable[[str], set[str]]) -> None:
-    assert bash("vernier train shapes") == {"shapes-quick"}
+    assert bash("vernier train shapes") == {"shapes-quick", "shapes-muon"}
     assert bash("bin/vernier recipes nvidia-resnet50-90e-4") == {"nvidia-resnet50-90e-4096"}
     assert bash("vernier models resnet50") == {"resnet50", "resnet50-v1"}
     assert bash("vernier train --model resnet8") == {"resnet8-small"}
@@ -224,6 +224,6 @@ def test_an_answer_imports_nothing_heavy(workplace: Path) -> None:
     done = subprocess.run(
         command(*words), env={**environment, "PYTHONPROFILEIMPORTTIME": "1"}, capture_output=True, text=True
     )
-    assert done.stdout == "shapes-quick\tresnet8-small on shapes\n"
+    assert done.stdout == "shapes-quick\tresnet8-small on shapes\nshapes-muon\tresnet8-small on shapes\n"
     imported = set(re.findall(r"\| +(\S+)$", done.stderr, re.MULTILINE))
     assert not imported & {"torch", "numpy", "tyro", "rich", "vernier.cli", "vernier.recipes", "vernier.store"}

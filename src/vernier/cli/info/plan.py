@@ -87,7 +87,6 @@ def plan(
 
     Examples:
         vernier plan nvidia-resnet50-90e --bench 2470 --devices 8..64 --network dgx-a100
-        vernier plan nvidia-resnet50-90e --bench runs/RUN --devices 8,16,32
         vernier plan shapes-quick --bench runs/RUN --set machine.all_reduce=hierarchical
         vernier plan nvidia-resnet50-90e --submit slurm --machine cluster.toml --out train.sbatch
         vernier plan --check
