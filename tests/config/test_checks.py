@@ -78,6 +78,7 @@ def test_a_setting_without_effect_on_a_classifier_is_refused_with_the_reason(set
         (CLASSIFIER, ["optim.name=lars", "optim.nesterov=true"], "for optim.name = sgd"),
         (CLASSIFIER, [*MUON, "optim.nesterov=true"], "for optim.name = sgd"),
         (CLASSIFIER, [*MUON, "optim.bias_lr=none"], "three learning rates"),
+        (CLASSIFIER, ["optim.head_lr=1"], "optim.head_lr is for optim.name = muon, and this is sgd"),
         (CLASSIFIER, [*MUON, "optim.layer_decay=0.5"], "learning rates of its own"),
         (DETECTOR, MUON, "a detector's last ones must grow"),
         (CLASSIFIER, ["augment.flip_rule=alternate", "augment.flip=0.3"], "mirrors half of the images"),

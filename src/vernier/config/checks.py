@@ -67,9 +67,14 @@ def check_recipe(recipe: Recipe, *, detector: bool) -> None:
 
 
 def _check_muon(recipe: Recipe, detector: bool) -> None:
-    """Refuse Muon where it cannot train, or without one of its learning rates."""
+    """Refuse Muon where it cannot train, or without one of its learning rates, and these rates with others."""
     optim = recipe.optim
     if optim.name != "muon":
+        if given := next((name for name in ("bias_lr", "head_lr") if getattr(optim, name) is not None), None):
+            raise ConfigError(
+                f"optim.{given} is for optim.name = muon, and this is {optim.name}, whose rate is optim.lr. Set "
+                "optim.bias_lr=none and optim.head_lr=none."
+            )
         return
     if detector:
         raise ConfigError(
