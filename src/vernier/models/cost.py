@@ -207,8 +207,8 @@ class _Counter:
             pooled = planes * self.px**2
             self.params += 2 * planes
             self.activations += pooled
-            kept = (3 + _POSITION_VALUES) * pooled  # outputs of pool, batch norm and GELU, and the pool's positions
-            self._add_layer(inputs, values, 9 * channels * planes, norm=False, extra=kept)
+            extra = (3 + _POSITION_VALUES) * pooled  # outputs of pool, batch norm and GELU, and the pool's positions
+            self._add_layer(inputs, values, 9 * channels * planes, norm=False, extra=extra)
             self.conv(self.px, planes, planes, 3)
             self.layers[-1] = replace(self.layers[-1], extra=pooled)
             channels = planes
