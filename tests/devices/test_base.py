@@ -51,6 +51,12 @@ def _memory(device: Device) -> None:
     assert 0 < memory.allocated_bytes <= memory.peak_bytes
 
 
+def _free_memory(device: Device) -> None:
+    free = device.free_memory(1)
+    assert free is None if device.name == "cpu" else free is not None
+    assert free is None or free >= 0
+
+
 def _upload(device: Device) -> None:
     tensor = torch.ones(2) if device.name == "cpu" else tensor_spec()
     assert device.upload(tensor, device.torch_device(0)) is tensor
@@ -106,6 +112,8 @@ CALLS: dict[str, Callable[[Device], object]] = {
     "mark_step": lambda device: device.mark_step(),
     "memory": _memory,
     "reset_peak_memory": lambda device: device.reset_peak_memory(),
+    "free_memory": _free_memory,
+    "return_freed_memory": lambda device: device.return_freed_memory(),
     "for_inference": _inference,
 }
 """One call of every method of the contract, in the order in which the engine would make them."""

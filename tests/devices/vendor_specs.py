@@ -80,6 +80,7 @@ def cuda_spec(capability: tuple[int, int] = (8, 0), count: int = 2, name: str = 
         get_device_capability=capability,
         memory_allocated=10,
         max_memory_allocated=30,
+        mem_get_info=(70, 80),
         get_device_properties=properties_of(
             "Cuda", name=name, uuid=uuid, total_memory=80 << 30, major=8, minor=0, gcnArchName="gfx90a"
         ),
@@ -100,6 +101,7 @@ def xpu_spec(uuid: object = UUID) -> Any:
         device_count=2,
         memory_allocated=10,
         max_memory_allocated=30,
+        mem_get_info=(70, 80),
         get_device_properties=properties_of("Xpu", name="Intel Max 1550", total_memory=64 << 30, **stated),
     )
     spec.Event.return_value.elapsed_time.return_value = 1500.0
