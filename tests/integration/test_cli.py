@@ -71,7 +71,7 @@ def test_a_recipe_can_be_shown_edited_and_used(
         (["--model", "resnet51"], "resnet50"),
         (["--device", "cuda"], "cannot be used on this machine"),
         (["--precision", "tf32"], "--precision fp32"),
-        (["--global-batch", "100000"], "more than the"),
+        (["--global-batch", "400"], "more than the"),
         (["--resume", "/no/run"], "not a run directory"),
         (["--out", "/proc/nope"], "--out"),
         (["--epoch", "3"], "--epochs"),
