@@ -136,7 +136,8 @@ def _load_library() -> tuple[_Layout, Any]:
 
     version = getattr(_imaging, "jpeglib_version", "none")
     turbo = getattr(_imaging, "libjpeg_turbo_version", None)
-    if turbo is None or version not in _LAYOUTS or ctypes.sizeof(ctypes.c_void_p) != ctypes.sizeof(ctypes.c_long) != 8:
+    wide = ctypes.sizeof(ctypes.c_void_p) == ctypes.sizeof(ctypes.c_long) == 8
+    if turbo is None or version not in _LAYOUTS or not wide:
         raise Unusable(f"it has libjpeg {version}{' of libjpeg-turbo ' + turbo if turbo else ''}")
     try:
         library: Any = ctypes.CDLL(_imaging.__file__)  # its symbols include those of the libraries that it needs
