@@ -38,6 +38,18 @@ def test_the_sampler_says_what_it_reads_what_it_lacks_and_what_it_costs(
     assert times == sorted(times)
 
 
+def test_samples_cover_all_of_the_time_however_short_it_is(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VERNIER_SENSOR_ROOT", str(machine))
+    sink = RecordList()
+    with Sampler("cpu", [], sink, hz=0.001):
+        measured_s = now_s()
+    end = sink.records[-1]
+    assert isinstance(end, TelemetryEnd)
+    assert end.samples == 2
+    assert sink.samples[0].t_s <= measured_s + 1e-6
+    assert sink.samples[-1].t_s >= measured_s - 1e-6
+
+
 def test_zero_hz_samples_nothing() -> None:
     sink = RecordList()
     with Sampler("cpu", [], sink, hz=0):

@@ -82,7 +82,8 @@ class Sampler:
             self._sink.emit(
                 TelemetryHeader(method=METHOD, session=self._session, t_s=now_s(), fields=FIELDS, **vars(self.setup))
             )
-            self._thread = threading.Thread(target=self._run, name="vernier-telemetry", daemon=True)
+            problem = self._try_sample()
+            self._thread = threading.Thread(target=self._run, args=(problem,), name="vernier-telemetry", daemon=True)
             self._thread.start()
         return self
 
@@ -93,14 +94,13 @@ class Sampler:
         for sensors in self._sensors:
             sensors.close()
 
-    def _run(self) -> None:
-        start_s, due_s, count = now_s(), now_s(), 0
-        problem: str | None = None
-        while problem is None and not self._done.wait(max(0.0, due_s - now_s())):
-            try:
-                self._sample()
-            except Exception as error:  # a driver that goes away must not take the run with it
-                problem = f"{type(error).__name__}: {error}"
+    def _run(self, problem: str | None) -> None:
+        """Sample until the end, and once more then: with the sample before the thread began, samples cover all of it."""
+        start_s, done, count = now_s(), False, 1
+        due_s = start_s + 1 / self._hz
+        while problem is None and not done:
+            done = self._done.wait(max(0.0, due_s - now_s()))
+            problem = self._try_sample()
             count += 1
             due_s = max(due_s + 1 / self._hz, now_s())
         end_s, cpu_s = now_s(), thread_cpu_s()
@@ -115,6 +115,14 @@ class Sampler:
                 cpu_share_of_a_core=cpu_s / (end_s - start_s),
             )
         )
+
+    def _try_sample(self) -> str | None:
+        """Why the sensors cannot be read any more, if so: a driver that goes away must not take the run with it."""
+        try:
+            self._sample()
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+        return None
 
     def _sample(self) -> None:
         for sensors in self._sensors:
