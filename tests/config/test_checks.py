@@ -3,7 +3,7 @@
 import pytest
 
 from vernier import recipes
-from vernier.config import Config, override_from_text
+from vernier.config import Config, override_from_text, refuse_training_settings
 from vernier.config.checks import check_config
 from vernier.errors import ConfigError
 from vernier.models import info
@@ -143,6 +143,19 @@ def test_what_would_break_exact_reduction_is_refused(settings: tuple[str, ...], 
         _check(CLASSIFIER, *settings)
 
 
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (("machine.precision=bf16",), "needs --precision fp32, not bf16"),
+        (("machine.channels_last=false",), "needs machine.channels_last=true"),
+        (("machine.reduction=exact",), "needs machine.reduction=ddp: exact has convolutions of its own"),
+    ],
+)
+def test_winograd_is_refused_where_it_would_not_be_used(settings: tuple[str, ...], words: str) -> None:
+    with pytest.raises(ConfigError, match=f"machine.convolution = winograd {words}"):
+        _check(CLASSIFIER, "machine.convolution=winograd", *settings)
+
+
 @pytest.mark.parametrize("recipe", [CLASSIFIER, DETECTOR])
 def test_exact_reduction_suits_classifiers_and_detectors(recipe: str) -> None:
     _check(recipe, "machine.reduction=exact", "virtual_shards=4")
@@ -167,3 +180,10 @@ def test_compressed_gradients_that_break_a_promise_are_refused(settings: tuple[s
 def test_compressed_gradients_suit_classifiers_and_detectors(kind: str) -> None:
     for recipe in (CLASSIFIER, DETECTOR):
         _check(recipe, f"machine.gradient_compression={kind}")
+
+
+def test_settings_of_training_are_refused_in_inference() -> None:
+    refuse_training_settings(["machine.threads=2", "eval.flip_tta=true"])
+    for name in ("machine.convolution", "machine.activation_checkpointing"):
+        with pytest.raises(ConfigError, match=f"{name} has no effect here"):
+            refuse_training_settings(["machine.threads=2", f"{name}=x"])

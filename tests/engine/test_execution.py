@@ -12,7 +12,7 @@ from torch import nn
 from tests.conftest import Done
 from vernier.config import Config, Machine, from_dict
 from vernier.devices.cpu import Cpu
-from vernier.engine.execution import Execution, borrowed, padded, traced
+from vernier.engine.execution import Execution, borrowed, padded, remove_damaged_library, traced
 from vernier.engine.inference.evaluate import evaluating
 from vernier.engine.measured.workloads import InferenceLoad
 from vernier.records.events import StepEvent
@@ -247,3 +247,16 @@ def test_batch_norms_are_folded_only_where_the_fastest_was_requested(engine: Any
     network = execution._inference_network()
     assert sum(isinstance(module, nn.BatchNorm2d) for module in network.modules()) == norms
     assert len(list(model.modules())) == 3
+
+
+def test_a_half_written_file_of_the_cache_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VERNIER_HOME", str(tmp_path / "home"))
+    inside, outside = tmp_path / "home" / "inductor" / "c5.main.so", tmp_path / "libtorch.so"
+    inside.parent.mkdir(parents=True)
+    for file in (inside, outside):
+        file.write_bytes(b"")
+    assert "run the same command again" in remove_damaged_library(f"ImportError: {inside}: file too short\nSet ...")
+    assert remove_damaged_library(f"ImportError: {outside}: file too short") == ""
+    assert remove_damaged_library("CppCompileError: C++ compile error") == ""
+    assert not inside.exists()
+    assert outside.exists()

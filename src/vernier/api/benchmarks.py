@@ -19,6 +19,7 @@ from vernier.config import (
     config_from_tree,
     override,
     parse_share,
+    refuse_training_settings,
     setting_name,
     to_dict,
 )
@@ -109,6 +110,7 @@ def build_request(
         notes.append(note)
     notes += at_final_size(config)[1] if what == "train" else []
     if what == "infer":
+        refuse_training_settings(settings)
         request = _with_engines(request, config, int8=arms.int8)
     return replace(request, config=to_dict(config), notes=tuple(notes) or None)
 

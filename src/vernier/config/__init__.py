@@ -8,7 +8,7 @@ unusual, `derived` what follows from them, `migrations` what changed between ver
 """
 
 from .changes import MACHINE_FILE, Changed, apply_changes, check_batch_rule
-from .checks import check_config, check_recipe, check_reduction
+from .checks import check_config, check_recipe, check_reduction, refuse_training_settings
 from .derived import (
     DEFAULT_EXACT_THREADS,
     Derived,
@@ -105,6 +105,7 @@ __all__ = [
     "parse_share",
     "read_machine_file",
     "refuse_other_work",
+    "refuse_training_settings",
     "setting_name",
     "setting_names",
     "short_side_of",

@@ -5,6 +5,7 @@ single fields are in `config.settings`; what depends on the data or on the devic
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
 from operator import attrgetter
 from typing import Any
@@ -138,11 +139,36 @@ def check_config(config: Config, *, detector: bool) -> None:
             "--mode trace keeps what it recorded for the backward pass, so machine.activation_checkpointing = true has "
             "no effect. Use --mode eager or compile, or leave it out."
         )
+    check_convolution(config.machine)
     if detector and config.limits.train_accuracy:
         raise ConfigError(
             f"limits.train_accuracy has no effect on {config.recipe.model.name}, a detector: top-1 counts images with "
             "one class each. Leave --train-accuracy out."
         )
+
+
+def check_convolution(machine: Machine) -> None:
+    """Refuse Winograd's algorithm where its kernels would not be used. Whether they can be is known when they are."""
+    if machine.convolution != "winograd":
+        return
+    needs = {
+        f"--precision fp32, not {machine.precision}": machine.precision == "fp32",
+        "machine.channels_last=true": machine.channels_last,
+        "machine.reduction=ddp: exact has convolutions of its own": machine.reduction == "ddp",
+    }
+    for need, given in needs.items():
+        if not given:
+            raise ConfigError(f"machine.convolution = winograd needs {need}. Change that, or leave it out.")
+
+
+_OF_TRAINING = ("machine.convolution", "machine.activation_checkpointing")
+
+
+def refuse_training_settings(assignments: Iterable[str]) -> None:
+    """Refuse settings, given as NAME=VALUE, that change how a network is trained and nothing in inference."""
+    for name in (assignment.partition("=")[0].strip() for assignment in assignments):
+        if name in _OF_TRAINING:
+            raise ConfigError(f"{name} has no effect here: it is for training. Leave it out.")
 
 
 def check_reduction(config: Config) -> None:

@@ -370,6 +370,11 @@ class Machine:
         "keep", "CPU memory: keep reuses freed blocks, huge also asks for huge pages, system is the C library's own"
     )
     channels_last: bool = option(True, "memory layout of images and weights")
+    convolution: Literal["torch", "winograd"] = option(
+        "torch",
+        "CPU, fp32: winograd trains 3 x 3 convolutions with a quarter of the products; rounds differently, and needs a "
+        "C++ compiler",
+    )
     check_memory: bool = option(
         True, "refuse a training that surely needs more memory than is free; false: warn and try it"
     )

@@ -5,9 +5,11 @@ evaluation. The time and number of compilations are counted here. Private PyTorc
 """
 
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -112,6 +114,15 @@ def weights_as_constants() -> AbstractContextManager[Any]:
     return torch_private.patch_inductor(freezing=True)
 
 
+def remove_damaged_library(message: str) -> str:
+    """Remove a half-written file of the cache, which a killed process left, and say so; nothing for other failures."""
+    damaged = re.search(r"(/\S+\.so): (file too short|invalid ELF header)", message)
+    if damaged is None or cache_home() not in Path(damaged[1]).parents:
+        return ""
+    Path(damaged[1]).unlink(missing_ok=True)
+    return "The file was written by a process that was killed; it was removed: run the same command again."
+
+
 class CompiledNetwork(nn.Module):
     """A compiled network that counts, outside of the compiled code, what its calls compile.
 
@@ -133,7 +144,8 @@ class CompiledNetwork(nn.Module):
         except Exception as error:
             if not torch_private.is_compiler_failure(error):
                 raise
-            raise RunFailed(f"torch.compile failed: {str(error).splitlines()[0]}. Use --mode eager.") from error
+            instead = remove_damaged_library(str(error)) or "Use --mode eager."
+            raise RunFailed(f"torch.compile failed: {str(error).splitlines()[0]}. {instead}") from error
         self._count(self._counted, torch_private.compiler_counters())
         return output
 

@@ -20,7 +20,7 @@ class WhatRan:
 
     `start_px` is where progressive resizing begins, `eval_px` the evaluation's size in a training where it is another.
     `gradients` says how several devices exchange them, where that is not the default. `data` says what the images were,
-    `feeding` how they reached the network, `device` its kind and name.
+    `feeding` how they reached the network, `device` its kind and name. `convolution` is there if not PyTorch's.
     """
 
     kind: Kind
@@ -39,6 +39,7 @@ class WhatRan:
     feeding: str = ""
     precision: str = "fp32"
     mode: str = "eager"
+    convolution: str | None = omitted()
     device: str = ""
     threads: int = 1
     torch: str = ""
@@ -60,7 +61,7 @@ class WhatRan:
             "devices": f"{self.devices:,} {count}{', ' if self.gradients else ''}{self.gradients or ''}",
             "data": f"{self.data}{', ' if self.data and self.feeding else ''}{self.feeding}",
             "precision": self.precision,
-            "mode": self.mode,
+            "mode": f"{self.mode}, Winograd convolutions" if self.convolution == "winograd" else self.mode,
             "device": f"{self.device}, {self.threads} {threads}",
             "torch": f"torch {self.torch}" if self.torch else "",
             "Vernier": f"Vernier {self.vernier}" if self.vernier else "",

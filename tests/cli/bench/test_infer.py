@@ -56,6 +56,7 @@ def test_engines_are_arms_and_int8_is_one_more_precision_of_those_that_have_it(
         (["--engine", "auto", "--precision", "bf16"], "not in bf16"),
         (["--engine", "onnxruntime", "--device", "cuda"], "runs on the CPU, not on cuda"),
         (["--int8"], "--int8 needs --engine onnxruntime or auto"),
+        (["--set", "machine.convolution=winograd"], "machine.convolution has no effect here: it is for training"),
         (["--engine", "auto", "--int8", "--data", "synthetic"], "these are random pixels: give --data PATH"),
     ],
 )

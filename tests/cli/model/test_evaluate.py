@@ -121,6 +121,7 @@ def test_another_engine_gives_the_same_result_and_the_line_says_what_ran(trained
     ("arguments", "words"),
     [
         (["--int8"], "--int8 needs --engine"),
+        (["--set", "machine.convolution=winograd"], "machine.convolution has no effect here: it is for training"),
         (["--engine", "onnxruntime", "--mode", "compile"], "has no --mode compile"),
         (["--engine", "auto", "--set", "machine.precision=bf16"], "not in bf16"),
         (["--engine", "auto", "--procs", "2"], "runs in one process"),

@@ -38,6 +38,7 @@ def test_what_makes_the_peak_larger_and_smaller() -> None:
     assert peak(**{"optim.name": "lamb"}) - usual == 4 * 25_557_032
     assert peak(**{"machine.precision": "bf16"}) < 0.65 * usual
     assert peak(**{"machine.activation_checkpointing": True}) < 0.5 * usual
+    assert 1.05 * usual < peak(**{"machine.convolution": "winograd"}) < 1.3 * usual
     assert peak(**{"machine.process_batch": 16}) < 0.35 * usual
     assert peak(KnownData(on_cpu=False, val_images=0)) < usual
     assert peak(KnownData(on_cpu=True, cached_bytes=GIB, val_images=0)) - usual == GIB

@@ -101,7 +101,7 @@ def evaluate(
     _check_target(path, weights, data, settings)
     execution = _execution(machine, mode, engine, int8=int8)
     base = apply_flags(Config(), {"machine.procs": procs, **execution}, _of_machine(settings))
-    check_engine(base.machine)
+    check_engine(base.machine, settings)
     base, to_start = with_procs(base)
     if to_start:
         return start_processes(to_start)

@@ -79,7 +79,7 @@ def predict(
     if data is not None and weights is None:
         raise ConfigError("--data names the classes of --weights FILE; a run has its own. Leave out --data.")
     flags = {MACHINE_FILE: machine_file(machine, "infer"), "machine.engine": engine, "machine.int8": int8 or None}
-    check_engine(apply_flags(Config(), flags, ()).machine)
+    check_engine(apply_flags(Config(), flags, ()).machine, settings)
     from vernier.data.sources.files import find_images
 
     files = find_images([Path(image).expanduser() for image in images])

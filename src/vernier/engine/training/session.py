@@ -36,7 +36,7 @@ from vernier.signals import StopRequested
 from vernier.store import CheckpointDir, NotSynced, RunDir
 
 from .checkpoints.contents import config_of, read_state
-from .checkpoints.resume import ResumePoint, check_exactness, describe_compression
+from .checkpoints.resume import ResumePoint, check_exactness, describe_compression, describe_convolution
 from .checkpoints.takeover import take_over
 from .checkpoints.writer import NotSaved
 from .divergence import Diverged
@@ -197,7 +197,8 @@ def _restore(job: Job, run: RunDir, checkpoint: CheckpointDir) -> Progress:
     if state.data_fingerprint != job.train_source.fingerprint():
         raise ConfigError(_explain_changed_data(state.classes, job.train_source.classes, run))
     was = config_of(state)
-    job.notes += tuple(filter(None, (check_exactness(was, job.config), describe_compression(was, job.config))))
+    describe = (check_exactness, describe_compression, describe_convolution)
+    job.notes += tuple(filter(None, (note(was, job.config) for note in describe)))
     job.warnings = (*job.warnings, *_other_kernels(job, run))
     return restore_job(job, checkpoint)
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from vernier.config import Config, Derived, Recipe, derive
+from vernier.config import Config, Derived, Machine, Recipe, derive
 from vernier.data.loading.backends import RESIZE_KERNELS
 from vernier.data.loading.bad_images import BadImages
 from vernier.data.loading.cache import CacheDecision, cache_in_memory
@@ -24,7 +24,7 @@ from vernier.data.preparing.inspect import outline_boxes
 from vernier.data.sources import ShardSource, Source
 from vernier.devices import Device
 from vernier.engine.build import build_model_for_data, prepare_device, threads_notes
-from vernier.engine.convolution import convert_convolutions
+from vernier.engine.convolutions.shards import convert_convolutions
 from vernier.engine.execution import Execution
 from vernier.engine.inference.evaluate import Evaluator
 from vernier.engine.processes.batch_norm import convert_batch_norms
@@ -129,7 +129,7 @@ def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -
     train_source, val_source = _open_data(task, validation=recipe.eval.every_epochs > 0)
     derived = derive(config, train_samples=len(train_source))
     model = build_model_for_data(config, task, train_source, torch_device)
-    model = _save_memory(convert_batch_norms(model, config, derived, world, device), config, device)
+    model = _convert_layers(convert_batch_norms(model, config, derived, world, device), machine, device)
     weight_notes = _start_weights(model, config, train_source, val_source, torch_device, fresh=fresh)
     optimizer = _build_optimizer(model, recipe, derived, fused=device.fuses_optimizer(machine.precision))
     average = WeightAverage(model, recipe.ema, derived.steps_per_epoch) if recipe.ema.decay > 0 else None
@@ -175,11 +175,20 @@ def prepare(config: Config, *, fresh: bool = True, world: World | None = None) -
     )
 
 
-def _save_memory(model: nn.Module, config: Config, device: Device) -> nn.Module:
-    """Apply machine.activation_checkpointing: keep less, and nothing that was freed, which was as much again."""
-    if config.machine.activation_checkpointing:
+def _convert_layers(model: nn.Module, machine: Machine, device: Device) -> nn.Module:
+    """Apply machine.activation_checkpointing and machine.convolution."""
+    if machine.activation_checkpointing:  # keep less, and nothing that was freed, which was as much again
         recompute_activations(model)
         device.return_freed_memory()
+    if machine.convolution == "winograd":
+        if device.name != "cpu":
+            raise ConfigError(
+                f"machine.convolution = winograd is for --device cpu; {device.name} has convolutions of its own. Leave "
+                "it out."
+            )
+        from vernier.engine.convolutions.winograd import use_winograd  # which registers operations with PyTorch
+
+        use_winograd(model)
     return model
 
 

@@ -7,7 +7,7 @@ on a CPU what the process needs besides tensors. Measured peaks beside predicted
 from dataclasses import replace
 from itertools import takewhile
 
-from vernier.config import Config, Derived, Model
+from vernier.config import Config, Derived, Machine, Model
 from vernier.errors import TooLittleMemory
 from vernier.frozen import frozen
 from vernier.models.catalogue import info
@@ -25,6 +25,8 @@ HEAP_SHARE = 0.43
 holds at its peak is added."""
 RETURNED_HEAP_SHARE = 0.1
 """The same with activation checkpointing, where freed memory is returned at once."""
+WINOGRAD_HEAP_SHARE = 0.6
+"""The same with machine.convolution = winograd, whose points of tiles come and go beside the tensors."""
 CERTAIN, LIKELY = 0.85, 1.15
 """A prediction is within 15 % of what was measured: with less than the first share of it a process surely fails, with
 less than the second one it may."""
@@ -76,8 +78,7 @@ def predict_memory(config: Config, derived: Derived, known: KnownData) -> Memory
     eval_bytes = _evaluation_bytes(config, eval_batch, value_bytes)
     data_bytes = _loader_bytes(config, derived.process_batch, eval_batch) + known.cached_bytes if on_cpu else 0
     tensors_bytes = max(step_bytes, eval_bytes)
-    heap_share = RETURNED_HEAP_SHARE if machine.activation_checkpointing else HEAP_SHARE
-    heap_bytes = int(heap_share * tensors_bytes) if on_cpu else 0
+    heap_bytes = int(_heap_share(machine, trains=step_bytes >= eval_bytes) * tensors_bytes) if on_cpu else 0
     process_bytes = PROCESS_BYTES if on_cpu else 0
     return MemoryPrediction(
         peak_bytes=state_bytes + tensors_bytes + heap_bytes + data_bytes + process_bytes,
@@ -87,6 +88,13 @@ def predict_memory(config: Config, derived: Derived, known: KnownData) -> Memory
         process_bytes=process_bytes + heap_bytes,
         in_evaluation=eval_bytes > step_bytes,
     )
+
+
+def _heap_share(machine: Machine, *, trains: bool) -> float:
+    """What freed memory adds to the peak, which is reached while the network `trains`, or in evaluation."""
+    if machine.activation_checkpointing:
+        return RETURNED_HEAP_SHARE
+    return WINOGRAD_HEAP_SHARE if machine.convolution == "winograd" and trains else HEAP_SHARE
 
 
 def _frozen_parts(model: Model) -> int:

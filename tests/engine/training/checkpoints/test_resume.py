@@ -14,6 +14,7 @@ from vernier.engine.training.checkpoints.resume import (
     check_exactness,
     choose_resume_point,
     describe_compression,
+    describe_convolution,
     find_resume_point,
 )
 from vernier.engine.training.session import train
@@ -268,6 +269,12 @@ def test_exact_reduction_does_not_go_on_with_other_arithmetic(changes: dict[str,
     with pytest.raises(ConfigError, match=f"{words}.*--set machine.reduction=ddp"):
         check_exactness(exact(), exact(**changes))
     assert check_exactness(exact(), exact(threads=1)) == ""
+
+
+def test_resuming_with_other_convolutions_says_so() -> None:
+    torch, winograd = (Config(machine=Machine(convolution=kind)) for kind in ("torch", "winograd"))
+    assert describe_convolution(winograd, winograd) == ""
+    assert "was torch, now winograd: convolutions are rounded differently" in describe_convolution(torch, winograd)
 
 
 def test_resuming_with_compressed_gradients_says_what_changes() -> None:

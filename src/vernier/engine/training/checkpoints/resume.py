@@ -168,6 +168,14 @@ def check_exactness(was: Config, now: Config) -> str:
     )
 
 
+def describe_convolution(was: Config, now: Config) -> str:
+    """A note where convolutions are computed in another way than before."""
+    old, new = was.machine.convolution, now.machine.convolution
+    if old == new:
+        return ""
+    return f"machine.convolution was {old}, now {new}: convolutions are rounded differently from here on"
+
+
 def describe_compression(was: Config, now: Config) -> str:
     """A note where gradients are sent in another way than before, or in one that a checkpoint does not save."""
     old, new = was.machine.gradient_compression, now.machine.gradient_compression

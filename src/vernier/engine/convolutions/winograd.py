@@ -1,0 +1,195 @@
+"""machine.convolution = winograd: convolutions of 3 x 3 weights with a quarter of the products, in training.
+
+The kernels are in kernels.cpp. They are operations of PyTorch (`vernier::winograd`), so that compiled and traced
+networks and the profiler see them. Evaluation keeps PyTorch's own convolutions, and repeats to the bit elsewhere.
+"""
+
+import ctypes
+import math
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from vernier.errors import ConfigError
+
+from .compiling import load_library
+
+SETTING = "machine.convolution = winograd"
+TILE, POINTS, CHANNEL_MULTIPLE = 4, 36, 16
+FEWEST_CHANNELS = 32
+FEWEST_TILES = 64
+"""Of a batch: with fewer, transforming the weights takes longer than the products that are saved."""
+LARGEST_ERROR = 1e-4
+"""Relative, of the check against PyTorch; about 3e-6 is usual."""
+
+_SOURCE = Path(__file__).with_name("kernels.cpp")
+
+
+def use_winograd(network: nn.Module) -> None:
+    """Let a network's 3 x 3 convolutions with stride 1 compute by Winograd's algorithm. Raises ConfigError if they
+    cannot on this machine."""
+    convolutions = [module for module in network.modules() if is_convertible(module)]
+    if not convolutions:
+        raise ConfigError(
+            f"{SETTING} has no effect on this network: it has no 3 x 3 convolution with stride 1, one group and at "
+            f"least {FEWEST_CHANNELS} channels. Leave it out."
+        )
+    check_kernels()
+    for module in convolutions:
+        module.__class__ = WinogradConv2d  # its parameters, hooks and name stay
+
+
+def is_convertible(module: nn.Module) -> bool:
+    return (
+        type(module) is nn.Conv2d
+        and module.kernel_size == (3, 3)
+        and module.stride == module.padding == module.dilation == (1, 1)
+        and module.groups == 1
+        and module.padding_mode == "zeros"
+        and min(module.in_channels, module.out_channels) >= FEWEST_CHANNELS
+    )
+
+
+class WinogradConv2d(nn.Conv2d):
+    """Winograd's algorithm in training, in fp32, on batches that are large enough; PyTorch's convolution elsewhere."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        usual = not self.training or input.dtype != torch.float32 or torch.is_autocast_enabled("cpu")
+        if usual or count_tiles(input) < FEWEST_TILES:
+            return super().forward(input)
+        output: Tensor = convolve(input, self.weight)
+        return output if self.bias is None else output.add_(self.bias.view(-1, 1, 1))
+
+
+def count_tiles(images: Tensor) -> int:
+    count, _, height, width = images.shape
+    return count * ((height + TILE - 1) // TILE) * ((width + TILE - 1) // TILE)
+
+
+def filled_up(channels: int) -> int:
+    """How many channels the kernels compute with."""
+    return math.ceil(channels / CHANNEL_MULTIPLE) * CHANNEL_MULTIPLE
+
+
+# ---------------------------------------------------------------------------------------------------------- operations
+
+
+@torch.library.custom_op("vernier::winograd", mutates_args=())
+def convolve(images: Tensor, weight: Tensor) -> Tensor:
+    return _multiply(images, weight, backward=False)
+
+
+@torch.library.custom_op("vernier::winograd_input_gradient", mutates_args=())
+def input_gradient(gradient: Tensor, weight: Tensor) -> Tensor:
+    return _multiply(gradient, weight, backward=True)
+
+
+@torch.library.custom_op("vernier::winograd_weight_gradient", mutates_args=())
+def weight_gradient(gradient: Tensor, images: Tensor) -> Tensor:
+    outputs, inputs = gradient.shape[1], images.shape[1]
+    points = torch.bmm(_points(gradient, gradients=True).transpose(1, 2), _points(images, gradients=False))
+    result = _channels_last(outputs, inputs, 3, 3)
+    _kernels().winograd_weight_gradient(points.data_ptr(), result.data_ptr(), outputs, inputs, torch.get_num_threads())
+    return result
+
+
+@convolve.register_fake
+def _(images: Tensor, weight: Tensor) -> Tensor:
+    return _channels_last(images.shape[0], weight.shape[0], *images.shape[2:], like=images)
+
+
+@input_gradient.register_fake
+def _(gradient: Tensor, weight: Tensor) -> Tensor:
+    return _channels_last(gradient.shape[0], weight.shape[1], *gradient.shape[2:], like=gradient)
+
+
+@weight_gradient.register_fake
+def _(gradient: Tensor, images: Tensor) -> Tensor:
+    return _channels_last(gradient.shape[1], images.shape[1], 3, 3, like=images)
+
+
+def _keep_for_backward(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def _backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    images, weight = ctx.saved_tensors
+    needs_images, needs_weight = ctx.needs_input_grad
+    return (
+        input_gradient(gradient, weight) if needs_images else None,
+        weight_gradient(gradient, images) if needs_weight else None,
+    )
+
+
+convolve.register_autograd(_backward, setup_context=_keep_for_backward)
+
+
+# ------------------------------------------------------------------------------------------------------------- kernels
+
+
+def _multiply(images: Tensor, weight: Tensor, *, backward: bool) -> Tensor:
+    """The convolution, or the gradient of its inputs, which is one with the weights turned."""
+    images = images.contiguous(memory_format=torch.channels_last)
+    weight = weight.contiguous(memory_format=torch.channels_last)
+    count, inputs, height, width = images.shape
+    outputs = weight.shape[1 if backward else 0]
+    kernels, threads = _kernels(), torch.get_num_threads()
+    points = torch.empty(POINTS * filled_up(inputs) * filled_up(outputs))
+    kernels.winograd_weights(weight.data_ptr(), points.data_ptr(), weight.shape[0], weight.shape[1], backward, threads)
+    result = _channels_last(count, outputs, height, width)
+    scratch = torch.empty(threads * kernels.winograd_scratch(inputs, outputs))
+    kernels.winograd_convolve(
+        *(tensor.data_ptr() for tensor in (images, points, result, scratch)),
+        *(count, height, width, inputs, outputs, threads),
+    )
+    return result
+
+
+def _points(images: Tensor, *, gradients: bool) -> Tensor:
+    images = images.contiguous(memory_format=torch.channels_last)
+    count, channels, height, width = images.shape
+    points = torch.empty(POINTS, count_tiles(images), filled_up(channels))
+    _kernels().winograd_points(
+        *(images.data_ptr(), points.data_ptr(), count, height, width, channels, gradients, torch.get_num_threads())
+    )
+    return points
+
+
+def _channels_last(*shape: int, like: Tensor | None = None) -> Tensor:
+    device = None if like is None else like.device
+    return torch.empty(shape, dtype=torch.float32, device=device, memory_format=torch.channels_last)
+
+
+@cache
+def _kernels() -> ctypes.CDLL:
+    library = load_library(_SOURCE, SETTING)
+    pointer, size, number = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
+    library.winograd_weights.argtypes = [pointer] * 2 + [size] * 2 + [number] * 2
+    library.winograd_scratch.argtypes = [size] * 2
+    library.winograd_scratch.restype = size
+    library.winograd_convolve.argtypes = [pointer] * 4 + [size] * 5 + [number]
+    library.winograd_points.argtypes = [pointer] * 2 + [size] * 4 + [number] * 2
+    library.winograd_weight_gradient.argtypes = [pointer] * 2 + [size] * 2 + [number]
+    return library
+
+
+def check_kernels() -> None:
+    """Compare what the compiler made with PyTorch's convolution, once: milliseconds."""
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randn(2, 19, 9, 6, generator=generator, requires_grad=True)
+    weight = torch.randn(85, 19, 3, 3, generator=generator, requires_grad=True)
+    gradient = torch.randn(2, 85, 9, 6, generator=generator)
+    with torch.enable_grad():
+        outputs = convolve(images, weight), F.conv2d(images, weight, padding=1)
+        gradients = [torch.autograd.grad(output, (images, weight), gradient) for output in outputs]
+    for own, usual in zip((outputs[0], *gradients[0]), (outputs[1], *gradients[1]), strict=True):
+        error = ((own - usual).norm() / usual.norm()).item()
+        if not error < LARGEST_ERROR:
+            raise ConfigError(
+                f"{SETTING}: what the C++ compiler of this machine made of {_SOURCE.name} differs from PyTorch's "
+                f"convolution by {error:.1e}. Set $CXX to another compiler, or leave machine.convolution out."
+            )
