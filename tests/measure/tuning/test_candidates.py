@@ -56,9 +56,10 @@ def test_exact_reduction_may_have_any_number_of_processes_with_the_same_threads(
     assert all(set(candidate.changes) == {"procs"} for candidate in setting.candidates)
     assert "exact" in (tried("threads", reduction="exact").left_out or "")
     assert "exact" in (tried("mode", reduction="exact").left_out or "")
+    assert "exact" in (tried("convolution", reduction="exact").left_out or "")
 
 
-@pytest.mark.parametrize("name", ["threads", "allocator", "procs"])
+@pytest.mark.parametrize("name", ["threads", "allocator", "procs", "convolution"])
 def test_an_accelerator_computes_by_itself(name: str) -> None:
     assert tried(name, situation(device="cuda")).left_out
 
@@ -67,6 +68,12 @@ def test_random_pixels_say_nothing_about_loader_threads() -> None:
     assert "--data" in (tried("workers", situation(real_data=False)).left_out or "")
     assert shown(tried("workers")) == ["0", "1", "4", "8"]
     assert "0" not in shown(tried("workers", backend="dali-cpu"))
+
+
+def test_winograd_is_tried_where_its_kernels_are_used() -> None:
+    assert shown(tried("convolution")) == ["winograd"]
+    assert "fp32" in (tried("convolution", precision="bf16").left_out or "")
+    assert "channels-last" in (tried("convolution", channels_last=False).left_out or "")
 
 
 def test_what_a_person_gave_stays() -> None:

@@ -155,6 +155,15 @@ def test_defaults_that_do_not_run_are_an_error_with_their_reason() -> None:
         searched(SimulatedStable(lambda _: "no such data"))
 
 
+def test_what_matters_most_is_not_left_out_for_the_rest() -> None:
+    """Shared out evenly, four minutes would be too few for every setting with three values."""
+    infer = Situation(work="infer", device="cpu", cores=2, real_data=False, engines=("onnxruntime", "openvino"))
+    stable = SimulatedStable(lambda config: 1.5 if config.machine.engine == "openvino" else 1.0, start_s=5.6)
+    search = searched(stable, minutes=4, situation=infer)
+    assert setting(search, "engine").chosen == "openvino"
+    assert stable.clock_s - 1000 <= 4 * 60
+
+
 def test_settings_without_time_are_left_out_and_the_limit_holds() -> None:
     stable = SimulatedStable(speed_of_many)
     search = searched(stable, minutes=2)

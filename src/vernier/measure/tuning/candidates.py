@@ -16,7 +16,11 @@ MOST_VALUES = 4
 Changes = Mapping[str, SettingValue]
 """Settings of the machine, by name without `machine.`, and their values."""
 _ENGINES = ("torch", "onnxruntime", "openvino")
-_ON_CPU = {"threads": "the device computes", "allocator": "the device has memory of its own"}
+_ON_CPU = {
+    "threads": "the device computes",
+    "allocator": "the device has memory of its own",
+    "convolution": "the device has convolutions of its own",
+}
 _NO_PIXELS = "random pixels need no loading: give --data for real images"
 
 
@@ -58,7 +62,7 @@ class Situation:
 def order_of(situation: Situation) -> tuple[str, ...]:
     """The names of the settings in the order in which they are tried: what usually matters most comes first."""
     if situation.work == "train":
-        return ("threads", "channels_last", "workers", "allocator", "procs", "process_batch", "mode")
+        return ("convolution", "threads", "channels_last", "workers", "allocator", "procs", "process_batch", "mode")
     return ("engine", "threads", "eval_batch", "channels_last", "workers", "allocator", "mode")
 
 
@@ -103,8 +107,12 @@ def _reason_against(name: str, config: Config, situation: Situation) -> str:
         return "no other one is installed: pip install 'vernier[onnxruntime,openvino]'"
     if name in ("channels_last", "mode") and machine.engine != "torch":
         return f"only torch has it, and {machine.engine} runs the network"
-    if exact and name in ("mode", "threads"):
+    if exact and name in ("mode", "threads", "convolution"):
         return "machine.reduction = exact: results depend on it"
+    if name == "channels_last" and machine.convolution == "winograd" and situation.work == "train":
+        return "winograd needs it"
+    if name == "convolution" and (machine.precision != "fp32" or not machine.channels_last):
+        return "winograd is for fp32 and channels-last memory"
     if name == "procs" and situation.device != "cpu":
         return "one process per device: vernier bench scaling measures several"
     if name == "procs" and not (exact or situation.allow_split):
@@ -129,6 +137,7 @@ def _values(name: str, config: Config, situation: Situation) -> Iterable[Candida
     values: dict[str, Sequence[SettingValue]] = {
         "channels_last": (not machine.channels_last,),
         "workers": sorted({0 if machine.backend == "native" else 1, 1, 2, max(1, cores // 2), cores}),
+        "convolution": ("torch", "winograd"),
         "allocator": ("keep", "huge", "system"),
         "mode": ("eager", "compile", "trace"),
         "engine": [engine for engine in _ENGINES if engine == "torch" or engine in situation.engines],

@@ -66,6 +66,10 @@ class Cost:
         """The shortest race."""
         return MARGIN * (1 + candidates) * (self.start_s + LOOKS[0] * self.turn_s)
 
+    def limit_s(self, candidates: int) -> float:
+        """The time to give to the shortest race, of which starting may take a share only."""
+        return max(self.race_s(candidates), MARGIN * (1 + candidates) * self.start_s / READY_SHARE)
+
     def confirmation_s(self) -> float:
         """The shortest confirmation."""
         return MARGIN * FEWEST_ROUNDS * 2 * (self.start_s + CONFIRM_TURNS * self.turn_s)
@@ -97,8 +101,8 @@ class Search:
         names = order_of(self.situation)
         for number, name in enumerate(names):
             setting = setting_to_try(name, self._best(), self.situation)
-            share = self._share(names[number:], search_end_s, setting)
-            self.settings.append(self._try_setting(setting, share, cost))
+            limit_s = self._limit_s(names[number:], search_end_s, setting, cost)
+            self.settings.append(self._try_setting(setting, limit_s, cost))
         if self.machine:
             try:
                 self._confirm(end_s, cost)
@@ -145,12 +149,16 @@ class Search:
     def _best(self) -> Config:
         return with_machine(self.config, self.machine)
 
-    def _share(self, names: Sequence[str], search_end_s: float, setting: Setting) -> float:
-        """Seconds for this setting: the time left, shared out by how many values each setting has."""
+    def _limit_s(self, names: Sequence[str], search_end_s: float, setting: Setting, cost: Cost) -> float:
+        """Seconds for this setting: the time left, shared out by how many values each setting has, but enough for a
+        race if there is as much: what usually matters most comes first, and must not be left out for the rest."""
         arms = [1 + len(s.candidates) for s in (setting_to_try(n, self._best(), self.situation) for n in names)]
         arms = [count for count in arms if count > 1]
         left_s = search_end_s - self.stable.now_s()
-        return left_s * (1 + len(setting.candidates)) / sum(arms) if setting.candidates else 0.0
+        if not setting.candidates:
+            return 0.0
+        share_s = left_s * (1 + len(setting.candidates)) / sum(arms)
+        return max(share_s, min(left_s, cost.limit_s(len(setting.candidates))))
 
     def _try_setting(self, setting: Setting, limit_s: float, cost: Cost) -> TunedSetting:
         if setting.left_out is not None:
