@@ -15,6 +15,7 @@ import tempfile
 from pathlib import Path
 
 CHECKPOINTING = "machine.activation_checkpointing=true"
+WINOGRAD = "machine.convolution=winograd"
 PX_128 = ("data.image_px=128", "data.eval_px=128", "data.eval_short_side_px=146")
 BF16 = ("--precision", "bf16", "--allow-slow")
 ROWS: list[tuple[str, int, tuple[str, ...], tuple[str, ...]]] = [
@@ -36,6 +37,9 @@ ROWS: list[tuple[str, int, tuple[str, ...], tuple[str, ...]]] = [
     ("ssd300-resnet34", 4, (), ()),
     ("ssd300-resnet34", 16, (), ()),
     ("ssd300-resnet34", 16, (CHECKPOINTING,), ()),
+    ("resnet18", 32, (WINOGRAD,), ()),
+    ("resnet50", 16, (WINOGRAD,), ()),
+    ("ssd300-resnet34", 16, (WINOGRAD,), ()),
     ("resnet18", 8, PX_128, BF16),
     ("resnet50", 16, PX_128, BF16),
     ("resnet18", 32, (), ("--mode", "compile")),

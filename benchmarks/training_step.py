@@ -9,7 +9,7 @@ on one batch that stays in memory:
   with `torch.compile` as well.
 - `timm`, `timm-compile`: the step of timm's training script (Nesterov, loss checked every step), likewise.
 - `vernier`, `vernier-compile`: the step of `vernier train`, which also normalises the images, checks gradients and sets
-  the learning rate; the others get normalised images.
+  the learning rate; the others get normalised images. `vernier-winograd` with `machine.convolution=winograd`.
 
 Prints images per second, page faults per step and peak memory of each arm, and the ratio of each arm of Vernier to
 `plain` and to the best of the others: medians over rounds, with 95 % intervals.
@@ -36,7 +36,7 @@ from vernier.config import Augment, Config, Data, Eval, Machine, Model, Optim, R
 
 BATCH = {"resnet50": 16, "resnext101-32x4d": 8, "ssd300-resnet34": 8}
 OTHERS = ("torchvision", "torchvision-compile", "timm", "timm-compile")
-ARMS = ("plain", *OTHERS, "vernier", "vernier-compile")
+ARMS = ("plain", *OTHERS, "vernier", "vernier-compile", "vernier-winograd", "vernier-winograd-compile")
 WARM_UP_STEPS = 3
 CLASSES = 1000
 OBJECTS = 8  # per image of a detector's batch: COCO has 7.3
@@ -73,7 +73,7 @@ def random_batch(network: str, count: int, image_px: int) -> tuple[Any, Any]:
     return images, BoxTargets.pad(corners, kinds, samples=range(count), sizes=[(480, 640)] * count)
 
 
-def step_config(network: str, count: int, image_px: int, *, mode: str = "eager", source: str = "static") -> Config:
+def step_config(network: str, count: int, image_px: int, machine: Machine, *, source: str = "static") -> Config:
     """A training of which only steps are taken, that never ends."""
     short_side = {} if network.startswith("ssd") else {"eval_short_side_px": image_px}
     recipe = Recipe(
@@ -86,15 +86,15 @@ def step_config(network: str, count: int, image_px: int, *, mode: str = "eager",
         schedule=Schedule(epochs=1e6),
         eval=Eval(every_epochs=0),
     )
-    return Config(recipe=recipe, machine=Machine(mode=mode, cache_share=0.0))
+    return Config(recipe=recipe, machine=machine)
 
 
-def vernier_step(network: str, count: int, image_px: int, mode: str) -> Step:
+def vernier_step(network: str, count: int, image_px: int, machine: Machine) -> Step:
     """The code path of `vernier train`, fed with one batch."""
     from vernier.data.loading.loader import Batch
     from vernier.engine.training.setup import prepare
 
-    job = prepare(step_config(network, count, image_px, mode=mode))
+    job = prepare(step_config(network, count, image_px, machine))
     batches = itertools.repeat(Batch(*random_batch(network, count, image_px), 0.0))
     steps = itertools.count()
 
@@ -143,14 +143,19 @@ def hand_written_step(network: str, count: int, style: str) -> Step:
 
 
 def serve(network: str, count: int, arm: str) -> None:
-    """Warm an arm up; then answer each number of steps on standard input with a block on standard output."""
     began_s = now_s()
     if arm.startswith("vernier"):
         limit_spinning()
         px = 300 if network.startswith("ssd") else 224
-        step = vernier_step(network, count, px, "compile" if arm.endswith("-compile") else "eager")
+        mode, convolution = ("compile" if "compile" in arm else "eager"), ("winograd" if "winograd" in arm else "torch")
+        step = vernier_step(network, count, px, Machine(mode=mode, convolution=convolution, cache_share=0.0))
     else:
         step = hand_written_step(network, count, arm)
+    answer_requests(step, began_s)
+
+
+def answer_requests(step: Step, began_s: float) -> None:
+    """Warm an arm up; then answer each number of steps on standard input with a block on standard output."""
     for _ in range(WARM_UP_STEPS):
         step()
     answer({"start_s": now_s() - began_s})
@@ -176,10 +181,9 @@ def answer(document: dict[str, float]) -> None:
 
 
 class Arm:
-    """One process that takes steps when it is told to."""
+    """One process that takes steps when it is told to; the command ends in `answer_requests`."""
 
-    def __init__(self, network: str, count: int, name: str) -> None:
-        command = [sys.executable, __file__, network, "--batch", str(count), "--serve", name]
+    def __init__(self, command: list[str]) -> None:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.start_s = self._read()["start_s"]
         self.blocks: list[Block] = []
@@ -210,7 +214,7 @@ def measure(network: str, count: int, names: list[str], rounds: int, block: int)
     arms: dict[str, Arm] = {}
     try:
         for name in names:
-            arms[name] = Arm(network, count, name)
+            arms[name] = Arm([sys.executable, __file__, network, "--batch", str(count), "--serve", name])
         for _ in range(rounds):
             for name in random.sample(names, len(names)):
                 arms[name].take(block)

@@ -65,7 +65,7 @@ def mixup(
     images: torch.Tensor, labels: torch.Tensor, weight: float, partners: torch.Tensor
 ) -> tuple[torch.Tensor, MixedLabels]:
     """MixUp: weight * images + (1 - weight) * images[partners], and the labels to go with them."""
-    return torch.lerp(images[partners], images, weight), MixedLabels(labels[partners], weight)
+    return images[partners].lerp_(images, weight), MixedLabels(labels[partners], weight)
 
 
 def cutmix(
