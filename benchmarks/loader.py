@@ -1,10 +1,10 @@
 """Vernier's loader beside PyTorch's DataLoader over Pillow and beside DALI, on one folder of images.
 
 The images are written as a folder, as restart-indexed shards and decoded, into a temporary folder. Then the loaders
-take turns: with those of others (peers), two workers with one and with two separate programs (scaling), and threads
-with processes (threads). And how many images per second `vernier data prepare` writes, beside the program jpegtran
-(prepare). Usage: python benchmarks/loader.py [IMAGES] [--workers 1] [--rounds 15] [--images 500]
-[--only peers] [--json]
+take turns: with those of others and with machine.backend = compiled (peers), two workers with one and with two separate
+programs (scaling), and threads with processes (threads). And how many images per second `vernier data prepare` writes,
+beside the program jpegtran (prepare). Usage: python benchmarks/loader.py [IMAGES] [--workers 1] [--rounds 15]
+[--images 500] [--only peers] [--json]
 
 Ratios are of wall time, and again by a clock that other programs do not disturb: processor time, or wall time without
 the time that a loader thread had no core.
@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from vernier.clock import now_s
+from vernier.config import Machine
 from vernier.cores import allowed_cores
 from vernier.data.decoding.jpeg_slicing import NotSliceable, find_segments, parse_header
 from vernier.data.decoding.restarts import RestartMarkers, choose_restart_interval
@@ -53,8 +54,11 @@ from vernier.records.codec import encode
 
 TARGETS = {
     ("folder", "pillow"): 2.0,
+    ("folder-compiled", "pillow"): 2.0,
     ("shards", "pillow"): 3.0,
+    ("shards-compiled", "pillow"): 3.0,
     ("shards", "dali"): 2.3,
+    ("shards-compiled", "dali"): 2.3,
     ("raw", "pillow"): 25.0,
     ("x2", "x1"): 1.95,
 }
@@ -155,10 +159,14 @@ def plan_peers(layouts: dict[str, str], workers: int, dali: bool) -> Plan:
     """Every layout beside the loaders of others, which read the folder."""
     specs = [_native(name, path, name, workers) for name, path in layouts.items()]
     specs.append(LoaderSpec(name="pillow", batches=pillow_batches, path=layouts["folder"], workers=workers))
-    pairs = [(name, "pillow") for name in layouts]
+    for name in ("folder", "shards"):
+        plain = _native(f"{name}-compiled", layouts[name], name, workers)
+        specs.append(replace(plain, machine=Machine(backend="compiled")))
+    pairs = [(spec.name, "pillow") for spec in specs if spec.name != "pillow"]
+    pairs += [(f"{name}-compiled", name) for name in ("folder", "shards")]
     if dali:
         specs.append(LoaderSpec(name="dali", batches=dali_batches, path=layouts["folder"], workers=workers))
-        pairs += [("folder", "dali"), ("shards", "dali")]
+        pairs += [(spec.name, "dali") for spec in specs if spec.name.startswith(("folder", "shards"))]
     return specs, pairs
 
 

@@ -99,6 +99,13 @@ def check_loader(machine: Machine, recipe: Recipe, *, detector: bool) -> None:
     if machine.backend == "native":
         return
     augment, data = recipe.augment, recipe.data
+    if machine.backend == "compiled":
+        if augment.crop in ("none", "pad"):
+            raise ConfigError(
+                f"machine.backend = compiled decodes crops of JPEGs, and augment.crop = {augment.crop} needs whole "
+                "images. Use machine.backend=native."
+            )
+        return
     if machine.workers == 0:
         raise ConfigError(f"machine.backend = {machine.backend} has threads of its own. Use --workers 1 or more.")
     if detector:

@@ -350,8 +350,9 @@ class Machine:
     accumulation: int = option(1, "micro-steps per optimiser step", low=1)
     process_batch: int | None = option(None, "largest batch per process; accumulation follows from it", low=1)
     eval_batch: int = option(256, "images per evaluation step", low=1)
-    backend: Literal["native", "dali-cpu", "dali-gpu", "gaudi-media"] = option(
-        "native", "decodes and resizes training images"
+    backend: Literal["native", "compiled", "dali-cpu", "dali-gpu", "gaudi-media"] = option(
+        "native",
+        "decodes and resizes training images; compiled: the same pixels, JPEGs faster, needs a C++ compiler",
     )
     workers: int = option(2, "loader threads per process; 0: the training thread loads", low=0, high=256)
     prefetch: int = option(3, "batches prepared ahead", low=1, high=64)

@@ -34,4 +34,4 @@ def test_a_backend_without_its_device_is_refused_and_native_offered(
 def test_an_unknown_backend_gets_a_list_of_the_names(vernier_here: Callable[..., Done], tiny: list[str]) -> None:
     done = vernier_here("train", *tiny, "--set", "machine.backend=dali")
     assert done.code == 2
-    assert "native, dali-cpu, dali-gpu, gaudi-media" in done.err
+    assert "native, compiled, dali-cpu, dali-gpu, gaudi-media" in done.err

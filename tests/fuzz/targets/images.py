@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from vernier.data.decoding.compiled import CompiledJpeg
 from vernier.data.decoding.decode import (
     BadImage,
     Croppable,
@@ -19,6 +20,7 @@ from vernier.data.decoding.decode import (
     read_size,
 )
 from vernier.data.decoding.jpeg_slicing import NotSliceable, find_segments
+from vernier.devices.cpu import compiler
 
 from .base import Files, Target
 
@@ -106,6 +108,8 @@ def _crop_lazily(image: Croppable) -> None:
         crop = image[window]
         rows, columns = (s.stop - s.start for s in window)
         assert crop.shape == (rows, columns, 3), "a crop of another size"
+        if isinstance(image, LazyJpeg) and compiler():
+            assert np.array_equal(CompiledJpeg(image)[window], crop), "the compiled decoder has other pixels"
     if isinstance(image, LazyJpeg):
         image.decode_window((slice(0, -(-height // 2)), slice(0, -(-width // 2))), 2)
 

@@ -18,7 +18,7 @@ def data(
     /,
     *,
     data: Annotated[str, optional("PATH")],
-    against: Annotated[tuple[Literal["pillow", "dali"], ...], optional("pillow|dali ...")] = (),
+    against: Annotated[tuple[Literal["compiled", "pillow", "dali"], ...], optional("compiled|pillow|dali ...")] = (),
     workers: OptionalInt = None,
     rounds: int = 10,
     images: int = 500,
@@ -33,9 +33,9 @@ def data(
 
     Args:
         recipe: Prepare images as this recipe or network does. Default: RandomResizedCrop to 224 pixels, and flips.
-        data: What to read: an image folder, shards (also at an address) or raw; the other loaders read image folders
+        data: What to read: an image folder, shards (also at an address) or raw; pillow and dali read image folders
             only.
-        against: Other loaders to compare with.
+        against: Other loaders to compare with; compiled is Vernier's with machine.backend=compiled.
         workers: Number of threads, or of processes where a loader uses those. Default: 2, as in training.
         rounds: Turns per loader.
         images: Images per turn.

@@ -11,7 +11,7 @@ import io
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -183,6 +183,17 @@ def lazy_image(encoded: bytes) -> Croppable:
     return decode(encoded)
 
 
+class Coded(NamedTuple):
+    """The entropy-coded bytes of a window, and the header before them.
+
+    `body` is the whole scan, or the restart segments of a table (`Segments.table`).
+    """
+
+    header: bytes
+    body: bytes | memoryview
+    table: npt.NDArray[np.int64] | None = None
+
+
 class LazyJpeg(ABC):
     """A JPEG that is decoded when it is sliced, at full size or reduced by the decoder."""
 
@@ -196,6 +207,10 @@ class LazyJpeg(ABC):
     @abstractmethod
     def decode_window(self, window: tuple[slice, slice], factor: int) -> Image:
         """A window of the image at 1/factor (1, 2, 4 or 8) of its size, in pixels of the reduced image."""
+
+    def read_coded(self, window: tuple[slice, slice]) -> Coded | None:
+        """What another decoder needs for a window; None where it should not try."""
+        return None
 
 
 class _TrimmedJpeg(LazyJpeg):
@@ -216,6 +231,10 @@ class _TrimmedJpeg(LazyJpeg):
         except _REFUSED:
             whole = decode(self._encoded)
             return whole[rows.start * factor : rows.stop * factor, columns.start * factor : columns.stop * factor]
+
+    def read_coded(self, window: tuple[slice, slice]) -> Coded:
+        scan_at = self._header.scan_at
+        return Coded(self._encoded[:scan_at], memoryview(self._encoded)[scan_at:])
 
 
 def _reduced_size(height: int, width: int, factor: int) -> dict[str, int]:
@@ -260,6 +279,18 @@ class SegmentedJpeg(LazyJpeg):
         y, x = cut.top // factor, cut.left // factor
         return image[rows.start - y : rows.stop - y, columns.start - x : columns.stop - x]
 
+    def read_coded(self, window: tuple[slice, slice]) -> Coded | None:
+        rows, columns = window
+        segments = self._segments
+        try:
+            cut = segments.cut(columns.start, rows.start, columns.stop - columns.start, rows.stop - rows.start)
+            header, body = self._read_parts(cut)
+            sized = bytearray(header)  # the table knows the size better than a damaged header
+            struct.pack_into(">HH", sized, segments.frame_at + 5, segments.height, segments.width)
+        except (IndexError, struct.error):
+            return None
+        return Coded(bytes(sized), body, segments.table(cut))
+
     def _decode_whole(self) -> Image:
         """For the sampling of chroma that only Pillow decodes; a caller that reduces gets the window at full size."""
         end = int(self._segments.row_starts[-1]) + int(self._segments.within[-1, -1])
@@ -269,8 +300,12 @@ class SegmentedJpeg(LazyJpeg):
         return decode_strictly(encoded)
 
     def _read_stream(self, cut: Cut) -> bytearray:
+        return self._segments.assemble(cut, *self._read_parts(cut))
+
+    def _read_parts(self, cut: Cut) -> tuple[bytes, bytes]:
+        """The header, and the bytes of a cut."""
         header = self._read_range(0, self._segments.scan_at)
         body = self._read_range(cut.start, cut.stop) if cut.stop > cut.start else b""
         if len(header) + len(body) != self._segments.scan_at + cut.stop - cut.start:
             raise BadImage("the shard ends before the image does")
-        return self._segments.assemble(cut, header, body)
+        return header, body

@@ -198,6 +198,14 @@ class Segments:
             within=within,
         )
 
+    def table(self, cut: Cut) -> npt.NDArray[np.int64]:
+        """Where the segments of a cut are, as windows.cpp reads it."""
+        edges = (cut.row_starts - cut.start)[:, None] + cut.within
+        across, down = cut.left // self.mcu_width, cut.top // self.mcu_height
+        rows, columns = cut.within.shape
+        numbers = (across, down, self.interval, self.mcu_width, self.mcu_height, rows, columns - 1)
+        return np.concatenate((np.array(numbers, np.int64), edges.ravel()))
+
     def assemble(self, cut: Cut, header: bytes, body: bytes) -> bytearray:
         """A JPEG of the cut: `header` is the file up to the scan, `body` its bytes from `cut.start` to `cut.stop`."""
         left, right = cut.within[:, 0], cut.within[:, -1]

@@ -24,6 +24,7 @@ from .readers import TrainReader, class_numbers
 
 RESIZE_KERNELS = {
     "native": "torch antialiased {}, uint8",
+    "compiled": "torch antialiased {}, uint8",
     "dali-cpu": "DALI antialiased linear",
     "dali-gpu": "DALI antialiased linear, GPU",
     "gaudi-media": "Gaudi media decoder, linear",
@@ -35,6 +36,8 @@ def train_reader(source: Source, cached: Source, recipe: Recipe, machine: Machin
     check_loader(machine, recipe, detector=False)
     if machine.backend == "native":
         return TrainReader(cached, recipe.data, recipe.augment, recipe.seed)
+    if machine.backend == "compiled":
+        return TrainReader(source, recipe.data, recipe.augment, recipe.seed, compiled=True)
     if machine.backend == "gaudi-media":
         from .gaudi_media import GaudiTrainReader
 

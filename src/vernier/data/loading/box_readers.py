@@ -5,7 +5,7 @@ end up without any box. An image whose size differs from its annotation counts a
 would be wrong.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,6 +17,7 @@ import torch
 from vernier.config import Augment, Data
 from vernier.data.augment.boxes import BoxAugment, Shares
 from vernier.data.augment.crop_flip import resize_into
+from vernier.data.decoding.compiled import compiled_images
 from vernier.data.decoding.decode import BadImage, Croppable, Image
 from vernier.data.sources.base import Boxes, BoxSource, Indices
 
@@ -81,10 +82,12 @@ class BoxTrainReader(TrainImages):
 
     _source: BoxSource
 
-    def __init__(self, source: BoxSource, data: Data, augment: Augment, seed: int) -> None:
+    def __init__(self, source: BoxSource, data: Data, augment: Augment, seed: int, *, compiled: bool = False) -> None:
         super().__init__(source, data, augment)
         self._augment_boxes = BoxAugment(data, augment, seed)
-        self._open = source.image if augment.crop == "none" else source.lazy_image
+        self._open: Callable[[int], Croppable] = source.image if augment.crop == "none" else source.lazy_image
+        if compiled:
+            self._open = compiled_images(source.lazy_image)
 
     def fill(self, epoch: int, indices: Indices, out: Image) -> list[Objects]:
         if (ready := _fill_ready(self._source, indices, out)) is not None:

@@ -13,7 +13,8 @@ import torch
 from vernier.config import Augment, Data, train_px
 from vernier.data.augment.crop_flip import EvalTransform, Row, TrainTransform, augment_rows, pad_crop_flip_many
 from vernier.data.augment.policies import PixelAugment
-from vernier.data.decoding.decode import BadImage, Image
+from vernier.data.decoding.compiled import compiled_images
+from vernier.data.decoding.decode import BadImage, Croppable, Image
 from vernier.data.sources import ArraySource, Source
 from vernier.data.sources.base import EncodedSource, Indices
 from vernier.randomness import Stream, key, uniform
@@ -69,7 +70,7 @@ class EvalImages:
 class TrainReader(TrainImages):
     """Augmented training images."""
 
-    def __init__(self, source: Source, data: Data, augment: Augment, seed: int) -> None:
+    def __init__(self, source: Source, data: Data, augment: Augment, seed: int, *, compiled: bool = False) -> None:
         super().__init__(source, data, augment)
         self._seed = seed
         self._transform = TrainTransform(data, augment)
@@ -77,7 +78,9 @@ class TrainReader(TrainImages):
         small = isinstance(source, ArraySource) and source.images.shape[1:3] == (data.image_px, data.image_px)
         self._crop_together = small and augment.crop != "random-resized" and augment.start_px is None
         self._resize_together = augment.crop == "random-resized" and not isinstance(source, EncodedSource)
-        self._open = source.lazy_image if augment.crop == "random-resized" else source.image
+        self._open: Callable[[int], Croppable] = source.lazy_image if augment.crop == "random-resized" else source.image
+        if compiled:
+            self._open = compiled_images(source.lazy_image)
 
     def fill(self, epoch: int, indices: Indices, out: Image) -> None:
         if self._source.copy_ready_images(indices, out) is not None:

@@ -14,9 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from vernier.devices.compiling import load_library
 from vernier.errors import ConfigError
-
-from .compiling import load_library
 
 SETTING = "machine.convolution = winograd"
 TILE, POINTS, CHANNEL_MULTIPLE = 4, 36, 16

@@ -49,8 +49,8 @@ class LoaderSpec:
     workers: int = 1
     recipe: Recipe = Recipe(data=Data(image_px=IMAGE_PX))
     """How images are prepared; its `data.source` does not count."""
-    shard_cache_gb: float | None = None
-    """Data at an address: largest size of the local cache; None: the default."""
+    machine: Machine = Machine()
+    """Its `backend` and the size of its cache for shards at an address count."""
     round_factor: int = 1
     """How many times more images per round than other loaders; for one whose round would be too short to measure."""
 
@@ -247,8 +247,7 @@ def native_reader(spec: LoaderSpec) -> "tuple[CountingReader, TrainOrder]":
     from vernier.tasks import task_of
 
     recipe = replace(spec.recipe, data=replace(spec.recipe.data, source=spec.path))
-    machine = Machine(shard_cache_gb=spec.shard_cache_gb)
-    task = task_of(recipe, machine)
+    task = task_of(recipe, spec.machine)
     source = task.open(spec.split)
     order = TrainOrder(
         samples=len(source),
@@ -256,7 +255,7 @@ def native_reader(spec: LoaderSpec) -> "tuple[CountingReader, TrainOrder]":
         global_batch=min(BATCH, len(source)),
         repeats=recipe.augment.repeats,
     )
-    return task.train_reader(source, source, machine), order
+    return task.train_reader(source, source, spec.machine), order
 
 
 def native_batches(spec: LoaderSpec) -> Iterator[int]:

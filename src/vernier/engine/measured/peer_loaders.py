@@ -99,7 +99,8 @@ class _PillowFolder:
         return 0, 0, width, height
 
 
-PEERS = {"pillow": pillow_batches, "dali": dali_batches}
+PEERS = {"compiled": native_batches, "pillow": pillow_batches, "dali": dali_batches}
+"""Other loaders, and Vernier's own with machine.backend = compiled."""
 
 
 def loaders_of_folder(
@@ -107,9 +108,9 @@ def loaders_of_folder(
 ) -> tuple[list[LoaderSpec], list[tuple[str, str]]]:
     """Vernier's loader of `path` with one worker and with the machine's, the peers with the machine's, and the pairs to
     compare. Raises ConfigError where the peers cannot prepare images as the recipe does."""
-    if peers:
-        _check_same_work(recipe, peers)
-    workers, cache_gb = machine.workers, machine.shard_cache_gb
+    if others := tuple(peer for peer in peers if peer != "compiled"):
+        _check_same_work(recipe, others)
+    workers = machine.workers
     kinds = {"vernier": native_batches, **{peer: PEERS[peer] for peer in peers}}
     specs = [
         LoaderSpec(
@@ -118,7 +119,7 @@ def loaders_of_folder(
             path=path,
             workers=workers,
             recipe=recipe,
-            shard_cache_gb=cache_gb,
+            machine=replace(machine, backend="compiled" if name == "compiled" else "native"),
         )
         for name, batches in kinds.items()
     ]

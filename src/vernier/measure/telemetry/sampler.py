@@ -95,7 +95,7 @@ class Sampler:
             sensors.close()
 
     def _run(self, problem: str | None) -> None:
-        """Sample until the end, and once more then: with the sample before the thread began, samples cover all of it."""
+        """Sample until the end, and once more then: with the sample before the thread, samples cover all of it."""
         start_s, done, count = now_s(), False, 1
         due_s = start_s + 1 / self._hz
         while problem is None and not done:

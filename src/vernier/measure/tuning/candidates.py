@@ -62,7 +62,8 @@ class Situation:
 def order_of(situation: Situation) -> tuple[str, ...]:
     """The names of the settings in the order in which they are tried: what usually matters most comes first."""
     if situation.work == "train":
-        return ("convolution", "threads", "channels_last", "workers", "allocator", "procs", "process_batch", "mode")
+        loading, layout = ("workers", "backend"), ("allocator", "procs", "process_batch", "mode")
+        return ("convolution", "threads", "channels_last", *loading, *layout)
     return ("engine", "threads", "eval_batch", "channels_last", "workers", "allocator", "mode")
 
 
@@ -99,8 +100,10 @@ def _reason_against(name: str, config: Config, situation: Situation) -> str:
         return "given, so it stays"
     if situation.device != "cpu" and name in _ON_CPU:
         return f"no effect on {situation.device}: {_ON_CPU[name]}"
-    if name == "workers" and not situation.real_data:
+    if name in ("workers", "backend") and not situation.real_data:
         return _NO_PIXELS
+    if name == "backend" and config.recipe.augment.crop in ("none", "pad"):
+        return "compiled is for crops of JPEGs"
     if name == "engine" and (situation.device != "cpu" or machine.precision != "fp32" or machine.mode != "eager"):
         return "other engines run fp32 in eager mode on the CPU"
     if name == "engine" and not situation.engines:
@@ -138,6 +141,7 @@ def _values(name: str, config: Config, situation: Situation) -> Iterable[Candida
         "channels_last": (not machine.channels_last,),
         "workers": sorted({0 if machine.backend == "native" else 1, 1, 2, max(1, cores // 2), cores}),
         "convolution": ("torch", "winograd"),
+        "backend": ("native", "compiled"),
         "allocator": ("keep", "huge", "system"),
         "mode": ("eager", "compile", "trace"),
         "engine": [engine for engine in _ENGINES if engine == "torch" or engine in situation.engines],

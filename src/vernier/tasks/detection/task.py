@@ -51,7 +51,9 @@ class Detect:
 
     def train_reader(self, source: Source, cached: Source, machine: Machine) -> CountingReader:
         check_loader(machine, self._recipe, detector=True)
-        return BoxTrainReader(_with_boxes(cached), self._recipe.data, self._recipe.augment, self._recipe.seed)
+        compiled = machine.backend == "compiled"
+        images = _with_boxes(source if compiled else cached)
+        return BoxTrainReader(images, self._recipe.data, self._recipe.augment, self._recipe.seed, compiled=compiled)
 
     def eval_reader(self, source: Source) -> CountingReader:
         return BoxEvalReader(_with_boxes(source), self._recipe.data)

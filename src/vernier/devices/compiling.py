@@ -3,18 +3,17 @@
 import ctypes
 import hashlib
 import os
-import shutil
 import subprocess
 import tempfile
 from functools import cache
 from pathlib import Path
 
-from vernier.devices.cpu import instruction_sets
 from vernier.errors import ConfigError
 from vernier.folders import cache_home
 
-COMPILERS = ("g++", "clang++", "c++")
-FLAGS = ("-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fopenmp", "-shared", "-fPIC")
+from .cpu import compiler, instruction_sets
+
+FLAGS = ("-std=c++17", "-O3", "-march=native", "-fwrapv", "-fno-math-errno", "-fopenmp", "-shared", "-fPIC")
 """Not -ffast-math: its start-up code makes the whole process flush small numbers to zero."""
 
 
@@ -43,13 +42,11 @@ def _library_path(source: Path, setting: str) -> Path:
 
 
 def _compiler(setting: str) -> str:
-    requested = os.environ.get("CXX")
-    paths = map(shutil.which, [requested] if requested else COMPILERS)
-    compiler = next(filter(None, paths), None)
-    if compiler is None:
+    path, requested = compiler(), os.environ.get("CXX")
+    if path is None:
         why = f"$CXX is {requested}, which is no program" if requested else "there is no C++ compiler"
         raise ConfigError(f"{setting}: {why}. {_instead(setting)}")
-    return compiler
+    return path
 
 
 def _compile(source: Path, path: Path, setting: str) -> None:

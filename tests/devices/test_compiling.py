@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from vernier.engine.convolutions import compiling, winograd
+from vernier.devices import compiling
+from vernier.engine.convolutions import winograd
 from vernier.engine.convolutions.winograd import check_kernels
 from vernier.errors import ConfigError
 

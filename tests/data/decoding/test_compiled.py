@@ -1,0 +1,244 @@
+"""The compiled decoder: the same pixels as libjpeg-turbo's, the same verdict on damaged files, and training with it."""
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import simplejpeg
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.conftest import Done, only_run
+from vernier.data.decoding import compiled
+from vernier.data.decoding import decode as decode_module
+from vernier.data.decoding.compiled import CompiledJpeg, check_decoder
+from vernier.data.decoding.decode import BadImage, Image, LazyJpeg, SegmentedJpeg, decode, lazy_image
+from vernier.data.decoding.jpeg_slicing import NotSliceable
+from vernier.data.decoding.restarts import RestartMarkers
+from vernier.devices.cpu import compiler
+from vernier.errors import ConfigError
+from vernier.store import RunDir
+
+from .small_jpegs import small_jpeg
+
+pytestmark = pytest.mark.skipif(compiler() is None, reason="the decoder is compiled by a C++ compiler")
+Window = tuple[slice, slice]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _slice_small_images() -> Iterator[None]:
+    """The images drawn here are small; slice them as if they were large."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decode_module, "LAZY_FROM_BYTES", 0)
+        yield
+
+
+def opened(encoded: bytes) -> LazyJpeg:
+    image = lazy_image(encoded)
+    assert isinstance(image, LazyJpeg)
+    return image
+
+
+def segmented(markers: RestartMarkers, encoded: bytes) -> SegmentedJpeg:
+    rewritten, segments = markers.add(encoded)
+    return SegmentedJpeg(lambda start, stop: rewritten[start:stop], segments)
+
+
+@st.composite
+def windows(draw: st.DrawFn) -> tuple[int, int, Window]:
+    width, height = draw(st.integers(9, 330)), draw(st.integers(9, 200))
+    w, h = draw(st.integers(1, width)), draw(st.integers(1, height))
+    left, top = draw(st.integers(0, width - w)), draw(st.integers(0, height - h))
+    return width, height, (slice(top, top + h), slice(left, left + w))
+
+
+@given(windows(), st.sampled_from([0, 1, 2]), st.sampled_from(["RGB", "L"]), st.integers(1, 100), st.integers(0, 9))
+@settings(max_examples=150)
+def test_every_window_has_the_pixels_of_the_whole(
+    markers: RestartMarkers, drawn: tuple[int, int, Window], subsampling: int, mode: str, quality: int, interval: int
+) -> None:
+    width, height, window = drawn
+    options = {"quality": quality, "restart_marker_blocks": interval, "optimize": bool(interval % 2)}
+    encoded = small_jpeg(width, height, subsampling=subsampling, mode=mode, **options)
+    whole = decode(encoded)
+    for image in (opened(encoded), segmented(markers, encoded)):
+        own = compiled._decode(image, window)
+        assert own is not None
+        assert np.array_equal(own, whole[window])
+
+
+def test_photographs(real_data: Callable[[str], Path], markers: RestartMarkers) -> None:
+    draw = random.Random(0)
+    decoded = 0
+    for path in sorted(real_data("coco").rglob("*.jpg"))[::5]:
+        encoded = path.read_bytes()
+        whole = decode(encoded)
+        height, width = whole.shape[:2]
+        top, left = draw.randrange(height - 30), draw.randrange(width - 30)
+        window = slice(top, draw.randint(top + 1, height)), slice(left, draw.randint(left + 1, width))
+        for image in (opened(encoded), segmented(markers, encoded)):
+            own = compiled._decode(image, window)
+            decoded += own is not None
+            assert own is None or np.array_equal(own, whole[window])
+    assert decoded > 90
+
+
+@pytest.mark.parametrize(
+    "options", [{"progressive": True}, {"mode": "CMYK"}, {"subsampling": "4:4:0"}, {"subsampling": "4:1:1"}]
+)
+def test_what_it_does_not_decode_libjpeg_does(options: dict[str, object]) -> None:
+    if "4:4:0" in options.values() or "4:1:1" in options.values():
+        pixels = decode(small_jpeg(90, 70))
+        encoded = simplejpeg.encode_jpeg(pixels, colorsubsampling=str(options["subsampling"]).replace(":", ""))
+    else:
+        encoded = small_jpeg(90, 70, **options)  # type: ignore[arg-type]
+    image = lazy_image(encoded)
+    window = slice(5, 60), slice(7, 80)
+    if isinstance(image, LazyJpeg):
+        assert compiled._decode(image, window) is None
+        image = CompiledJpeg(image)
+    assert np.array_equal(image[window], decode(encoded)[window])
+
+
+def outcome(image: LazyJpeg, window: Window) -> Image | str:
+    try:
+        return image[window]
+    except BadImage:
+        return "bad"
+
+
+@given(st.randoms(use_true_random=False), st.sampled_from([0, 1, 2]), st.booleans())
+@settings(max_examples=300)
+def test_damaged_files_end_as_with_libjpeg(
+    markers: RestartMarkers, draw: random.Random, subsampling: int, restarts: bool
+) -> None:
+    content = bytearray(small_jpeg(100, 75, subsampling=subsampling))
+    if restarts:
+        rewritten, segments = markers.add(bytes(content))
+        content = bytearray(rewritten)
+    for _ in range(draw.randint(1, 3)):
+        content[draw.randrange(2, len(content) - 2)] = draw.choice([0, 255, draw.randrange(256)])
+    if restarts:
+        image: LazyJpeg = SegmentedJpeg(lambda start, stop: bytes(content[start:stop]), segments)
+    else:
+        try:
+            lazy = lazy_image(bytes(content))
+        except BadImage:
+            return
+        if not isinstance(lazy, LazyJpeg) or max(lazy.shape) > 2000:
+            return
+        image = lazy
+    height, width = image.shape[:2]
+    window = slice(height // 4, height // 2 + 1), slice(width // 3, width)
+    ours, libjpegs = outcome(CompiledJpeg(image), window), outcome(image, window)
+    assert type(ours) is type(libjpegs)
+    assert np.array_equal(ours, libjpegs)
+
+
+def test_reduced_windows_are_libjpegs(markers: RestartMarkers) -> None:
+    image = segmented(markers, small_jpeg(320, 200))
+    window = slice(10, 60), slice(20, 100)
+    assert np.array_equal(CompiledJpeg(image).decode_window(window, 2), image.decode_window(window, 2))
+
+
+def test_a_shard_that_ends_early_is_bad(markers: RestartMarkers) -> None:
+    rewritten, segments = markers.add(small_jpeg(320, 200))
+    image = SegmentedJpeg(lambda start, stop: rewritten[: len(rewritten) // 2][start:stop], segments)
+    with pytest.raises(BadImage, match="the shard ends before the image does"):
+        CompiledJpeg(image)[100:200, 0:320]
+
+
+def test_other_pixels_than_libjpegs_are_noticed_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_decoder()
+    monkeypatch.setattr(compiled, "decode", lambda encoded: decode(encoded) // 2)
+    with pytest.raises(ConfigError, match=r"gives other pixels than libjpeg-turbo.*leave machine\.backend out"):
+        check_decoder()
+
+
+def train(vernier_here: Callable[..., Done], out: Path, *settings: str) -> Done:
+    command = ["train", *settings, "--out", str(out), "--max-steps", "6", "--train-only", "--resume", "never"]
+    return vernier_here(*command, "--set", "machine.cache_share=0", "--set", "machine.workers=1")
+
+
+@pytest.fixture
+def photographs(tmp_path: Path) -> Path:
+    for split in ("train", "val"):
+        for name, size in (("wide", (160, 90)), ("tall", (80, 130))):
+            folder = tmp_path / "photographs" / split / name
+            folder.mkdir(parents=True)
+            for number in range(8):
+                content = small_jpeg(size[0] + number, size[1], quality=98, subsampling=number % 3)
+                (folder / f"{number}.jpg").write_bytes(content)
+    return tmp_path / "photographs"
+
+
+@pytest.mark.parametrize("prepare", [False, True])
+def test_training_ends_with_the_same_weights_and_says_what_decoded(
+    vernier_here: Callable[..., Done], photographs: Path, tmp_path: Path, prepare: bool
+) -> None:
+    data = photographs
+    if prepare:
+        data = tmp_path / "shards"
+        done = vernier_here("data", "prepare", "folder", str(photographs), str(data), "--format", "shards")
+        assert done.code == 0, done.err
+    settings = (
+        "--data",
+        str(data),
+        "--model",
+        "resnet8-small",
+        "--global-batch",
+        "4",
+        "--set",
+        "augment.crop=random-resized",
+    )
+    outs = {backend: tmp_path / backend for backend in ("native", "compiled")}
+    for backend, out in outs.items():
+        done = train(vernier_here, out, *settings, "--set", f"machine.backend={backend}")
+        assert done.code == 0, done.err
+        assert ("1 loader thread (compiled)" in done.out + done.err) == (backend == "compiled")
+    weights = [RunDir.open(only_run(out)).checkpoints.newest().path for out in outs.values()]  # type: ignore[union-attr]
+    files = [sorted(path.rglob("*.safetensors")) for path in weights]
+    assert [f.read_bytes() for f in files[0]] == [f.read_bytes() for f in files[1]] != []
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (("augment.crop=pad",), "decodes crops of JPEGs, and augment.crop = pad needs whole images"),
+        (("augment.crop=none",), "decodes crops of JPEGs, and augment.crop = none needs whole images"),
+    ],
+)
+def test_it_is_refused_where_it_would_not_be_used(
+    vernier_here: Callable[..., Done], photographs: Path, tmp_path: Path, settings: tuple[str, ...], words: str
+) -> None:
+    flags = [flag for setting in (*settings, "machine.backend=compiled") for flag in ("--set", setting)]
+    done = train(vernier_here, tmp_path / "runs", "--data", str(photographs), *flags)
+    assert done.code == 2
+    assert words in done.err
+    assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").iterdir())
+
+
+def test_without_a_compiler_the_setting_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled._library.cache_clear()
+    compiled.load_library.cache_clear()
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    try:
+        with pytest.raises(ConfigError, match=r"machine\.backend = compiled: \$CXX is no-such-compiler"):
+            check_decoder()
+    finally:
+        compiled._library.cache_clear()
+        compiled.load_library.cache_clear()
+
+
+def test_images_of_an_unusual_header_are_left_to_libjpeg(markers: RestartMarkers) -> None:
+    with pytest.raises(NotSliceable):
+        markers.add(small_jpeg(64, 48, progressive=True))
+    exif_only = small_jpeg(64, 48)
+    without_jfif = exif_only[:2] + exif_only[20:]  # as cameras write: components 1, 2, 3 are YCbCr
+    image = opened(without_jfif)
+    window = slice(3, 40), slice(5, 60)
+    own = compiled._decode(image, window)
+    assert own is not None
+    assert np.array_equal(own, decode(without_jfif)[window])
