@@ -58,12 +58,16 @@ def main() -> None:
         serve(cases[options.serve], options.convolution)
         return
     own = [sys.executable, __file__, options.series, "--convolution", options.convolution, "--serve"]
-    arms = [Arm([*own, str(index)]) for index in range(len(cases))]
-    for _ in range(options.rounds):
-        for arm in random.sample(arms, len(arms)):
-            arm.take(1)
-    for arm in arms:
-        arm.close()
+    arms: list[Arm] = []
+    try:
+        for index in range(len(cases)):
+            arms.append(Arm([*own, str(index)]))
+        for _ in range(options.rounds):
+            for arm in random.sample(arms, len(arms)):
+                arm.take(1)
+    finally:
+        for arm in arms:
+            arm.close()
     print(
         f"{utc_stamp()}  {options.series}, machine.convolution={options.convolution}, n = {options.rounds} steps each"
     )

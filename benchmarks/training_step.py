@@ -1,4 +1,4 @@
-"""The training step: Vernier's beside loops written by hand, in fp32 on the CPU.
+"""The training step: Vernier's beside loops written by hand, in fp32 and bf16 on the CPU.
 
 Every arm is a process of its own, since memory allocation and environment differ: all are started and warmed up, then
 take turns, one block of steps each, in a random order every round. All train the same network, from the same weights,
@@ -10,9 +10,10 @@ on one batch that stays in memory:
 - `timm`, `timm-compile`: the step of timm's training script (Nesterov, loss checked every step), likewise.
 - `vernier`, `vernier-compile`: the step of `vernier train`, which also normalises the images, checks gradients and sets
   the learning rate; the others get normalised images. `vernier-winograd` with `machine.convolution=winograd`.
+- `-bf16` behind a name: under autocast to bf16.
 
 Prints images per second, page faults per step and peak memory of each arm, and the ratio of each arm of Vernier to
-`plain` and to the best of the others: medians over rounds, with 95 % intervals.
+`plain` and to the best of the others with the same precision: medians over rounds, with 95 % intervals.
 
     python benchmarks/training_step.py resnet50|resnext101-32x4d|ssd300-resnet34 [--batch N] [--rounds 15] [--arms A,B]
 """
@@ -36,7 +37,9 @@ from vernier.config import Augment, Config, Data, Eval, Machine, Model, Optim, R
 
 BATCH = {"resnet50": 16, "resnext101-32x4d": 8, "ssd300-resnet34": 8}
 OTHERS = ("torchvision", "torchvision-compile", "timm", "timm-compile")
-ARMS = ("plain", *OTHERS, "vernier", "vernier-compile", "vernier-winograd", "vernier-winograd-compile")
+OWN = ("vernier", "vernier-compile", "vernier-winograd", "vernier-winograd-compile")
+FP32 = ("plain", *OTHERS, *OWN)
+BF16 = tuple(f"{name}-bf16" for name in (*OTHERS, "vernier", "vernier-compile"))
 WARM_UP_STEPS = 3
 CLASSES = 1000
 OBJECTS = 8  # per image of a detector's batch: COCO has 7.3
@@ -113,7 +116,7 @@ def hand_written_step(network: str, count: int, style: str) -> Step:
     from vernier.models.ssd import Ssd, make_anchors
     from vernier.tasks.detection.loss import detection_loss
 
-    name, _, compiled = style.partition("-")
+    name, *options = style.split("-")
     torch.manual_seed(0)
     model = models.build(network, num_classes=81 if network.startswith("ssd") else CLASSES).train()
     pixels, targets = random_batch(network, count, getattr(model, "image_px", 224))
@@ -129,10 +132,12 @@ def hand_written_step(network: str, count: int, style: str) -> Step:
         criterion = torch.nn.CrossEntropyLoss()
     nesterov = name == "timm"
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9, weight_decay=1e-4, nesterov=nesterov)
-    forward = torch.compile(model) if compiled else model
+    forward = torch.compile(model) if "compile" in options else model
 
     def step() -> None:
-        loss = criterion(forward(images), targets)
+        with torch.autocast("cpu", torch.bfloat16, enabled="bf16" in options):
+            outputs = forward(images)
+        loss = criterion(outputs.float() if isinstance(outputs, torch.Tensor) else outputs, targets)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -147,8 +152,13 @@ def serve(network: str, count: int, arm: str) -> None:
     if arm.startswith("vernier"):
         limit_spinning()
         px = 300 if network.startswith("ssd") else 224
-        mode, convolution = ("compile" if "compile" in arm else "eager"), ("winograd" if "winograd" in arm else "torch")
-        step = vernier_step(network, count, px, Machine(mode=mode, convolution=convolution, cache_share=0.0))
+        machine = Machine(
+            mode="compile" if "compile" in arm else "eager",
+            convolution="winograd" if "winograd" in arm else "torch",
+            precision="bf16" if "bf16" in arm else "fp32",
+            cache_share=0.0,
+        )
+        step = vernier_step(network, count, px, machine)
     else:
         step = hand_written_step(network, count, arm)
     answer_requests(step, began_s)
@@ -239,12 +249,13 @@ def show(network: str, count: int, arms: dict[str, Arm], rounds: int, block: int
 
     environment = collect_environment([], "cpu", os.cpu_count() or 1)
     print(
-        f"{utc_stamp()}  {network}, batch {count}, fp32; {environment.cpu.cores_logical} cores, torch "
+        f"{utc_stamp()}  {network}, batch {count}; {environment.cpu.cores_logical} cores, torch "
         f"{environment.versions['torch']}, load {environment.cpu.load_average}; n = {rounds} rounds of {block} steps"
     )
-    others = [arms[name] for name in OTHERS if name in arms]
-    best = min(others, key=Arm.median_s) if others else None
     for name, arm in arms.items():
+        same = [other for other in arms if other.endswith("-bf16") == name.endswith("-bf16")]
+        others = [arms[other] for other in same if other.startswith(OTHERS)]
+        best = min(others, key=Arm.median_s) if others else None
         seconds = sorted(b.seconds for b in arm.blocks)
         text = (
             f"{name:20s} {count / arm.median_s():6.2f} img/s ({count / seconds[-1]:.2f} to {count / seconds[0]:.2f}), "
@@ -264,7 +275,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, help="images per step; default 16, 8 and 8")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--block", type=int, default=1, help="steps per arm and round")
-    parser.add_argument("--arms", default=",".join(ARMS))
+    parser.add_argument("--arms", default=",".join(FP32), help=f"default: all in fp32; there are {', '.join(BF16)} too")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     options = parser.parse_args()
     count = options.batch or BATCH[options.network]
@@ -272,8 +283,8 @@ def main() -> None:
         serve(options.network, count, options.serve)
         return
     names = options.arms.split(",")
-    if unknown := set(names) - set(ARMS):
-        parser.error(f"--arms: no arm is called {', '.join(sorted(unknown))}; there are {', '.join(ARMS)}")
+    if unknown := set(names) - {*FP32, *BF16}:
+        parser.error(f"--arms: no arm is called {', '.join(sorted(unknown))}; there are {', '.join((*FP32, *BF16))}")
     arms = measure(options.network, count, names, options.rounds, options.block)
     show(options.network, count, arms, options.rounds, options.block)
 

@@ -130,6 +130,14 @@ def test_what_cannot_be_evaluated_is_explained(model: v.Model) -> None:
         model.evaluate(settings={"model.width": 16})
 
 
+def test_settings_of_training_are_refused(model: v.Model, tiny_run: v.Run) -> None:
+    for name in ("machine.convolution", "machine.backend"):
+        with pytest.raises(v.ConfigError, match=f"{name} has no effect here: it is for training"):
+            model.evaluate(settings={name: "x"})
+        with pytest.raises(v.ConfigError, match=f"{name} has no effect here: it is for training"):
+            v.load(tiny_run, settings={name: "x"})
+
+
 def test_a_checkpoint_of_a_run_is_chosen(tiny_run: v.Run) -> None:
     assert v.load(tiny_run, which=10).torch is not None
     for which, message in (("bst", "has no bst checkpoint. Checkpoints by step: 10, 12"), (7, "has no 7 checkpoint")):

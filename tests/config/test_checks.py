@@ -184,6 +184,6 @@ def test_compressed_gradients_suit_classifiers_and_detectors(kind: str) -> None:
 
 def test_settings_of_training_are_refused_in_inference() -> None:
     refuse_training_settings(["machine.threads=2", "eval.flip_tta=true"])
-    for name in ("machine.convolution", "machine.activation_checkpointing"):
+    for name in ("machine.backend", "machine.convolution", "machine.activation_checkpointing"):
         with pytest.raises(ConfigError, match=f"{name} has no effect here"):
             refuse_training_settings(["machine.threads=2", f"{name}=x"])

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from vernier import recipes
-from vernier.config import MACHINE_FILE, Config
+from vernier.config import MACHINE_FILE, Config, refuse_training_settings
 from vernier.config.settings import Engine
 from vernier.errors import ConfigError, RunFailed
 from vernier.frozen import frozen
@@ -197,8 +197,9 @@ class Model:
         from .progress import SessionConsole
 
         with unchanged_torch():
-            name = None if data is None else plain(data)
-            config = recipes.change(self._trained.config, {"data.source": name}, assignments(settings)).config
+            name, chosen = None if data is None else plain(data), assignments(settings)
+            refuse_training_settings(chosen)
+            config = recipes.change(self._trained.config, {"data.source": name}, chosen).config
             if config.recipe.model != self._trained.config.recipe.model:
                 raise ConfigError("A trained model cannot be changed by --set model.*; data, eval and machine can.")
             if not config.recipe.data.source:
@@ -298,6 +299,7 @@ def _change(
     machine: StrPath | None = None,
 ) -> Callable[[Config], Config]:
     chosen, device, file = assignments(settings), usual_value("device", device), machine_file(machine, "infer")
+    refuse_training_settings(chosen)
     flags = {MACHINE_FILE: file, "machine.device": device, "machine.engine": engine, "machine.int8": int8 or None}
     return lambda config: recipes.change(config, flags, chosen).config
 

@@ -168,7 +168,7 @@ def check_convolution(machine: Machine) -> None:
             raise ConfigError(f"machine.convolution = winograd needs {need}. Change that, or leave it out.")
 
 
-_OF_TRAINING = ("machine.convolution", "machine.activation_checkpointing")
+_OF_TRAINING = ("machine.backend", "machine.convolution", "machine.activation_checkpointing")
 
 
 def refuse_training_settings(assignments: Iterable[str]) -> None:
