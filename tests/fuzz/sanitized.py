@@ -117,9 +117,7 @@ def main() -> None:
     compiled.declare(library)
     compiled._library = lambda: library  # type: ignore[assignment]
     decoded, total = compare(options.images, options.seed)
-    print(
-        f"{total:,} windows of intact and damaged images: {decoded:,} decoded as by libjpeg-turbo, others left to it"
-    )
+    print(f"{total:,} windows of intact and damaged images: {decoded:,} decoded as by libjpeg-turbo, others left to it")
 
 
 if __name__ == "__main__":
