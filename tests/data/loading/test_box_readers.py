@@ -20,6 +20,7 @@ from vernier.data.loading.loader import Loader
 from vernier.data.loading.order import TrainOrder
 from vernier.data.loading.targets import BoxTargets
 from vernier.data.sources import BoxSource, open_boxes
+from vernier.devices.cpu import compiler
 from vernier.errors import RunFailed
 
 DATA = Data(image_px=64, eval_px=48, max_bad_images="3")
@@ -32,9 +33,12 @@ def _row(image: torch.Tensor, targets: BoxTargets, at: int) -> tuple[Any, ...]:
     return image[at].numpy().tobytes(), boxes, classes, int(targets.samples[at]), targets.sizes[at].tolist()
 
 
-def _stream(source: BoxSource, workers: int, world: int = 1, rank: int = 0, start: int = 0) -> list[tuple[Any, ...]]:
+def _stream(
+    source: BoxSource, workers: int, world: int = 1, rank: int = 0, start: int = 0, *, compiled: bool = False
+) -> list[tuple[Any, ...]]:
     order = TrainOrder(samples=len(source), seed=5, global_batch=12, world=world, rank=rank)
-    loader = Loader(BoxTrainReader(source, DATA, SSD, 5), batch=12 // world, workers=workers, prefetch=2)
+    reader = BoxTrainReader(source, DATA, SSD, 5, compiled=compiled)
+    loader = Loader(reader, batch=12 // world, workers=workers, prefetch=2)
     steps = [(e, s) for e in (0, 1) for s in range(4)][start:]
     batches = loader.batches((e, order.indices(e, s, 0)) for e, s in steps)
     out = [_row(b.images, b.targets, i) for b in batches for i in range(len(b.targets))]
@@ -56,6 +60,12 @@ def test_one_stream_for_any_workers_processes_and_start(
     assert (decision.cache, isinstance(cached, CachedSource)) == ("memory", True)
     assert isinstance(cached, BoxSource)
     assert _stream(cached, 2) == alone
+
+
+@pytest.mark.skipif(compiler() is None, reason="the decoder is compiled by a C++ compiler")
+def test_the_compiled_decoder_gives_the_same_stream(real_data: Callable[[str], Path]) -> None:
+    source = open_boxes(str(real_data("coco")), "train")
+    assert _stream(source, 2, compiled=True) == _stream(source, 2)
 
 
 def test_training_targets_lie_inside_and_crowds_are_not_learned(real_data: Callable[[str], Path]) -> None:

@@ -503,6 +503,15 @@ const uint8_t* Decoder::open_segment(const uint8_t* at, const uint8_t* end) {
   return at;
 }
 
+// The next coefficient, whatever its code: its number and value. ZERO if the block has no more.
+inline Rest read_next(Bits& bits, const Codes& codes, int& k, int& value) {
+  int run;
+  if (!find_next(bits, codes, true, run, value)) return DAMAGED;
+  if (run == END_OF_BLOCK) return ZERO;
+  k += run + 1;
+  return k > 63 ? DAMAGED : PRESENT;
+}
+
 // The coefficients of a block behind its first one; on a copy of `shared`, so that it stays in registers.
 __attribute__((noinline)) Rest read_rest(Bits& shared, const Codes& codes, int16_t* block) {
   Bits bits = shared;
@@ -518,11 +527,10 @@ __attribute__((noinline)) Rest read_rest(Bits& shared, const Codes& codes, int16
       if (pair.bits & ENDS) break;
       continue;
     }
-    int run, value;
-    if (!find_next(bits, codes, true, run, value)) return DAMAGED;
-    if (run == END_OF_BLOCK) break;
-    k += run + 1;
-    if (k > 63) return DAMAGED;
+    int value;
+    Rest next = read_next(bits, codes, k, value);
+    if (next == DAMAGED) return DAMAGED;
+    if (next == ZERO) break;
     block[POSITIONS.at[k]] = value;
   }
   shared = bits;
@@ -545,11 +553,10 @@ __attribute__((noinline)) Rest skip_rest(Bits& shared, const Codes& codes) {
       k += skip.coefficients;
       continue;
     }
-    int run, value;
-    if (!find_next(bits, codes, true, run, value)) return DAMAGED;
-    if (run == END_OF_BLOCK) break;
-    k += run + 1;
-    if (k > 63) return DAMAGED;
+    int value;
+    Rest next = read_next(bits, codes, k, value);
+    if (next == DAMAGED) return DAMAGED;
+    if (next == ZERO) break;
   }
   shared = bits;
   return PRESENT;
