@@ -220,6 +220,13 @@ def test_it_is_refused_where_it_would_not_be_used(
     assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").iterdir())
 
 
+def test_it_is_refused_for_images_that_are_decoded_already(vernier_here: Callable[..., Done], tmp_path: Path) -> None:
+    settings = ("--set", "machine.backend=compiled", "--set", "augment.crop=random-resized")
+    done = train(vernier_here, tmp_path / "runs", "--data", "synthetic", *settings)
+    assert done.code == 2
+    assert "machine.backend = compiled needs encoded images such as JPEG files" in done.err
+
+
 def test_without_a_compiler_the_setting_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled._library.cache_clear()
     compiled.load_library.cache_clear()

@@ -16,11 +16,11 @@ from vernier.config import Augment, Data, Machine, Recipe
 from vernier.config.checks import check_loader
 from vernier.data.augment.crop_flip import FLIP, augment_rows, random_crop_box
 from vernier.data.decoding.decode import BadImage, read_size
-from vernier.data.sources.base import EncodedSource, Indices, Source
+from vernier.data.sources.base import Indices, Source
 from vernier.errors import ConfigError, RunFailed
 
 from .bad_images import BadImages
-from .readers import TrainReader, class_numbers
+from .readers import TrainReader, class_numbers, require_encoded
 
 RESIZE_KERNELS = {
     "native": "torch antialiased {}, uint8",
@@ -76,12 +76,7 @@ class BackendReader(ABC):
     def __init__(
         self, name: str, source: Source, data: Data, augment: Augment, seed: int, device: torch.device
     ) -> None:
-        if not isinstance(source, EncodedSource):
-            raise ConfigError(
-                f"machine.backend = {name} needs encoded images such as JPEG files; this set is decoded already. "
-                "Use machine.backend=native."
-            )
-        self._name, self._source, self._augment, self._seed = name, source, augment, seed
+        self._name, self._source, self._augment, self._seed = name, require_encoded(source, name), augment, seed
         self.torch_device = device
         self.shape = (data.image_px, data.image_px, source.channels)
         self.bad = BadImages(source, "0")

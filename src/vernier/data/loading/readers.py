@@ -17,6 +17,7 @@ from vernier.data.decoding.compiled import compiled_images
 from vernier.data.decoding.decode import BadImage, Croppable, Image
 from vernier.data.sources import ArraySource, Source
 from vernier.data.sources.base import EncodedSource, Indices
+from vernier.errors import ConfigError
 from vernier.randomness import Stream, key, uniform
 
 from .bad_images import BadImages
@@ -28,6 +29,16 @@ T = TypeVar("T")
 def class_numbers(source: Source, indices: Indices) -> torch.Tensor:
     """A classifier's targets."""
     return torch.from_numpy(np.asarray(source.labels[indices % len(source)], dtype=np.int64))
+
+
+def require_encoded(source: Source, backend: str) -> EncodedSource:
+    """The source, which must be one of encoded images for this backend. Raises ConfigError."""
+    if not isinstance(source, EncodedSource):
+        raise ConfigError(
+            f"machine.backend = {backend} needs encoded images such as JPEG files; this set is decoded already. "
+            "Use machine.backend=native."
+        )
+    return source
 
 
 class TrainImages:
@@ -80,7 +91,7 @@ class TrainReader(TrainImages):
         self._resize_together = augment.crop == "random-resized" and not isinstance(source, EncodedSource)
         self._open: Callable[[int], Croppable] = source.lazy_image if augment.crop == "random-resized" else source.image
         if compiled:
-            self._open = compiled_images(source.lazy_image)
+            self._open = compiled_images(require_encoded(source, "compiled").lazy_image)
 
     def fill(self, epoch: int, indices: Indices, out: Image) -> None:
         if self._source.copy_ready_images(indices, out) is not None:
