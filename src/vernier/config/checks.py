@@ -94,13 +94,17 @@ def _check_muon(recipe: Recipe, detector: bool) -> None:
         )
 
 
+CROPS_OF_WHOLE_IMAGES = ("none", "pad")
+"""Values of augment.crop with which all pixels of an image are used."""
+
+
 def check_loader(machine: Machine, recipe: Recipe, *, detector: bool) -> None:
     """Refuse a loader that cannot do what the recipe asks of it. Raises ConfigError."""
     if machine.backend == "native":
         return
     augment, data = recipe.augment, recipe.data
     if machine.backend == "compiled":
-        if augment.crop in ("none", "pad"):
+        if augment.crop in CROPS_OF_WHOLE_IMAGES:
             raise ConfigError(
                 f"machine.backend = compiled decodes crops of JPEGs, and augment.crop = {augment.crop} needs whole "
                 "images. Use machine.backend=native."

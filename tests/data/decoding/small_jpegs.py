@@ -1,8 +1,9 @@
-"""Small JPEGs with structure, of any size, sampling and mode."""
+"""Small JPEGs with structure, of any size, sampling and mode, and crops of them."""
 
 import io
 
 import numpy as np
+from hypothesis import strategies as st
 from PIL import Image
 
 
@@ -15,3 +16,11 @@ def small_jpeg(width: int, height: int, *, subsampling: int = 2, mode: str = "RG
     image = Image.fromarray(small).resize((width, height)).convert(mode)
     image.save(out, "JPEG", **{"quality": 90, **extra, **options})  # type: ignore[arg-type]
     return out.getvalue()
+
+
+@st.composite
+def crops(draw: st.DrawFn) -> tuple[int, int, int, int, int, int]:
+    """Width and height of an image; left, top, width and height of a crop."""
+    width, height = draw(st.integers(9, 330)), draw(st.integers(9, 200))
+    w, h = draw(st.integers(1, width)), draw(st.integers(1, height))
+    return width, height, draw(st.integers(0, width - w)), draw(st.integers(0, height - h)), w, h

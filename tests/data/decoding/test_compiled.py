@@ -1,7 +1,7 @@
 """The compiled decoder: the same pixels as libjpeg-turbo's, the same verdict on damaged files, and training with it."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from tests.conftest import Done, only_run
 from vernier.data.decoding import compiled
-from vernier.data.decoding import decode as decode_module
 from vernier.data.decoding.compiled import CompiledJpeg, check_decoder
 from vernier.data.decoding.decode import BadImage, Image, LazyJpeg, SegmentedJpeg, decode, lazy_image
 from vernier.data.decoding.jpeg_slicing import NotSliceable
@@ -21,18 +20,13 @@ from vernier.devices.cpu import compiler
 from vernier.errors import ConfigError
 from vernier.store import RunDir
 
-from .small_jpegs import small_jpeg
+from .small_jpegs import crops, small_jpeg
 
-pytestmark = pytest.mark.skipif(compiler() is None, reason="the decoder is compiled by a C++ compiler")
+pytestmark = [
+    pytest.mark.usefixtures("sliced_small_images"),
+    pytest.mark.skipif(compiler() is None, reason="the decoder is compiled by a C++ compiler"),
+]
 Window = tuple[slice, slice]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _slice_small_images() -> Iterator[None]:
-    """The images drawn here are small; slice them as if they were large."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(decode_module, "LAZY_FROM_BYTES", 0)
-        yield
 
 
 def opened(encoded: bytes) -> LazyJpeg:
@@ -46,20 +40,18 @@ def segmented(markers: RestartMarkers, encoded: bytes) -> SegmentedJpeg:
     return SegmentedJpeg(lambda start, stop: rewritten[start:stop], segments)
 
 
-@st.composite
-def windows(draw: st.DrawFn) -> tuple[int, int, Window]:
-    width, height = draw(st.integers(9, 330)), draw(st.integers(9, 200))
-    w, h = draw(st.integers(1, width)), draw(st.integers(1, height))
-    left, top = draw(st.integers(0, width - w)), draw(st.integers(0, height - h))
-    return width, height, (slice(top, top + h), slice(left, left + w))
-
-
-@given(windows(), st.sampled_from([0, 1, 2]), st.sampled_from(["RGB", "L"]), st.integers(1, 100), st.integers(0, 9))
+@given(crops(), st.sampled_from([0, 1, 2]), st.sampled_from(["RGB", "L"]), st.integers(1, 100), st.integers(0, 9))
 @settings(max_examples=150)
 def test_every_window_has_the_pixels_of_the_whole(
-    markers: RestartMarkers, drawn: tuple[int, int, Window], subsampling: int, mode: str, quality: int, interval: int
+    markers: RestartMarkers,
+    crop: tuple[int, int, int, int, int, int],
+    subsampling: int,
+    mode: str,
+    quality: int,
+    interval: int,
 ) -> None:
-    width, height, window = drawn
+    width, height, left, top, w, h = crop
+    window = slice(top, top + h), slice(left, left + w)
     options = {"quality": quality, "restart_marker_blocks": interval, "optimize": bool(interval % 2)}
     encoded = small_jpeg(width, height, subsampling=subsampling, mode=mode, **options)
     whole = decode(encoded)

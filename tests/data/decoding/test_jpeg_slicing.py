@@ -4,7 +4,7 @@ import io
 import shutil
 import struct
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from vernier.data.decoding import decode as decode_module
 from vernier.data.decoding import jpeg_slicing as jpeg
 from vernier.data.decoding.decode import BadImage, LazyJpeg, SegmentedJpeg, decode, lazy_image
 from vernier.data.decoding.jpeg_slicing import (
@@ -23,15 +22,9 @@ from vernier.data.decoding.jpeg_slicing import (
 )
 from vernier.data.decoding.restarts import RestartMarkers, choose_restart_interval
 
-from .small_jpegs import small_jpeg
+from .small_jpegs import crops, small_jpeg
 
-
-@pytest.fixture(autouse=True, scope="module")
-def _slice_small_images() -> Iterator[None]:
-    """The images drawn here are small; slice them as if they were large."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(decode_module, "LAZY_FROM_BYTES", 0)
-        yield
+pytestmark = pytest.mark.usefixtures("sliced_small_images")
 
 
 class _Bytes:
@@ -50,14 +43,7 @@ def _halved_chroma(path: Path) -> bytes:
     return out.getvalue()
 
 
-@st.composite
-def _crops(draw: st.DrawFn) -> tuple[int, int, int, int, int, int]:
-    width, height = draw(st.integers(9, 330)), draw(st.integers(9, 200))
-    w, h = draw(st.integers(1, width)), draw(st.integers(1, height))
-    return width, height, draw(st.integers(0, width - w)), draw(st.integers(0, height - h)), w, h
-
-
-@given(_crops(), st.sampled_from([0, 1, 2]), st.sampled_from(["RGB", "L"]))
+@given(crops(), st.sampled_from([0, 1, 2]), st.sampled_from(["RGB", "L"]))
 @settings(max_examples=80, deadline=None)
 def test_a_trimmed_jpeg_gives_the_pixels_of_the_whole(
     crop: tuple[int, int, int, int, int, int], subsampling: int, mode: str
@@ -68,7 +54,7 @@ def test_a_trimmed_jpeg_gives_the_pixels_of_the_whole(
     assert np.array_equal(lazy_image(encoded)[window], decode(encoded)[window])
 
 
-@given(_crops(), st.sampled_from([0, 1, 2]), st.sampled_from(["RGB", "L"]))
+@given(crops(), st.sampled_from([0, 1, 2]), st.sampled_from(["RGB", "L"]))
 @settings(max_examples=80, deadline=None)
 def test_restart_segments_give_the_pixels_of_the_whole(
     markers: RestartMarkers, crop: tuple[int, int, int, int, int, int], subsampling: int, mode: str
@@ -81,7 +67,7 @@ def test_restart_segments_give_the_pixels_of_the_whole(
     assert np.array_equal(SegmentedJpeg(_Bytes(rewritten).read_range, segments)[window], whole[window])
 
 
-@given(_crops(), st.sampled_from([0, 1, 2]), st.sampled_from(["RGB", "L"]))
+@given(crops(), st.sampled_from([0, 1, 2]), st.sampled_from(["RGB", "L"]))
 @settings(max_examples=80, deadline=None)
 def test_restart_markers_of_another_encoder_give_the_pixels_of_the_whole(
     crop: tuple[int, int, int, int, int, int], subsampling: int, mode: str
@@ -95,7 +81,7 @@ def test_restart_markers_of_another_encoder_give_the_pixels_of_the_whole(
     assert np.array_equal(SegmentedJpeg(_Bytes(encoded).read_range, segments)[window], decode(encoded)[window])
 
 
-@given(_crops(), st.sampled_from([0, 1, 2]), st.sampled_from([2, 4, 8]))
+@given(crops(), st.sampled_from([0, 1, 2]), st.sampled_from([2, 4, 8]))
 @settings(max_examples=80, deadline=None)
 def test_a_reduced_window_is_that_of_pillows_draft_mode(
     markers: RestartMarkers, crop: tuple[int, int, int, int, int, int], subsampling: int, factor: int

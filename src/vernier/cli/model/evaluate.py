@@ -28,7 +28,7 @@ from vernier.cli.flags import (
 )
 from vernier.cli.launching import console_of, joined, start_processes, with_procs
 from vernier.cli.output import print_json, set_quiet, show
-from vernier.config import MACHINE_FILE, Config
+from vernier.config import MACHINE_FILE, Config, refuse_training_settings
 from vernier.engine.processes.launch import topology
 from vernier.engine.runtimes.requirements import check_engine
 from vernier.errors import EXIT_DONE, ConfigError
@@ -101,7 +101,7 @@ def evaluate(
     _check_target(path, weights, data, settings)
     execution = _execution(machine, mode, engine, int8=int8)
     base = apply_flags(Config(), {"machine.procs": procs, **execution}, _of_machine(settings))
-    check_engine(base.machine, settings)
+    check_engine(base.machine)
     base, to_start = with_procs(base)
     if to_start:
         return start_processes(to_start)
@@ -169,7 +169,8 @@ def _board(run: Path, steps: list[str], console: "ConsoleObserver | None") -> "E
 
 
 def _check_target(path: str | None, weights: str | None, data: str | None, settings: tuple[str, ...]) -> None:
-    """Refuse, before torch is imported, what names no model or no data."""
+    """Refuse, before torch is imported, what names no model or no data, and settings of training."""
+    refuse_training_settings(settings)
     if (path is None) == (weights is None):
         raise ConfigError(
             "Give a run, a checkpoint or an exported file to evaluate, or --model NAME --weights FILE --data PATH."

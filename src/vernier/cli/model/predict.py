@@ -23,7 +23,7 @@ from vernier.cli.flags import (
 )
 from vernier.cli.launching import load_torch
 from vernier.cli.output import inform, print_result, progress_bar, say, set_quiet
-from vernier.config import MACHINE_FILE, Config
+from vernier.config import MACHINE_FILE, Config, refuse_training_settings
 from vernier.engine.runtimes.requirements import check_engine
 from vernier.errors import EXIT_DONE, EXIT_FAILED, ConfigError
 
@@ -79,7 +79,8 @@ def predict(
     if data is not None and weights is None:
         raise ConfigError("--data names the classes of --weights FILE; a run has its own. Leave out --data.")
     flags = {MACHINE_FILE: machine_file(machine, "infer"), "machine.engine": engine, "machine.int8": int8 or None}
-    check_engine(apply_flags(Config(), flags, ()).machine, settings)
+    check_engine(apply_flags(Config(), flags, ()).machine)
+    refuse_training_settings(settings)
     from vernier.data.sources.files import find_images
 
     files = find_images([Path(image).expanduser() for image in images])
@@ -88,9 +89,6 @@ def predict(
     from vernier.engine.inference.trained import load_model
     from vernier.report.predictions import PredictionWriter
 
-    def changed(config: Config) -> Config:
-        return apply_flags(config, {"data.source": data, **flags}, settings)
-
     choice = choose_model(
         path,
         weights,
@@ -98,7 +96,7 @@ def predict(
         classes=classes,
         which=which,
         averaged=choose_averaged(ema, no_ema),
-        changed=changed,
+        changed=lambda config: apply_flags(config, {"data.source": data, **flags}, settings),
         names_from_data=True,
     )
     trained = predicting.with_engine_for(with_machine_notes(load_model(choice), flags, settings), files)

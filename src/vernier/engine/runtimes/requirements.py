@@ -5,7 +5,7 @@ Imports neither torch nor an engine, so that commands refuse at once.
 
 import re
 
-from vernier.config import Machine, refuse_training_settings
+from vernier.config import Machine
 from vernier.errors import ConfigError
 
 _EXPORT = {"onnx": (1, 19), "onnxscript": (0, 5)}
@@ -16,12 +16,8 @@ PACKAGES = {
 """What each engine needs, with the lowest version; the extras of pyproject.toml have the same."""
 
 
-def check_engine(machine: Machine, settings: tuple[str, ...] = ()) -> None:
-    """Refuse, before anything is loaded, an engine that cannot do what the settings say. Raises ConfigError.
-
-    `settings`, as NAME=VALUE, are refused if they are for training only.
-    """
-    refuse_training_settings(settings)
+def check_engine(machine: Machine) -> None:
+    """Refuse, before anything is loaded, an engine that cannot do what the settings say. Raises ConfigError."""
     engine = machine.engine
     if engine == "torch":
         if machine.int8:

@@ -8,6 +8,7 @@ same by construction (machine.reduction = exact) or where it was allowed.
 from collections.abc import Iterable, Mapping, Sequence
 
 from vernier.config import DEFAULT_EXACT_THREADS, Config, Machine, Work, count_virtual_shards
+from vernier.config.checks import CROPS_OF_WHOLE_IMAGES
 from vernier.frozen import frozen
 from vernier.records.bench import SettingValue
 from vernier.wording import plural
@@ -102,7 +103,7 @@ def _reason_against(name: str, config: Config, situation: Situation) -> str:
         return f"no effect on {situation.device}: {_ON_CPU[name]}"
     if name in ("workers", "backend") and not situation.real_data:
         return _NO_PIXELS
-    if name == "backend" and config.recipe.augment.crop in ("none", "pad"):
+    if name == "backend" and config.recipe.augment.crop in CROPS_OF_WHOLE_IMAGES:
         return "compiled is for crops of JPEGs"
     if name == "engine" and (situation.device != "cpu" or machine.precision != "fp32" or machine.mode != "eager"):
         return "other engines run fp32 in eager mode on the CPU"
