@@ -3,7 +3,6 @@
 import os
 import signal
 import threading
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 import vernier as v
 from tests.api.conftest import TINY
 from vernier.api import training
-from vernier.config import RenamedSetting
 from vernier.engine.processes import launch
 from vernier.engine.processes.launch import LocalRun
 from vernier.records.events import StepEvent
@@ -158,15 +156,9 @@ def test_logs_of_nvidia_are_written_and_values_of_many_kinds_are_taken(shapes: P
     assert list((run.path / "checkpoints").iterdir()) == []
 
 
-def test_an_old_name_of_a_setting_is_a_warning_of_python(tmp_path: Path) -> None:
-    from vernier.config.migrations import RENAMED_SETTINGS
-
-    old = next(iter(RENAMED_SETTINGS)).removeprefix("recipe.")
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        with pytest.raises(v.ConfigError):
-            v.train(data="/no/such", out=tmp_path, settings={old: 1})
-    assert any(issubclass(w.category, RenamedSetting) for w in caught)
+def test_an_old_name_of_a_setting_is_an_error_with_the_new_name(tmp_path: Path) -> None:
+    with pytest.raises(v.ConfigError, match=r"It is called optim\.trust_coefficient\."):
+        v.train(data="/no/such", out=tmp_path, settings={"optim.trust": 1})
 
 
 @pytest.mark.slow

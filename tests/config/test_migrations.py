@@ -1,7 +1,6 @@
 """Files of other versions: older ones are brought up to date, newer ones are refused with a sentence."""
 
 import json
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +9,11 @@ import pytest
 from vernier import recipes
 from vernier.config import (
     Config,
-    RenamedSetting,
     config_from_tree,
     derive,
     load_file,
     override_from_text,
+    setting_names,
     short_side_of,
     to_dict,
 )
@@ -87,28 +86,30 @@ def test_configurations_inside_other_files_are_migrated_too(kind: str, path: lis
     assert config_from_tree(out) == Config(recipe=recipes.get("ssd-shapes-quick"))
 
 
-def test_every_renamed_setting_leads_to_one_that_exists_and_still_works_by_its_old_name() -> None:
+def test_every_old_name_of_a_setting_is_an_error_with_the_new_name() -> None:
     base = Config(recipe=recipes.get("ssd-shapes-quick"))
     for old, new in RENAMED_SETTINGS.items():
-        value: Any = base
-        for part in new.split("."):
-            value = getattr(value, part)
-        text = json.dumps(value) if value is not None else "none"
-        with pytest.warns(
-            RenamedSetting, match=f"{old.removeprefix('recipe.')} is called {new.removeprefix('recipe.')}"
-        ):
-            assert override_from_text(base, f"{old.removeprefix('recipe.')}={text}") == base
+        old_name, new_name = old.removeprefix("recipe."), new.removeprefix("recipe.")
+        assert new_name in setting_names()
+        with pytest.raises(ConfigError, match=rf"Unknown setting '{old_name}'\. It is called {new_name}\."):
+            override_from_text(base, f"{old_name}=1")
 
 
-def test_a_file_of_a_persons_own_may_use_old_names_and_gets_a_note(tmp_path: Path) -> None:
+def test_an_old_name_in_a_recipe_file_is_an_error_with_the_file_and_the_new_name(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text("[detect]\nmost = 9\n")
-    with pytest.warns(RenamedSetting, match="max_detections"):
-        assert load_file(path).recipe.detect.max_detections == 9
+    with pytest.raises(ConfigError, match=r"mine\.toml: Unknown setting 'detect.most'\. .*detect\.max_detections"):
+        load_file(path)
     path.write_text("[detect]\nmax_detections = 9\n")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert load_file(path).recipe.detect.max_detections == 9
+    assert load_file(path).recipe.detect.max_detections == 9
+
+
+def test_the_configuration_file_of_an_old_run_is_read_by_its_schema(tmp_path: Path) -> None:
+    tree = _old_tree()
+    tree["recipe"]["detect"]["most"] = 9
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(tree))
+    assert load_file(path).recipe.detect.max_detections == 9
 
 
 @pytest.mark.parametrize("schema", [1, 2])

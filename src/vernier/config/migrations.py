@@ -43,7 +43,8 @@ RENAMED_SETTINGS = {
     "recipe.optim.trust": "recipe.optim.trust_coefficient",
     "machine.buffers": "machine.batch_norm_statistics",
 }
-"""Old name -> new name, from the top of the configuration. Old names work in 0.2 with a note, and not in 0.3."""
+"""Old name -> new name, from the top of the configuration: for files of schema 1, and for the message about a setting
+that is given by its old name, which is an error since 0.3.0."""
 
 
 _CONFIGURATIONS = {"config": ("",), "checkpoint": ("config",), "bench": ("config", "asked.config")}
@@ -102,7 +103,7 @@ def _groups(cls: type) -> tuple[tuple[str, Any], ...]:
     return tuple((name, hint) for name, hint in hints if isinstance(hint, type) and dataclasses.is_dataclass(hint))
 
 
-def with_new_names(tree: Tree) -> Tree:
+def _with_new_names(tree: Tree) -> Tree:
     """A configuration with today's names of settings."""
     out = {name: dict(value) if isinstance(value, dict) else value for name, value in tree.items()}
     for old, new in RENAMED_SETTINGS.items():
@@ -126,7 +127,7 @@ def _group(tree: Tree, path: str) -> tuple[Tree | None, str]:
 
 def _config_2(tree: Tree) -> Tree:
     """A configuration of schema 1 as schema 2 has it."""
-    out = with_new_names(tree)
+    out = _with_new_names(tree)
     return _without(out, WITHOUT_EFFECT[_task(out)])
 
 

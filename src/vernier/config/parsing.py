@@ -1,6 +1,6 @@
 """Settings from TOML, JSON and `--set a.b=c`, checked as they are read; back to TOML; their digest and differences.
 
-Old names of settings are understood through `config.migrations`; rules between settings are `config.checks`.
+Files of older schemas are read through `config.migrations`; rules between settings are `config.checks`.
 """
 
 import dataclasses
@@ -10,14 +10,13 @@ import json
 import math
 import tomllib
 import types
-import warnings
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from vernier.addresses import note_origin, redact_addresses, refuse_credentials
 from vernier.errors import ConfigError
 
-from .migrations import RENAMED_SETTINGS, migrated, with_new_names
+from .migrations import RENAMED_SETTINGS, migrated
 from .settings import Config, Data, Recipe, short_side_of
 
 T = TypeVar("T")
@@ -32,7 +31,7 @@ _OTHER_NAMES_OF_VALUES = {("machine.mode", "graph"): "compile"}
 
 
 class RenamedSetting(FutureWarning):
-    """A setting was given by a name that it no longer has; the command line prints this as a note."""
+    """A setting was given by an older name that still works. No setting has one at the moment."""
 
 
 # ------------------------------------------------------------------------------------------------- from text to values
@@ -144,7 +143,9 @@ def _setting(group: Any, name: str, path: str) -> Any:
 
 
 def _unknown(path: str) -> str:
-    """What to say about a setting that does not exist: the nearest ones by their full names."""
+    """The message about a setting that does not exist, with its new name or the nearest ones by their full names."""
+    if new := RENAMED_SETTINGS.get(_from_the_top(path)):
+        return f"Unknown setting {path!r}. It is called {new.removeprefix('recipe.')}."
     names, last = setting_names(), path.rpartition(".")[2]
     near = [_USUAL_NAMES[last]] if last in _USUAL_NAMES else [n for n in names if n.rpartition(".")[2] == last]
     near = near or difflib.get_close_matches(path, names, n=1, cutoff=0.6)
@@ -154,19 +155,11 @@ def _unknown(path: str) -> str:
 
 def setting_name(path: str) -> str:
     """The full name of a setting as people write it: `optim.lr` is `recipe.optim.lr`."""
-    path = ALIASES.get(path, path)
-    path = path if path.split(".")[0] in _GROUPS else f"recipe.{path}"
-    return RENAMED_SETTINGS.get(path, path)
+    return _from_the_top(ALIASES.get(path, path))
 
 
 def _from_the_top(path: str) -> str:
-    """A setting's full name, by its new name where it was renamed."""
-    path = path if path.split(".")[0] in _GROUPS else f"recipe.{path}"
-    if new := RENAMED_SETTINGS.get(path):
-        old_name, new_name = (name.removeprefix("recipe.") for name in (path, new))
-        note = f"note: the setting {old_name} is called {new_name} now; the old name stops working in 0.3."
-        warnings.warn(note, RenamedSetting, stacklevel=3)
-    return new or path
+    return path if path.split(".")[0] in _GROUPS else f"recipe.{path}"
 
 
 def config_from_tree(tree: Any) -> Config:
@@ -188,9 +181,7 @@ def override_from_text(config: Config, assignment: str) -> Config:
 def _type_of(path: str) -> Any:
     """The type of a setting; that of anything where there is no such setting."""
     hint: Any = Config
-    with warnings.catch_warnings(action="ignore"):
-        parts = _from_the_top(ALIASES.get(path, path)).split(".")
-    for part in parts:
+    for part in setting_name(path).split("."):
         hint = get_type_hints(hint).get(part, Any) if dataclasses.is_dataclass(hint) else Any
     return hint
 
@@ -233,10 +224,6 @@ def load_file(path: Path) -> Config:
     if "recipe" not in given:
         groups = {name: given.pop(name) for name in list(given) if name in _GROUPS}
         given = {"recipe": given, **groups}
-    for old in RENAMED_SETTINGS:
-        if _has(given, old.split(".")):
-            _from_the_top(old)
-    given = with_new_names(given)
     note_origin(given, path)
     try:
         config = from_dict(Config, given)
@@ -244,14 +231,6 @@ def load_file(path: Path) -> Config:
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
     return config
-
-
-def _has(tree: Any, parts: list[str]) -> bool:
-    for part in parts:
-        if not isinstance(tree, dict) or part not in tree:
-            return False
-        tree = tree[part]
-    return True
 
 
 # ------------------------------------------------------------------------------------------------- from values to text
