@@ -80,6 +80,7 @@ FOUNDATION = {
     "protobuf",
     "signals",
     "torch_private",
+    "version",
     "wording",
 }
 MAY_IMPORT = {

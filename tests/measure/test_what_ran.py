@@ -87,6 +87,8 @@ def test_a_run_that_did_not_record_it_is_described_from_its_files() -> None:
     record = describe_old_run(config, start, environment)
     assert (record.network, record.image_px, record.classes) == ("resnet8-small, width 32, imagenet stem", 64, 10)
     assert (record.devices, record.torch, record.vernier, record.date) == (2, "2.13.0", "0.1.0 (b2a6a81)", "2026-01-02")
+    later = Environment(versions={"vernier": "0.4.0.dev0 (b2a6a81, modified)"}, git_commit="b2a6a81-dirty")
+    assert describe_old_run(config, start, later).vernier == "0.4.0.dev0 (b2a6a81, modified)"
 
 
 def test_an_old_measurement_took_the_first_size_and_knows_no_classes() -> None:

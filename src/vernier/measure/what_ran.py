@@ -9,9 +9,10 @@ from vernier.models.cost import cost_of
 from vernier.records.environment import DeviceInfo, Environment
 from vernier.records.events import Loading, StartEvent
 from vernier.records.what_ran import Kind, WhatRan
+from vernier.version import describe_version
 from vernier.wording import plural
 
-from .machine.environment import installed_version, vernier_version
+from .machine.environment import installed_version
 
 
 def describe_run(
@@ -56,7 +57,7 @@ def describe_run(
         device=f"{device_kind} ({device.name})" if device is not None else device_kind,
         threads=threads,
         torch=installed_version("torch") or "",
-        vernier=vernier_version(),
+        vernier=describe_version(),
         date=utc_stamp()[:10],
         smoke=config.limits.smoke,
     )
@@ -95,11 +96,13 @@ def describe_old_run(
         threads=event.threads if start else surroundings.compute_threads,
         whole_run=whole_run,
     )
-    commit = f" ({surroundings.git_commit[:7]})" if surroundings.git_commit else ""
+    version, commit = versions.get("vernier") or "", surroundings.git_commit
+    if version and commit and "(" not in version:  # development versions were recorded as 0.2.0, too
+        version = f"{version} ({commit[:7]})"
     return replace(
         ran,
         torch=versions.get("torch") or "",
-        vernier=f"{versions['vernier']}{commit}" if versions.get("vernier") else "",
+        vernier=version,
         date=(event.time or "")[:10],
     )
 

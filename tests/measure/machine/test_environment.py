@@ -1,13 +1,12 @@
 import json
 import os
-from pathlib import Path
 
 import pytest
 
-from vernier.measure.machine import environment
-from vernier.measure.machine.environment import collect_environment, installed_version, source_commit
+from vernier.measure.machine.environment import collect_environment, installed_version
 from vernier.records.codec import encode
 from vernier.records.environment import DeviceInfo, decode_environment
+from vernier.version import describe_version, source_commit
 
 
 def test_variables_that_change_speed_are_recorded_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,8 +30,7 @@ def test_a_package_that_is_not_installed_has_no_version() -> None:
     assert installed_version("no-such-package-anywhere") is None
 
 
-def test_the_commit_is_unknown_outside_of_a_clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment, "REPOSITORY", tmp_path)
-    source_commit.cache_clear()
-    assert source_commit() is None
-    source_commit.cache_clear()
+def test_a_development_version_is_recorded_with_its_commit() -> None:
+    collected = collect_environment([], "cpu", threads=2)
+    assert collected.versions["vernier"] == describe_version()
+    assert collected.git_commit == source_commit()

@@ -20,7 +20,6 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
-from vernier import __version__
 from vernier.config import Config, Eval, Recipe, to_dict
 from vernier.config.migrations import SCHEMAS
 from vernier.data.augment.normalize import Normalizer
@@ -34,6 +33,7 @@ from vernier.records.events import StartEvent
 from vernier.records.run import ExportCheck, ModelFile
 from vernier.store import replaced_atomically, run_of_checkpoint
 from vernier.tasks import task_of
+from vernier.version import describe_version
 from vernier.wording import plural
 
 from .evaluate import evaluating
@@ -142,7 +142,7 @@ def describe_model(trained: Trained) -> ModelFile:
         model=recipe.model.name,
         network=shown_name(recipe.model),
         recipe=recipe.name,
-        vernier=__version__,
+        vernier=describe_version(),
         ran=trained.ran or _ran_line(trained.checkpoint),
         data_fingerprint=trained.own_fingerprint,
         settings={"schema": SCHEMAS["config"], **to_dict(settings)},

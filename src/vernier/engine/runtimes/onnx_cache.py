@@ -10,12 +10,12 @@ from pathlib import Path
 
 import torch
 
-from vernier import __version__
 from vernier.engine.inference.export import ExportedNetwork, quiet_exporters, save_onnx
 from vernier.engine.inference.trained import Trained
 from vernier.errors import RunFailed
 from vernier.folders import cache_home
 from vernier.store import replaced_atomically
+from vernier.version import describe_version
 
 KEPT_FILES = 8
 
@@ -23,7 +23,7 @@ KEPT_FILES = 8
 def onnx_file(trained: Trained, network: ExportedNetwork, images: torch.Tensor) -> Path:
     """The network as an ONNX file that takes pixels. Raises RunFailed where it cannot be exported."""
     model, data = trained.config.recipe.model, trained.config.recipe.data
-    versions, shape = (torch.__version__, __version__), (*images.shape[1:], len(trained.classes))
+    versions, shape = (torch.__version__, describe_version()), (*images.shape[1:], len(trained.classes))
     key = hashlib.sha256(repr((versions, shape, model, data.mean, data.std)).encode())
     for name, tensor in trained.model.state_dict().items():
         key.update(name.encode() + tensor.detach().cpu().contiguous().numpy().tobytes())

@@ -17,8 +17,8 @@ from vernier.config.migrations import RENAMED_SETTINGS
 from vernier.errors import ConfigError, RunFailed
 from vernier.folders import REPOSITORY
 from vernier.frozen import frozen
-from vernier.measure.machine.environment import source_commit
 from vernier.records.bench import ConfigTree
+from vernier.version import source_commit
 
 from .arms import environment_of
 

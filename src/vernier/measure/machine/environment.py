@@ -3,19 +3,16 @@
 import importlib.metadata
 import os
 import platform
-import subprocess
 import sys
 from collections.abc import Sequence
-from functools import cache
 
 import psutil
 
-import vernier
 from vernier.addresses import redact_addresses
-from vernier.folders import REPOSITORY
 from vernier.records.environment import CpuInfo, DeviceInfo, Environment
 from vernier.records.events import ProcessInfo
 from vernier.records.telemetry import SensorSetup
+from vernier.version import describe_version, source_commit
 
 PACKAGES = ("torch", "numpy", "pillow", "simplejpeg", "safetensors", "tyro", "rich", "psutil")
 THREAD_VARIABLES = (
@@ -43,7 +40,7 @@ VARIABLES = (
 
 def read_versions() -> dict[str, str | None]:
     """Versions of Vernier, Python and the packages it uses; None where a package is not installed."""
-    own: dict[str, str | None] = {"vernier": vernier.__version__, "python": platform.python_version()}
+    own: dict[str, str | None] = {"vernier": describe_version(), "python": platform.python_version()}
     return own | {name: installed_version(name) for name in PACKAGES}
 
 
@@ -87,22 +84,3 @@ def collect_environment(
 def read_variables() -> dict[str, str]:
     """Environment variables that change speed or results, those that are set."""
     return {k: redact_addresses(v) for k, v in os.environ.items() if k in VARIABLES or k.startswith("NCCL_")}
-
-
-def vernier_version() -> str:
-    """Vernier's version, with the commit where it runs from a clone."""
-    commit = source_commit()
-    return f"{vernier.__version__} ({commit})" if commit else vernier.__version__
-
-
-@cache
-def source_commit() -> str | None:
-    """The commit of Vernier's own source; None when it does not run from a clone."""
-    if not (REPOSITORY / ".git").exists():
-        return None
-    try:
-        command = ["git", "-C", str(REPOSITORY), "describe", "--always", "--dirty"]
-        described = subprocess.run(command, capture_output=True, text=True, timeout=10)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return described.stdout.strip() or None

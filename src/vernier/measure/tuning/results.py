@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 from vernier.clock import duration, utc_stamp
 from vernier.config import Config, MachineFile, Tuned, machine_toml
-from vernier.measure.machine.environment import installed_version, vernier_version
+from vernier.measure.machine.environment import installed_version
 from vernier.records.bench import Confirmation, Ready, SettingValue, TunedSetting, TunedValue, TuneResult
 from vernier.records.what_ran import line_of
+from vernier.version import describe_version
 from vernier.wording import plural
 
 from .candidates import Situation, order_of
@@ -118,7 +119,7 @@ def file_text(result: TuneResult, config: Config, situation: Situation, ready: R
         cores=situation.cores,
         date=utc_stamp()[:10],
         torch=installed_version("torch") or "",
-        vernier=vernier_version(),
+        vernier=describe_version(),
     )
     head = [f"Written by vernier tune on {tuned.date}. Use it with --machine FILE.", result.what_ran, headline(result)]
     return machine_toml(result.machine, tuned, comments, head)

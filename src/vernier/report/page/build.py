@@ -12,8 +12,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-import vernier
 from vernier.clock import utc_stamp
+from vernier.version import describe_version
 from vernier.wording import plural
 
 from .collect import Subject
@@ -62,7 +62,7 @@ class Page:
             contents=self.contents(),
             sections=joined(s.html for s in self.sections),
             light=tag("span", "live", id="live", cls="live", role="status") if live else Markup(""),
-            footer=f"Made by Vernier {vernier.__version__} from run directories alone; it needs no network.",
+            footer=f"Made by Vernier {describe_version()} from run directories alone; it needs no network.",
             figures=Markup(self.figures_json()),  # noqa: S704  made safe there
             script=Markup(script),  # noqa: S704  Vernier's own file
         )
