@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from vernier.errors import ConfigError as ConfigError
     from vernier.errors import RunFailed as RunFailed
 
-__version__ = "0.3.0"
+__version__ = "0.4.0.dev0"
 
 _HOMES = {
     "train": "vernier.api.training",
