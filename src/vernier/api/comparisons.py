@@ -12,17 +12,20 @@ from vernier.config import parse_share
 from vernier.errors import ConfigError
 from vernier.records.statistics import SpeedVerdict
 from vernier.records.study import DeviceVerdict, StudyAnalysis
+from vernier.requests.comparing import Compare
+from vernier.requests.values import fraction
 
 from .display import frame, frame_of_paths
+from .functions import function
 from .options import StrPath, to_path
 from .runs import data_frame
+from .session import Session
 from .words import errors_in_python_words, python_words
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
     from vernier.report.compare import RunComparison
-    from vernier.report.logs.model import RunLog
     from vernier.report.page.studies import Study as StudyContent
 
 Pairs = Mapping[str, str] | str
@@ -65,41 +68,23 @@ class Comparison:
         return frame_of_paths(str(self), paths, ("training", "benchmarks", "glance"))
 
 
-@errors_in_python_words
-def compare(
-    a: StrPath | Sequence[StrPath],
-    b: StrPath | Sequence[StrPath],
-    *,
-    tolerance: float | str = "1%",
-    different_work: bool = False,
-    single_runs: bool = False,
-) -> Comparison:
-    """Compare the speed of two runs, or of two sets of runs, as `vernier compare` does.
-
-    A side is one run or a list of them: run directories, benchmarks (`RUN#ARM` for one of several arms), patterns such
-    as `runs/base-*`, or logs of other tools. Several runs per side are needed for a verdict: one each shows how noisy
-    these two were. Differences below `tolerance` count as equal. Raises ConfigError for different work, which
-    `different_work` allows, and where there is nothing to measure.
-    """
+def compare_sides(request: Compare, _: Session | None = None) -> Comparison:
+    """Compare two sides. Raises ConfigError for different work, unless allowed, and if there is nothing to compare."""
     from vernier.report.compare import compare_runs
+    from vernier.report.logs.reading import open_side
 
-    share = parse_share("--tolerance", str(tolerance), allow_zero=True)
-    sides = _logs(a, "A"), _logs(b, "B")
-    return Comparison(compare_runs(*sides, share, allow_different_work=different_work, single_runs=single_runs))
+    return Comparison(
+        compare_runs(
+            open_side(request.a),
+            open_side(request.b),
+            fraction(request.tolerance),
+            allow_different_work=request.different_work,
+            single_runs=request.single_runs,
+        )
+    )
 
 
-def _logs(side: StrPath | Sequence[StrPath], name: str) -> "list[RunLog]":
-    """The runs of one side; a text may be a pattern or name an arm, a path is what it is."""
-    from vernier.report.logs.reading import open_logs, open_side
-
-    paths = [side] if isinstance(side, str | os.PathLike) else list(side)
-    if not paths:
-        raise ConfigError(f"{name} names no run.")
-    return [
-        log
-        for path in paths
-        for log in (open_side(path) if isinstance(path, str) else open_logs(to_path(path, "compare()")))
-    ]
+compare = function(Compare, compare_sides, "compare")
 
 
 class Study:

@@ -5,21 +5,37 @@ Shared by the command line and the functions of `vernier.api`. The processes the
 """
 
 import os
+import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vernier.config import Config, MachineFile, Model, Work, derive, override, read_machine_file, refuse_other_work
+from vernier import recipes
+from vernier.config import (
+    MACHINE_FILE,
+    Changed,
+    Config,
+    MachineFile,
+    Model,
+    Work,
+    derive,
+    override,
+    read_machine_file,
+    refuse_other_work,
+)
 from vernier.cores import allowed_cores
 from vernier.data.preparing.pretrained import fetch_pretrained, is_pretrained
 from vernier.engine.processes.launch import process_count, quiet_torch, time_left_s, topology
 from vernier.errors import ConfigError, did_you_mean
 from vernier.models import layer_groups
+from vernier.requests.common import Settings
 from vernier.store import RunDir
+
+from .session import in_notebook
 
 if TYPE_CHECKING:
     from vernier.engine.processes.world import World
@@ -48,6 +64,42 @@ def machine_file(path: "str | os.PathLike[str] | None", work: Work) -> MachineFi
     refuse_other_work(file, work)
     notes = describe_elsewhere(file, f"cpu ({cpu_name()})", len(allowed_cores()))
     return replace(file, notes=notes if file.tuned is not None and file.tuned.device.startswith("cpu") else ())
+
+
+def change(
+    start: Config,
+    request: Settings,
+    work: Work,
+    more: Mapping[str, object] | None = None,
+    *,
+    small: bool = False,
+) -> Changed:
+    """The configuration `start` with everything that a request changes: its machine file, options and settings.
+
+    `more` has settings that follow from other options. `small`: shrunk for a smoke run first. Raises ConfigError.
+    """
+    values = {MACHINE_FILE: machine_file(request.machine, work), **request.changes(), **(more or {})}
+    return recipes.change(start, values, request.settings, small=small)
+
+
+@contextmanager
+def sigterm_as_interrupt() -> Iterator[None]:
+    """While entered, SIGTERM acts like Ctrl-C: child processes are ended and finished results are saved.
+
+    Only the main thread can catch signals; elsewhere nothing changes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def silence_profiler() -> None:
@@ -139,11 +191,6 @@ def _is_new_run(config: Config, out: Path, resume: str | None) -> bool:
     from vernier.engine.training.checkpoints.resume import choose_resume_point
 
     return choose_resume_point(config, out, resume, lambda _: None) is None
-
-
-def in_notebook() -> bool:
-    """Whether this is the kernel of a notebook."""
-    return "ipykernel" in sys.modules
 
 
 def load_torch(*, quiet: bool = False) -> None:
