@@ -94,7 +94,7 @@ class _Reader:
         if flag is None:
             raise ConfigError(f"Unknown flag {typed}. {self._suggestion(name)}{self.prog} --help lists the flags.")
         option = flag.option
-        if typed != option.flag and typed.replace("--no-", "--", 1) != option.flag:
+        if option.flag not in (name, name.replace("--no-", "--", 1)):
             self.typed[option.name] = typed
         if option.switch:
             if equals:

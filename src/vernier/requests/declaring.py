@@ -155,7 +155,9 @@ class Request:
             for each in options_of(type(self))
             if each.declared.sets
             and not each.is_default(value := getattr(self, each.name))
-            and value not in (None, False, ())
+            and value is not None
+            and value is not False  # 0 is a value
+            and value != ()
         }
 
     def gives(self, name: str) -> bool:
