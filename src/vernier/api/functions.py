@@ -3,7 +3,7 @@
     tune_train = function(TuneTrain, _tune)
 
 `_tune(request, session)` does the work, for the command line too. Editors and type checkers see the signatures in
-`vernier/__init__.pyi`, which `stub` writes from the same declarations.
+`vernier/__init__.pyi`, which `make pages` writes from the same declarations.
 """
 
 import inspect
@@ -29,7 +29,6 @@ def options_in_python(cls: type[Request]) -> list[Option]:
 
 def function(cls: type[R], perform: Callable[[R, Session], T], name: str) -> Callable[..., T]:
     """The function of Python that builds a request from its arguments and carries it out."""
-    signature = signature_of(cls, inspect.signature(perform).return_annotation)
 
     def call(*arguments: Any, **keywords: Any) -> T:
         __tracebackhide__ = True  # of notebooks and pytest
@@ -40,10 +39,16 @@ def function(cls: type[R], perform: Callable[[R, Session], T], name: str) -> Cal
         except Refusal as error:
             raise in_python_words(error, words) from None
 
+    return described(call, cls, name, inspect.signature(perform).return_annotation, perform.__module__)
+
+
+def described(call: Callable[..., T], cls: type[Request], name: str, returns: Any, module: str) -> Callable[..., T]:
+    """A function with the name, signature and docstring that follow from its request, which it carries as `request`."""
     call.__name__ = call.__qualname__ = name
     call.__doc__ = docstring_of(cls)
-    call.__module__ = perform.__module__
-    call.__signature__ = signature  # type: ignore[attr-defined]
+    call.__module__ = module
+    call.__signature__ = signature_of(cls, returns)  # type: ignore[attr-defined]
+    call.request = cls  # type: ignore[attr-defined]
     return call
 
 
@@ -147,15 +152,3 @@ def docstring_of(cls: type[Request]) -> str:
         ending = f" Default: {default}." if default not in ("", "required") else ""
         lines.append(f"    {each.name}: {each.declared.help}{ending}")
     return "\n".join(lines)
-
-
-def stub(cls: type[Request], name: str, returns: str) -> str:
-    """The function as a stub file declares it."""
-    parameters: list[str] = []
-    for each in options_in_python(cls):
-        if not each.declared.positional and "*" not in parameters:
-            parameters.append("*")
-        default = "" if each.required else f" = {_python_default(each)!r}"
-        parameters.append(f"{each.name}: {annotation_of(each)}{default}")
-    inner = "".join(f"    {parameter},\n" for parameter in parameters)
-    return f"def {name}(\n{inner}) -> {returns}: ...\n"

@@ -68,7 +68,7 @@ def help_text(group: str | None = None) -> str:
     )
 
 
-def _find(words: list[str]) -> tuple[str, list[str]]:
+def find_command(words: list[str]) -> tuple[str, list[str]]:
     """The command that words begin with, and the words after it. Raises ConfigError."""
     name, *rest = words
     names = [name for section in SECTIONS.values() for name in section]
@@ -111,7 +111,7 @@ def _run(words: list[str]) -> int:
     if wants_help and words[0] in GROUPS and (len(words) == 1 or words[1].startswith("-")):
         sys.stdout.write(help_text(words[0]))
         return EXIT_DONE
-    command, rest = _find(words)
+    command, rest = find_command(words)
     cls = find(command)
     assert cls is not None
     prog = f"vernier {command}"

@@ -3,7 +3,9 @@
 Everything about options comes from their declaration.
 """
 
+import os
 import shutil
+import sys
 import textwrap
 from collections.abc import Mapping
 
@@ -60,12 +62,16 @@ def command_help(cls: type[Request], prog: str, *, everything: bool) -> str:
 
 def _entry(name: str, text: str, column: int) -> list[str]:
     """A name and its text in two columns; a long name has a line of its own."""
-    indent = " " * column
+    indent, shown = " " * column, f"  {_painted(name)}"
     if len(name) + 3 > column:
-        return [f"  {name}", *textwrap.wrap(text, width(), initial_indent=indent, subsequent_indent=indent)]
-    return textwrap.wrap(text, width(), initial_indent=f"  {name}".ljust(column), subsequent_indent=indent) or [
-        f"  {name}"
-    ]
+        return [shown, *textwrap.wrap(text, width(), initial_indent=indent, subsequent_indent=indent)]
+    lines = textwrap.wrap(text, width(), initial_indent=indent, subsequent_indent=indent) or [indent]
+    return [f"{shown}{' ' * (column - 2 - len(name))}{lines[0].lstrip()}".rstrip(), *lines[1:]]
+
+
+def _painted(name: str) -> str:
+    """A name in color on a terminal, unless $NO_COLOR says otherwise."""
+    return f"\x1b[36m{name}\x1b[0m" if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else name
 
 
 def _metavar(option: Option) -> str:
