@@ -1,4 +1,4 @@
-"""`--raport` and `--dllogger` of training and benchmarks: NVIDIA's logs of a run, written from it when it ends."""
+"""Options `raport` and `dllogger` of training and benchmarks: NVIDIA's logs of a run, written from it when it ends."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -116,8 +116,17 @@ class WithEngine(Request):
 
 
 @shared
-class Settings(Request):
+class Assigned(Request):
     """Commands that start from a recipe or a run, whose settings can be changed."""
+
+    settings: Assignments = option(
+        (), help="Change any setting, such as optim.lr=0.05. Repeatable.", completes=("setting",), group="settings"
+    )
+
+
+@shared
+class Settings(Assigned):
+    """Commands whose settings of the machine can also come from a file."""
 
     machine: FilePath | None = option(
         None,
@@ -126,9 +135,6 @@ class Settings(Request):
         metavar="FILE",
         completes=("file",),
         group="machine",
-    )
-    settings: Assignments = option(
-        (), help="Change any setting, such as optim.lr=0.05. Repeatable.", completes=("setting",), group="settings"
     )
 
 
