@@ -45,7 +45,7 @@ RUNS = {
 }
 """Name of a run directory -> the command that writes it; each gets `--out`."""
 AFTERWARDS = (
-    "study run --workload shapes --iterations 6 --repeats 3 --batch 2 --virtual 5 --slow 3=1.5 --pause 0 --kernels 1 "
+    "study run --workload shapes --iterations 6 --repeats 3 --batch 2 --virtual 5 --slow 3=1.5 --pause 0s --kernels 1 "
     "--out study",
     "study baseline study -o baseline.json",
 )
@@ -55,8 +55,15 @@ ANSWERS = {
     "analysis.json": "study analyze study --json",
 }
 """File -> the command whose output it contains: what later versions have to compute from the same files."""
-OMITTED = ("profile/traces/trace.*", "profile/traces/calls.*", "study/study/*[1-4]/*/kernels.csv", "runs")
-"""Large files that Vernier does not read again, or that exist several times."""
+OMITTED = (
+    "runs",
+    "*/run.lock",
+    "profile/traces/trace.*",
+    "profile/traces/calls.*",
+    "study/study/*[1-4]/*/kernels.csv",
+    "study/study/*/repeat-[12]/kernels.csv",
+)
+"""Locks, and large files that Vernier does not read again or that exist several times."""
 NEUTRAL_SOURCE, NEUTRAL_SCRATCH = "/opt/vernier/src", "/scratch"
 
 
