@@ -18,8 +18,8 @@ DOCS = REPO / "docs"
 FENCE = re.compile(r"^( *)```(?:\{ \.)?(\w*)[^\n]*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"(?:^|(?<=[\s/]))vernier +(?=[a-z-])")
 OPERATORS = {"|", "||", "&", "&&", ";", ">", ">>", "<", "2>"}
-PLACEHOLDER = re.compile(r"[A-Z][A-Z0-9_-]*|<.*>|.*\.(toml|json)")
-"""Names a reader has to replace: RECIPE, RUN, <the run>, mine.toml."""
+PLACEHOLDER = re.compile(r"[A-Z][A-Z0-9_-]*|<.*>|.*\.(toml|json|onnx|safetensors)|.*/.*")
+"""Names a reader has to replace: RECIPE, RUN, <the run>, mine.toml, runs/RUN."""
 
 
 @dataclass(frozen=True)
