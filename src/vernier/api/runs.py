@@ -10,11 +10,11 @@ from vernier.config import Config, config_from_tree
 from vernier.errors import ConfigError, did_you_mean
 from vernier.records.events import EVENT_KINDS, Event, encode_event
 from vernier.records.run import EvalResult, RunSummary, Status
+from vernier.requests.values import StrPath
 from vernier.store import RunDir
 
-from .display import format_result, frame_of_paths, report
-from .options import StrPath, to_path
-from .words import errors_in_python_words
+from .display import format_result, frame_of_paths
+from .wording import python_errors
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -27,7 +27,7 @@ class Result(Generic[R]):
     """The figures of an evaluation as attributes, and the `record` with everything else.
 
     A classifier has `top1`, `top5` (percent) and `loss`, a detector `AP`, `AP50`, `AP75` and more (0 to 1, as COCO
-    has them). A figure is NaN where the data has nothing to measure it on. `figures` has all of them by name.
+    has them). A figure is NaN if the data has nothing to measure it on. `figures` has all of them by name.
     """
 
     top1: float
@@ -65,7 +65,7 @@ class Result(Generic[R]):
 
 
 def data_frame(rows: Sequence[Mapping[str, Any]]) -> "DataFrame":
-    """Rows as a table of pandas. Raises ConfigError where that is not installed."""
+    """Rows as a table of pandas. Raises ConfigError if that is not installed."""
     try:
         from pandas import DataFrame
     except ImportError:
@@ -93,9 +93,11 @@ class Run:
     `path` is the directory. `Run(path)` opens a run that exists; so does `open_run`.
     """
 
-    @errors_in_python_words
+    @python_errors
     def __init__(self, path: "StrPath | Run") -> None:
-        run = RunDir.open(to_path(path, "Run()"))
+        if not isinstance(path, str | os.PathLike):
+            raise ConfigError(f"Run() takes a path, not {path!r}.")
+        run = RunDir.open(Path(path).expanduser())
         if run.is_bench:
             raise ConfigError(f"{run.path} is a benchmark: vernier.Benchmark({str(run.path)!r}) opens it.")
         self.path: Path = run.path
@@ -117,12 +119,12 @@ class Run:
 
     @property
     def summary(self) -> RunSummary:
-        """What the run came to: steps, result, best result, speed, time spent. Empty where it has not ended."""
+        """What the run came to: steps, result, best result, speed, time spent. Empty if it has not ended."""
         return self._run.status().summary or RunSummary()
 
     @property
     def result(self) -> Result[EvalResult]:
-        """The last evaluation: `run.result.top1`. Raises ConfigError where there has been none."""
+        """The last evaluation: `run.result.top1`. Raises ConfigError if there has been none."""
         record = self.summary.result
         if record is None:
             evaluations = self.events("eval")
@@ -132,7 +134,7 @@ class Run:
         return Result(record)
 
     @property
-    @errors_in_python_words
+    @python_errors
     def config(self) -> Config:
         """The settings: `run.config.recipe.optim.lr`, `run.config.machine.device`."""
         return config_from_tree(self._run.read_config())
@@ -154,7 +156,9 @@ class Run:
 
     def report(self, out: StrPath | None = None) -> Path:
         """Write the page of this run as one HTML file, and return its path. Default: report.html in the run."""
-        return report(self.path, out)
+        from .reports import report
+
+        return report(self.path, out=out)
 
     def __repr__(self) -> str:
         status = self._run.status()
@@ -169,6 +173,6 @@ class Run:
 def open_run(path: StrPath) -> Run:
     """Open a run that exists: finished, running, or interrupted. A folder with one run in it will do.
 
-    Raises ConfigError where there is no run.
+    Raises ConfigError if there is no run.
     """
     return Run(path)
