@@ -112,11 +112,11 @@ def test_a_batch_that_could_mean_two_things_is_refused() -> None:
     request = Train(global_batch=8)
     typed = Session(ShellWords(Train, request, {"global_batch": "--batch-size"}))
     with pytest.raises(ConfigError) as caught:
-        refuse_unclear_batch(request, 2, typed)
+        refuse_unclear_batch(2, typed)
     assert list(caught.value.given) == ["global_batch"]
     assert ("machine.process_batch", "N") in caught.value.works
-    refuse_unclear_batch(request, 1, typed)
-    refuse_unclear_batch(request, 2, Session(ShellWords(Train, request)))
+    refuse_unclear_batch(1, typed)
+    refuse_unclear_batch(2, Session(ShellWords(Train, request)))
 
 
 def test_sigterm_acts_like_ctrl_c_while_entered() -> None:

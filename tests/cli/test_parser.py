@@ -47,7 +47,7 @@ class Tool(Request):
         ("x --expect 1", "--expect needs a value: --expect N N."),
         ("x --mode egaer", "--mode egaer is not known. Did you mean eager? Choose from eager, compile, trace."),
         ("x --smok", "Unknown flag --smok. Did you mean --smoke? tool --help lists the flags."),
-        ("x --batchsize 3", "Unknown flag --batchsize. Did you mean --batch-size?"),
+        ("x --batchsize 3", "Unknown flag --batchsize. Did you mean --batch?"),
         ("x --global-batch 3", "Unknown flag --global-batch. Use --batch, the batch per device."),
         ("x --momentum 0.9", "It is a setting: --set optim.momentum=VALUE."),
         ("x --smoke=1", "--smoke takes no value: leave out =1."),

@@ -32,7 +32,7 @@ TEXT = f"{given('optim.lr', 0.5)} is high. Use {use('optim.lr', 0.1)}, {use('opt
         (["--lr", "0.5"], "--lr 0.5 is high. Use --lr 0.1, --set optim.momentum=0.9 or --lr X."),
         (
             ["--learning-rate=0.5"],
-            "--learning-rate 0.5 is high. Use --learning-rate 0.1, --set optim.momentum=0.9 or --learning-rate X.",
+            "--learning-rate 0.5 is high. Use --lr 0.1, --set optim.momentum=0.9 or --lr X.",
         ),
         (["--set", "optim.lr=0.5"], "--set optim.lr=0.5 is high. Use --lr 0.1, --set optim.momentum=0.9 or --lr X."),
         ([], "optim.lr = 0.5 is high. Use --lr 0.1, --set optim.momentum=0.9 or --lr X."),

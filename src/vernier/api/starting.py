@@ -32,9 +32,8 @@ from vernier.data.preparing.pretrained import fetch_pretrained, is_cached, is_pr
 from vernier.engine.processes.launch import process_count, quiet_torch, time_left_s, topology
 from vernier.errors import ConfigError, did_you_mean
 from vernier.models import layer_groups
-from vernier.references import command, given, use
+from vernier.references import given, use
 from vernier.requests.common import Settings
-from vernier.requests.declaring import Request
 from vernier.store import RunDir
 
 from .session import Session, in_notebook
@@ -118,12 +117,12 @@ def count_processes(config: Config) -> tuple[Config, int]:
     return override(config, "machine.procs", procs), procs if here.launcher == "single" and procs > 1 else 0
 
 
-def refuse_unclear_batch(request: Request, procs: int, session: Session) -> None:
+def refuse_unclear_batch(procs: int, session: Session) -> None:
     """With several processes `--batch` could be the batch of one or of all. Raises ConfigError."""
     if procs > 1 and "global_batch" in getattr(session.words, "typed", {}):
         raise ConfigError(
             f"With {procs} processes {given('global_batch')} could mean the batch of one or of all. Use "
-            f"{command(request.command, global_batch='N')} for all together, or "
+            f"{use('global_batch', slot='N')} for all together, or "
             f"{use('machine.process_batch', slot='N')} for the largest batch of one."
         )
 

@@ -94,7 +94,7 @@ class Training:
     def in_processes(self, request: Trains, session: Session) -> "tuple[Training, int]":
         """The same with its number of processes filled in; also how many must be started here (0: none)."""
         config, to_start = count_processes(self.config)
-        refuse_unclear_batch(request, config.machine.procs, session)
+        refuse_unclear_batch(config.machine.procs, session)
         return replace(self, changed=replace(self.changed, config=config)), to_start
 
     def check(self, session: Session) -> None:

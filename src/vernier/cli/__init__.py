@@ -107,6 +107,8 @@ def _run(words: list[str]) -> int:
 
     words, note = with_new_name(words)
     options = words[: words.index("--")] if "--" in words else words
+    if len(words) == 2 and words[1] == "help":
+        options = words = [words[0], "--help"]
     wants_help = any(word in (*HELP, HELP_ALL) for word in options)
     if wants_help and words[0] in GROUPS and (len(words) == 1 or words[1].startswith("-")):
         sys.stdout.write(help_text(words[0]))

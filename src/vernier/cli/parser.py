@@ -169,7 +169,9 @@ class _Reader:
             return f"Use {instead}. "
         near = difflib.get_close_matches(typed, self.flags, n=1, cutoff=0.7)
         if near:
-            return f"Did you mean {near[0]}? "
+            flag = self.flags[near[0]]
+            own = near[0] if flag.option.name == "settings" or flag.value is False else flag.option.flag
+            return f"Did you mean {own}? "
         word = typed.lstrip("-").replace("-", "_")
         settings = [name for name in setting_names() if word in (name, name.rpartition(".")[2])]
         if settings and "--set" in self.flags:

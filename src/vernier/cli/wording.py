@@ -19,7 +19,9 @@ class ShellWords(Words):
     def option(self, option: Option, reference: Reference) -> str:
         if option.name == "settings":
             return "--set"
-        flag = self.typed.get(option.name) or ("" if option.declared.positional else option.flag)
+        flag = "" if option.declared.positional else option.flag
+        if reference.role == "given":
+            flag = self.typed.get(option.name, flag)
         if not flag and reference.role == "use":  # of an argument that also has a flag, which is clearer in a sentence
             flag = next(iter(option.flags), "")
         if not reference.has_value:

@@ -47,7 +47,12 @@ class WithPrecision(Request):
     """Commands that run a model in one precision."""
 
     precision: Precision | None = option(
-        None, help="Number format the model computes in.", default="fp32", sets="machine.precision", group="machine"
+        None,
+        help="Number format the model computes in.",
+        default="fp32",
+        sets="machine.precision",
+        names=("--precisions",),
+        group="machine",
     )
 
 
@@ -61,6 +66,7 @@ class WithMode(Request):
         default="eager",
         sets="machine.mode",
         values={"graph": "compile"},
+        names=("--modes",),
         group="machine",
     )
 

@@ -42,6 +42,7 @@ class Plan(Assigned, Json):
     )
     batch: int | None = option(
         None,
+        names=("--batch-size", "--batches", "--device-batch"),
         help="Batch per device at which the given images per second were measured; with weak scaling also that of "
         "every device.",
         default="that of the run, or the recipe's global batch over the fewest devices",

@@ -59,7 +59,13 @@ class StudyRun(OnDevice, WithPrecision, Quiet, Json):
     )
     iterations: int = option(500, help="Iterations per repeat; each is timed.", low=2)
     repeats: int = option(5, help="Repeats per device.", low=1)
-    batch: int = option(64, help="Images per iteration, for resnet50 and shapes.", low=1, sets="global_batch")
+    batch: int = option(
+        64,
+        names=("--batch-size", "--batches", "--device-batch"),
+        help="Images per iteration, for resnet50 and shapes.",
+        low=1,
+        sets="global_batch",
+    )
     out: FilePath | None = option(
         None,
         help="Directory of the study.",

@@ -105,9 +105,11 @@ class Form:
         match self.kind:
             case "choice":
                 if value not in self.choices:
-                    hint = did_you_mean(str(value), self.choices)
-                    known = f" Choose from {', '.join(self.choices)}." if not hint.startswith("Known") else ""
-                    raise ConfigError(f"{given(name, value)} is not known. {hint}{known}")
+                    near = did_you_mean(str(value), self.choices)
+                    hint = f"{near} " if near.startswith("Did") else ""
+                    raise ConfigError(
+                        f"{given(name, value)} is not known. {hint}Choose from {', '.join(self.choices)}."
+                    )
             case "duration" | "time limit":
                 return self._duration(name, value)
             case "fraction":
