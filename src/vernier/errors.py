@@ -49,7 +49,8 @@ class Refusal(Exception):
     @property
     def given(self) -> dict[str, Any]:
         """What was given and cannot be: options or settings by name, with their value (None: the name alone)."""
-        return {each.name: each.value for each in self._references() if each.role == "given"}
+        found = [each for each in self._references() if each.role == "given"]
+        return {each.name: each.value for each in sorted(found, key=lambda each: each.has_value)}
 
     @property
     def works(self) -> list[tuple[str, Any]]:

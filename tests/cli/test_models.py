@@ -10,10 +10,8 @@ import torch
 
 from tests.conftest import Done
 from tests.data.http_server import Server
-from vernier.cli.model.choosing import choose_model
 from vernier.data.preparing.pretrained import MIRROR, TORCHVISION
 from vernier.engine.inference.preparation import published_as
-from vernier.errors import ConfigError
 from vernier.models import build
 
 Vernier = Callable[..., Done]
@@ -25,12 +23,21 @@ def theirs(tmp_path: Path) -> Path:
     return tmp_path / "theirs.pth"
 
 
-def test_a_path_or_weights_but_not_both_and_not_neither(theirs: Path) -> None:
-    assert choose_model(str(theirs), None, model=None, classes=None).path == theirs
-    assert choose_model(None, str(theirs), model="resnet18", classes=None).model == "resnet18"
-    for path, weights in ((None, None), (str(theirs), str(theirs))):
-        with pytest.raises(ConfigError, match="Which model"):
-            choose_model(path, weights, model=None, classes=None)
+def test_weights_are_the_model_whether_they_have_the_flag_or_not(
+    theirs: Path, shapes: Path, vernier_here: Vernier
+) -> None:
+    photo = str(next((shapes / "val" / "disc").iterdir()))
+    named = ["--model", "resnet8-small", "--classes", "cat,dog,emu", "--json"]
+    by_flag, by_place = (
+        vernier_here("predict", "--weights", str(theirs), photo, *named),
+        vernier_here("predict", str(theirs), photo, *named),
+    )
+    assert by_flag.code == 0, by_flag.err
+    assert by_flag.json() == by_place.json()
+    assert by_flag.json()["classes"] == ["cat", "dog", "emu"]
+    for command in ("eval", "predict", "export"):
+        assert vernier_here(command).code == 2
+        assert vernier_here(command, "/no/such", "x").code == 2
 
 
 @pytest.mark.parametrize(
@@ -41,16 +48,16 @@ def test_a_path_or_weights_but_not_both_and_not_neither(theirs: Path) -> None:
         (["--weights", "{theirs}", "photo.png"], "they look like resnet8-small"),
         (["--weights", "{theirs}", "--model", "resnet8", "photo.png"], "Did you mean"),
         (["--weights", "{theirs}", "--model", "resnet18", "photo.png"], "They look like resnet8-small"),
-        (["--weights", "{theirs}", "--model", "resnet8-small"], "Which images?"),
-        (["{theirs}", "--model", "resnet8-small"], "Which images?"),
+        (["--weights", "{theirs}", "--model", "resnet8-small"], "predict needs IMAGE|DIR"),
+        (["{theirs}", "--model", "resnet8-small"], "predict needs IMAGE|DIR"),
         (["{theirs}", "--which", "best", "photo.png"], "is one file"),
         (["{theirs}", "--model", "resnet8-small", "--classes", "/no/such", "photo.png"], "cannot be read"),
         (["{theirs}", "--model", "resnet8-small", "--classes", "{two}", "photo.png"], "3 classes, and 2 names"),
-        (["{theirs}", "--model", "resnet8-small", "--classes", "{twice}", "photo.png"], "names 'cat' twice"),
+        (["{theirs}", "--model", "resnet8-small", "--classes", "{twice}", "photo.png"], "contains 'cat' twice"),
         (["{theirs}", "--model", "resnet8-small", "--ema", "photo.png"], "has no averaged weights"),
-        (["{folder}", "--classes", "{two}", "photo.png"], "--classes is for --weights FILE"),
-        (["{theirs}", "--model", "resnet8-small", "--data", "shapes", "photo.png"], "--data names the classes of"),
-        (["{other}", "photo.png"], "does not say what it is"),
+        (["{folder}", "--classes", "{two}", "photo.png"], "--classes is for weights files"),
+        (["{folder}", "--data", "shapes", "photo.png"], "has its own. Omit --data"),
+        (["{other}", "photo.png"], "does not describe itself"),
     ],
 )
 def test_wrong_choices_are_refused_with_a_remedy(

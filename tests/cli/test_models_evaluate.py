@@ -73,7 +73,7 @@ def test_the_text_names_the_weights_and_marks_a_part_of_the_set(trained: Path, v
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "Give a run, a checkpoint or an exported file"),
+        ([], "eval needs MODEL"),
         (["--weights", "{w}", "--data", "{d}"], "Give --model NAME"),
         (["--weights", "{w}", "--model", "resnet18"], "--data PATH"),
         (["--weights", "/no/such.pth", "--model", "resnet8-small", "--data", "{d}"], "/no/such.pth does not exist"),
@@ -84,9 +84,9 @@ def test_the_text_names_the_weights_and_marks_a_part_of_the_set(trained: Path, v
             ["--weights", "{w}", "--model", "resnet8-small", "--data", "{d}", "--set", "data.eval=3"],
             "Did you mean data.eval_px",
         ),
-        (["{r}", "--model", "resnet18"], "--model is for --weights"),
+        (["{r}", "--model", "resnet18"], "--model is for weights files"),
         (["{r}", "--set", "model.blurpool=true"], "cannot be changed"),
-        (["{r}", "--weights", "{w}"], "Give a run, a checkpoint or an exported file"),
+        (["{r}", "--weights", "{w}", "--data", "{d}"], "one argument too many"),
     ],
 )
 def test_wrong_evaluations_are_refused_with_a_remedy(
@@ -120,10 +120,10 @@ def test_another_engine_gives_the_same_result_and_the_line_says_what_ran(trained
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--int8"], "--int8 needs --engine"),
+        (["--int8"], "--int8 needs another engine"),
         (["--set", "machine.convolution=winograd"], "machine.convolution has no effect here: it is for training"),
-        (["--engine", "onnxruntime", "--mode", "compile"], "has no --mode compile"),
-        (["--engine", "auto", "--set", "machine.precision=bf16"], "not in bf16"),
+        (["--engine", "onnxruntime", "--mode", "compile"], "does not work with --mode compile"),
+        (["--engine", "auto", "--set", "machine.precision=bf16"], "--set machine.precision=bf16"),
         (["--engine", "auto", "--procs", "2"], "runs in one process"),
     ],
 )

@@ -62,7 +62,7 @@ def test_torch_export_is_read_back_and_takes_normalised_images(
     run: Path, shapes: Path, vernier_here: Vernier, tmp_path: Path
 ) -> None:
     out = tmp_path / "mine.pt2"
-    done = vernier_here("export", str(run), "--format", "torch-export", "--normalised-input", "--out", str(out))
+    done = vernier_here("export", str(run), "--format", "torch-export", "--normalized-input", "--out", str(out))
     assert done.code == 0, done.err
     assert done.out.strip() == str(out)
     assert "the same class for 50 of 50" in done.err

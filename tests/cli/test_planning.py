@@ -1,4 +1,4 @@
-"""`vernier plan`: rows, the check against published tables, and wrong input."""
+"""`vernier plan` and `submit`: rows, the errors on published tables, scripts, and wrong input."""
 
 import json
 from collections.abc import Callable
@@ -42,18 +42,15 @@ def test_plan_prints_rows_that_double(vernier_here: Callable[..., Any]) -> None:
         (["nvidia-resnet50-90e", "--bench", "/nowhere"], "not a run directory"),
         (["nvidia-resnet50-90e", "--bench", "100", "--devices", "8..4"], "8..4096"),
         (["nvidia-resnet50-90e", "--bench", "100", "--network", "dgx-a10"], "dgx-a100"),
-        (["nvidia-resnet50-90e", "--bench", "100", "--batch", "0"], "--batch 0 must be more than 0"),
+        (["nvidia-resnet50-90e", "--bench", "100", "--batch", "0"], "--batch 0 is out of range: it must be 1 or more"),
         (["nvidia-resnet50-90e", "--bench", "runs/x", "--batch", "4"], "let the batch grow with --weak"),
         (["habana-resnet50-sgd-1", "--bench", "100", "--devices", "512"], "less than one image each"),
-        (["nvidia-resnet50-90e", "--submit", "slurm"], "--submit slurm --machine FILE.toml"),
-        (["--submit", "ssh", "--machine", "x.toml"], "Give a recipe and a machine file"),
-        (["nvidia-resnet50-90e", "--submit", "slurm", "--machine", "/nowhere.toml"], "Cannot read the machine file"),
-        (["nvidia-resnet50-90e", "--submit", "slurm", "--bench", "100"], "predicts nothing"),
-        (["nvidia-resnet50-90e", "--bench", "100", "--out", "x"], "belong to --submit"),
-        (["nvidia-resnet50-90e", "--submit", "lsf"], "slurm"),
+        (["nvidia-resnet50-90e", "--bench", "100", "--out", "x"], "Unknown flag --out"),
+        (["nvidia-resnet50-90e", "--bench", "100", "--spread", "1"], "--spread 1 is not a percentage"),
+        (["nvidia-resnet50-90e", "--bench", "100", "--watts", "nan"], "--watts nan is out of range"),
         (["resnet18", "--bench", "100", "--set", "machine.gradient_compression=powersgd"], "Plan with none or bf16"),
         (["resnet18", "--bench", "9", "--network", "dgx-1", "--set", "machine.all_reduce=hierarchical"], "is for CPUs"),
-        (["--check", "--set", "machine.bucket_mb=1"], "leave out --set"),
+        (["--accuracy", "--set", "machine.bucket_mb=1"], "Omit --set"),
     ],
 )
 def test_wrong_input_is_refused_with_the_reason(
@@ -91,7 +88,7 @@ def test_the_exchange_of_gradients_is_that_of_the_settings(vernier_here: Callabl
 def test_a_script_is_printed_or_written_to_a_new_file(vernier_here: Callable[..., Any], tmp_path: Path) -> None:
     machine, out = tmp_path / "machine.toml", tmp_path / "train.sbatch"
     machine.write_text('[machine]\ndevice = "cpu"\n[job]\nout = "/shared/runs"\nhosts = 2\n')
-    words = ["plan", "nvidia-resnet50-90e", "--submit", "slurm", "--machine", str(machine), "--set", "seed=7"]
+    words = ["submit", "nvidia-resnet50-90e", "--to", "slurm", "--machine", str(machine), "--set", "seed=7"]
     printed = vernier_here(*words)
     assert printed.code == 0, printed.err
     assert printed.out.startswith("#!/bin/bash\n#SBATCH --job-name=nvidia-resnet50-90e\n")
@@ -106,8 +103,34 @@ def test_a_script_is_printed_or_written_to_a_new_file(vernier_here: Callable[...
     assert vernier_here(*words, "--json").json()["script"] == printed.out
 
 
+def test_the_old_name_of_submit_works_with_a_note(vernier_here: Callable[..., Any], tmp_path: Path) -> None:
+    machine = tmp_path / "machine.toml"
+    machine.write_text('[machine]\ndevice = "cpu"\n[job]\nout = "/shared/runs"\nhost_names = ["a", "b"]\n')
+    old = vernier_here("plan", "resnet18", "--submit", "ssh", "--machine", str(machine))
+    new = vernier_here("submit", "resnet18", "--to", "ssh", "--machine", str(machine))
+    assert (old.code, old.out) == (0, new.out)
+    assert "stops working in 0.5" in old.err
+    assert new.err == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nvidia-resnet50-90e", "--to", "slurm"], "needs --machine FILE"),
+        (["--to", "ssh", "--machine", "x.toml"], "needs RECIPE"),
+        (["nvidia-resnet50-90e", "--to", "slurm", "--machine", "/nowhere.toml"], "Cannot read the machine file"),
+        (["nvidia-resnet50-90e", "--to", "lsf", "--machine", "x.toml"], "slurm"),
+        (["nvidia-resnet50-90e", "--to", "slurm", "--machine", "x.toml", "--bench", "100"], "Unknown flag --bench"),
+    ],
+)
+def test_what_cannot_be_submitted_is_refused(vernier_here: Callable[..., Any], arguments: list[str], says: str) -> None:
+    done = vernier_here("submit", *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert says in done.err
+
+
 def test_check_shows_every_published_row(vernier_here: Callable[..., Any]) -> None:
-    done = vernier_here("plan", "--check", "--json")
+    done = vernier_here("plan", "--accuracy", "--json")
     assert len(json.loads(done.out)["scaling"]) == len(published_speeds())
     shown = vernier_here("plan", "--check").out
     assert "the true speed was" in shown

@@ -1,14 +1,24 @@
-"""`vernier compare`: on run directories with known step times, and on paths that are none."""
+"""`vernier compare`, `report` and `convert`: what they print and write, the live report, and wrong use."""
 
+import http.client
+import os
+import re
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conftest import Done, only_run
+from tests.report.logs.conftest import TIMES
+from tests.report.page.conftest import detector
 from tests.report.run_dirs import step_times, write_run
+from vernier.report.page.collect import collect
 
-Runner = Callable[..., Any]
+Runner = Callable[..., Done]
 
 
 def test_a_slower_run_is_a_regression(tmp_path: Path, vernier_here: Runner) -> None:
@@ -28,7 +38,7 @@ def test_a_slower_run_is_a_regression(tmp_path: Path, vernier_here: Runner) -> N
     other_way = vernier_here("compare", str(b), str(a), "--single-runs")
     assert other_way.code == 0
     assert "verdict: B is faster" in other_way.out
-    assert "how runs differ is ignored, as told by --single-runs" in other_way.out
+    assert "how runs differ is ignored: --single-runs" in other_way.out
 
 
 def test_several_runs_per_side_include_the_variation_between_runs(tmp_path: Path, vernier_here: Runner) -> None:
@@ -83,3 +93,95 @@ def test_paths_that_cannot_be_compared_are_refused(
     done = vernier_here("compare", str(good), str(make(tmp_path)))
     assert done.code == 2
     assert message in done.err
+
+
+def test_a_run_is_converted_once_and_read_again(tmp_path: Path, vernier_here: Runner) -> None:
+    path = write_run(tmp_path / "runs", "example", TIMES)
+    target = tmp_path / "deep" / "raport.json"
+    done = vernier_here("convert", str(path), "--to", "raport", "-o", str(target), "--json")
+    assert (done.code, done.json()["written"]) == (0, [str(target)])
+    again = vernier_here("convert", str(path), "--to", "raport", "--out", str(target))
+    assert (again.code, "exists already" in again.err) == (2, True)
+    compared = vernier_here("compare", str(path), str(target), "--json").json()
+    assert compared["comparison"]["ratio"] == pytest.approx(1)
+    assert vernier_here("convert", str(tmp_path / "no"), "--to", "raport", "--out", "x").code == 2
+    empty = write_run(tmp_path / "runs", "empty", [])
+    nothing = vernier_here("convert", str(empty), "--to", "mllog", "--out", str(tmp_path / "x"))
+    assert (nothing.code, "nothing to convert" in nothing.err) == (2, True)
+    assert not (tmp_path / "x").exists()
+    several = vernier_here("convert", str(tmp_path / "runs"), "--to", "mllog", "--out", str(tmp_path / "x"))
+    assert (several.code, "holds 2 runs" in several.err) == (2, True)
+
+
+def test_the_page_is_written_to_the_path_that_is_printed(vernier_here: Runner, tmp_path: Path) -> None:
+    run = detector(tmp_path / "runs")
+    done = vernier_here("report", str(run), "-o", str(tmp_path / "new" / "page.html"), "--json")
+    assert done.code == 0, done.err
+    document = done.json()
+    assert Path(document["page"]).stat().st_size == document["bytes"]
+    assert document["runs"][0]["status"] == "finished"
+    assert document["runs"][0]["smoke"] is False
+    plain = vernier_here("report", str(run))
+    assert plain.code == 0
+    assert (run / "report.html").is_file()
+    assert "At a glance, Training" in plain.out
+
+
+def test_wrong_use_gets_a_message_with_a_way_out(vernier_here: Runner, tmp_path: Path) -> None:
+    run = detector(tmp_path / "runs")
+    for arguments, words in [
+        (("report",), "needs RUN..."),
+        (("report", str(tmp_path / "none")), "does not exist"),
+        (("report", str(tmp_path)), "not a run directory"),
+        (("report", str(run), "--port", "80"), "add --watch"),
+        (("report", str(run), "--watch", "-o", "x.html"), "Give one."),
+        (("report", str(run), "--watch", "--port", "99999"), "--port 99999 is out of range"),
+        (("report", str(run), "-o", "/proc/none/x.html"), "Cannot write"),
+    ]:
+        done = vernier_here(*arguments)
+        assert done.code == 2, arguments
+        assert words in done.err
+
+
+def test_a_damaged_file_is_named(vernier_here: Runner, tmp_path: Path) -> None:
+    damaged = tmp_path / "bench.json"
+    damaged.write_text('{"rounds": [], "rows": [{"arm": "x"}]}')
+    done = vernier_here("report", str(damaged), "-o", str(tmp_path / "page.html"))
+    assert done.code == 2
+    assert f"Cannot read {damaged}" in done.err
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_a_profiled_run_links_to_its_trace(vernier_here: Runner, tiny: list[str], tmp_path: Path) -> None:
+    done = vernier_here("train", *tiny, "--max-steps", "8", "--profile-steps", "4:5", "--train-only")
+    assert done.code == 0, done.err
+    run = only_run(tmp_path / "runs")
+    assert vernier_here("report", str(run)).code == 0
+    html = (run / "report.html").read_text()
+    link = re.search(r'<a href="(traces/trace[^"]+)"', html)
+    assert link is not None
+    assert (run / link[1]).is_file()
+    (subject,) = collect([run])
+    assert len(subject.profiles[0].kernels) > 10
+    assert "kernels and operations" in html
+
+
+def test_the_command_serves_until_it_is_interrupted(tmp_path: Path) -> None:
+    run = detector(tmp_path)
+    command = [sys.executable, "-m", "vernier", "report", "--watch", str(run)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}
+    ) as process:
+        try:
+            assert process.stdout is not None
+            url = process.stdout.readline().strip()
+            port = int(url.rsplit(":", 1)[1].strip("/"))
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+            connection.request("GET", "/")
+            assert connection.getresponse().status == 200
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=30)
+            assert process.returncode == 0
+            assert "live report ended" in errors
+        finally:
+            process.kill()  # leaving the block waits for it, however long
