@@ -118,7 +118,7 @@ def main() -> None:
     source = FilesSource(find_images([options.images]), trained.classes, trained.channels)
     task = task_of(trained.config.recipe)
     images, _ = read_images(task.eval_reader(source), spread_indices(len(source), 32))
-    file = onnx_file(trained, ExportedNetwork(trained, normalised_input=False), images)
+    file = onnx_file(trained, ExportedNetwork(trained, normalized_input=False), images)
     machine = collect_environment([], "cpu", torch.get_num_threads())
     versions = ", ".join(f"{name} {installed_version(name)}" for name in ("torch", *installed_engines()))
     print(f"{utc_stamp()}  {torch.get_num_threads()} threads, load {machine.cpu.load_average}; {versions}")

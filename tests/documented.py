@@ -1,24 +1,25 @@
 """The commands that the documentation shows: found in its fenced blocks, and parsed without being run."""
 
-import functools
 import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tests.conftest import REPO
-from vernier import cli
 from vernier import recipes as book
+from vernier.cli import find_command
+from vernier.cli.parser import parse
 from vernier.config import Config, override_from_text
+from vernier.requests.declaring import Request
+from vernier.requests.registry import find
 
 DOCS = REPO / "docs"
 FENCE = re.compile(r"^( *)```(?:\{ \.)?(\w*)[^\n]*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"(?:^|(?<=[\s/]))vernier +(?=[a-z-])")
 OPERATORS = {"|", "||", "&", "&&", ";", ">", ">>", "<", "2>"}
-PLACEHOLDER = re.compile(r"[A-Z][A-Z0-9_-]*|<.*>|.*\.(toml|json)")
-"""Names a reader has to replace: RECIPE, RUN, <the run>, mine.toml."""
+PLACEHOLDER = re.compile(r"[A-Z][A-Z0-9_-]*|<.*>|.*\.(toml|json|onnx|safetensors)|.*/.*")
+"""Names a reader has to replace: RECIPE, RUN, <the run>, mine.toml, runs/RUN."""
 
 
 @dataclass(frozen=True)
@@ -82,48 +83,26 @@ def _without_usage_marks(words: list[str]) -> Iterator[str]:
         yield word.split("|")[0] if re.fullmatch(r"[\w-]+(\|[\w-]+)+", word) else word
 
 
-def function_of(words: tuple[str, ...]) -> tuple[Any, list[str]] | None:
-    """The function that a command line is meant for, and the words left for it; None when there is no such command."""
-    if words and words[0] in cli.COMMANDS:
-        return cli.COMMANDS[words[0]], list(words[1:])
-    if words and words[0] in cli.GROUPS:
-        actions = cli.actions_of(words[0])
-        if len(words) > 1 and words[1] in actions:
-            return actions[words[1]], list(words[2:])
-        if words[0] in cli.DEFAULT_ACTIONS:
-            return actions[cli.DEFAULT_ACTIONS[words[0]]], list(words[1:])
-    return None
-
-
-def parsed(words: tuple[str, ...]) -> dict[str, Any]:
-    """The arguments of the command, positional ones under `0`, `1`, ...; ConfigError where a flag is unknown."""
-    found = function_of(words)
-    assert found is not None, f"there is no command {' '.join(words[:2])}"
-    function, rest = found
-
-    @functools.wraps(function)
-    def not_run(*given: Any, **named: Any) -> dict[str, Any]:
-        return {**{str(i): value for i, value in enumerate(given)}, **named}
-
-    arguments: Any = cli.run(not_run, rest, f"vernier {words[0]}")
-    return arguments
+def parsed(words: tuple[str, ...]) -> Request:
+    """The request of a command; ConfigError if a flag is unknown."""
+    command, rest = find_command(list(words))
+    cls = find(command)
+    assert cls is not None
+    return parse(cls, rest, f"vernier {command}")[0]
 
 
 def takes_recipe(words: tuple[str, ...]) -> bool:
-    return words[0] in ("train", "plan", "profile") or words[:2] in (
+    return words[0] in ("train", "plan", "submit", "profile", "tune") or words[:2] in (
         ("bench", w) for w in ("train", "infer", "scaling")
     )
 
 
 def configured(words: tuple[str, ...]) -> Config | None:
     """The recipe that a command names, with its `--set`s applied; None when it names none. Misspelt ones raise."""
-    given = parsed(words)
-    if words[0] == "recipes" and given.get("0"):
-        recipe = given["0"][-1]
-    else:
-        recipe = given.get("0") if takes_recipe(words) else None
+    request = parsed(words)
+    recipe = getattr(request, "recipe", None) if takes_recipe(words) or words[0] == "recipes" else None
     named = isinstance(recipe, str) and not PLACEHOLDER.fullmatch(recipe)
-    config = book.load(recipe) if named else Config()
-    for assignment in given.get("settings") or ():
+    config = book.load(recipe) if named and isinstance(recipe, str) else Config()
+    for assignment in getattr(request, "settings", ()):
         config = override_from_text(config, assignment)
     return config if named else None

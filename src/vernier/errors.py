@@ -1,12 +1,21 @@
 """Errors for people, and exit codes.
 
-A message says what was given, what would work, and where to set it. `cli.main` prints it without a traceback, and does
-the same where the operating system refused (a full disk, no permission). Every other exception is a bug in Vernier and
-keeps its traceback.
+An error carries what was given, what would work and the reason: its message holds references to options and settings
+(`vernier.references`), which the edge words as flags or keyword arguments. `cli.main` prints it without a traceback,
+and does the same if the operating system refused something (a full disk, no permission). Every other exception is a bug
+in Vernier and keeps its traceback.
 """
 
+from __future__ import annotations
+
 import errno
-from collections.abc import Iterable
+
+TYPE_CHECKING = False  # without `typing`, which takes longer to import than everything else before signals are caught
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any, Self
+
+    from .references import Reference
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
@@ -17,7 +26,45 @@ _NAMES = "ENOSPC EDQUOT EROFS EACCES EPERM EIO EMFILE ENFILE ESTALE EISDIR ENOTD
 _ENVIRONMENT_ERRNOS = frozenset(getattr(errno, name) for name in _NAMES.split())
 
 
-class ConfigError(ValueError):
+class Refusal(Exception):
+    """An error meant for people. `str` of it is its message as the edge words it; without an edge, as settings."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        """With references in it, not worded yet."""
+        self.word: Callable[[str], str] | None = None
+        """How the edge words a text; None: as settings."""
+
+    def __str__(self) -> str:
+        from .references import plain  # here, because signals are caught only after this module is imported
+
+        return (self.word or plain)(self.message)
+
+    def _references(self) -> list[Reference]:
+        from .references import references
+
+        return references(self.message)
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What was given and cannot be: options or settings by name, with their value (None: the name alone)."""
+        found = [each for each in self._references() if each.role == "given"]
+        return {each.name: each.value for each in sorted(found, key=lambda each: each.has_value)}
+
+    @property
+    def works(self) -> list[tuple[str, Any]]:
+        """What would work instead: options, settings or commands with a value, or with the placeholder for one."""
+        return [(each.name, each.slot or each.value) for each in self._references() if each.role != "given"]
+
+    def within(self, place: object) -> Self:
+        """The same error with the file or other place it was found in; its settings are then keys of that file."""
+        from .references import plain
+
+        return type(self)(f"{place}: {plain(self.message)}")
+
+
+class ConfigError(Refusal, ValueError):
     """Bad usage or configuration: exit code 2, nothing left behind."""
 
 
@@ -29,7 +76,7 @@ class TooLittleMemory(ConfigError):
     """What was asked for surely needs more memory than is free."""
 
 
-class RunFailed(RuntimeError):
+class RunFailed(Refusal, RuntimeError):
     """The command was carried out and failed (diverged, data broken): exit code 1."""
 
 

@@ -9,14 +9,10 @@ from typing import Any
 
 import vernier
 from tests.api.page import PAGE
-from vernier.api.display import report
-from vernier.api.options import FinetuneOptions, TrainOptions
-from vernier.api.words import python_words
-from vernier.cli.model.finetune import finetune as finetune_command
-from vernier.cli.model.train import train as train_command
+from vernier.api.functions import options_in_python
+from vernier.api.reports import report
+from vernier.requests.declaring import Request, default_text, description_of, summary_of
 
-WITH_OPTIONS = {"train": (train_command, TrainOptions), "finetune": (finetune_command, FinetuneOptions)}
-"""Functions whose options are the flags of a command, with that command."""
 HEADING = "## Reference\n\nMade from the source by `python -m tests.api.reference`.\n"
 LINE = 118
 
@@ -30,18 +26,18 @@ def reference() -> str:
 
 
 def _entry(name: str, thing: Any) -> str:
+    cls = getattr(thing, "request", None)
+    if cls is not None:
+        paragraphs = "\n\n".join([summary_of(cls), *description_of(cls)])
+        return f"### `{name}`\n\n{_code(name, thing)}\n{paragraphs}\n{_options(cls)}"
     if not inspect.isclass(thing):
-        options = _options(*WITH_OPTIONS[name]) if name in WITH_OPTIONS else ""
-        return f"### `{name}`\n\n{_code(name, thing)}\n{_prose(thing)}\n{options}"
-    base = "" if not issubclass(thing, BaseException) else f" A kind of {thing.__mro__[1].__name__}."
+        return f"### `{name}`\n\n{_code(name, thing)}\n{_prose(thing)}\n"
+    base = "" if not issubclass(thing, BaseException) else f" A kind of {thing.__mro__[-4].__name__}."
     return f"### `{name}`\n\n{_prose(thing)}{base}\n\n{_members(thing)}".rstrip() + "\n"
 
 
 def _code(name: str, function: Any) -> str:
     signature = inspect.signature(function)
-    if name in WITH_OPTIONS:
-        argument = next(iter(signature.parameters.values()))
-        return f"```text\n{name}({_parameter(argument)}, **options)\n```\n"
     parts = [_parameter(parameter) for parameter in signature.parameters.values() if parameter.name != "self"]
     first_keyword = next((i for i, p in enumerate(signature.parameters.values()) if p.kind is p.KEYWORD_ONLY), None)
     if first_keyword is not None:
@@ -81,27 +77,15 @@ def _members(cls: Any) -> str:
     return "\n".join(row.replace("\n\n", " ") for row in rows)
 
 
-OWN = {
-    "freeze": "Do not train layers whose names start with this, such as `layer1`, or with one of several; `backbone` "
-    "trains the classifier only.",
-    "machine": "Settings of the machine from a file that `tune` wrote, or any .toml file with a table [machine]. Other "
-    "options win over it.",
-    "track": "Also log to Weights & Biases (`wandb`) or `mlflow`.",
-    "settings": 'Any setting by its name: `{"optim.lr": 0.05}`.',
-    "quiet": "Print warnings only.",
-}
-"""Options whose flags are explained elsewhere, or that are no flags."""
+def _options(cls: type[Request]) -> str:
+    """The keyword arguments of a function; the page of all commands explains those of long lists."""
+    options = options_in_python(cls)
+    rows = [f"| `{each.name}` | {_cell(each.declared.help)} | {_cell(default_text(each))} |" for each in options]
+    return "\n".join(["\n| option | meaning | default |", "|---|---|---|", *rows, ""]) if rows else ""
 
 
-def _options(command: Any, names: type) -> str:
-    """The keyword arguments of a function with the help of its command's flags."""
-    section = (inspect.getdoc(command) or "").partition("Args:\n")[2].partition("\n\n")[0]
-    helps = dict(re.findall(r"^    (\w+): (.*(?:\n        .*)*)", section, flags=re.MULTILINE))
-    rows = []
-    for name in names.__annotations__:
-        text = " ".join(python_words(OWN.get(name) or helps[name]).split()).replace("|", r"\|")
-        rows.append(f"| `{name}` | {text} |")
-    return "\n".join(["\n| option | meaning |", "|---|---|", *rows, ""])
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", r"\|")
 
 
 def with_reference(text: str) -> str:

@@ -6,6 +6,10 @@ from typing import Any
 import pytest
 
 import vernier as v
+from vernier.api.finetuning import explain_finetuning
+from vernier.api.session import Session
+from vernier.requests.training import Finetune
+from vernier.requests.wording import Words
 
 SMALL: dict[str, Any] = {
     "image_px": 32,
@@ -56,15 +60,29 @@ def test_a_training_that_ended_without_its_model_is_finished_by_the_same_call(
     assert again.model_file.is_file()
 
 
+def test_minutes_still_work_with_a_warning(tmp_path: Path) -> None:
+    with pytest.warns(FutureWarning, match="time='3m'"), pytest.raises(v.ConfigError, match="does not exist"):
+        v.finetune(tmp_path / "nowhere", minutes=3)
+
+
+def test_explain_returns_the_plan_and_leaves_nothing(shapes: Path, start: Path, tmp_path: Path) -> None:
+    request = Finetune(folder=str(shapes), weights=str(start), out=str(tmp_path / "runs"), image_px=32, time="1m")
+    explained = explain_finetuning(request, Session(Words(Finetune, request), quiet=True))
+    assert explained.plan.config.recipe.data.image_px == 32
+    assert explained.warnings == ()
+    assert not (tmp_path / "runs").exists()
+
+
 @pytest.mark.parametrize(
     ("folder", "options", "message"),
     [
         ("/no/such/folder", {}, "The data path /no/such/folder does not exist"),
-        (3, {}, r"finetune\(\) takes a path, not 3"),
-        ("{shapes}", {"minute": 3}, r"finetune\(\) has no option 'minute'\. Did you mean minutes"),
-        ("{shapes}", {"minutes": 0}, "^minutes=0 is no time to train in"),
-        ("{shapes}", {"minutes": "ten"}, "minutes takes a number, not 'ten'"),
-        ("{shapes}", {"task": "masks"}, "task='masks' is not one of: auto, classes, boxes"),
+        (3, {}, "folder takes a path, not 3"),
+        ("{shapes}", {"tme": "3m"}, r"finetune\(\) has no option 'tme'\. Did you mean time"),
+        ("{shapes}", {"time": "0s"}, 'time="0s" is out of range'),
+        ("{shapes}", {"time": "ten"}, 'time="ten" is not a time'),
+        ("{shapes}", {"task": "masks"}, 'task="masks" is not known'),
+        ("{shapes}", {"image_px": 4}, "image_px"),
         ("{shapes}", {"weights": "missing.pth"}, "The weights file missing.pth does not exist"),
         ("{shapes}", {"settings": {"optim.lrr": 1}}, r"Unknown setting 'optim\.lrr'"),
     ],

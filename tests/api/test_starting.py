@@ -1,14 +1,34 @@
 """What is refused before PyTorch is imported, and what a session finds unchanged afterwards."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 import torch
 
-from vernier.api.starting import check_before_start, load_torch, machine_file, silence_profiler, unchanged_torch
+from vernier.api import starting
+from vernier.api.session import Session
+from vernier.api.starting import (
+    change,
+    check_before_start,
+    check_weights,
+    count_processes,
+    fetch_weights,
+    load_torch,
+    machine_file,
+    refuse_unclear_batch,
+    sigterm_as_interrupt,
+    silence_profiler,
+    unchanged_torch,
+)
+from vernier.cli.wording import ShellWords
 from vernier.config import Config, override
 from vernier.errors import ConfigError
+from vernier.requests.training import Train
+from vernier.requests.wording import Words
+
+SESSION = Session(Words(None), quiet=True)
 
 
 def test_the_profiler_is_silenced_unless_the_user_decided(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,8 +43,8 @@ def test_the_profiler_is_silenced_unless_the_user_decided(monkeypatch: pytest.Mo
     ("setting", "value", "message"),
     [
         ("machine.procs", 3, "does not divide by 3"),
-        ("model.weights", "/no/such.pth", "--weights /no/such.pth does not exist"),
-        ("model.backbone_weights", "/tmp", "--backbone-weights /tmp is a folder"),
+        ("model.weights", "/no/such.pth", "model.weights = /no/such.pth does not exist"),
+        ("model.backbone_weights", "/tmp", "model.backbone_weights = /tmp is a folder"),
         ("model.freeze", ["lyaer1"], "Did you mean layer1"),
         ("data.max_bad_images", "many", "give a number of images"),
         ("data.source", "/no/such", "does not exist"),
@@ -35,14 +55,75 @@ def test_what_needs_no_torch_is_refused_before_anything_starts(
 ) -> None:
     config = override(override(Config(), "data.source", "shapes"), setting, value)
     with pytest.raises(ConfigError, match=message):
-        check_before_start(config, tmp_path / "runs", None, detector=False)
+        check_before_start(config, tmp_path / "runs", None, SESSION, detector=False)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_training_that_can_start_is_left_alone(tmp_path: Path) -> None:
     config = override(override(Config(), "data.source", "shapes"), "global_batch", 8)
-    check_before_start(config, tmp_path / "runs", None, detector=False)
+    check_before_start(config, tmp_path / "runs", None, SESSION, detector=False)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_published_weights_of_a_new_run_are_fetched_before_it_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched: list[str] = []
+    monkeypatch.setattr(starting, "fetch_pretrained", lambda name, progress: fetched.append(name))
+    config = override(override(Config(), "data.source", "shapes"), "model.weights", "torchvision:resnet50-v2")
+    check_before_start(override(config, "global_batch", 8), tmp_path / "runs", None, SESSION, detector=False)
+    assert fetched == ["torchvision:resnet50-v2"]
+
+
+def test_fetching_weights_names_their_address(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(starting, "is_cached", lambda name: False)
+    monkeypatch.setattr(starting, "fetch_pretrained", lambda name, progress: tmp_path / name)
+    assert fetch_weights("torchvision:resnet18", Session(Words(None))) == tmp_path / "torchvision:resnet18"
+    assert "fetching torchvision:resnet18 from https://" in capsys.readouterr().err
+
+
+def test_weights_are_a_file_a_checkpoint_of_tensorflow_or_published(tmp_path: Path) -> None:
+    (tmp_path / "model.ckpt-7.index").touch()
+    for value in (__file__, str(tmp_path / "model.ckpt-7"), str(tmp_path), "torchvision:resnet50-v2"):
+        check_weights("weights", value)
+    with pytest.raises(ConfigError) as caught:
+        check_weights("weights", str(tmp_path / "missing.pth"))
+    assert caught.value.given == {"weights": str(tmp_path / "missing.pth")}
+
+
+def test_options_machine_file_and_settings_change_the_configuration(tmp_path: Path) -> None:
+    (path := tmp_path / "machine.toml").write_text("[machine]\nthreads = 1\nworkers = 7\n")
+    request = Train(machine=path, workers=0, global_batch=64, settings=("optim.lr=0.5",))
+    changed = change(Config(), request, "train", {"seed": 9})
+    machine, recipe = changed.config.machine, changed.config.recipe
+    assert (machine.threads, machine.workers, recipe.global_batch, recipe.seed) == (1, 0, 64, 9)
+    assert recipe.optim.lr == 0.5
+
+
+@pytest.mark.parametrize(("procs", "to_start"), [(1, 0), (3, 3)])
+def test_processes_are_started_here_if_there_are_several_and_no_launcher(procs: int, to_start: int) -> None:
+    config, started = count_processes(override(Config(), "machine.procs", procs))
+    assert (config.machine.procs, started) == (procs, to_start)
+
+
+def test_a_batch_that_could_mean_two_things_is_refused() -> None:
+    request = Train(global_batch=8)
+    typed = Session(ShellWords(Train, request, {"global_batch": "--batch-size"}))
+    with pytest.raises(ConfigError) as caught:
+        refuse_unclear_batch(2, typed)
+    assert list(caught.value.given) == ["global_batch"]
+    assert ("machine.process_batch", "N") in caught.value.works
+    refuse_unclear_batch(1, typed)
+    refuse_unclear_batch(2, Session(ShellWords(Train, request)))
+
+
+def test_sigterm_acts_like_ctrl_c_while_entered() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with sigterm_as_interrupt(), pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_loading_says_nothing_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,7 +34,7 @@ PRELOADED = (
     "simplejpeg",
     "PIL.Image",
     "vernier.cli.data",
-    "vernier.cli.model.train",
+    "vernier.cli.training",
     "vernier.data.preparing.shards",
     "vernier.data.preparing.verify",
     "vernier.data.shapes",

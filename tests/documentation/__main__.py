@@ -8,7 +8,8 @@ python -m tests.documentation --outputs own     # only the outputs of pages whos
 import argparse
 
 from tests.conftest import REPO
-from tests.documentation import outputs, reference
+from tests.documentation import outputs, reference, stubs
+from tests.golden import help_texts
 from tests.five_systems.__main__ import page as five_systems
 from vernier.recipes.__main__ import page as recipes
 
@@ -19,6 +20,7 @@ def main() -> None:
     asked = parser.parse_args().outputs
     docs = REPO / "docs"
     made = {**reference.pages(), docs / "recipes.md": recipes(), docs / "five-systems.md": five_systems()}
+    made |= {stubs.FILE: stubs.text(), **help_texts.files()}
     for path, text in made.items():
         path.write_text(text, encoding="utf-8")
     if asked is not None:

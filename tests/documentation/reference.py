@@ -1,19 +1,27 @@
-"""The reference of all commands and of all settings, made from signatures, docstrings and `config/settings.py`."""
+"""The reference of all commands and of all settings, made from `vernier.requests` and `config/settings.py`."""
 
 import inspect
 import math
 import types
-from collections.abc import Callable, Iterator
-from dataclasses import Field, dataclass, fields, is_dataclass
+from collections.abc import Iterator
+from dataclasses import Field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
 from tests.conftest import REPO
-from vernier.cli import COMMANDS, GROUPS, INTERNAL, SECTIONS, actions_of
-from vernier.cli.usage import tyro_private
-from vernier.cli.usage.aliases import FLAGS, VALUES
-from vernier.cli.usage.help_texts import examples_of
+from vernier.cli.commands import GROUPS, OTHER_NAMES, SECTIONS, actions_of
 from vernier.config.settings import Checkpoint, Config, Limits, Machine, Recipe
+from vernier.requests.declaring import (
+    Option,
+    Request,
+    default_text,
+    description_of,
+    examples_of,
+    groups_of,
+    options_of,
+    summary_of,
+)
+from vernier.requests.registry import COMMANDS, INTERNAL, find
 
 FOLDER = REPO / "docs" / "reference"
 MADE = "<!-- Made by `make pages` from the source: edit the help texts there, not this page. -->"
@@ -22,8 +30,9 @@ COMMANDS_HEAD = f"""\
 
 {MADE}
 
-After this page you know every command and flag. `vernier COMMAND --help` prints the same on the terminal. The settings
-that `--set` changes are on the page [All settings](settings.md).
+Every command and option. `vernier COMMAND --help` prints the everyday options on the terminal, `--help-all` all of them.
+The same options are the keyword arguments of the function of that name in [Python](../python.md): `vernier bench infer` is
+`v.bench_infer`. The settings that `--set` changes are on the page [All settings](settings.md).
 
 `--json`, where a command has it, prints one JSON document on standard output and nothing else there; progress and
 messages go to standard error. [Exit codes](../concepts.md#exit-codes) are the same for all commands.
@@ -45,59 +54,45 @@ Settings of a recipe (the first tables) have no prefix but their group: `optim.l
 """
 
 
-@dataclass(frozen=True)
-class Argument:
-    """A flag or positional argument of a command, as its help shows it."""
-
-    names: tuple[str, ...]
-    metavar: str
-    text: str
-    positional: bool
-
-
-def arguments_of(function: Callable[..., int]) -> Iterator[Argument]:
-    with tyro_private._WITHOUT_NONE:
-        specification = tyro_private._specification(function)
-        for context in specification.get_args_including_children():
-            lowered = context.arg.lowered
-            names = tuple(lowered.name_or_flags)
-            if lowered.action == "boolean_optional_action":
-                names = (*names, *(name.replace("--", "--no-", 1) for name in names))
-            text = lowered.help() if callable(lowered.help) else lowered.help or ""
-            text = str(text).replace("%%", "%").replace("(default: True)", "On unless you give the --no- form.")
-            yield Argument(names, str(lowered.metavar or ""), text, context.arg.is_positional())
-
-
-def _about(function: Callable[..., object]) -> str:
-    """The docstring of a command up to its flags."""
-    return inspect.cleandoc(function.__doc__ or "").partition("\nArgs:")[0].partition("\nExamples:")[0].strip()
-
-
 def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
-def command_section(name: str, function: Callable[..., int]) -> Iterator[str]:
-    """One command: what it does, its arguments, examples."""
-    arguments = list(arguments_of(function))
-    positional = " ".join(a.metavar for a in arguments if a.positional)
-    yield from [f"### vernier {name}", "", _about(function), ""]
-    yield from ["```text", f"vernier {name} [OPTIONS] {positional}".rstrip(), "```", ""]
-    if arguments:
-        yield from ["| argument | what it does |", "|---|---|"]
-        for argument in arguments:
-            yield f"| {_argument_text(argument)} | {_cell(argument.text)} |"
-        yield ""
-    if examples := examples_of(function):
+def command_section(name: str, cls: type[Request]) -> Iterator[str]:
+    """One command: what it does, its options, examples."""
+    options = [option for _, group in groups_of(cls) for option in group]
+    positional = " ".join(option.metavar.strip("[]") for option in options if option.declared.positional)
+    yield from [f"### vernier {name}", "", summary_of(cls), ""]
+    for paragraph in description_of(cls):
+        yield from [paragraph, ""]
+    yield from ["```text", f"vernier {name} [options] {positional}".rstrip(), "```", ""]
+    yield from ["| option | what it does | default | in Python |", "|---|---|---|---|"]
+    for option in options:
+        python = "" if option.declared.edge == "shell" else f"`{option.name}`"
+        cells = _option_text(option), _help_text(option), default_text(option), python
+        yield f"| {' | '.join(_cell(cell) if i else cell for i, cell in enumerate(cells))} |"
+    yield ""
+    if examples := examples_of(cls):
         yield from ["```sh", *(line for example in examples for line in _split_comment(example)), "```", ""]
 
 
-def _argument_text(argument: Argument) -> str:
-    """A flag with its value; a vertical bar would divide the cell, so alternatives are joined by words."""
-    value = " or ".join(f"`{part}`" for part in argument.metavar.strip("[]{}").replace(",", "|").split("|") if part)
-    if argument.positional:
-        return f"{value}, optional" if argument.metavar.startswith("[") else value
-    return " ".join(filter(None, [", ".join(f"`{name}`" for name in argument.names), value]))
+def _help_text(option: Option) -> str:
+    advanced = " *(`--help-all`)*" if option.declared.advanced else ""
+    span = f" Range: {option.range_text}." if option.range_text else ""
+    changes = f" Setting: `{option.declared.sets}`." if option.declared.sets else ""
+    return f"{option.declared.help}{span}{changes}{advanced}"
+
+
+def _option_text(option: Option) -> str:
+    """An option with its value; a vertical bar would divide the cell, so alternatives are joined by words."""
+    value = " or ".join(f"`{part}`" for part in option.metavar.strip("[]").replace("...", "").split("|") if part)
+    if option.declared.positional:
+        return value
+    flag = "--set" if option.name == "settings" else option.flag
+    names = [flag, *(name for name in option.declared.names if not name.startswith("--"))]
+    if option.switch and option.default is not False:
+        names.append(flag.replace("--", "--no-", 1))
+    return " ".join(filter(None, [", ".join(f"`{name}`" for name in names), value]))
 
 
 def _split_comment(example: str) -> Iterator[str]:
@@ -113,24 +108,36 @@ def commands_page() -> str:
     for title, names in SECTIONS.items():
         lines += [f"## {title}", ""]
         for name in names:
-            if name not in GROUPS:
-                lines += command_section(name, COMMANDS[name])
-                continue
-            lines += [f"`vernier {name}`: {GROUPS[name]}", ""]
-            for action, function in actions_of(name).items():
-                if action not in INTERNAL:
-                    lines += command_section(f"{name} {action}", function)
-    return "\n".join([*lines, *_aliases()]).rstrip() + "\n"
+            commands = [f"{name} {action}" for action in actions_of(name)] if name in GROUPS else [name]
+            if name in GROUPS:
+                lines += [f"`vernier {name}`: {GROUPS[name]}", ""]
+            for command in commands:
+                cls = find(command)
+                assert cls is not None
+                lines += command_section(command, cls)
+    return "\n".join([*lines, *_other_names()]).rstrip() + "\n"
 
 
-def _aliases() -> Iterator[str]:
+def _other_names() -> Iterator[str]:
     yield from ["## Other names that are understood", ""]
-    yield "Flags and values that people type out of habit. A flag of that name in the command itself comes first."
+    yield "Commands, flags and values that people type out of habit or that had this name in an earlier version."
     yield from ["", "| typed | means |", "|---|---|"]
-    for alias, flags in FLAGS.items():
-        yield f"| `{alias}` | {' or '.join(f'`{flag}`' for flag in flags if flag != alias)} |"
-    for (flag, value), own in VALUES.items():
-        yield f"| `{flag} {value}` | `{flag} {own}` |"
+    for name, own in OTHER_NAMES.items():
+        yield f"| `vernier {name}` | `vernier {own}` |"
+    flags: dict[str, set[str]] = {}
+    values: dict[str, str] = {}
+    for command in COMMANDS:
+        cls = find(command)
+        assert cls is not None
+        for option in options_of(cls):
+            for name in option.declared.names:
+                if name.startswith("--") and command not in INTERNAL:
+                    flags.setdefault(name, set()).add(option.flag if not option.declared.positional else option.metavar)
+            values |= {f"{option.flag} {word}": f"{option.flag} {own}" for word, own in option.declared.values.items()}
+    for name, meant in sorted(flags.items()):
+        yield f"| `{name}` | {' or '.join(f'`{flag}`' for flag in sorted(meant)).replace('|', ' or ')} |"
+    for name, own in values.items():
+        yield f"| `{name}` | `{own}` |"
     yield from ["| `vernier help COMMAND` | `vernier COMMAND --help` |", "| `vernier version` | `vernier --version` |"]
 
 

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.documentation.reference import arguments_of, commands_page, pages, settings_page
-from vernier.cli import COMMANDS, GROUPS, INTERNAL, actions_of
+from tests.documentation.reference import commands_page, pages, settings_page
 from vernier.config import Config, override_from_text
+from vernier.requests.declaring import options_of
+from vernier.requests.registry import COMMANDS, INTERNAL, find
 
 
 @pytest.mark.parametrize("path", list(pages()), ids=lambda p: p.stem)
@@ -14,19 +15,16 @@ def test_the_page_is_up_to_date(path: Path) -> None:
     assert path.read_text(encoding="utf-8") == pages()[path], "run: make pages"
 
 
-def test_every_command_and_flag_is_there() -> None:
+def test_every_command_and_option_is_there() -> None:
     page = commands_page()
-    functions = {**COMMANDS} | {
-        f"{group} {action}": function
-        for group in GROUPS
-        for action, function in actions_of(group).items()
-        if action not in INTERNAL
-    }
-    for name, function in functions.items():
+    for name in (name for name in COMMANDS if name not in INTERNAL):
+        cls = find(name)
+        assert cls is not None
         section = page.partition(f"### vernier {name}\n")[2].partition("\n### ")[0]
-        for argument in arguments_of(function):
-            assert all(flag in section for flag in argument.names if flag.startswith("-")), (name, argument.names)
-            assert argument.text, f"vernier {name} {argument.names} has no help"
+        for option in options_of(cls):
+            assert option.declared.help, f"vernier {name} {option.name} has no help"
+            flag = "--set" if option.name == "settings" else option.flag
+            assert option.declared.positional or option.declared.edge == "python" or f"`{flag}`" in section
 
 
 def test_every_setting_can_be_set_to_its_documented_default() -> None:

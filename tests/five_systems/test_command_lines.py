@@ -168,6 +168,6 @@ CASES = by_system(
 @pytest.mark.parametrize("key", CASES)
 def test_flag_sets_what_theirs_did(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     line, values = CASES[key]
-    config = resolved(Shown(DOCS / "none.md", 1, ("train", *shlex.split(line))), monkeypatch)
+    config = resolved(Shown(DOCS / "none.md", 1, ("train", *shlex.split(line))))
     derived = derive(config, train_samples=train_images(config.recipe) or 12_800)
     check_values(config, derived, values)

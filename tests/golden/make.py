@@ -45,7 +45,7 @@ RUNS = {
 }
 """Name of a run directory -> the command that writes it; each gets `--out`."""
 AFTERWARDS = (
-    "study run --workload shapes --iterations 6 --repeats 3 --batch 2 --virtual 5 --slow 3=1.5 --pause 0 --kernels 1 "
+    "study run --workload shapes --iterations 6 --repeats 3 --batch 2 --virtual 5 --slow 3=1.5 --pause 0s --kernels 1 "
     "--out study",
     "study baseline study -o baseline.json",
 )
@@ -89,7 +89,7 @@ def make(out: Path, source: Path, scratch: Path) -> None:
         for name, asked in ANSWERS.items():
             if line == asked:
                 (folder / name).write_text(output)
-    for path in [p for pattern in OMITTED for p in folder.glob(pattern)]:
+    for path in {p for pattern in OMITTED for p in folder.glob(pattern)}:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     _hide_paths(
         folder, {str(source): NEUTRAL_SOURCE, str(scratch): NEUTRAL_SCRATCH, tempfile.gettempdir(): NEUTRAL_SCRATCH}

@@ -6,7 +6,6 @@ What is made smaller, and what stands in for hardware that is not here, is said 
 import json
 import re
 import shlex
-import sys
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -23,11 +22,13 @@ from tests.documented import DOCS, Shown, commands, fences, parsed
 from tests.integration.originals import Original, read
 from vernier import cli
 from vernier import recipes as book
+from vernier.api.training import training_of
 from vernier.config import Config, derive, override
 from vernier.data.shapes import ShapesSpec, make_shapes
 from vernier.devices import kinds
 from vernier.models import build
 from vernier.optim.schedules import learning_rate
+from vernier.requests.training import Train
 
 PAGES = sorted(DOCS.glob("coming-from-*.md"))
 OURS = [shown for page in PAGES for fence in fences(page) if fence.language == "sh" for shown in commands(fence)]
@@ -50,30 +51,17 @@ def test_every_command_of_theirs_has_its_equivalent_or_a_reason() -> None:
     assert len(OURS) > 50
 
 
-class Resolved(Exception):
-    """Carries what `vernier train` was about to do."""
-
-    def __init__(self, config: Config) -> None:
-        self.config = config
-
-
-def resolved(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> Config:
-    """All settings of a training, worked out by the command itself."""
-
-    def stop(config: Config) -> None:
-        raise Resolved(config)
-
-    monkeypatch.setattr(sys.modules["vernier.cli.model.train"], "with_procs", stop)
-    given = parsed(shown.words)
-    with pytest.raises(Resolved) as caught:
-        cli.COMMANDS["train"](given.pop("0"), **given)
-    return caught.value.config
+def resolved(shown: Shown) -> Config:
+    """All settings of a training run, worked out as the command does it."""
+    request = parsed(shown.words)
+    assert isinstance(request, Train)
+    return training_of(request).config
 
 
 @pytest.mark.parametrize("shown", TRAININGS, ids=str)
-def test_settings_agree_as_they_are_written(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_agree_as_they_are_written(shown: Shown) -> None:
     """Batches divide, the schedule makes sense on the full data, and the device does what it is asked for."""
-    config = resolved(shown, monkeypatch)
+    config = resolved(shown)
     derived = derive(config, train_samples=book.train_images(config.recipe))
     assert derived.process_batch * derived.accumulation * derived.world == config.recipe.global_batch
     assert derived.stop_step > 0
@@ -123,9 +111,9 @@ def test_every_line_of_a_document_that_trains_or_measures_is_compared() -> None:
 
 
 @pytest.mark.parametrize("pair", [p for p in PAIRS if p.theirs.task == "train"], ids=str)
-def test_a_training_is_the_documents(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_training_is_the_documents(pair: Pair) -> None:
     """Devices, batches, precision, mode, length, rate, decay and loss scale are those of the document's line."""
-    theirs, config = pair.theirs, resolved(pair.ours, monkeypatch)
+    theirs, config = pair.theirs, resolved(pair.ours)
     if pair.processes is not None:
         config = override(config, "machine.procs", pair.processes)
     recipe, machine, limits = config.recipe, config.machine, config.limits
@@ -152,7 +140,9 @@ def test_a_training_is_the_documents(pair: Pair, monkeypatch: pytest.MonkeyPatch
         assert derived.steps_per_epoch == theirs.steps_per_epoch
         assert derived.total_steps == theirs.steps_per_epoch * int(theirs.epochs or 0)
     if theirs.profile is not None:
-        assert parsed(pair.ours.words)["profile_steps"] == "{}:{}".format(*theirs.profile)
+        request = parsed(pair.ours.words)
+        assert isinstance(request, Train)
+        assert request.profile_steps == "{}:{}".format(*theirs.profile)
 
 
 @pytest.mark.parametrize("pair", [p for p in PAIRS if p.theirs.task != "train"], ids=str)
@@ -170,27 +160,27 @@ def test_a_benchmark_is_the_documents(pair: Pair) -> None:
     assert scale == expected
 
 
-def test_steps_are_the_numbers_that_habanas_document_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_are_the_numbers_that_habanas_document_gives() -> None:
     """917 and 58,688 on one card, twice; 115 and 7,360 on eight."""
     seen = []
     for pair in PAIRS:
         if pair.theirs.steps_per_epoch is not None and pair.theirs.epochs == 64:
-            config = resolved(pair.ours, monkeypatch)
+            config = resolved(pair.ours)
             derived = derive(config, train_samples=book.train_images(config.recipe))
             seen.append((derived.steps_per_epoch, derived.total_steps))
     assert seen == [(917, 58_688), (917, 58_688), (115, 7_360)]
 
 
-def test_the_raport_line_has_the_batch_of_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_raport_line_has_the_batch_of_theirs() -> None:
     (line,) = [s for s in TRAININGS if "--train-only" in s.words and "nvidia" in s.page.stem]
-    config = resolved(line, monkeypatch)
+    config = resolved(line)
     assert (config.recipe.global_batch, config.machine.procs, config.limits.max_steps) == (256, 1, 100)
 
 
-def test_the_studys_load_is_its_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_studys_load_is_its_scripts() -> None:
     """run-resnet.sh: 4 GPUs, batch 64 each, base rate 0.05 times 4; engine.py: 500 iterations."""
     (line,) = [s for s in TRAININGS if "study" in s.page.stem]
-    config = resolved(line, monkeypatch)
+    config = resolved(line)
     derived = derive(config, train_samples=book.train_images(config.recipe))
     assert (derived.world, derived.process_batch, derived.lr, derived.stop_step) == (4, 64, pytest.approx(0.2), 500)
     (study,) = [s.words for s in OURS if s.words[:2] == ("study", "run")]

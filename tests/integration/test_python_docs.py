@@ -11,7 +11,8 @@ import vernier
 from tests.api.notebook import NOTEBOOK, PARAMETERS, execute
 from tests.api.page import PAGE, outputs, prepare, with_outputs
 from tests.api.reference import with_reference
-from vernier.api.options import FinetuneOptions, TrainOptions
+from vernier.api.functions import options_in_python
+from vernier.requests.training import Finetune, Train
 
 TINY_CELL = """
 DATA, EPOCHS = {data!r}, 1
@@ -47,7 +48,8 @@ def test_the_reference_is_that_of_the_source() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert with_reference(text) == text, "run python -m tests.api.reference"
     assert all(f"### `{name}`" in text for name in vernier.__all__ if not name.startswith("_"))
-    assert all(f"| `{name}` |" in text for name in (*TrainOptions.__annotations__, *FinetuneOptions.__annotations__))
+    options = [*options_in_python(Train), *options_in_python(Finetune)]
+    assert all(f"| `{option.name}` |" in text for option in options)
 
 
 def test_the_notebook_runs_in_a_kernel_and_shows_figures(shapes: Path, tmp_path: Path) -> None:

@@ -46,15 +46,15 @@ def test_rounds_of_a_bench_are_paired(tmp_path: Path) -> None:
     ]
     rounds.append(Round(arm="new", round=4, order=8, result=ArmFailure(status="out-of-memory", why="too large")))
     path = write_bench(tmp_path, BenchResult(rounds=tuple(rounds))) / "bench.json"
-    result = compare_runs(open_side(f"{path}#old"), open_side(f"{path}#new"))
+    result = compare_runs(open_side([f"{path}#old"]), open_side([f"{path}#new"]))
     assert result.comparison.basis == "differences within 4 rounds"
     assert result.comparison.ratio == pytest.approx(1 / 1.03, rel=0.001)
     assert result.comparison.verdict == "slower"
     assert result.notes == ("1 round of new in bench.json not measured",)
     with pytest.raises(ConfigError, match=r"2 arms\. Name one"):
-        open_side(str(path))
+        open_side([str(path)])
     with pytest.raises(ConfigError, match=r"no arm 'odl'\. Did you mean old"):
-        open_side(f"{path}#odl")
+        open_side([f"{path}#odl"])
 
 
 def test_one_step_each_gives_no_interval(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_rounds_of_different_benchmarks_are_not_paired(tmp_path: Path) -> None:
         rounds = tuple(
             Round(arm="x", round=k, order=k, result=step_result((seconds * (1 + k / 50),) * 50)) for k in range(4)
         )
-        sides.append(open_side(f"{write_bench(tmp_path / folder, BenchResult(rounds=rounds))}/bench.json#x"))
+        sides.append(open_side([f"{write_bench(tmp_path / folder, BenchResult(rounds=rounds))}/bench.json#x"]))
     result = compare_runs(*sides)
     assert result.comparison.basis == "4 and 4 runs, differences between runs counted"
     assert result.comparison.verdict == "cannot tell"

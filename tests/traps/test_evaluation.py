@@ -251,8 +251,7 @@ def test_data_that_is_not_there_is_refused_before_processes_start(
     run: Path, monkeypatch: pytest.MonkeyPatch, vernier_here: Runner
 ) -> None:
     """Each of the processes was started, imported torch and found out for itself."""
-    for module in ("vernier.cli.model.evaluate", "vernier.cli.model.train"):
-        monkeypatch.setattr(f"{module}.start_processes", lambda procs: pytest.fail("processes were started"))
+    monkeypatch.setattr("vernier.api.crossing.run_local", lambda *_, **__: pytest.fail("processes were started"))
     for command in (["eval", str(run)], ["train"]):
         done = vernier_here(*command, "--data", "/no/such/folder", "--procs", "2")
         assert done.code == 2

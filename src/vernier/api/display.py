@@ -1,10 +1,9 @@
-"""Pages and figures: `report`, which writes the page of some runs, and what a notebook shows of an object.
+"""What a notebook shows of an object.
 
 A notebook shows those sections of the report page that hold the object's figures, in a frame: the page brings its own
 style and scripts, and nothing in it can reach the notebook.
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,29 +12,10 @@ from typing import TYPE_CHECKING
 from vernier.errors import ConfigError
 from vernier.records.run import EvalResult
 
-from .options import StrPath, to_path
-from .words import errors_in_python_words
-
 if TYPE_CHECKING:
     from vernier.report.page.collect import Subject
 
 FRAME_HEIGHT_PX = 640
-
-
-@errors_in_python_words
-def report(runs: StrPath | Sequence[StrPath], out: StrPath | None = None) -> Path:
-    """Write one self-contained HTML page about runs, as `vernier report` does, and return its path.
-
-    `runs` are runs, benchmarks, studies, other tools' logs, or folders of runs; one or several. Default of `out`:
-    report.html in the run directory, or in the current folder where several are given. Raises ConfigError.
-    """
-    given = [runs] if isinstance(runs, str | os.PathLike) else list(runs)
-    paths = [to_path(run, "report()") for run in given]
-    if not paths:
-        raise ConfigError("report() needs at least one run, study or log.")
-    from vernier.report.page.writing import write_page
-
-    return write_page(paths, None if out is None else to_path(out, "report(out=...)")).path
 
 
 def format_result(result: EvalResult) -> str:
@@ -48,7 +28,7 @@ def format_result(result: EvalResult) -> str:
 def frame_of_paths(caption: str, paths: Sequence[Path], sections: Sequence[str]) -> str:
     """HTML for a notebook: the caption, and the page's sections of these names about some runs.
 
-    The caption alone where there is nothing to show yet.
+    The caption alone if there is nothing to show yet.
     """
     from vernier.report.page.collect import collect
 

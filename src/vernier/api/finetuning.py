@@ -3,41 +3,34 @@
 The choices are `recipes.finetuning`'s, the training is that of `.training`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from inspect import Parameter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Any
 
 from vernier import signals
 from vernier.config import MACHINE_FILE, Changed, Config, apply_changes, check_config, config_warnings
-from vernier.data.preparing.pretrained import fetch_pretrained, is_pretrained
+from vernier.data.preparing.pretrained import is_cached, is_pretrained
 from vernier.engine.processes.launch import time_counted_from_now, topology
-from vernier.errors import ConfigError, RunFailed
+from vernier.errors import EXIT_DONE, ConfigError, RunFailed
 from vernier.frozen import frozen
 from vernier.models import is_detector
 from vernier.records.codec import encode
 from vernier.records.run import EvalResult, FinetuningRecord
+from vernier.references import given, use
+from vernier.requests.training import Finetune
+from vernier.requests.values import seconds
 from vernier.store import RunDir
 from vernier.wording import plural, rough_duration
 
-from .options import (
-    FinetuneFlags,
-    FinetuneOptions,
-    StrPath,
-    assignments,
-    check_names,
-    command_words,
-    given_flags,
-    plain,
-    signature_with,
-    texts,
-    to_path,
-)
+from .crossing import run_in_processes
+from .functions import function
 from .runs import Result, Run
-from .starting import check_before_start, count_processes, limit_spinning, load_torch, machine_file, unchanged_torch
-from .training import SETTINGS, TrainRequest, run_in_processes, train_here
-from .words import errors_in_python_words
+from .session import Session
+from .starting import limit_spinning, load_torch, machine_file, unchanged_torch
+from .training import Ended, Training, as_run, train_here, unchanged_session
+from .wording import python_errors
 
 if TYPE_CHECKING:
     from vernier.engine.inference.finishing import Finished
@@ -46,88 +39,62 @@ if TYPE_CHECKING:
 
 NO_WEIGHTS = "none"
 MODEL_FILE = "model.safetensors"
-_SETTINGS = {
-    "image_px": "data.image_px",
-    **{name: SETTINGS[name] for name in FinetuneFlags.__annotations__ if name in SETTINGS and name != "weights"},
-}
-"""Flags that are settings; which setting the weights are follows from the photographs."""
 
 
-# ------------------------------------------------------------------------------------------------------------ requests
+# ------------------------------------------------------------------------------------------------------- what to train
 
 
 @frozen
-class FinetuneRequest:
-    """A fine-tuning that was asked for: what was chosen and why, and the training that follows from it."""
+class Finetuning:
+    """A fine-tuning run that can start: what was chosen and why, and the training that follows from it."""
 
     plan: "Plan"
-    training: TrainRequest
-    weights: str | None
-
-    def with_config(self, config: Config) -> "FinetuneRequest":
-        return replace(self, training=self.training.with_config(config))
+    training: Training
 
 
-def build_finetuning(
-    folder: str, given: FinetuneFlags, settings: Sequence[str], *, quiet: bool = False
-) -> FinetuneRequest:
+def finetuning_of(request: Finetune, session: Session) -> Finetuning:
     """Look at the folder, and choose what was not given. Raises ConfigError for what does not fit together."""
-    flags = {name: plain(value) for name, value in given.items()}
-    minutes, task, weights = flags.get("minutes", 10.0), flags.get("task", "auto"), flags.get("weights")
-    if not isinstance(minutes, int | float):
-        raise ConfigError(f"--minutes takes a number, not {minutes!r}.")
-    if not minutes > 0:
-        raise ConfigError(f"--minutes {minutes:g} is no time to train in. Give a number above 0.")
-    if task not in ("auto", "classes", "boxes"):
-        raise ConfigError(f"--task {task!r} is not one of: auto, classes, boxes.")
-    values: dict[str, object] = {setting: flags.get(name) for name, setting in _SETTINGS.items()}
-    values[MACHINE_FILE] = machine_file(flags.get("machine"), "train")
-    values["model.freeze"] = texts(flags.get("freeze")) or None
-    plan = _plan(
-        str(Path(folder)),
-        None if task == "auto" else task == "boxes",
-        weights,
-        apply_changes(Config(), values, settings),
-        minutes,
-        quiet=quiet,
-    )
+    values: dict[str, object] = {MACHINE_FILE: machine_file(request.machine, "train"), **request.changes()}
+    values.pop("model.weights", None)  # which setting the weights are follows from the photographs
+    plan = _plan(request, apply_changes(Config(), values, request.settings), session)
     # What a person set, once more: the plan already takes account of it.
     others = {path: value for path, value in values.items() if path not in ("model.name", "schedule.epochs")}
-    changed = apply_changes(plan.config, others, settings)
-    training = TrainRequest(
+    changed = apply_changes(plan.config, others, request.settings)
+    training = Training(
         changed=changed,
-        warnings=_warnings(changed.config, weights),
-        out=to_path(flags.get("out", "runs"), "--out"),
-        resume=flags.get("resume"),
-        tensorboard=bool(flags.get("tensorboard", True)),
+        warnings=_warnings(changed.config, request.weights),
+        out=Path(request.out),
+        resume=request.resume,
+        tensorboard=request.tensorboard,
     )
-    return FinetuneRequest(plan=plan, training=training, weights=weights)
+    return Finetuning(plan=plan, training=training)
 
 
-def _plan(
-    folder: str, boxes: bool | None, weights: str | None, given: Changed, minutes: float, *, quiet: bool
-) -> "Plan":
+def _plan(request: Finetune, given: Changed, session: Session) -> "Plan":
     """What to train, chosen from the folder and the machine."""
     from vernier.data.sources.opening import recognise_folder
 
+    folder, boxes = str(Path(request.folder)), None if request.task == "auto" else request.task == "boxes"
     recognise_folder(folder, boxes)  # refuses most mistakes before PyTorch is loaded
-    load_torch(quiet=quiet)
+    load_torch(quiet=session.quiet)
     from vernier.devices import resolve
     from vernier.recipes.finetuning import MachineFacts, default_weights, pick, survey
 
-    photographs = survey(folder, boxes)
+    photographs, minutes = survey(folder, boxes), seconds(request.time) / 60
     machine = MachineFacts.here(resolve(given.config.machine.device).name)
-    start = _starting_weights(weights, photographs)
-    if weights is None:
-        start = default_weights(photographs, machine, given, minutes)
+    start = (
+        default_weights(photographs, machine, given, minutes)
+        if request.weights is None
+        else _starting_weights(request.weights, photographs)
+    )
     return pick(photographs, machine, start, given, minutes=minutes)
 
 
-def _starting_weights(weights: str | None, photographs: "Survey") -> "StartingWeights | None":
+def _starting_weights(weights: str, photographs: "Survey") -> "StartingWeights | None":
     from vernier.engine.starting_weights import recognise_network
     from vernier.recipes.finetuning import StartingWeights
 
-    if weights is None or weights == NO_WEIGHTS:
+    if weights == NO_WEIGHTS:
         return None
     return StartingWeights(
         text=weights,
@@ -137,7 +104,7 @@ def _starting_weights(weights: str | None, photographs: "Survey") -> "StartingWe
 
 
 def _settings_of_file(weights: str) -> dict[str, object]:
-    """How the network of a file that describes itself differs from the published one, and how it sees images."""
+    """How the model of a file that describes itself differs from the published one, and how it sees images."""
     from vernier.engine.inference.model_file import read_description
     from vernier.engine.inference.trained import config_of_file
 
@@ -166,28 +133,14 @@ def _warnings(config: Config, weights: str | None) -> tuple[str, ...]:
         return lines
     return (
         *lines,
-        "training starts FROM SCRATCH (--weights none): from a few hundred photographs a network learns little. Expect "
-        "far lower figures than from published weights (docs/finetune.md has an example)",
+        f"training starts FROM SCRATCH ({given('weights', NO_WEIGHTS)}): from a few hundred photographs a model learns "
+        "little. Expect far lower results than from published weights (docs/finetune.md has an example)",
     )
 
 
-def check_finetuning(request: FinetuneRequest, *, fetch: Callable[[str], Path] = fetch_pretrained) -> None:
-    """Refuse what can be refused before the start, and fetch the weights that are needed."""
-    training = request.training
-    try:
-        check_before_start(training.config, training.out, training.resume, detector=training.detector, fetch=fetch)
-    except RunFailed as error:
-        if request.weights is not None:
-            raise
-        raise RunFailed(
-            f"{error} Or start from a file that you have: --weights FILE. Without any, --weights none trains from "
-            "scratch, with far lower accuracy; that is never done unasked."
-        ) from None
-
-
-def time_line(request: FinetuneRequest, *, measure: bool) -> str:
-    """How long the training takes: from a few steps of it, or by arithmetic."""
-    plan, config = request.plan, request.training.config
+def _time_line(tuning: Finetuning, *, measure: bool) -> str:
+    """How long training takes: from a few steps of it, or by arithmetic."""
+    plan, config = tuning.plan, tuning.training.config
     if measure:
         from vernier.engine.measured.phase_times import time_phases
 
@@ -204,21 +157,84 @@ def time_line(request: FinetuneRequest, *, measure: bool) -> str:
     )
 
 
-def opening_lines(request: FinetuneRequest) -> list[str]:
-    """What was chosen and how long it takes, where a new run begins; nothing where one is resumed."""
+@frozen
+class FinetuningExplanation:
+    """What would be trained and why, and how long that takes."""
+
+    plan: "Plan"
+    time: str
+    warnings: tuple[str, ...]
+
+
+def explain_finetuning(request: Finetune, session: Session) -> FinetuningExplanation:
+    """What would be trained. Nothing is fetched: without the weights the time is arithmetic."""
+    tuning = finetuning_of(request, session)
+    model = tuning.training.config.recipe.model
+    weights = model.weights or model.backbone_weights
+    time = _time_line(tuning, measure=not is_pretrained(weights) or is_cached(weights))
+    return FinetuningExplanation(plan=tuning.plan, time=time, warnings=tuning.training.warnings)
+
+
+# --------------------------------------------------------------------------------------------------------- training it
+
+
+@frozen
+class Finetuned:
+    """How a fine-tuning run ended; `finished` is None for one that did not, or not in this process."""
+
+    ended: Ended
+    finished: "FinishedRun | None" = None
+
+
+def finetune_request(
+    request: Finetune, session: Session, within: AbstractContextManager[None] | None = None
+) -> Finetuned:
+    """Train and finish, in this process or in several. `within` is entered while this process trains.
+
+    Raises ConfigError, and RunFailed if the starting weights cannot be fetched.
+    """
+    tuning = finetuning_of(request, session)
+    training, to_start = tuning.training.in_processes(request, session)
+    tuning = replace(tuning, training=training)
+    _check(request, training, session)
+    if to_start:
+        return Finetuned(ended=Ended.of_processes(run_in_processes(request, session, to_start), to_start))
+    run = _finished_before(training)
+    ended = Ended(code=EXIT_DONE, run=None if run is None else run.path)
+    if run is None:
+        session.say(*([] if session.quiet else _opening_lines(tuning)))
+        with within or nullcontext():
+            ended = train_here(training, session)
+    if ended.code != EXIT_DONE or ended.run is None or not topology().first:
+        return Finetuned(ended=ended)
+    with session.observer() as observer:
+        return Finetuned(ended=ended, finished=_finish(tuning.plan, RunDir.open(ended.run), [observer]))
+
+
+def _check(request: Finetune, training: Training, session: Session) -> None:
+    try:
+        training.check(session)
+    except RunFailed as error:
+        if request.weights is not None:
+            raise
+        raise RunFailed(
+            f"{error.message} Or start from a file that you have: {use('weights', slot='FILE')}. Without any, "
+            f"{use('weights', NO_WEIGHTS)} trains from scratch, with far lower accuracy; that is never done unasked."
+        ) from None
+
+
+def _opening_lines(tuning: Finetuning) -> list[str]:
+    """What was chosen and how long it takes, if a new run begins; nothing if one is resumed."""
     from vernier.engine.training.checkpoints.resume import choose_resume_point
 
-    here, training = topology(), request.training
+    here, training = topology(), tuning.training
     resumed = choose_resume_point(training.config, training.out, training.resume, lambda _: None)
     if not here.first or resumed is not None:
         return []
-    return [*request.plan.lines(time_line(request, measure=here.world == 1)), ""]
+    return [*tuning.plan.lines(_time_line(tuning, measure=here.world == 1)), ""]
 
 
-# ----------------------------------------------------------------------------------------------------------------- end
-
-
-def finished_before(training: TrainRequest) -> RunDir | None:
+def _finished_before(training: Training) -> RunDir | None:
     """A run of these settings that was trained to its end, and killed before its model was exported."""
     from vernier.engine.training.checkpoints.resume import choose_resume_point
 
@@ -232,15 +248,15 @@ def finished_before(training: TrainRequest) -> RunDir | None:
 
 @frozen
 class FinishedRun:
-    """What a fine-tuning ended with, and the record of it."""
+    """The results of a fine-tuning run, and the record of it."""
 
     done: "Finished"
     page: Path
     record: Mapping[str, Any]
 
 
-def finish_run(plan: "Plan", run: RunDir, observers: "Sequence[Observer]" = ()) -> FinishedRun:
-    """Evaluate on test images where there are some, export the best weights, write the card and the page."""
+def _finish(plan: "Plan", run: RunDir, observers: "Sequence[Observer]") -> FinishedRun:
+    """Evaluate on test images if there are some, export the best weights, write the model card and the report."""
     from vernier.engine.inference.finishing import finish
     from vernier.report.model_card import write_card
     from vernier.report.page.writing import write_page
@@ -258,7 +274,7 @@ def finish_run(plan: "Plan", run: RunDir, observers: "Sequence[Observer]" = ()) 
 
 
 class FinetunedRun(Run):
-    """The run of a fine-tuning, with its exported model and its results."""
+    """A fine-tuning run, with its exported model and its results."""
 
     @property
     def model_file(self) -> Path:
@@ -272,10 +288,10 @@ class FinetunedRun(Run):
 
     @property
     def test(self) -> Result[EvalResult]:
-        """The result on the test split, by which nothing was chosen. Raises ConfigError where there is none."""
+        """The result on the test split, by which nothing was chosen. Raises ConfigError if there is none."""
         return self._result(self._record().test, "the data has no test split")
 
-    @errors_in_python_words
+    @python_errors
     def _record(self) -> FinetuningRecord:
         return self._run.read_finetuning()
 
@@ -285,50 +301,10 @@ class FinetunedRun(Run):
         return Result(record)
 
 
-@errors_in_python_words
-def finetune(folder: StrPath, **options: Unpack[FinetuneOptions]) -> FinetunedRun:
-    """Fine-tune a classifier or a detector on a folder of photographs, as `vernier finetune` does.
-
-    Network, image size, schedule, freezing and batch are chosen from the images and the machine, and printed with the
-    reasons. Returns the run, with `held_out` and `test` (results) and `model_file`, the exported model. The other
-    arguments are the flags of `vernier finetune` in snake case, `settings` and `quiet`, as in `train`.
-
-    The same call resumes a training that was interrupted. Ctrl-C saves and raises Interrupted. Raises ConfigError
-    for what cannot be trained, and RunFailed where the training fails or the starting weights cannot be fetched.
-    """
-    check_names("finetune", options, FinetuneOptions.__annotations__)
-    quiet, settings = options.pop("quiet", False), assignments(options.pop("settings", None))
-    flags = cast(FinetuneFlags, given_flags(options))
+def _finetune(request: Finetune, session: Session) -> FinetunedRun:
     limit_spinning()
-    with time_counted_from_now():
-        return _finetune(str(to_path(folder, "finetune()")), flags, settings, quiet=quiet)
+    with time_counted_from_now(), unchanged_torch():
+        return FinetunedRun(as_run(finetune_request(request, session, unchanged_session()).ended).path)
 
 
-finetune.__signature__ = signature_with(  # type: ignore[attr-defined]
-    Parameter("folder", Parameter.POSITIONAL_OR_KEYWORD), FinetuneOptions, FinetunedRun
-)
-
-
-def _finetune(folder: str, flags: FinetuneFlags, settings: tuple[str, ...], *, quiet: bool) -> FinetunedRun:
-    from .progress import SessionConsole
-
-    with unchanged_torch():
-        request = build_finetuning(folder, flags, settings, quiet=quiet)
-        config, to_start = count_processes(request.training.config)
-        request = request.with_config(config)
-        check_finetuning(request)
-        if to_start:
-            words = command_words("finetune", folder, flags, settings)
-            return FinetunedRun(run_in_processes(to_start, words, quiet=quiet).path)
-        run = finished_before(request.training)
-        if run is None:
-            console = SessionConsole(quiet=quiet)
-            for line in [] if quiet else opening_lines(request):
-                console.say(line)
-            trained = train_here(request.training, quiet=quiet)
-            if trained.status != "finished":
-                return FinetunedRun(trained.path)
-            run = RunDir.open(trained.path)
-        with SessionConsole(quiet=quiet) as observer:
-            finish_run(request.plan, run, [observer])
-    return FinetunedRun(run.path)
+finetune = function(Finetune, _finetune, "finetune")

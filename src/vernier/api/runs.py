@@ -1,33 +1,44 @@
 """Runs as objects: their state, result, events and page, read from the run directory when they are asked for."""
 
+import difflib
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from vernier.config import Config, config_from_tree
 from vernier.errors import ConfigError, did_you_mean
+from vernier.records.codec import encode
 from vernier.records.events import EVENT_KINDS, Event, encode_event
 from vernier.records.run import EvalResult, RunSummary, Status
-from vernier.store import RunDir
+from vernier.references import command
+from vernier.requests.runs import CleanRuns, ListRuns
+from vernier.requests.values import StrPath, seconds
+from vernier.store import RunDir, find_runs
 
-from .display import format_result, frame_of_paths, report
-from .options import StrPath, to_path
-from .words import errors_in_python_words
+from .display import format_result, frame_of_paths
+from .functions import function
+from .session import Session
+from .wording import python_errors
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from vernier.report.runs import RunRow
+    from vernier.store.cleaning import Plan
+
 E = TypeVar("E", bound=Event)
 R = TypeVar("R", bound=EvalResult)
+T = TypeVar("T")
+DEFAULT_FOLDER = "runs"
 
 
 class Result(Generic[R]):
     """The figures of an evaluation as attributes, and the `record` with everything else.
 
     A classifier has `top1`, `top5` (percent) and `loss`, a detector `AP`, `AP50`, `AP75` and more (0 to 1, as COCO
-    has them). A figure is NaN where the data has nothing to measure it on. `figures` has all of them by name.
+    has them). A figure is NaN if the data has nothing to measure it on. `figures` has all of them by name.
     """
 
     top1: float
@@ -65,12 +76,20 @@ class Result(Generic[R]):
 
 
 def data_frame(rows: Sequence[Mapping[str, Any]]) -> "DataFrame":
-    """Rows as a table of pandas. Raises ConfigError where that is not installed."""
+    """Rows as a table of pandas. Raises ConfigError if that is not installed."""
     try:
         from pandas import DataFrame
     except ImportError:
         raise ConfigError("to_pandas() needs pandas: pip install 'vernier[pandas]'") from None
     return DataFrame(list(rows))
+
+
+class Records(list[T]):
+    """Records in a list, such as the rows of a table."""
+
+    def to_pandas(self) -> "DataFrame":
+        """The records as a table with a row each and their fields as columns. Raises ConfigError without pandas."""
+        return data_frame([encode(record) for record in self])
 
 
 class Events(list[E]):
@@ -93,9 +112,11 @@ class Run:
     `path` is the directory. `Run(path)` opens a run that exists; so does `open_run`.
     """
 
-    @errors_in_python_words
+    @python_errors
     def __init__(self, path: "StrPath | Run") -> None:
-        run = RunDir.open(to_path(path, "Run()"))
+        if not isinstance(path, str | os.PathLike):
+            raise ConfigError(f"Run() takes a path, not {path!r}.")
+        run = RunDir.open(Path(path).expanduser())
         if run.is_bench:
             raise ConfigError(f"{run.path} is a benchmark: vernier.Benchmark({str(run.path)!r}) opens it.")
         self.path: Path = run.path
@@ -117,12 +138,12 @@ class Run:
 
     @property
     def summary(self) -> RunSummary:
-        """What the run came to: steps, result, best result, speed, time spent. Empty where it has not ended."""
+        """What the run came to: steps, result, best result, speed, time spent. Empty if it has not ended."""
         return self._run.status().summary or RunSummary()
 
     @property
     def result(self) -> Result[EvalResult]:
-        """The last evaluation: `run.result.top1`. Raises ConfigError where there has been none."""
+        """The last evaluation: `run.result.top1`. Raises ConfigError if there has been none."""
         record = self.summary.result
         if record is None:
             evaluations = self.events("eval")
@@ -132,7 +153,7 @@ class Run:
         return Result(record)
 
     @property
-    @errors_in_python_words
+    @python_errors
     def config(self) -> Config:
         """The settings: `run.config.recipe.optim.lr`, `run.config.machine.device`."""
         return config_from_tree(self._run.read_config())
@@ -154,7 +175,9 @@ class Run:
 
     def report(self, out: StrPath | None = None) -> Path:
         """Write the page of this run as one HTML file, and return its path. Default: report.html in the run."""
-        return report(self.path, out)
+        from .reports import report
+
+        return report(self.path, out=out)
 
     def __repr__(self) -> str:
         status = self._run.status()
@@ -169,6 +192,77 @@ class Run:
 def open_run(path: StrPath) -> Run:
     """Open a run that exists: finished, running, or interrupted. A folder with one run in it will do.
 
-    Raises ConfigError where there is no run.
+    Raises ConfigError if there is no run.
     """
     return Run(path)
+
+
+# ----------------------------------------------------------------------------------------------------------- many runs
+
+
+def table_of_runs(request: ListRuns, _: Session) -> "Records[RunRow]":
+    """The runs in some folders, sorted. Raises ConfigError for a folder that does not exist."""
+    from vernier.report.runs import list_runs
+
+    keys: dict[str, Callable[[RunRow], tuple[Any, ...]]] = {
+        "age": lambda row: (-row.age_s,),
+        "name": lambda row: (row.name,),
+        "size": lambda row: (row.bytes,),
+        "state": lambda row: (row.state,),
+        "result": lambda row: (row.metric or "", row.result or 0.0),
+    }
+    return Records(sorted(list_runs(_existing(request.folders)), key=keys[request.sort]))
+
+
+def _existing(folders: Sequence[str]) -> list[Path]:
+    """The folders as paths. Raises ConfigError for one that does not exist; `runs` may be missing."""
+    if not folders and not Path(DEFAULT_FOLDER).exists():
+        return []
+    paths = [Path(folder) for folder in folders or (DEFAULT_FOLDER,)]
+    for path in paths:
+        if not path.is_dir():
+            near = [] if path.exists() else difflib.get_close_matches(str(path), ("list", "clean"), n=1)
+            hint = f" Did you mean {command(f'runs {near[0]}')}?" if near else ""
+            raise ConfigError(
+                f"{path} {'is a file' if path.exists() else 'does not exist'}. Give a folder of runs.{hint}"
+            )
+    return paths
+
+
+def free_space(request: CleanRuns, session: Session) -> "Plan":
+    """Plan what can be removed; with `yes`, remove it. If interrupted, what was removed until then is reported."""
+    from vernier.store.cleaning import Choice, Plan, clean_folder, clean_run, plan_folder, plan_run, starting_weights
+    from vernier.wording import size_text
+
+    from .starting import sigterm_as_interrupt
+
+    folders, remove = _existing(request.folders), request.yes
+    runs = [run for folder in folders for run in _runs_in(folder)]
+    neighbors = {run.path: run for folder in (*folders, *(f.parent for f in folders)) for run in _runs_in(folder)}
+    choice = Choice(
+        kinds=frozenset(request.what),
+        min_age_s=0.0 if request.older_than is None else seconds(request.older_than),
+        in_use=starting_weights(neighbors.values()),
+    )
+    plans: list[Plan] = []
+    try:
+        with sigterm_as_interrupt(), session.bar("clean") as progress:
+            for folder in (folder for folder in folders if not RunDir.is_run(folder)):
+                plans.append((clean_folder if remove else plan_folder)(folder, choice))
+            for number, run in enumerate(runs, start=1):
+                plans.append((clean_run if remove else plan_run)(run, choice))
+                progress(number, len(runs))
+    except KeyboardInterrupt:
+        if remove:
+            freed = size_text(Plan.of(*plans).bytes)
+            session.warn(f"freed {freed} before the interruption; the same command removes the rest")
+        raise
+    return Plan.of(*plans)
+
+
+def _runs_in(folder: Path) -> list[RunDir]:
+    return [RunDir(folder)] if RunDir.is_run(folder) else find_runs(folder)
+
+
+list_runs = function(ListRuns, table_of_runs, "list_runs")
+clean_runs = function(CleanRuns, free_space, "clean_runs")

@@ -1,20 +1,18 @@
 """Training from a recipe: what was asked for, checked and carried out, for `vernier train` and for `vernier.train`.
 
-`build_request` turns flags into a request, `run_request` trains in this process; both do so for the command too. The
-training itself is `engine.training`'s, several processes are `engine.processes`'.
+`train_request` serves both; what only a session of Python needs is around it in `train`. The training itself is
+`engine.training`'s, several processes are `engine.processes`'.
 """
 
 import signal
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
-from inspect import Parameter
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, Unpack, cast
+from typing import TYPE_CHECKING, NoReturn
 
 from vernier import recipes as book
 from vernier.config import (
-    MACHINE_FILE,
     Changed,
     Config,
     check_batch_rule,
@@ -24,78 +22,39 @@ from vernier.config import (
     load_file,
     override,
 )
-from vernier.engine.processes.launch import run_local, time_counted_from_now
+from vernier.engine.processes.launch import LocalRun, time_counted_from_now, topology
 from vernier.errors import EXIT_DONE, EXIT_STOPPED, EXIT_USAGE, ConfigError, RunFailed
 from vernier.frozen import frozen
 from vernier.measure.profile.summary import StepRange
 from vernier.models import is_detector
+from vernier.records.run import RunSummary
+from vernier.references import command, given, use
 from vernier.report.exports import check_exports, write_exports
+from vernier.requests.training import Train, Trains
 from vernier.signals import StopRequested, caught
 from vernier.store import RunDir, parse_json
 
-from .options import (
-    StrPath,
-    TrainFlags,
-    TrainOptions,
-    assignments,
-    check_names,
-    command_words,
-    given_flags,
-    plain,
-    signature_with,
-    texts,
-    to_path,
-)
+from .crossing import run_in_processes
+from .functions import function
 from .runs import Run
+from .session import Session
 from .starting import (
+    change,
     check_before_start,
-    console_of,
     count_processes,
-    in_notebook,
     joined,
     limit_spinning,
-    machine_file,
+    refuse_unclear_batch,
     silence_profiler,
     unchanged_torch,
 )
-from .words import Interrupted, errors_in_python_words
+from .wording import Interrupted
 
 if TYPE_CHECKING:
-    from vernier.engine.processes.world import World
     from vernier.engine.training.checkpoints.resume import ResumePoint
     from vernier.engine.training.session import Outcome
-    from vernier.report.live.console import ConsoleObserver
+    from vernier.measure.planning.explain import Explanation
 
-SETTINGS = {
-    "data": "data.source",
-    "device": "machine.device",
-    "procs": "machine.procs",
-    "precision": "machine.precision",
-    "mode": "machine.mode",
-    "allow_slow": "machine.allow_slow",
-    "deterministic": "machine.deterministic",
-    "model": "model.name",
-    "global_batch": "global_batch",
-    "epochs": "schedule.epochs",
-    "lr": "optim.lr",
-    "seed": "seed",
-    "workers": "machine.workers",
-    "max_bad_images": "data.max_bad_images",
-    "max_steps": "limits.max_steps",
-    "steps": "schedule.steps",
-    "max_eval_steps": "limits.max_eval_steps",
-    "max_time": "limits.max_time",
-    "train_accuracy": "limits.train_accuracy",
-    "print_every": "limits.log_every_steps",
-    "on_divergence": "limits.on_divergence",
-    "weights": "model.weights",
-    "backbone_weights": "model.backbone_weights",
-    "reset_head": "model.reset_head",
-    "freeze": "model.freeze",
-}
-"""Flags that are settings."""
-WARNING = "warning: "
-"""How the line of a warning begins."""
 _NO_CHECKPOINTS = {
     "checkpoint.every_epochs": 0,
     "checkpoint.every_steps": 0,
@@ -104,12 +63,12 @@ _NO_CHECKPOINTS = {
 }
 
 
-# ------------------------------------------------------------------------------------------------------------ requests
+# ------------------------------------------------------------------------------------------------------- what to train
 
 
 @frozen
-class TrainRequest:
-    """A training that was asked for, with its settings checked. `resume` is what `--resume` selects."""
+class Training:
+    """A training run that can start, with its settings checked. `resume` selects what it continues."""
 
     changed: Changed
     warnings: tuple[str, ...]
@@ -129,172 +88,222 @@ class TrainRequest:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What followed from the flags, and what ends the training early."""
+        """What followed from the options, and what ends the run early."""
         return tuple(filter(None, (*self.changed.notes, describe_target(self.config.recipe))))
 
-    def with_config(self, config: Config) -> "TrainRequest":
-        return replace(self, changed=replace(self.changed, config=config))
+    def in_processes(self, request: Trains, session: Session) -> "tuple[Training, int]":
+        """The same with its number of processes filled in; also how many must be started here (0: none)."""
+        config, to_start = count_processes(self.config)
+        refuse_unclear_batch(config.machine.procs, session)
+        return replace(self, changed=replace(self.changed, config=config)), to_start
+
+    def check(self, session: Session) -> None:
+        """Refuse what can be refused before the start, and fetch the weights that are needed."""
+        check_before_start(self.config, self.out, self.resume, session, detector=self.detector)
 
 
-def build_request(recipe: str | None, given: TrainFlags, settings: Sequence[str]) -> TrainRequest:
-    """The request of a recipe, flags and `--set` assignments. Raises ConfigError for what does not fit together."""
-    flags = {name: plain(value) for name, value in given.items()}
-    flags["freeze"] = texts(flags.get("freeze"))
-    smoke = bool(flags.get("smoke"))
-    foreign, resume = _split_resume(flags.get("resume"), recipe or flags.get("config"))
-    start = _starting_config(recipe, flags.get("model"), flags.get("config"), resume)
-    values = {setting: _setting_value(flags.get(name)) for name, setting in SETTINGS.items()}
-    if isinstance(bad_images := values["data.max_bad_images"], int):
-        values["data.max_bad_images"] = str(bad_images)
-    values[MACHINE_FILE] = machine_file(flags.get("machine"), "train")
-    values |= {"eval.every_epochs": 0 if flags.get("train_only") else None, "model.checkpoint": foreign}
-    values |= {} if flags.get("checkpoints", True) else _NO_CHECKPOINTS
-    changed = book.change(start, values, settings, small=smoke)
+def training_of(request: Train) -> Training:
+    """The training run of a request. Raises ConfigError for options that do not fit together."""
+    foreign, resume = _split_resume(request)
+    start = _starting_config(request, resume)
+    more = {"eval.every_epochs": 0 if request.train_only else None, "model.checkpoint": foreign}
+    more |= {} if request.checkpoints else _NO_CHECKPOINTS
+    changed = change(start, request, "train", more, small=request.smoke)
     detector = is_detector(changed.config.recipe.model.name)
     check_config(changed.config, detector=detector)
-    if not smoke:
+    if not request.smoke:
         check_batch_rule(changed.config.recipe, start.recipe, changed.named)
-    return TrainRequest(
+    profile = None
+    if request.profile_steps is not None:
+        profile = StepRange.parse(request.profile_steps, given("profile_steps"))
+        silence_profiler()
+    return Training(
         changed=changed,
         warnings=config_warnings(changed.config, detector=detector),
-        out=to_path(flags.get("out", "runs"), "--out"),
+        out=Path(request.out),
         resume=resume,
-        profile=_steps_to_profile(flags.get("profile_steps")),
-        track=texts(flags.get("track")),
-        tensorboard=bool(flags.get("tensorboard", True)),
+        profile=profile,
+        track=request.track,
+        tensorboard=request.tensorboard,
     )
 
 
-def _setting_value(value: object) -> object:
-    """The value of a flag; None for one that was not given: a switch that is off, or a list without entries."""
-    return None if value is False or value == () else value
-
-
-def _steps_to_profile(text: str | None) -> StepRange | None:
-    if text is None:
-        return None
-    steps = StepRange.parse(text, "--profile-steps")
-    silence_profiler()
-    return steps
-
-
-def _split_resume(resume: str | None, named: str | None) -> tuple[str | None, str | None]:
-    """The checkpoint file of another program that --resume names, or what it names otherwise; one of them is None."""
+def _split_resume(request: Train) -> tuple[str | None, str | None]:
+    """The external checkpoint file to resume from, or what is resumed otherwise; one of them is None."""
+    resume = request.resume
     if resume is None or not Path(resume).is_file():
         return None, resume
-    if named is None:
+    if request.recipe is None and request.config is None:
         raise ConfigError(
-            f"--resume {resume}: with which recipe? vernier train RECIPE --resume {resume} (see `vernier recipes`)."
+            f"{given('resume', resume)}: with which recipe? {command('train', 'RECIPE', resume=resume)} "
+            f"({command('recipes')} lists them)."
         )
     return resume, None
 
 
-def _starting_config(recipe: str | None, model: str | None, config: str | None, resume: str | None) -> Config:
-    """The recipe or configuration that the flags change."""
+def _starting_config(request: Train, resume: str | None) -> Config:
+    """The recipe or configuration that the options change."""
+    recipe, model, config = request.recipe, request.model, request.config
     if recipe is not None and config is not None:
-        raise ConfigError(f"Give a recipe ({recipe}) or --config ({config}), not both.")
+        raise ConfigError(f"Give a recipe ({recipe}) or {given('config', config)}, not both.")
     if recipe is None and config is None and resume not in (None, "auto", "never"):
         from vernier.engine.training.checkpoints.resume import run_config, run_of
 
         return run_config(RunDir.open(run_of(Path(resume))))
     if config is not None and not Path(config).is_file():
-        raise ConfigError(f"--config {config}: there is no such file. Give a run's config.json, or a .toml file.")
+        raise ConfigError(
+            f"{given('config', config)}: there is no such file. Give a run's config.json or a .toml file."
+        )
     if recipe is None and config is None and model is not None and is_detector(model):
         return override(book.load(model), "data.source", "shapes")
     return load_file(Path(config)) if config is not None else book.load(recipe or book.DEFAULT)
 
 
-def run_request(
-    request: TrainRequest,
-    terminal: "Callable[[World], AbstractContextManager[ConsoleObserver | None]]" = console_of,
-    *,
-    quiet: bool = False,
-) -> "Outcome":
-    """Train in this process and the others of the run; the console that `terminal` opens shows it."""
+def explain_request(request: Train, _: Session) -> "Explanation":
+    """Everything that follows from the settings: steps, learning rates, memory, expected time, and all warnings."""
+    from vernier.measure.planning.explain import explain as explained
+
+    training = training_of(request)
+    size = book.data_size(training.config.recipe)
+    return explained(
+        training.config,
+        images=size.images,
+        images_from=size.origin,
+        classes=size.classes,
+        runs=training.out,
+        notes=training.notes,
+        warnings=training.warnings,
+    )
+
+
+explain = function(Train, explain_request, "explain")
+
+
+# ---------------------------------------------------------------------------------------------------------- training it
+
+
+@frozen
+class Ended:
+    """How a training run ended, here or in the processes that were started for it.
+
+    `summary` is that of a run in this process. `stopped_by` names a signal; it is None for a time limit.
+    """
+
+    code: int
+    run: Path | None = None
+    summary: RunSummary | None = None
+    stopped_by: str | None = None
+    reason: str = ""
+
+    @property
+    def status(self) -> str:
+        return "finished" if self.code == EXIT_DONE else "stopped"
+
+    @classmethod
+    def of_processes(cls, ended: LocalRun, procs: int) -> "Ended":
+        """How processes ended. Of those of a command only the exit code is known: they print the result."""
+        printed = ended.code in (EXIT_DONE, EXIT_STOPPED) and ended.output.strip()
+        run = Path(parse_json(printed)["run"]) if printed else None
+        reason = ended.reason or f"{procs} processes ended with exit code {ended.code}; the reason is printed above."
+        return cls(code=ended.code, run=run, stopped_by=ended.stopped_by, reason=reason)
+
+
+def train_request(request: Train, session: Session, within: AbstractContextManager[None] | None = None) -> Ended:
+    """Train, in this process or in several. `within` is entered while this process trains. Raises ConfigError."""
+    from vernier.report.live.trackers import require_installed
+
+    training = training_of(request)
+    require_installed(training.track)
+    check_exports(_exports(request))
+    training, to_start = training.in_processes(request, session)
+    training.check(session)
+    if to_start:
+        return Ended.of_processes(run_in_processes(request, session, to_start), to_start)
+    with within or nullcontext():
+        return train_here(training, session)
+
+
+def train_here(training: Training, session: Session) -> Ended:
+    """Train in this process and the others of the run; the first one shows it."""
+    outcome = _run(training, session)
+    return Ended(
+        code=EXIT_DONE if outcome.status == "finished" else EXIT_STOPPED,
+        run=outcome.run.path,
+        summary=outcome.summary,
+        stopped_by=outcome.stopped_by,
+    )
+
+
+def _run(training: Training, session: Session) -> "Outcome":
     from vernier.report.live.trackers import trackers
 
-    config = request.config
+    config = training.config
     with (
-        joined(config, quiet=quiet) as world,
-        terminal(world) as console,
-        trackers(request.track, request.tensorboard, console.warn if console else None) as tracked,
+        joined(config, quiet=session.quiet) as world,
+        session.observer_of(world) as console,
+        trackers(training.track, training.tensorboard, console.warn if console else None) as tracked,
     ):
         from vernier.engine.training.checkpoints.resume import choose_resume_point
         from vernier.engine.training.session import train as run_training
 
         def choose() -> "ResumePoint | None":
             assert console is not None
-            point = choose_resume_point(config, request.out, request.resume, console.warn)
-            if point is not None and request.resume is None:
-                console.say(f"Resuming {point.run.path}, which was interrupted (--resume never starts a new run).")
+            point = choose_resume_point(config, training.out, training.resume, console.warn)
+            if point is not None and training.resume is None:
+                new = f"{use('resume', 'never')} starts a new run"
+                console.say(f"Resuming {point.run.path}, which was interrupted ({new}).")
             return point
 
         return run_training(
             config,
-            request.out,
+            training.out,
             world.broadcast_from_first(choose),
             [*([console] if console else []), *tracked],
             reference=book.reference(config.recipe),
             world=world,
-            profile=request.profile,
-            notes=request.notes,
-            warnings=request.warnings,
+            profile=training.profile,
+            notes=training.notes,
+            warnings=training.warnings,
         )
+
+
+def _exports(request: Train) -> dict[str, str | None]:
+    return {"raport": request.raport, "dllogger": request.dllogger}
+
+
+def write_logs(request: Train, ended: Ended, session: Session) -> None:
+    """Write the logs in NVIDIA's formats that were asked for, if the run is finished. Raises RunFailed."""
+    exports = _exports(request)
+    if ended.summary is None or ended.run is None or not topology().first:
+        return  # the processes that were started write them
+    if ended.status == "finished":
+        session.say(*(f"written    {path}" for path in write_exports(ended.run, exports)))
+    elif names := [given(name) for name, file in exports.items() if file is not None]:
+        session.warn(f"{' and '.join(names)}: written when the run is finished; {command('convert', ended.run)} now")
 
 
 # -------------------------------------------------------------------------------------------------------- from Python
 
 
-@errors_in_python_words
-def train(recipe: StrPath | None = None, **options: Unpack[TrainOptions]) -> Run:
-    """Train a model with a recipe, as `vernier train` does, and return the run.
-
-    `recipe` is a built-in recipe, a network or a .toml file; without one, the built-in data set is trained on, about a
-    minute on two cores. The other arguments are the flags of `vernier train` in snake case, `settings`, a mapping such
-    as `{"optim.lr": 0.1}` for everything else, and `quiet`, which prints warnings only.
-
-    The same call resumes a training that was interrupted. Ctrl-C saves and raises Interrupted; SIGTERM, which
-    schedulers send, saves and ends the program with exit code 75. A training that `max_time` ended is returned with
-    the status `stopped`. Raises ConfigError for what cannot be trained, and RunFailed where the training fails.
-    """
-    check_names("train", options, TrainOptions.__annotations__)
-    quiet, settings = options.pop("quiet", False), assignments(options.pop("settings", None))
-    flags = cast(TrainFlags, given_flags(options))
-    named = None if recipe is None else str(to_path(recipe, "train()"))
+def _train(request: Train, session: Session) -> Run:
     limit_spinning()
     with time_counted_from_now():
-        return _train(named, flags, settings, quiet=quiet)
+        ended = train_request(request, session, unchanged_session())
+        run = as_run(ended)
+        write_logs(request, ended, session)
+        return run
 
 
-train.__signature__ = signature_with(  # type: ignore[attr-defined]
-    Parameter("recipe", Parameter.POSITIONAL_OR_KEYWORD, default=None), TrainOptions, Run
-)
+train = function(Train, _train, "train")
 
 
-def _train(recipe: str | None, flags: TrainFlags, settings: tuple[str, ...], *, quiet: bool) -> Run:
-    from vernier.report.live.trackers import require_installed
-
-    request = build_request(recipe, flags, settings)
-    require_installed(request.track)
-    exports = {name: cast(str | None, flags.get(name)) for name in ("raport", "dllogger")}
-    check_exports(exports)
-    config, to_start = count_processes(request.config)
-    check_before_start(config, request.out, request.resume, detector=request.detector)
-    if to_start:
-        return run_in_processes(to_start, command_words("train", recipe, flags, settings), quiet=quiet)
-    run = train_here(request.with_config(config), quiet=quiet)
-    if run.status == "finished":
-        write_exports(run.path, exports)
-    return run
-
-
-def train_here(request: TrainRequest, *, quiet: bool) -> Run:
-    """Train in this process, with its progress in the session. Raises Interrupted after Ctrl-C."""
-    with _stop_before_first_step(), unchanged_torch():
-        outcome = run_request(request, lambda world: _console(world, quiet=quiet), quiet=quiet)
-    run = Run(outcome.run.path)
-    if outcome.stopped_by is not None:
-        _end_after_signal(outcome.stopped_by, run)
+def as_run(ended: Ended) -> Run:
+    """The run. Raises what a failure was, and Interrupted or SystemExit after a signal."""
+    if ended.code not in (EXIT_DONE, EXIT_STOPPED):
+        raise ConfigError(ended.reason) if ended.code == EXIT_USAGE else RunFailed(ended.reason)
+    run = None if ended.run is None else Run(ended.run)
+    if run is None or ended.stopped_by is not None:
+        _end_after_signal(ended.stopped_by or signal.SIGTERM.name, run)
     return run
 
 
@@ -309,45 +318,21 @@ def _end_after_signal(name: str, run: Run | None) -> NoReturn:
 
 
 @contextmanager
-def _stop_before_first_step() -> Iterator[None]:
-    """While entered, signals leave nothing behind before the first step; afterwards the training has them."""
+def unchanged_session() -> Iterator[None]:
+    """While entered, a session of Python trains: afterwards PyTorch and signals are as before.
+
+    A signal leaves nothing behind before the first step; afterwards the training has them.
+    """
 
     def stop(number: int, _: object) -> None:
         raise StopRequested(signal.Signals(number).name)
 
     before = {number: signal.signal(number, stop) for number in caught()}
     try:
-        yield
+        with unchanged_torch():
+            yield
     except StopRequested as request:
         _end_after_signal(str(request), None)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _console(world: "World", *, quiet: bool) -> "AbstractContextManager[ConsoleObserver | None]":
-    from .progress import SessionConsole
-
-    return SessionConsole(quiet=quiet) if world.first else console_of(world)
-
-
-def _line_printer(*, quiet: bool) -> Callable[[str], None] | None:
-    """What shows the lines of a process here; None where it writes to the terminal itself."""
-    if not quiet and not in_notebook():
-        return None
-    from .progress import SessionConsole
-
-    console = SessionConsole(quiet=quiet)
-    return lambda line: console.warn(line.removeprefix(WARNING)) if line.startswith(WARNING) else console.say(line)
-
-
-def run_in_processes(procs: int, words: list[str], *, quiet: bool) -> Run:
-    """Carry out the command in local processes; the first one's progress is shown here."""
-    ended = run_local(procs, [*words, "--json"], capture=True, on_line=_line_printer(quiet=quiet))
-    if ended.code not in (EXIT_DONE, EXIT_STOPPED):
-        reason = ended.reason or f"{procs} processes ended with exit code {ended.code}; the reason is printed above."
-        raise ConfigError(reason) if ended.code == EXIT_USAGE else RunFailed(reason)
-    run = Run(parse_json(ended.output)["run"]) if ended.output.strip() else None
-    if run is None or ended.stopped_by is not None:
-        _end_after_signal(ended.stopped_by or signal.SIGTERM.name, run)
-    return run

@@ -1,10 +1,10 @@
 """The settings of a run: Recipe (what to train), Machine (where), Checkpoint and Limits (what is kept, when to stop).
 
-`settings` has the dataclasses, `parsing` reads and writes them, `machine_file` those of `--machine`, `durations` reads
-times, `changes` applies what a person changes, `checks` has the rules between them, `warnings` what is allowed and
-unusual, `derived` what follows from them, `migrations` what changed between versions of files. May import `errors` and
-`frozen` and nothing else of Vernier; knows no torch, no run directory and no device. Built-in recipes are in
-`vernier.recipes`.
+`settings` has the dataclasses, `parsing` reads and writes them, `machine_file` those of a machine file, `durations`
+reads times, `changes` applies what a person changes, `checks` has the rules between them, `warnings` what is allowed
+and unusual, `derived` what follows from them, `migrations` what changed between versions of files. Imports only leaf
+modules of Vernier such as `errors`, `references` and `frozen`; knows no torch, no run directory, no device and no flag.
+Built-in recipes are in `vernier.recipes`.
 """
 
 from .changes import MACHINE_FILE, Changed, apply_changes, check_batch_rule
@@ -21,7 +21,6 @@ from .derived import (
 from .durations import UNTIL_JOB_ENDS, parse_duration
 from .machine_file import MachineFile, Tuned, Work, machine_toml, read_machine_file, refuse_other_work
 from .parsing import (
-    RenamedSetting,
     assignment,
     config_from_tree,
     differences,
@@ -78,7 +77,6 @@ __all__ = [
     "Optim",
     "Published",
     "Recipe",
-    "RenamedSetting",
     "Schedule",
     "Tuned",
     "Work",

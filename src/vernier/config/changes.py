@@ -1,8 +1,8 @@
 """Changes that a person makes to a configuration, and the settings that follow from them.
 
-A flag means what it says: `--epochs` changes the length of the whole schedule, `--lr` is the rate that is used, and
-another image size moves the evaluation with it. `--set` changes one setting and nothing else. Every change that follows
-is described in a note.
+An option means what it says: `epochs` changes the length of the whole schedule, `lr` is the learning rate that is used,
+and another image size moves the evaluation with it. A setting given by its name changes that one and nothing else.
+Every change that follows is described in a note.
 """
 
 import math
@@ -11,13 +11,14 @@ from dataclasses import replace
 
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
+from vernier.references import given, use
 
 from .machine_file import MachineFile
 from .parsing import override, override_from_text, setting_name
 from .settings import Config, Recipe, short_side_of
 
 MACHINE_FILE = "machine file"
-"""The key of a MachineFile among flags."""
+"""The key of a MachineFile among options."""
 LARGE_BATCH_OPTIMISERS = ("lars", "lamb", "muon")
 _SIZE_STEP_PX = 8
 
@@ -31,53 +32,36 @@ class Changed:
     named: frozenset[str] = frozenset()
 
 
-def apply_changes(config: Config, flags: Mapping[str, object], settings: Sequence[str]) -> Changed:
-    """Change the configuration by named flags (None: not given), then by the `--set` assignments.
+def apply_changes(config: Config, options: Mapping[str, object], settings: Sequence[str]) -> Changed:
+    """Change the configuration by options (setting -> value; None: not given), then by assignments NAME=VALUE.
 
-    A machine file, under MACHINE_FILE, comes before both. Of the flags, `schedule.epochs` scales the schedule and
-    `optim.lr` is the peak rate at the batch that is used.
+    A machine file, under MACHINE_FILE, comes before both. Of the options, `schedule.epochs` scales the schedule and
+    `optim.lr` is the peak learning rate at the batch that is used.
     """
     start, notes = config, list[str]()
-    flags = dict(flags)
-    file = flags.pop(MACHINE_FILE, None)
-    given = {setting_name(path) for path, value in flags.items() if value is not None}
-    given |= {setting_name(assignment.partition("=")[0].strip()) for assignment in settings}
-    named = set(given)
+    values = {path: value for path, value in options.items() if value is not None}
+    file = values.pop(MACHINE_FILE, None)
+    named = {setting_name(path) for path in values}
+    named |= {setting_name(assignment.partition("=")[0].strip()) for assignment in settings}
     if isinstance(file, MachineFile):
-        config, notes = file.apply(config, given)
+        config, notes = file.apply(config, named)
         named |= {f"machine.{name}" for name in file.settings}
-    for path, value in flags.items():
-        if value is None:
-            continue
-        try:
-            if path == "schedule.epochs" and isinstance(value, int | float):
-                config, note = with_epochs(config, float(value))
-                notes += note
-            else:
-                config = override(config, path, value)
-        except ConfigError as error:
-            raise ConfigError(_in_terms_of_flag(str(error), path)) from None
+    for path, value in values.items():
+        if path == "schedule.epochs" and isinstance(value, int | float):
+            config, note = with_epochs(config, float(value))
+            notes += note
+        else:
+            config = override(config, path, value)
     for assignment in settings:
         config = override_from_text(config, assignment)
     config, note = _with_eval_size(config, start, named)
-    if flags.get("optim.lr") is not None:
+    if "optim.lr" in values:
         config = with_peak_lr(config)
     return Changed(config=config, notes=(*notes, *note), named=frozenset(named))
 
 
-def _in_terms_of_flag(message: str, path: str) -> str:
-    """A message about a setting that was given by a flag, in terms of the flag: `--lr -1`, not `optim.lr = -1`."""
-    path = path.removeprefix("recipe.")
-    flag = _FLAGS.get(path, "--" + path.rpartition(".")[2].replace("_", "-"))
-    return message.replace(f"{path} = ", f"{flag} ").replace(path, flag)
-
-
-_FLAGS = {"data.source": "--data", "model.name": "--model", "machine.eval_batch": "--batch"}
-"""Flags that are not called like the setting they change."""
-
-
 def with_epochs(config: Config, epochs: float) -> tuple[Config, list[str]]:
-    """Change the length of a training: milestones, warm-up, decay and resizing keep their share of it."""
+    """Change the length of a run: milestones, warm-up, decay and resizing keep their fraction of it."""
     before = config.recipe
     config = override(config, "schedule.epochs", epochs)
     factor = epochs / before.schedule.epochs
@@ -118,7 +102,7 @@ def with_epochs(config: Config, epochs: float) -> tuple[Config, list[str]]:
         parts.append(f"image size grows from epoch {begin:.4g} to {end:.4g}")
     if before.eval.at_epochs:
         parts.append(f"evaluations at {', '.join(f'{e:.4g}' for e in recipe.eval.at_epochs)}")
-    note = f"--epochs {epochs:g} instead of {before.schedule.epochs:g}: the schedule is scaled with it"
+    note = f"{given('schedule.epochs', epochs)} instead of {before.schedule.epochs:g}: the schedule is scaled with it"
     return replace(config, recipe=recipe), [f"{note} ({'; '.join(parts)})" if parts else note]
 
 
@@ -138,9 +122,9 @@ def check_batch_rule(recipe: Recipe, base: Recipe, named: frozenset[str]) -> Non
         return
     linear, root = optim.lr * batch / own, optim.lr * math.sqrt(batch / own)
     raise ConfigError(
-        f"{base.name} uses {optim.name.upper()} with a rate of {optim.lr:g} for a global batch of {own:,}, and there "
-        f"is no general rule for {batch:,}. Give --lr as well: scaled by the square root it would be {root:.3g}, in "
-        f"proportion {linear:.3g}."
+        f"{base.name} uses {optim.name.upper()} with a learning rate of {optim.lr:g} for a global batch of {own:,}, "
+        f"and there is no general rule for {given('global_batch', batch)}. Give one: scaled by the square root of the "
+        f"batch {use('optim.lr', float(f'{root:.3g}'))}, in proportion {use('optim.lr', float(f'{linear:.3g}'))}."
     )
 
 
@@ -158,7 +142,8 @@ def _with_eval_size(config: Config, start: Config, named: set[str]) -> tuple[Con
         return config, []
     moved = eval_px != data.eval_px
     data = replace(data, eval_px=eval_px, eval_short_side_px=short_side)
-    note = f"evaluation follows data.image_px = {data.image_px}: {eval_px} px from a short side of {short_side}"
+    size = given("data.image_px", data.image_px)
+    note = f"evaluation follows {size}: {eval_px} px from a short side of {short_side}"
     return replace(config, recipe=replace(config.recipe, data=data)), [note] if moved else []
 
 

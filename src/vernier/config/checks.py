@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import Any
 
 from vernier.errors import ConfigError
+from vernier.references import given, use
 
 from .durations import check_time_limit
 from .settings import Config, Data, Machine, Recipe, short_side_of
@@ -20,11 +21,11 @@ _WITHOUT_EFFECT_ON_DETECTORS = {
     "loss": "the loss of a detector is SSD's and has no settings there",
     "model.unused_outputs": "a detector's outputs are its classes and the background",
     "data.scaled_decode": "a detector's images are always decoded whole",
-    "eval.target_top1": "a detector is measured by AP: use eval.target_ap",
+    "eval.target_top1": f"a detector is measured by AP: use {use('eval.target_ap')}",
     "eval.flip_tta": "it adds the class scores of the mirrored image",
-    "model.checkpoint": "only checkpoints of classifiers are read: use model.weights",
-    "augment.policy": "it changes where objects are: use augment.jitter for colours",
-    "augment.erase": "it removes objects: use augment.crop, augment.flip and augment.jitter",
+    "model.checkpoint": f"only checkpoints of classifiers are read: use {use('model.weights')}",
+    "augment.policy": f"it changes where objects are: use {use('augment.jitter')} for colors",
+    "augment.erase": f"it removes objects: use {use('augment.crop')} and {use('augment.jitter')}",
     "augment.mixup": "it mixes images with one class each",
     "augment.cutmix": "it mixes images with one class each",
     "augment.start_px": "a detector's default boxes belong to one image size",
@@ -32,11 +33,11 @@ _WITHOUT_EFFECT_ON_DETECTORS = {
 }
 _WITHOUT_EFFECT_ON_CLASSIFIERS = {
     "detect": "it matches and filters boxes",
-    "eval.target_ap": "a classifier is measured by top-1: use eval.target_top1",
+    "eval.target_ap": f"a classifier is measured by top-1: use {use('eval.target_top1')}",
     "model.box_sizes": "a classifier has no default boxes",
-    "model.backbone_weights": "it is for the backbone of a detector: use model.weights",
-    "augment.jitter": "it is for detectors: use augment.policy",
-    "augment.crop_trials": "it is for augment.crop = ssd",
+    "model.backbone_weights": f"it is for the backbone of a detector: use {use('model.weights')}",
+    "augment.jitter": f"it is for detectors: use {use('augment.policy')}",
+    "augment.crop_trials": f"it is for {use('augment.crop', 'ssd')}",
 }
 
 
@@ -49,21 +50,30 @@ def check_recipe(recipe: Recipe, *, detector: bool) -> None:
     _check_normalisation(recipe.data)
     if recipe.data.epoch_images is not None and recipe.augment.repeats > 1:
         raise ConfigError(
-            f"data.epoch_images = {recipe.data.epoch_images} and augment.repeats = {recipe.augment.repeats} both say "
-            "how often an image comes in an epoch. Leave one of them out."
+            f"{given('data.epoch_images', recipe.data.epoch_images)} and "
+            f"{given('augment.repeats', recipe.augment.repeats)} both define how often an image is used in an epoch. "
+            "Omit one of them."
         )
     if recipe.loss.bce_threshold is not None and recipe.loss.kind != "bce":
-        raise ConfigError("loss.bce_threshold is for loss.kind = bce. Leave it out, or change loss.kind.")
+        raise ConfigError(
+            f"{given('loss.bce_threshold', recipe.loss.bce_threshold)} is for {use('loss.kind', 'bce')}, and this is "
+            f"{given('loss.kind', recipe.loss.kind)}. Change that, or use {use('loss.bce_threshold', None)}."
+        )
     _check_muon(recipe, detector)
     if recipe.optim.nesterov and recipe.optim.name != "sgd":
-        raise ConfigError(f"optim.nesterov is for optim.name = sgd, not {recipe.optim.name}. Set optim.nesterov=false.")
+        raise ConfigError(
+            f"{given('optim.nesterov', True)} is for SGD, and this is {given('optim.name', recipe.optim.name)}. Use "
+            f"{use('optim.nesterov', False)} or {use('optim.name', 'sgd')}."
+        )
     if recipe.model.checkpoint and (recipe.model.weights or recipe.model.backbone_weights):
         raise ConfigError(
-            f"--resume {recipe.model.checkpoint} has weights of its own. Leave out --weights and --backbone-weights."
+            f"{given('model.checkpoint', recipe.model.checkpoint)} has weights of its own. Omit "
+            f"{given('model.weights')} and {given('model.backbone_weights')}."
         )
     if recipe.model.reset_head and not recipe.model.weights:
         raise ConfigError(
-            "model.reset_head needs a weights file whose head is left out. Give --weights FILE, or drop it."
+            f"{given('model.reset_head', True)} needs a weights file whose head is not loaded. Give "
+            f"{use('model.weights', slot='FILE')} as well, or omit it."
         )
 
 
@@ -71,26 +81,28 @@ def _check_muon(recipe: Recipe, detector: bool) -> None:
     """Refuse Muon where it cannot train, or without one of its learning rates, and these rates with others."""
     optim = recipe.optim
     if optim.name != "muon":
-        if given := next((name for name in ("bias_lr", "head_lr") if getattr(optim, name) is not None), None):
+        if rate := next((name for name in ("bias_lr", "head_lr") if getattr(optim, name) is not None), None):
             raise ConfigError(
-                f"optim.{given} is for optim.name = muon, and this is {optim.name}, whose rate is optim.lr. Set "
-                "optim.bias_lr=none and optim.head_lr=none."
+                f"{given(f'optim.{rate}', getattr(optim, rate))} is for Muon, and this is "
+                f"{given('optim.name', optim.name)}, whose learning rate is {use('optim.lr')}. Use "
+                f"{use('optim.bias_lr', None)} and {use('optim.head_lr', None)}."
             )
         return
     if detector:
         raise ConfigError(
-            "optim.name = muon keeps the length of all filters, and a detector's last ones must grow. Use "
-            "optim.name=sgd."
+            f"{given('optim.name', 'muon')} keeps the length of all filters, and a detector's last ones must grow. Use "
+            f"{use('optim.name', 'sgd')}."
         )
     if optim.bias_lr is None or optim.head_lr is None:
         raise ConfigError(
-            "optim.name = muon has three learning rates: optim.lr of convolutions, optim.bias_lr and optim.head_lr. "
-            "Set all of them, for example optim.bias_lr=100 and optim.head_lr=0.02 (those of airbench-cifar10)."
+            f"{given('optim.name', 'muon')} has three learning rates: optim.lr of convolutions, optim.bias_lr and "
+            f"optim.head_lr. Set all of them, for example {use('optim.bias_lr', 100)} and {use('optim.head_lr', 0.02)} "
+            "(those of airbench-cifar10)."
         )
     if optim.layer_decay != 1 or optim.backbone_lr_share != 1:
         raise ConfigError(
-            "optim.name = muon has learning rates of its own: leave optim.layer_decay and optim.backbone_lr_share out, "
-            "or use optim.name=sgd."
+            f"{given('optim.name', 'muon')} has learning rates of its own: omit {given('optim.layer_decay')} and "
+            f"{given('optim.backbone_lr_share')}, or use {use('optim.name', 'sgd')}."
         )
 
 
@@ -106,24 +118,27 @@ def check_loader(machine: Machine, recipe: Recipe, *, detector: bool) -> None:
     if machine.backend == "compiled":
         if augment.crop in CROPS_OF_WHOLE_IMAGES:
             raise ConfigError(
-                f"machine.backend = compiled decodes crops of JPEGs, and augment.crop = {augment.crop} needs whole "
-                "images. Use machine.backend=native."
+                f"{given('machine.backend', 'compiled')} decodes crops of JPEGs, and "
+                f"{given('augment.crop', augment.crop)} needs whole images. Use {use('machine.backend', 'native')}."
             )
         return
+    backend, native = given("machine.backend", machine.backend), use("machine.backend", "native")
     if machine.workers == 0:
-        raise ConfigError(f"machine.backend = {machine.backend} has threads of its own. Use --workers 1 or more.")
+        raise ConfigError(
+            f"{backend} has threads of its own, and {given('machine.workers', 0)} allows none. Use "
+            f"{use('machine.workers', 1)} or more."
+        )
     if detector:
-        raise ConfigError(f"machine.backend = {machine.backend} reads for classifiers. Use native for a detector.")
+        raise ConfigError(f"{backend} loads images for classifiers. Use {native} for a detector.")
     if augment.crop != "random-resized":
         raise ConfigError(
-            f"machine.backend = {machine.backend} needs augment.crop = random-resized, not {augment.crop}. "
-            "Use machine.backend=native."
+            f"{backend} needs {use('augment.crop', 'random-resized')}, and this is "
+            f"{given('augment.crop', augment.crop)}. Change that, or use {native}."
         )
     more = augment.policy != "none" or augment.erase > 0 or augment.start_px is not None
     if more or data.interpolation != "bilinear" or data.scaled_decode:
         raise ConfigError(
-            f"machine.backend = {machine.backend} crops, resizes (bilinear) and flips, nothing else; this recipe needs "
-            "more. Use machine.backend=native."
+            f"{backend} crops, resizes (bilinear) and flips, nothing else; this recipe needs more. Use {native}."
         )
 
 
@@ -135,26 +150,32 @@ def check_config(config: Config, *, detector: bool) -> None:
     check_compression(config)
     _check_all_reduce(config.machine)
     check_time_limit(config.limits.max_time)
-    if config.machine.engine != "torch" or config.machine.int8:
-        raise ConfigError(
-            "machine.engine and machine.int8 are for eval, predict and bench infer; PyTorch trains. Leave them out."
-        )
+    for name in ("engine", "int8"):
+        value = getattr(config.machine, name)
+        if value != getattr(Machine(), name):
+            raise ConfigError(
+                f"{given(f'machine.{name}', value)} is for eval, predict and bench infer; PyTorch trains. Omit it."
+            )
+    traces, untraced = (
+        given("machine.mode", "trace"),
+        f"{use('machine.mode', 'eager')} or {use('machine.mode', 'compile')}",
+    )
     if config.recipe.schedule.head_epochs and config.machine.mode == "trace":
         raise ConfigError(
-            "--mode trace records one way through the network, and schedule.head_epochs = "
-            f"{config.recipe.schedule.head_epochs:g} needs two. Use --mode eager or compile, or "
-            "--set schedule.head_epochs=0."
+            f"{traces} records one path through the model, and "
+            f"{given('schedule.head_epochs', config.recipe.schedule.head_epochs)} needs two. Use {untraced}, or "
+            f"{use('schedule.head_epochs', 0)}."
         )
     if config.machine.activation_checkpointing and config.machine.mode == "trace":
         raise ConfigError(
-            "--mode trace keeps what it recorded for the backward pass, so machine.activation_checkpointing = true has "
-            "no effect. Use --mode eager or compile, or leave it out."
+            f"{traces} keeps what it recorded for the backward pass, so "
+            f"{given('machine.activation_checkpointing', True)} has no effect. Use {untraced}, or omit it."
         )
     check_convolution(config.machine)
     if detector and config.limits.train_accuracy:
         raise ConfigError(
-            f"limits.train_accuracy has no effect on {config.recipe.model.name}, a detector: top-1 counts images with "
-            "one class each. Leave --train-accuracy out."
+            f"{given('limits.train_accuracy', True)} has no effect on {config.recipe.model.name}, a detector: top-1 "
+            "counts images with one class each. Omit it."
         )
 
 
@@ -162,24 +183,24 @@ def check_convolution(machine: Machine) -> None:
     """Refuse Winograd's algorithm where its kernels would not be used. Whether they can be is known when they are."""
     if machine.convolution != "winograd":
         return
-    needs = {
-        f"--precision fp32, not {machine.precision}": machine.precision == "fp32",
-        "machine.channels_last=true": machine.channels_last,
-        "machine.reduction=ddp: exact has convolutions of its own": machine.reduction == "ddp",
-    }
-    for need, given in needs.items():
-        if not given:
-            raise ConfigError(f"machine.convolution = winograd needs {need}. Change that, or leave it out.")
+    needs = {"machine.precision": "fp32", "machine.channels_last": True, "machine.reduction": "ddp"}
+    for name, needed in needs.items():
+        value = getattr(machine, name.removeprefix("machine."))
+        if value != needed:
+            raise ConfigError(
+                f"{given('machine.convolution', 'winograd')} does not work with {given(name, value)}. Use "
+                f"{use(name, needed)} or {use('machine.convolution', Machine().convolution)}."
+            )
 
 
 _OF_TRAINING = ("machine.backend", "machine.convolution", "machine.activation_checkpointing")
 
 
 def refuse_training_settings(assignments: Iterable[str]) -> None:
-    """Refuse settings, given as NAME=VALUE, that change how a network is trained and nothing in inference."""
-    for name in (assignment.partition("=")[0].strip() for assignment in assignments):
-        if name in _OF_TRAINING:
-            raise ConfigError(f"{name} has no effect here: it is for training. Leave it out.")
+    """Refuse settings, given as NAME=VALUE, that change how a model is trained and nothing in inference."""
+    for name, _, value in (assignment.partition("=") for assignment in assignments):
+        if name.strip() in _OF_TRAINING:
+            raise ConfigError(f"{given(name.strip(), value.strip())} has no effect here: it is for training. Omit it.")
 
 
 def check_reduction(config: Config) -> None:
@@ -188,24 +209,27 @@ def check_reduction(config: Config) -> None:
     if machine.reduction != "exact":
         if recipe.virtual_shards is not None:
             raise ConfigError(
-                f"virtual_shards = {recipe.virtual_shards} has no effect with machine.reduction = {machine.reduction}. "
-                "Leave it out, or set machine.reduction=exact."
+                f"{given('virtual_shards', recipe.virtual_shards)} has no effect with "
+                f"{given('machine.reduction', machine.reduction)}. Omit it, or use {use('machine.reduction', 'exact')}."
             )
         return
+    exact = given("machine.reduction", "exact")
     if machine.mode != "eager":
         raise ConfigError(
-            f"machine.reduction = exact does not work with --mode {machine.mode}: its kernels depend on which image "
-            "sizes the process saw before, so a resumed run would differ. Use --mode eager, or machine.reduction=ddp."
+            f"{exact} does not work with {given('machine.mode', machine.mode)}: its kernels depend on which image "
+            f"sizes the process saw before, so a resumed run would differ. Use {use('machine.mode', 'eager')}, or "
+            f"{use('machine.reduction', 'ddp')}."
         )
     if machine.backend in ("dali-gpu", "gaudi-media"):
         raise ConfigError(
-            f"machine.reduction = exact does not work with machine.backend = {machine.backend}: nobody has shown that "
-            "its decoder gives the same pixels each time. Use machine.backend=native or dali-cpu."
+            f"{exact} does not work with {given('machine.backend', machine.backend)}: nobody has shown that its "
+            f"decoder gives the same pixels each time. Use {use('machine.backend', 'native')} or "
+            f"{use('machine.backend', 'dali-cpu')}."
         )
     if machine.batch_norm_statistics != "average":
         raise ConfigError(
-            f"machine.batch_norm_statistics = {machine.batch_norm_statistics} has no effect with machine.reduction = "
-            "exact: all processes have the same statistics, the mean over the virtual shards. Leave it out."
+            f"{given('machine.batch_norm_statistics', machine.batch_norm_statistics)} has no effect with {exact}: all "
+            "processes have the same statistics, the mean over the virtual shards. Omit it."
         )
 
 
@@ -215,43 +239,47 @@ def _check_all_reduce(machine: Machine) -> None:
         return
     if machine.reduction == "exact":
         raise ConfigError(
-            "machine.all_reduce = hierarchical does not work with machine.reduction = exact, which has an order of its "
-            "own for the sums. Use machine.reduction=ddp, or machine.all_reduce=flat."
+            f"{given('machine.all_reduce', machine.all_reduce)} does not work with "
+            f"{given('machine.reduction', 'exact')}, which has an order of its own for the sums. Use "
+            f"{use('machine.reduction', 'ddp')}, or {use('machine.all_reduce', 'flat')}."
         )
     if machine.gradient_compression == "powersgd":
         raise ConfigError(
-            "machine.all_reduce = hierarchical does not work with machine.gradient_compression = powersgd, which sends "
-            "matrices by PyTorch's own all-reduce. Use gradient_compression=bf16, or machine.all_reduce=flat."
+            f"{given('machine.all_reduce', machine.all_reduce)} does not work with "
+            f"{given('machine.gradient_compression', 'powersgd')}, which sends matrices by PyTorch's own all-reduce. "
+            f"Use {use('machine.gradient_compression', 'bf16')}, or {use('machine.all_reduce', 'flat')}."
         )
 
 
 def check_compression(config: Config) -> None:
     """Refuse compressed gradients where they would break a promise or never recover, and settings without effect."""
     machine, kind = config.machine, config.machine.gradient_compression
+    compression = given("machine.gradient_compression", kind)
     if kind != "powersgd":
         for name, value in _changed(machine, Machine(), "machine"):
             if name.startswith("machine.powersgd_"):
                 raise ConfigError(
-                    f"{name} = {value} has no effect with machine.gradient_compression = {kind}. Leave it out, or set "
-                    "machine.gradient_compression=powersgd."
+                    f"{given(name, value)} has no effect with {compression}. Omit it, or use "
+                    f"{use('machine.gradient_compression', 'powersgd')}."
                 )
     if kind == "none":
         return
     if machine.reduction == "exact":
         raise ConfigError(
-            f"machine.gradient_compression = {kind} does not work with machine.reduction = exact, which adds up whole "
-            "gradients in one order. Use machine.reduction=ddp, or machine.gradient_compression=none."
+            f"{compression} does not work with {given('machine.reduction', 'exact')}, which adds up whole gradients in "
+            f"one order. Use {use('machine.reduction', 'ddp')}, or {use('machine.gradient_compression', 'none')}."
         )
     if kind == "powersgd" and machine.precision == "fp16":
         raise ConfigError(
-            "machine.gradient_compression = powersgd does not work with --precision fp16: it carries its errors to the "
-            "next step, also those of gradients that overflowed. Use --precision bf16, or gradient_compression=bf16."
+            f"{compression} does not work with {given('machine.precision', 'fp16')}: it carries its errors to the next "
+            f"step, also those of gradients that overflowed. Use {use('machine.precision', 'bf16')}, or "
+            f"{use('machine.gradient_compression', 'bf16')}."
         )
     if kind == "powersgd" and config.limits.on_divergence == "rollback":
         raise ConfigError(
-            "machine.gradient_compression = powersgd does not work with limits.on_divergence = rollback: it carries "
-            "its errors to the next step, also infinite ones. Use limits.on_divergence=stop, or "
-            "machine.gradient_compression=bf16."
+            f"{compression} does not work with {given('limits.on_divergence', 'rollback')}: it carries its errors to "
+            f"the next step, also infinite ones. Use {use('limits.on_divergence', 'stop')}, or "
+            f"{use('machine.gradient_compression', 'bf16')}."
         )
 
 
@@ -260,8 +288,8 @@ def _check_effect(recipe: Recipe, reasons: dict[str, str], detector: bool) -> No
         setting = attrgetter(path)
         for name, value in _changed(setting(recipe), setting(_DEFAULTS), path):
             raise ConfigError(
-                f"{name} = {_shown(value)} has no effect on {recipe.model.name}, a "
-                f"{'detector' if detector else 'classifier'}: {reason}. Leave {name} out."
+                f"{given(name, value)} has no effect on {recipe.model.name}, a "
+                f"{'detector' if detector else 'classifier'}: {reason}. Omit {given(name)}."
             )
 
 
@@ -276,36 +304,34 @@ def _changed(value: Any, default: Any, path: str) -> list[tuple[str, Any]]:
     return [(path, value)] if value != default else []
 
 
-def _shown(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(list(value) if isinstance(value, tuple) else value)
-
-
 def _check_schedule(recipe: Recipe) -> None:
     schedule, augment = recipe.schedule, recipe.augment
     if schedule.warmup_epochs > schedule.epochs:
         raise ConfigError(
-            f"schedule.warmup_epochs = {schedule.warmup_epochs} is longer than the training (schedule.epochs = "
-            f"{schedule.epochs}). Train for longer, or shorten the warm-up: --set schedule.warmup_epochs="
-            f"{schedule.epochs / 10:g}."
+            f"{given('schedule.warmup_epochs', schedule.warmup_epochs)} is longer than the run "
+            f"({given('schedule.epochs', schedule.epochs)}). Train for longer, or shorten the warm-up: "
+            f"{use('schedule.warmup_epochs', schedule.epochs / 10)}."
         )
     if schedule.kind == "list" and len(schedule.shares) != len(schedule.milestones) + 1:
         raise ConfigError(
-            f"schedule.kind = list needs one share more than milestones: {len(schedule.shares)} shares and "
-            f"{len(schedule.milestones)} milestones are given. Change schedule.shares or schedule.milestones."
+            f"{given('schedule.kind', 'list')} needs one share more than milestones, and there are "
+            f"{given('schedule.shares', schedule.shares)} and {given('schedule.milestones', schedule.milestones)}. "
+            "Change one of them."
         )
     if schedule.head_epochs >= schedule.epochs > 0 and schedule.head_epochs > 0:
         raise ConfigError(
-            f"schedule.head_epochs = {schedule.head_epochs:g} is the whole training (schedule.epochs = "
-            f"{schedule.epochs:g}). To train the head alone: --freeze backbone. To train all layers after it: fewer "
-            "schedule.head_epochs."
+            f"{given('schedule.head_epochs', schedule.head_epochs)} is the whole run "
+            f"({given('schedule.epochs', schedule.epochs)}). To train the head alone: "
+            f"{use('model.freeze', ['backbone'])}. To train all layers after it: fewer {use('schedule.head_epochs')}."
         )
     if augment.start_px is not None and augment.start_px > recipe.data.image_px:
         raise ConfigError(
-            f"augment.start_px = {augment.start_px} is larger than data.image_px = {recipe.data.image_px}: images grow "
-            "during training. Swap them, or leave augment.start_px out."
+            f"{given('augment.start_px', augment.start_px)} is larger than "
+            f"{given('data.image_px', recipe.data.image_px)}: images grow during training. Swap them, or use "
+            f"{use('augment.start_px', None)}."
         )
     if augment.ramp_epochs[0] > augment.ramp_epochs[1]:
-        raise ConfigError(f"augment.ramp_epochs = {list(augment.ramp_epochs)} must not end before it begins.")
+        raise ConfigError(f"{given('augment.ramp_epochs', augment.ramp_epochs)} must not end before it begins.")
     _check_phases(recipe)
 
 
@@ -317,22 +343,23 @@ def _check_phases(recipe: Recipe) -> None:
         return
     if augment.start_px is None:
         raise ConfigError(
-            "augment.phase_px and augment.phase_epochs need the first image side: --set augment.start_px=128, for "
-            "example."
+            f"{given('augment.phase_px', augment.phase_px)} and {given('augment.phase_epochs', epochs)} need the first "
+            f"image side: {use('augment.start_px', 128)}, for example."
         )
     sizes = (augment.start_px, *augment.phase_px, recipe.data.image_px)
     if any(augment.ramp_epochs):
         raise ConfigError(
-            "Images grow in phases or along a ramp: leave augment.ramp_epochs or augment.phase_epochs out."
+            f"Images grow in phases or along a ramp: omit {given('augment.ramp_epochs', augment.ramp_epochs)} or "
+            f"{given('augment.phase_epochs', epochs)}."
         )
     if len(epochs) != len(sizes) - 1:
         raise ConfigError(
             f"Image sides {', '.join(map(str, sizes))} (augment.start_px, augment.phase_px, data.image_px) need "
-            f"{len(sizes) - 1} epochs at which the next one begins, not augment.phase_epochs = {list(epochs)}."
+            f"{len(sizes) - 1} epochs at which the next one begins, not {given('augment.phase_epochs', epochs)}."
         )
     if list(epochs) != sorted(set(epochs)) or list(sizes) != sorted(set(sizes)):
         raise ConfigError(
-            f"augment.phase_epochs = {list(epochs)} and the image sides {', '.join(map(str, sizes))} must rise."
+            f"{given('augment.phase_epochs', epochs)} and the image sides {', '.join(map(str, sizes))} must rise."
         )
 
 
@@ -340,50 +367,63 @@ def _check_sizes(recipe: Recipe, detector: bool) -> None:
     data = recipe.data
     if detector and data.image_px != data.eval_px:
         raise ConfigError(
-            f"data.image_px = {data.image_px} and data.eval_px = {data.eval_px}: a detector's default boxes belong to "
-            "one image size. Set both to the same number."
+            f"{given('data.image_px', data.image_px)} and {given('data.eval_px', data.eval_px)}: a detector's default "
+            "boxes belong to one image size. Set both to the same number."
         )
     if detector and data.eval_short_side_px != short_side_of(data.eval_px):
         raise ConfigError(
-            f"data.eval_short_side_px = {data.eval_short_side_px} has no effect on {recipe.model.name}, a detector: "
-            "its images are resized to data.eval_px without a crop. Leave data.eval_short_side_px out."
+            f"{given('data.eval_short_side_px', data.eval_short_side_px)} has no effect on {recipe.model.name}, a "
+            "detector: its images are resized to data.eval_px without a crop. Omit it."
         )
     if not detector and data.eval_short_side_px < data.eval_px:
         raise ConfigError(
-            f"data.eval_short_side_px = {data.eval_short_side_px} is smaller than data.eval_px = {data.eval_px}: there "
-            "would be nothing to crop from. Raise the first or lower the second."
+            f"{given('data.eval_short_side_px', data.eval_short_side_px)} is smaller than "
+            f"{given('data.eval_px', data.eval_px)}: there would be nothing to crop from. Raise the first or lower the "
+            "second."
         )
 
 
 def _check_crop(recipe: Recipe, detector: bool) -> None:
     augment = recipe.augment
+    crop = given("augment.crop", augment.crop)
     if detector and augment.crop not in (*_BOX_CROPS, "none"):
         raise ConfigError(
-            f"augment.crop = {augment.crop} ignores boxes. For a detector use augment.crop=ssd, ssd-tf or none."
+            f"{crop} ignores boxes. For a detector use {_any_of('augment.crop', 'ssd', 'ssd-tf', 'none')}."
         )
     if not detector and augment.crop in _BOX_CROPS:
         raise ConfigError(
-            f"augment.crop = {augment.crop} is for detectors. For a classifier use random-resized, pad or none."
+            f"{crop} is for detectors. For a classifier use {_any_of('augment.crop', 'random-resized', 'pad', 'none')}."
         )
     if augment.flip_rule == "alternate" and (detector or augment.flip != 0.5):
         problem = (
-            "is for classifiers" if detector else f"mirrors half of the images, and augment.flip = {augment.flip:g}"
+            "is for classifiers"
+            if detector
+            else f"mirrors half of the images, not {given('augment.flip', augment.flip)}"
         )
-        raise ConfigError(f"augment.flip_rule = alternate {problem}. Set augment.flip_rule=random.")
+        raise ConfigError(
+            f"{given('augment.flip_rule', 'alternate')} {problem}. Use {use('augment.flip_rule', 'random')}."
+        )
     if augment.border != "zeros" and augment.crop != "pad":
         raise ConfigError(
-            f"augment.border = {augment.border} is for augment.crop = pad, not {augment.crop}. Leave it out."
+            f"{given('augment.border', augment.border)} is for {use('augment.crop', 'pad')}, not {crop}. Omit it."
         )
     if detector and augment.jitter != "none" and len(recipe.data.mean) != 3:
-        raise ConfigError("augment.jitter needs images in colour. Set augment.jitter=none.")
+        raise ConfigError(
+            f"{given('augment.jitter', augment.jitter)} needs color images. Use {use('augment.jitter', 'none')}."
+        )
+
+
+def _any_of(name: str, *values: str) -> str:
+    references = [use(name, value) for value in values]
+    return f"{', '.join(references[:-1])} or {references[-1]}"
 
 
 def _check_normalisation(data: Data) -> None:
     """Pixels become (value - mean) / std: a std of 0 would make every one of them infinite."""
     if not all(math.isfinite(value) for value in data.mean):
-        raise ConfigError(f"data.mean = {list(data.mean)} must be finite numbers, one per channel.")
+        raise ConfigError(f"{given('data.mean', data.mean)} must be finite numbers, one per channel.")
     if not all(0 < value < math.inf for value in data.std):
         raise ConfigError(
-            f"data.std = {list(data.std)} must be above 0: images are divided by it. Give the standard deviation of "
-            "each channel, such as [0.229, 0.224, 0.225]."
+            f"{given('data.std', data.std)} must be above 0: images are divided by it. Give the standard deviation of "
+            f"each channel, such as {use('data.std', [0.229, 0.224, 0.225])}."
         )

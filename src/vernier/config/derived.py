@@ -4,6 +4,7 @@ import math
 
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
+from vernier.references import given, use
 from vernier.wording import plural
 
 from .settings import Augment, Config, Data, Machine, Recipe
@@ -37,10 +38,11 @@ def derive(config: Config, *, train_samples: int) -> Derived:
     epoch_images = recipe.data.epoch_images or train_samples
     steps_per_epoch, rest = divmod(epoch_images, recipe.global_batch)
     if steps_per_epoch == 0:
+        epoch_setting = given("data.epoch_images", recipe.data.epoch_images)
         raise ConfigError(
-            f"global_batch = {recipe.global_batch} is more than the {epoch_images} "
-            f"{'images of an epoch (data.epoch_images)' if recipe.data.epoch_images else 'training images'}. "
-            f"Use --global-batch {2 ** int(math.log2(max(epoch_images, 1)))} or less."
+            f"{given('global_batch', recipe.global_batch)} is more than the {epoch_images} "
+            f"{f'images of an epoch ({epoch_setting})' if recipe.data.epoch_images else 'training images'}. "
+            f"Use {use('global_batch', 2 ** int(math.log2(max(epoch_images, 1))))} or less."
         )
     if rest and recipe.data.last_batch == "fill":
         steps_per_epoch += 1
@@ -72,13 +74,13 @@ def count_virtual_shards(recipe: Recipe) -> int:
 
 
 def describe_target(recipe: Recipe) -> str:
-    """At which figure the training ends before its schedule does; empty where it does not."""
+    """The metric at which training ends before its schedule does; empty if there is none."""
     targets = {"eval.target_ap": recipe.eval.target_ap, "eval.target_top1": recipe.eval.target_top1}
     for name, target in targets.items():
         if target is not None and (recipe.eval.every_epochs > 0 or recipe.eval.at_epochs):
-            figure = f"AP reaches {target:g}" if name == "eval.target_ap" else f"top-1 reaches {target:g} %"
+            reached = f"AP reaches {target:g}" if name == "eval.target_ap" else f"top-1 reaches {target:g} %"
             return (
-                f"training ends once {figure} ({name}), a figure for the recipe's own data; --set {name}=none trains "
+                f"training ends once {reached} ({name}), a target for the recipe's own data; {use(name, None)} trains "
                 "to the end of the schedule"
             )
     return ""
@@ -110,32 +112,32 @@ def train_px(data: Data, augment: Augment, epoch: int) -> int:
 def _split_into_shards(global_batch: int, shards: int, machine: Machine) -> tuple[int, int]:
     """Images per virtual shard, and shards per process. Raises ConfigError for what does not divide."""
     if global_batch % shards:
-        low, high = global_batch // shards * shards, (global_batch // shards + 1) * shards
-        near = f"{low} or {high}" if low else f"{high}"
         raise ConfigError(
-            f"global_batch = {global_batch} does not divide into virtual_shards = {shards}. Use --global-batch {near}, "
-            "or another virtual_shards, the same one in all runs that are to have the same weights."
+            f"{given('global_batch', global_batch)} does not divide into {given('virtual_shards', shards)}. Use "
+            f"{_multiples_near(global_batch, shards)}, or another {use('virtual_shards')}, the same one in all runs "
+            "that are to have the same weights."
         )
     if shards % machine.procs:
         fitting = ", ".join(str(n) for n in range(1, min(shards, 64) + 1) if shards % n == 0)
         more = next((n for n in range(shards, global_batch + 1) if global_batch % n == 0 and n % machine.procs == 0), 0)
-        advice = f", or --set virtual_shards={more} in all runs that are to have the same weights" if more else ""
+        advice = f", or {use('virtual_shards', more)} in all runs that are to have the same weights" if more else ""
         raise ConfigError(
-            f"virtual_shards = {shards} cannot be shared out evenly among {machine.procs} processes (machine.reduction "
-            f"= exact). Use --procs {fitting}{advice}."
+            f"{given('virtual_shards', shards)} cannot be divided evenly among the processes "
+            f"({given('machine.procs', machine.procs)}, {given('machine.reduction', 'exact')}). Use "
+            f"{use('machine.procs', slot=fitting)}{advice}."
         )
     images, per_process = global_batch // shards, shards // machine.procs
     if machine.accumulation not in (1, per_process):
         raise ConfigError(
-            f"machine.accumulation = {machine.accumulation} contradicts virtual_shards = {shards}: each of "
-            f"{plural(machine.procs, 'process')} has {per_process} of them and computes one after the other. Leave "
-            "machine.accumulation out."
+            f"{given('machine.accumulation', machine.accumulation)} contradicts {given('virtual_shards', shards)}: "
+            f"each of {plural(machine.procs, 'process')} has {per_process} of them and computes one after the other. "
+            f"Omit {given('machine.accumulation')}."
         )
     if machine.process_batch is not None and images > machine.process_batch:
         raise ConfigError(
-            f"machine.process_batch = {machine.process_batch} is less than the {images} images of a virtual shard. "
-            f"Raise it, or divide the batch further: --set virtual_shards={-(-global_batch // machine.process_batch)} "
-            "or more."
+            f"{given('machine.process_batch', machine.process_batch)} is less than the {images} images of a virtual "
+            "shard. Raise it, or divide the batch further: "
+            f"{use('virtual_shards', -(-global_batch // machine.process_batch))} or more."
         )
     return images, per_process
 
@@ -146,24 +148,29 @@ def _split_batch(global_batch: int, machine: Machine) -> tuple[int, int]:
         per_micro_step = procs * machine.process_batch
         if global_batch % per_micro_step:
             raise ConfigError(
-                f"global_batch = {global_batch} is not a multiple of {plural(procs, 'process')} x "
-                f"{plural(machine.process_batch, 'image')}: {per_micro_step} does not divide it. "
-                "Change machine.process_batch, --procs or --global-batch."
+                f"{given('global_batch', global_batch)} is not a multiple of {plural(procs, 'process')} x "
+                f"{plural(machine.process_batch, 'image')}: {per_micro_step} does not divide it. Change "
+                f"{given('machine.process_batch')}, {given('machine.procs')} or {given('global_batch')}."
             )
         needed = global_batch // per_micro_step
         if accumulation not in (1, needed):
             raise ConfigError(
-                f"machine.accumulation = {accumulation} contradicts machine.process_batch = {machine.process_batch}, "
-                f"which needs {needed}. Leave one of them out."
+                f"{given('machine.accumulation', accumulation)} contradicts "
+                f"{given('machine.process_batch', machine.process_batch)}, which needs "
+                f"{use('machine.accumulation', needed)}. Omit one of them."
             )
         accumulation = needed
     parts = procs * accumulation
     if global_batch % parts:
-        low, high = global_batch // parts * parts, (global_batch // parts + 1) * parts
-        near = f"{low} or {high}" if low else f"{high}"
         raise ConfigError(
-            f"global_batch = {global_batch} does not divide by {plural(procs, 'process')} x "
-            f"{plural(accumulation, 'accumulation step')}. Use --global-batch {near}, "
-            "or change --procs or machine.accumulation."
+            f"{given('global_batch', global_batch)} does not divide by {plural(procs, 'process')} x "
+            f"{plural(accumulation, 'accumulation step')}. Use {_multiples_near(global_batch, parts)}, or change "
+            f"{given('machine.procs')} or {given('machine.accumulation')}."
         )
     return global_batch // parts, accumulation
+
+
+def _multiples_near(global_batch: int, parts: int) -> str:
+    """The global batches next to this one that divide into `parts`, as something to use."""
+    low = global_batch // parts * parts
+    return " or ".join(use("global_batch", batch) for batch in (low, low + parts) if batch)

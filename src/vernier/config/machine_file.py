@@ -1,7 +1,7 @@
-"""Machine files: TOML with the table `[machine]`, the settings of that name, as `--machine FILE` and `plan` read them.
+"""Machine files: TOML with the table `[machine]`, the settings of that name.
 
-`vernier tune` writes them, with a table `[tuned]` that says for which work and where that was; people can write them
-too. The table `[job]` belongs to `vernier plan --submit`, which reads it itself.
+`vernier tune` writes them, with a table `[tuned]` that records for which work and where that was; people can write them
+too. The table `[job]` belongs to `vernier submit`, which reads it itself.
 """
 
 import tomllib
@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
+from vernier.references import command, given
 
 from .parsing import from_dict, override, to_dict, toml_value
 from .settings import Config, Machine, option
@@ -45,7 +46,7 @@ class MachineFile:
     notes: tuple[str, ...] = ()
 
     def apply(self, config: Config, named: set[str]) -> tuple[Config, list[str]]:
-        """The configuration with these settings, except the `named` ones, which flags set; and notes about it."""
+        """The configuration with these settings, except the `named` ones, which a person set; and notes about it."""
         used = {name: value for name, value in self.settings.items() if f"machine.{name}" not in named}
         for name, value in used.items():
             config = override(config, f"machine.{name}", value)
@@ -53,7 +54,7 @@ class MachineFile:
         others = [name for name in self.settings if name not in used]
         notes = [f"settings of the machine file {self.path}: {text}", *self.notes]
         if others:
-            notes.append(f"settings of {self.path} that flags replace: {', '.join(others)}")
+            notes.append(f"settings of {self.path} that are replaced by those given: {', '.join(others)}")
         network = config.recipe.model.name
         if self.tuned is not None and self.tuned.network not in ("", network):
             notes.append(
@@ -72,7 +73,7 @@ def read_machine_file(path: Path) -> MachineFile:
         checked = to_dict(from_dict(Machine, machine, "machine"))
         own = from_dict(Tuned, tuned, "tuned") if "tuned" in tables else None
     except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
+        raise error.within(path) from None
     return MachineFile(path=path, settings={name: checked[name] for name in machine}, tuned=own, job=job)
 
 
@@ -96,8 +97,8 @@ def refuse_other_work(file: MachineFile, work: Work) -> None:
     if file.tuned is not None and file.tuned.work != work:
         own, other = WORK_NAMES[work], WORK_NAMES[file.tuned.work]
         raise ConfigError(
-            f"--machine {file.path} was tuned for {other}, and this is {own}. Make one for it with vernier tune RECIPE "
-            f"--for {work}, or remove the table [tuned] from the file to use it all the same."
+            f"{given('machine', file.path)} was tuned for {other}, and this is {own}. Make one for it with "
+            f"{command(f'tune {work}', 'RECIPE')}, or remove the table [tuned] from the file to use it anyway."
         )
 
 

@@ -1,4 +1,4 @@
-"""Settings from TOML, JSON and `--set a.b=c`, checked as they are read; back to TOML; their digest and differences.
+"""Settings from TOML, JSON and assignments `a.b=c`, checked as they are read; back to TOML; digest and differences.
 
 Files of older schemas are read through `config.migrations`; rules between settings are `config.checks`.
 """
@@ -10,11 +10,13 @@ import json
 import math
 import tomllib
 import types
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from vernier.addresses import note_origin, redact_addresses, refuse_credentials
 from vernier.errors import ConfigError
+from vernier.references import command, given, use
 
 from .migrations import RENAMED_SETTINGS, migrated
 from .settings import Config, Data, Recipe, short_side_of
@@ -30,34 +32,37 @@ _LARGEST = 2**63
 _OTHER_NAMES_OF_VALUES = {("machine.mode", "graph"): "compile"}
 
 
-class RenamedSetting(FutureWarning):
-    """A setting was given by an older name that still works. No setting has one at the moment."""
-
-
 # ------------------------------------------------------------------------------------------------- from text to values
 
 
-def from_dict(cls: type[T], given: Any, path: str = "") -> T:
+def from_dict(cls: type[T], tree: Any, path: str = "") -> T:
     """A dataclass from plain values; unknown names, wrong types and values out of range are ConfigErrors."""
-    if not isinstance(given, dict):
-        raise ConfigError(f"{path or 'The configuration'} must be a table of settings, not {given!r}.")
-    hints = get_type_hints(cls)
-    fields = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    values = {}
-    for key, value in given.items():
-        where = str(key) if path in ("", "recipe") else f"{path}.{key}"
-        if key not in fields:
-            raise ConfigError(_unknown(where))
-        if isinstance(value, str):
-            value = _OTHER_NAMES_OF_VALUES.get((where, value), value)
-        values[key] = _convert(value, hints[key], where)
-        _check_range(values[key], fields[key].metadata, where)
-    return cls(**values)
+    if not isinstance(tree, dict):
+        raise ConfigError(f"{path or 'The configuration'} must be a table of settings, not {tree!r}.")
+    return cls(**{key: _field_value(cls, key, value, path) for key, value in tree.items()})
+
+
+def _field_value(cls: Any, name: Any, value: Any, path: str) -> Any:
+    """The value of one field of the dataclass at `path`, converted and checked."""
+    where = str(name) if path in ("", "recipe") else f"{path}.{name}"
+    field = next((each for each in dataclasses.fields(cls) if each.name == name), None)
+    if field is None:
+        raise ConfigError(_unknown(where))
+    if isinstance(value, str):
+        value = _OTHER_NAMES_OF_VALUES.get((where, value), value)
+    value = _convert(value, _hints(cls)[name], where)
+    _check_range(value, field.metadata, where)
+    return value
+
+
+@cache
+def _hints(cls: Any) -> dict[str, Any]:
+    return get_type_hints(cls)
 
 
 def _convert(value: Any, hint: Any, where: str) -> Any:
     if isinstance(value, int) and abs(value) >= _LARGEST:  # may have more digits than Python writes or a float holds
-        raise ConfigError(f"{where} is out of range: no setting takes whole numbers of 64 bits and more.")
+        raise ConfigError(f"{given(where)} is out of range: no setting takes whole numbers of 64 bits and more.")
     origin, args = get_origin(hint), get_args(hint)
     if dataclasses.is_dataclass(hint):
         return from_dict(hint, value, where)  # type: ignore[arg-type]
@@ -67,23 +72,23 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
         return _convert(value, next(a for a in args if a is not type(None)), where)
     if origin is Literal:
         if value not in args:
-            raise ConfigError(f"{where} = {value!r} is not one of: {', '.join(map(str, args))}.")
+            raise ConfigError(f"{given(where, value)} is not one of: {', '.join(map(str, args))}.")
         return value
     if origin is tuple:
         return _convert_tuple(value, args, where)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, hint) or (hint is not bool and isinstance(value, bool)):
-        raise ConfigError(f"{where} must be {_TYPE_NAMES.get(hint, hint)}, not {value!r}.")
+        raise ConfigError(f"{given(where, value)} is not possible: it must be {_TYPE_NAMES.get(hint, hint)}.")
     return value
 
 
 def _convert_tuple(value: Any, args: tuple[Any, ...], where: str) -> tuple[Any, ...]:
     if not isinstance(value, list | tuple):
-        raise ConfigError(f"{where} must be a list such as [1, 2], not {value!r}.")
+        raise ConfigError(f"{given(where, value)} is not possible: it must be a list such as [1, 2].")
     fixed = args[-1] is not Ellipsis
     if fixed and len(value) != len(args):
-        raise ConfigError(f"{where} must be a list of {len(args)} values, not {value!r}.")
+        raise ConfigError(f"{given(where, value)} is not possible: it must be a list of {len(args)} values.")
     return tuple(_convert(v, args[0], f"{where}[{i}]") for i, v in enumerate(value))
 
 
@@ -92,13 +97,13 @@ def _check_range(value: Any, meta: Any, where: str) -> None:
         return
     low, high, above = meta["low"], meta["high"], meta["above"]
     if not math.isfinite(value):
-        raise ConfigError(f"{where} = {value} is not a finite number.")
+        raise ConfigError(f"{given(where, value)} is not a finite number.")
     if value < low:
-        raise ConfigError(f"{where} = {value:g} is out of range: it must be {low} or more.")
+        raise ConfigError(f"{given(where, value)} is out of range: it must be {low} or more.")
     if value <= above:
-        raise ConfigError(f"{where} = {value:g} is out of range: it must be above {above}.")
+        raise ConfigError(f"{given(where, value)} is out of range: it must be above {above}.")
     if value > high:
-        raise ConfigError(f"{where} = {value:g} is out of range: it must be {high} or less.")
+        raise ConfigError(f"{given(where, value)} is out of range: it must be {high} or less.")
 
 
 def to_dict(value: Any) -> dict[str, Any]:
@@ -110,22 +115,24 @@ def to_dict(value: Any) -> dict[str, Any]:
 def override(config: Config, path: str, value: Any) -> Config:
     """`config` with one field replaced. Recipe fields need no prefix: `optim.lr`, `machine.procs`, `global_batch`."""
     path = ALIASES.get(path, path)
-    tree = to_dict(config)
-    *groups, name = _from_the_top(path).split(".")
-    group: Any = tree
-    for part in groups:
-        group = _setting(group, part, path)
-    old = _setting(group, name, path)
-    if isinstance(old, dict) and not isinstance(value, dict):
-        raise ConfigError(f"{path!r} is a group of settings: name one of {', '.join(old)}.")
+    *names, last = _from_the_top(path).split(".")
+    groups: list[Any] = [config]
+    for name in names:
+        groups.append(_setting(groups[-1], name, path))
+    old = _setting(groups[-1], last, path)
+    if dataclasses.is_dataclass(old) and not isinstance(value, dict):
+        members = ", ".join(field.name for field in dataclasses.fields(old))
+        raise ConfigError(f"{path!r} is a group of settings: name one of {members}.")
     if isinstance(value, str):
         refuse_credentials(value, path)
-    group[name] = value
-    return from_dict(Config, tree)
+    new = _field_value(type(groups[-1]), last, value, ".".join(names).removeprefix("recipe."))
+    for group, name in zip(reversed(groups), reversed([*names, last]), strict=True):
+        new = dataclasses.replace(group, **{name: new})
+    return cast("Config", new)
 
 
 def setting_names() -> list[str]:
-    """Every setting as `--set` takes it: `optim.lr`, `seed`, `machine.procs`."""
+    """Every setting by the name that assignments take: `optim.lr`, `seed`, `machine.procs`."""
 
     def names(tree: dict[str, Any], path: str) -> list[str]:
         below = [
@@ -137,19 +144,19 @@ def setting_names() -> list[str]:
 
 
 def _setting(group: Any, name: str, path: str) -> Any:
-    if isinstance(group, dict) and name in group:
-        return group[name]
+    if dataclasses.is_dataclass(group) and name in {field.name for field in dataclasses.fields(group)}:
+        return getattr(group, name)
     raise ConfigError(_unknown(path.removeprefix("recipe.")))
 
 
 def _unknown(path: str) -> str:
     """The message about a setting that does not exist, with its new name or the nearest ones by their full names."""
     if new := RENAMED_SETTINGS.get(_from_the_top(path)):
-        return f"Unknown setting {path!r}. It is called {new.removeprefix('recipe.')}."
+        return f"Unknown setting {path!r}. It is called {use(new.removeprefix('recipe.'))}."
     names, last = setting_names(), path.rpartition(".")[2]
     near = [_USUAL_NAMES[last]] if last in _USUAL_NAMES else [n for n in names if n.rpartition(".")[2] == last]
     near = near or difflib.get_close_matches(path, names, n=1, cutoff=0.6)
-    hint = f"Did you mean {' or '.join(near)}?" if near else "`vernier recipes shapes-quick` shows them all."
+    hint = f"Did you mean {' or '.join(near)}?" if near else f"{command('recipes', 'shapes-quick')} lists them all."
     return f"Unknown setting {path!r}. {hint}"
 
 
@@ -174,7 +181,7 @@ def override_from_text(config: Config, assignment: str) -> Config:
     """Apply one `a.b=c` from the command line; `c` is read as TOML, or as text where it is none."""
     path, equals, text = assignment.partition("=")
     if not equals or not path.strip():
-        raise ConfigError(f"--set takes NAME=VALUE such as optim.lr=0.1, not {assignment!r}.")
+        raise ConfigError(f"{given('settings')} takes NAME=VALUE such as optim.lr=0.1, not {assignment!r}.")
     return override(config, path.strip(), parse_value(text.strip(), _type_of(path.strip())))
 
 
@@ -212,24 +219,24 @@ def load_file(path: Path) -> Config:
     """A TOML file (recipe fields at the top, tables for the rest) or a run's config.json; defaults for the rest."""
     try:
         text = path.read_text(encoding="utf-8")
-        given = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+        tree = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"Cannot read {path}: {error}.") from None
     except (ValueError, RecursionError) as error:  # also numbers of too many digits
         raise ConfigError(f"{path} is not valid {'JSON' if path.suffix == '.json' else 'TOML'}: {error}.") from None
-    if not isinstance(given, dict):
+    if not isinstance(tree, dict):
         raise ConfigError(f"{path} must hold a table of settings.")
-    if "schema" in given:
-        given = migrated("config", given, path)
-    if "recipe" not in given:
-        groups = {name: given.pop(name) for name in list(given) if name in _GROUPS}
-        given = {"recipe": given, **groups}
-    note_origin(given, path)
+    if "schema" in tree:
+        tree = migrated("config", tree, path)
+    if "recipe" not in tree:
+        groups = {name: tree.pop(name) for name in list(tree) if name in _GROUPS}
+        tree = {"recipe": tree, **groups}
+    note_origin(tree, path)
     try:
-        config = from_dict(Config, given)
+        config = from_dict(Config, tree)
         refuse_credentials(config.recipe.data.source, "data.source")
     except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
+        raise error.within(path) from None
     return config
 
 

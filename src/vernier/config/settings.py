@@ -56,11 +56,9 @@ class Model:
     )
     blurpool: bool = option(False, "blur before strided convolutions, as FFCV's ResNets do")
     unused_outputs: int = option(0, "extra outputs without a class; TensorFlow's networks have 1", low=0, high=1000)
-    weights: str = option("", "file with starting weights; see `vernier train --weights`")
+    weights: str = option("", "file with starting weights")
     backbone_weights: str = option("", "detectors: file with a classifier's weights, for the backbone only")
-    checkpoint: str = option(
-        "", "training checkpoint of NVIDIA's or Habana's code to go on with; see `vernier train --resume`"
-    )
+    checkpoint: str = option("", "training checkpoint of NVIDIA's or Habana's code to resume from")
     reset_head: bool = option(False, "do not load the classifier layer from the file; start a new one")
     freeze: tuple[str, ...] = option((), "layers to freeze, by the start of their name; backbone: all but the head")
     freeze_statistics: bool = option(
@@ -72,7 +70,7 @@ class Model:
 class Data:
     """The images, and how they are resized and normalised."""
 
-    source: str = option("", "a built-in set (shapes, fashion-mnist, cifar10) or a folder; see `--data`")
+    source: str = option("", "a built-in data set (shapes, fashion-mnist, cifar10), a folder or an address")
     image_px: int = option(224, "side of a training image, in pixels", low=8, high=4096)
     eval_px: int = option(0, "side of an evaluation image, in pixels; left out: image_px", low=8, high=4096)
     eval_short_side_px: int = option(
@@ -418,7 +416,7 @@ class Checkpoint:
     keep_last: int = option(2, "number of newest checkpoints to keep", low=1)
     keep_every_epochs: float = option(0.0, "also keep those at multiples of this many epochs; 0: none", low=0)
     keep_best: bool = option(True, "save and keep the best evaluated checkpoint")
-    at_end: bool = option(True, "save one at the end of the training; see `--no-checkpoints`")
+    at_end: bool = option(True, "save one at the end of the run")
     background: bool = option(
         True, "write them while training goes on, from a copy of the weights in memory; false: training waits"
     )
@@ -447,7 +445,7 @@ class Limits:
     )
     max_rollbacks: int = option(3, "with on_divergence=rollback: how often before the run ends", low=1)
     rollback_lr: float = option(0.5, "the learning rate is multiplied by this at each rollback", above=0, high=1)
-    smoke: bool = option(False, "a try-out of the settings (--smoke): its result means nothing and is marked so")
+    smoke: bool = option(False, "a quick test of the settings: its result means nothing and is marked as such")
 
 
 @frozen

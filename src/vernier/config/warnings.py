@@ -1,5 +1,7 @@
 """Warnings about a configuration that is allowed and probably not what was meant, given before anything starts."""
 
+from vernier.references import given, use
+
 from .derived import count_virtual_shards, train_px
 from .settings import Config, Recipe
 
@@ -28,7 +30,7 @@ def _schedule_warnings(recipe: Recipe) -> list[str]:
     if schedule.warmup_epochs > LONG_WARMUP * schedule.epochs:
         lines.append(
             f"the warm-up takes {schedule.warmup_epochs:g} of {schedule.epochs:g} epochs. A shorter one: "
-            f"--set schedule.warmup_epochs={schedule.epochs / 10:.2g}"
+            f"{use('schedule.warmup_epochs', float(f'{schedule.epochs / 10:.2g}'))}"
         )
     if schedule.kind in ("step", "list"):
         late = [m for m in schedule.milestones if m >= schedule.epochs]
@@ -38,13 +40,13 @@ def _schedule_warnings(recipe: Recipe) -> list[str]:
                 f"{which} reached in {schedule.epochs:g} epochs (milestones at "
                 f"{', '.join(f'{m:g}' for m in schedule.milestones)}): the rate drops "
                 f"{len(schedule.milestones) - len(late)} times instead of {len(schedule.milestones)}. "
-                "--epochs scales them, --set schedule.milestones=[...] sets them"
+                f"{use('epochs')} scales them, {use('schedule.milestones', slot='[...]')} sets them"
             )
     decay = schedule.decay_epochs
     if schedule.kind == "mlperf" and decay is not None and decay > LATE_END * schedule.epochs:
         lines.append(
             f"the rate would reach its end at epoch {decay:g}, and training ends at {schedule.epochs:g}. "
-            "--epochs scales both, --set schedule.decay_epochs=... sets one"
+            f"{use('epochs')} scales both, {use('schedule.decay_epochs', slot='N')} sets one"
         )
     return lines
 
@@ -55,17 +57,18 @@ def _size_warnings(recipe: Recipe, detector: bool) -> list[str]:
     if augment.start_px is not None and reached >= recipe.schedule.epochs:
         last = train_px(data, augment, max(0, round(recipe.schedule.epochs) - 1))
         if last < data.image_px:
+            kind = "phase" if augment.phase_epochs else "ramp"
             what = "never leaves" if last == augment.start_px else f"reaches {last}, having started at"
             lines.append(
-                f"progressive resizing {what} {augment.start_px} px and does not reach data.image_px = {data.image_px} "
-                f"in {recipe.schedule.epochs:g} epochs. --epochs scales "
-                f"augment.{'phase' if augment.phase_epochs else 'ramp'}_epochs, --set sets it"
+                f"progressive resizing {what} {augment.start_px} px and does not reach "
+                f"{given('data.image_px', data.image_px)} in {recipe.schedule.epochs:g} epochs. {use('epochs')} scales "
+                f"its epochs, {use(f'augment.{kind}_epochs', slot='[...]')} sets them"
             )
     low, high = SIZE_RATIOS
     if not detector and not low <= data.eval_px / data.image_px <= high:
         lines.append(
             f"training images have {data.image_px} px and evaluation images {data.eval_px} px. "
-            f"The same size: --set data.eval_px={data.image_px}"
+            f"The same size: {use('data.eval_px', data.image_px)}"
         )
     return lines
 
@@ -74,8 +77,8 @@ def _rate_warnings(recipe: Recipe) -> list[str]:
     optim, schedule = recipe.optim, recipe.schedule
     if schedule.kind in ("cosine", "linear", "polynomial", "mlperf") and schedule.end_lr >= optim.lr:
         return [
-            f"the rate rises from {optim.lr:g} to schedule.end_lr = {schedule.end_lr:g} instead of falling. "
-            "Lower it: --set schedule.end_lr=0"
+            f"the learning rate rises from {optim.lr:g} to {given('schedule.end_lr', schedule.end_lr)} instead of "
+            f"falling. Lower it: {use('schedule.end_lr', 0)}"
         ]
     return []
 
@@ -90,5 +93,5 @@ def _shard_warnings(config: Config) -> list[str]:
         return []
     return [
         f"each of {shards} virtual shards has {images} images, and batch norm takes its statistics over them. A larger "
-        "--global-batch or a smaller --set virtual_shards=N gives it more"
+        f"{use('global_batch')} or a smaller {use('virtual_shards')} gives it more"
     ]

@@ -38,7 +38,11 @@ def _rate_list(
         model=Model(name=model, init="fan-out"),
         optim=Optim(lr=peak, lr_batch=batch, momentum=0.9, weight_decay=1e-4, decay_rule="all"),
         schedule=Schedule(
-            kind="list", epochs=epochs, unit="epoch", milestones=milestones, shares=tuple(r / peak for r in rates)
+            kind="list",
+            epochs=float(epochs),
+            unit="epoch",
+            milestones=milestones,
+            shares=tuple(r / peak for r in rates),
         ),
         published=published,
     )
@@ -142,11 +146,11 @@ def resnext101_100e() -> Recipe:
     )
 
 
-def _lars(name: str, *, cards: int, lr: float, epochs: int, warmup: int, decay: float, evaluate: Eval) -> Recipe:
+def _lars(name: str, *, cards: int, lr: float, epochs: float, warmup: float, decay: float, evaluate: Eval) -> Recipe:
     """LARS: the rate per step, warmed up from zero, then a square polynomial that aims one epoch past the end."""
     return Recipe(
         name=name,
-        about=f"resnet50, {epochs} epochs at {cards * 256}, LARS",
+        about=f"resnet50, {epochs:g} epochs at {cards * 256}, LARS",
         source=_PYTORCH,
         global_batch=cards * 256,
         model=Model(name="resnet50", init="fan-out"),
@@ -174,8 +178,8 @@ def resnet50_lars() -> Recipe:
         "habana-resnet50-lars",
         cards=8,
         lr=9.0,
-        epochs=35,
-        warmup=3,
+        epochs=35.0,
+        warmup=3.0,
         decay=5e-5,
         evaluate=Eval(every_epochs=4.0, offset_epochs=3.0, target_top1=75.9),
     )
@@ -190,7 +194,13 @@ def resnet50_lars_16() -> Recipe:
     Command: vernier train habana-resnet50-lars-16 --data IMAGENET
     """
     return _lars(
-        "habana-resnet50-lars-16", cards=16, lr=13.0, epochs=40, warmup=7, decay=1e-4, evaluate=Eval(every_epochs=4.0)
+        "habana-resnet50-lars-16",
+        cards=16,
+        lr=13.0,
+        epochs=40.0,
+        warmup=7.0,
+        decay=1e-4,
+        evaluate=Eval(every_epochs=4.0),
     )
 
 
@@ -206,7 +216,7 @@ def _tf(name: str, *published: Published, epochs: int, cards: int, decay: float 
         augment=Augment(area=(0.05, 1.0), ratio=(0.75, 1.33)),
         loss=Loss(label_smoothing=0.1),
         optim=Optim(lr=0.256, lr_batch=256, momentum=0.875, weight_decay=decay, decay_rule="norm-only"),
-        schedule=Schedule(kind="cosine", epochs=epochs, warmup_epochs=8, unit="step", origin="start"),
+        schedule=Schedule(kind="cosine", epochs=float(epochs), warmup_epochs=8.0, unit="step", origin="start"),
         published=published,
     )
 

@@ -38,7 +38,7 @@ def torchvision_v2() -> Recipe:
     Hardware and cost: 8 V100, 128 images each; time not published.
     Command: vernier train torchvision-resnet50-v2 --data IMAGENET
     """
-    batch, epochs, warmup, every = 8 * 128, 600, 5, 32
+    batch, epochs, warmup, every = 8 * 128, 600.0, 5.0, 32
     return Recipe(
         name="torchvision-resnet50-v2",
         about="resnet50, 600 epochs at 1024, batteries included",
@@ -67,7 +67,7 @@ def _ffcv(epochs: int, ramp: tuple[float, float], top1: float) -> Recipe:
         augment=Augment(start_px=160, ramp_epochs=ramp),
         loss=Loss(label_smoothing=0.1),
         optim=Optim(lr=1.7, lr_batch=4096, momentum=0.9, weight_decay=1e-4, decay_rule="nvidia-name"),
-        schedule=Schedule(kind="linear", epochs=epochs, warmup_epochs=2.0, warmup_start=1e-4),
+        schedule=Schedule(kind="linear", epochs=float(epochs), warmup_epochs=2.0, warmup_start=1e-4),
         eval=Eval(flip_tta=True),
         published=(
             Published(
@@ -171,7 +171,7 @@ def _rsb(
         ),
         schedule=Schedule(
             kind="cosine",
-            epochs=epochs,
+            epochs=float(epochs),
             warmup_epochs=5.0,
             warmup_start=1e-4,
             unit="epoch",

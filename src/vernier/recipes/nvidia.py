@@ -41,8 +41,8 @@ def _recipe(source: str, model: str, epochs: int, batch: int, *published: Publis
         optim=Optim(lr=0.256, lr_batch=256, momentum=0.875, weight_decay=decay, decay_rule="nvidia-name"),
         schedule=Schedule(
             kind="cosine",
-            epochs=epochs,
-            warmup_epochs=16 if batch == 4096 else 8,
+            epochs=float(epochs),
+            warmup_epochs=16.0 if batch == 4096 else 8.0,
             warmup_form="stairs",
             unit="epoch",
         ),

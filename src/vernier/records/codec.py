@@ -9,6 +9,8 @@ import types
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from vernier.references import plain
+
 T = TypeVar("T")
 
 
@@ -46,6 +48,8 @@ def encode(value: Any) -> Any:
         return {str(key): encode(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [encode(item) for item in value]
+    if isinstance(value, str):
+        return plain(value)  # a note may name options, which only the edge words
     return str(value) if isinstance(value, Path) else value
 
 

@@ -14,6 +14,7 @@ from vernier.measure.statistics.comparison import DEFAULT_TOLERANCE, DETECTED, c
 from vernier.records.codec import encode
 from vernier.records.statistics import Comparison
 from vernier.records.what_ran import WhatRan, line_of
+from vernier.references import command, given, use
 from vernier.wording import plural
 
 from .logs.mllog import time_to_train
@@ -131,7 +132,8 @@ def compare_runs(
     mixed = next((text for name, side in sides if (text := _mixed_work(name, side))), None)
     if (refused := other_work or mixed) is not None and not allow_different_work:
         raise ConfigError(
-            f"{refused}. Their speeds say nothing about each other; --different-work compares them all the same."
+            f"{refused}. Their speeds cannot be compared in a useful way; {use('different_work', True)} compares them "
+            "all the same."
         )
     not_alike = [n for name, side in sides for n in _unlike(name, side)]
     comparison = compare([r.trace() for r in a], [r.trace() for r in b], tolerance, single_runs=single_runs)
@@ -288,11 +290,12 @@ def comparison_lines(result: RunComparison) -> list[str]:
         f"verdict: {_verdict_line(c)}",
         *(f"differs in {part}: {x} in A, {y} in B" for part, (x, y) in result.differs.words.items()),
     ]
+    all_of_them = f"{command('compare', json=True)} lists all"
     for title, differences in (("setting", result.differs.settings), ("environment", result.differs.environment)):
         shown = list(differences.items())[:SHOWN_DIFFERENCES]
         lines += [f"differs in {title} {k}: {_short(x)} in A, {_short(y)} in B" for k, (x, y) in shown]
         if len(differences) > SHOWN_DIFFERENCES:
-            lines.append(f"differs in {title}: {len(differences) - SHOWN_DIFFERENCES} more (--json has all)")
+            lines.append(f"differs in {title}: {len(differences) - SHOWN_DIFFERENCES} more ({all_of_them})")
     return lines + [f"note: {n}" for n in (*result.not_alike, *result.notes)]
 
 
@@ -337,12 +340,12 @@ def _power_lines(c: Comparison) -> list[str]:
 def _verdict_line(c: Comparison) -> str:
     tolerance = f"{100 * c.tolerance:g} %"
     if c.verdict != "cannot tell":
-        ignoring = "; how runs differ is ignored, as told by --single-runs" if c.runs == (1, 1) else ""
+        ignoring = f"; how runs differ is ignored: {given('single_runs', True)}" if c.runs == (1, 1) else ""
         return f"B is {c.verdict} (certainly different, and by more than the tolerance of {tolerance}{ignoring})"
     if c.within_tolerance:
         return f"cannot tell them apart: any difference is smaller than {tolerance}"
     if c.runs == (1, 1) and c.detectable is None:
-        insist = "" if c.low is None else ", or insist with --single-runs"
+        insist = "" if c.low is None else f", or insist with {use('single_runs', True)}"
         return f"cannot tell from one run each: runs of the same thing differ too. Give several runs per side{insist}"
     if c.low is None or c.high is None:
         return "cannot tell: there is no interval"

@@ -1,9 +1,10 @@
-"""`--raport` and `--dllogger` of training and benchmarks: NVIDIA's logs of a run, written from it when it ends."""
+"""Options `raport` and `dllogger` of training and benchmarks: NVIDIA's logs of a run, written from it when it ends."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
 from vernier.errors import ConfigError, RunFailed
+from vernier.references import given
 
 Files = Mapping[str, str | None]
 """Format -> file to write; None: not asked for."""
@@ -16,10 +17,10 @@ def check_exports(files: Files) -> None:
             continue
         path = Path(file).expanduser()
         if path.exists():
-            raise ConfigError(f"--{form} {file} exists already. Choose another file: nothing is overwritten.")
+            raise ConfigError(f"{given(form, file)} exists already. Choose another file: nothing is overwritten.")
         above = next(p for p in path.resolve().parents if p.exists())
         if not above.is_dir():
-            raise ConfigError(f"--{form} {file}: {above} is a file, not a folder.")
+            raise ConfigError(f"{given(form, file)}: {above} is a file, not a folder.")
 
 
 def write_exports(run: Path, files: Files) -> list[Path]:
@@ -34,5 +35,7 @@ def write_exports(run: Path, files: Files) -> list[Path]:
         try:
             written += convert_all(open_to_convert(str(run)), form, Path(file).expanduser())
         except ConfigError as error:
-            raise RunFailed(f"--{form} {file} was not written: {error} The run is complete: {run}") from None
+            raise RunFailed(
+                f"{given(form, file)} was not written: {error.message} The run is complete: {run}"
+            ) from None
     return written

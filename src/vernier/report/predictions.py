@@ -7,6 +7,7 @@ from pathlib import Path
 from vernier.errors import ConfigError
 from vernier.records.codec import encode
 from vernier.records.predictions import ImagePrediction, Predictions, ScoredClass
+from vernier.references import given
 from vernier.store import write_json
 
 from .pictures import class_sheet, draw_boxes
@@ -36,7 +37,7 @@ class PredictionWriter:
         self._sheet: list[tuple[Path, Sequence[ScoredClass]]] = []
         self._names: set[str] = set()
         if out is not None and out.exists() and not out.is_dir():
-            raise ConfigError(f"--out {out} is a file. Give a folder.")
+            raise ConfigError(f"{given('out', out)} is a file. Give a folder.")
 
     @property
     def failed(self) -> int:

@@ -4,6 +4,7 @@ import pytest
 
 from vernier.engine.inference.classes import match_classes
 from vernier.errors import ConfigError
+from vernier.references import references
 
 ANIMALS = ("ape", "bee", "cat", "dog")
 NUMBERS = tuple(map(str, range(1000)))
@@ -28,7 +29,7 @@ def test_some_of_the_classes_are_mapped_and_the_note_says_over_what_the_metric_i
 
 
 def test_other_names_are_refused_side_by_side() -> None:
-    with pytest.raises(ConfigError, match=r"1: bee \| Biene, 2: cat \| Katze\..*--classes-by-number"):
+    with pytest.raises(ConfigError, match=r"1: bee \| Biene, 2: cat \| Katze\..*classes_by_number=true"):
         match_classes(ANIMALS, ("ape", "Biene", "Katze", "dog"))
     with pytest.raises(ConfigError, match=r"has 5, of which the model does not know 1: emu\."):
         match_classes(ANIMALS, (*ANIMALS, "emu"))
@@ -45,7 +46,7 @@ def test_names_that_occur_twice_cannot_be_matched() -> None:
 def test_numbers_are_taken_on_request_when_there_are_as_many() -> None:
     match = match_classes(ANIMALS, ("w", "x", "y", "z"), by_number=True)
     assert (match.how, match.outputs) == ("number", (0, 1, 2, 3))
-    assert "as --classes-by-number asks" in match.notes[0]
+    assert references(match.notes[0])[0].name == "classes_by_number"
     with pytest.raises(ConfigError, match="has 4 classes, the data has 2"):
         match_classes(ANIMALS, ("ape", "bee"), by_number=True)
 

@@ -81,7 +81,9 @@ def test_an_engine_that_computes_something_else_is_refused_and_auto_leaves_it_ou
     monkeypatch.setattr(choosing, "onnx_file", lambda *_: Path("none.onnx"))
     trained = small_model(shapes, engine="onnxruntime")
     source = task_of(trained.config.recipe).open("val")
-    with pytest.raises(RunFailed, match=r"does not compute what PyTorch does.*of 32 images\. Use --engine torch\."):
+    with pytest.raises(
+        RunFailed, match=r"does not compute what PyTorch does.*of 32 images\. Use machine\.engine=torch\."
+    ):
         use_engine(trained, source, batch=2)
     own = use_engine(small_model(shapes, engine="auto"), source, batch=2)
     assert own.model is not None
@@ -93,7 +95,7 @@ def test_a_model_on_another_device_is_refused(shapes: Path) -> None:
         name = "cuda"
 
     trained = replace(small_model(shapes, engine="onnxruntime"), device=Elsewhere())
-    with pytest.raises(ConfigError, match=r"this model is on cuda: add --set machine\.device=cpu"):
+    with pytest.raises(ConfigError, match=r"this model is on cuda\. Use machine\.device=cpu"):
         use_engine(trained, task_of(trained.config.recipe).open("val"), batch=2)
 
 

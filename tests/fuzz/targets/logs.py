@@ -174,7 +174,7 @@ def render(subjects: list[Subject]) -> None:
 
 
 def _compare(path: Path) -> None:
-    comparison_lines(compare_runs(open_side(str(path)), open_side(str(path)), single_runs=True))
+    comparison_lines(compare_runs(open_side([str(path)]), open_side([str(path)]), single_runs=True))
 
 
 def convert_to(path: Path, form: str, scratch: Path) -> None:

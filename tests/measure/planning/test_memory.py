@@ -52,7 +52,7 @@ def test_an_evaluation_can_be_the_peak() -> None:
     assert not predict_memory(config, derived, KnownData(on_cpu=True, val_images=8)).in_evaluation
     message = refusal(FreeMemory(bytes=2 * GIB), known=KnownData(on_cpu=True, val_images=50_000), global_batch=2)
     assert "An evaluation needs about" in message
-    assert "--set machine.eval_batch=64" in message
+    assert "machine.eval_batch=64" in message
 
 
 def test_the_parts_add_up() -> None:

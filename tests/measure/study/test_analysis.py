@@ -152,7 +152,9 @@ def test_too_few_repeats_to_be_certain_are_said() -> None:
     two["d3"] = [1.3, 1.3]
     analysis = analyze(table(two))
     assert not analysis.devices[0].sure_slow
-    assert any("2 repeats on each of 5 devices are too few" in n and "--repeats 3" in n for n in analysis.notes)
+    assert any(
+        "2 repeats on each of 5 devices are too few" in n and "3 repeats are enough" in n for n in analysis.notes
+    )
 
 
 def test_devices_are_compared_within_few_hosts_that_differ() -> None:

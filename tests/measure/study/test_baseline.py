@@ -91,8 +91,9 @@ def test_times_in_another_unit_are_converted_with_a_note_and_a_wrong_unit_is_ref
     assert converted.unit == "s"
     assert [d.median for d in converted.devices] == pytest.approx([d.median for d in expected.devices])
     assert "times in ms were converted to s, the unit of the baseline" in converted.notes
-    with pytest.raises(ConfigError, match=r"the unit of one of them is wrong. State it with --units"):
+    with pytest.raises(ConfigError, match="the unit of one of them is wrong") as refused:
         check(learned, table(seconds, unit="ms"))
+    assert refused.value.works == [("units", None)]
 
 
 def test_too_little_to_learn_from() -> None:

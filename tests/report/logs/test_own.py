@@ -57,11 +57,11 @@ def test_an_arm_must_be_named_where_there_are_several(tmp_path: Path) -> None:
         Round(arm=arm, round=0, order=i, result=step_result((0.1,) * 5)) for i, arm in enumerate(("old", "new"))
     )
     path = write_bench(tmp_path, BenchResult(rounds=rounds)) / "bench.json"
-    assert len(open_side(f"{path}#old")) == 1
+    assert len(open_side([f"{path}#old"])) == 1
     with pytest.raises(ConfigError, match=r"2 arms\. Name one"):
-        open_side(str(path))
+        open_side([str(path)])
     with pytest.raises(ConfigError, match=r"no arm 'odl'\. Did you mean old"):
-        open_side(f"{path}#odl")
+        open_side([f"{path}#odl"])
 
 
 def test_an_arm_has_the_settings_of_a_run_and_its_own(tmp_path: Path) -> None:

@@ -10,20 +10,22 @@ from vernier.report.study.columns import ColumnOptions, find_layout, parse_pairs
 
 def test_pairs() -> None:
     names = ("step_time", "device")
-    assert parse_pairs("step_time=a, device=b", "--columns", names) == {"step_time": "a", "device": "b"}
+    assert parse_pairs("step_time=a, device=b", "columns", names) == {"step_time": "a", "device": "b"}
     for other in ("speed", "perf", "performance"):
-        assert parse_pairs(f"{other}=a", "--columns", names) == {"step_time": "a"}
+        assert parse_pairs(f"{other}=a", "columns", names) == {"step_time": "a"}
+    assert parse_pairs("step_time=time, ms,device=b", "columns", names) == {"step_time": "time, ms", "device": "b"}
     with pytest.raises(ConfigError, match="NAME=VALUE"):
-        parse_pairs("step_time", "--columns", names)
-    with pytest.raises(ConfigError, match="Did you mean step_time"):
-        parse_pairs("steptime=x", "--columns", names)
+        parse_pairs("step_time", "columns", names)
+    with pytest.raises(ConfigError, match="Did you mean step_time") as refused:
+        parse_pairs("steptime=x", "columns", names)
+    assert refused.value.given == {"columns": "steptime=x"}
 
 
 def test_a_unit_alone_is_that_of_the_step_time() -> None:
     assert parse_units("ns") == {"step_time": "ns"}
     assert parse_units("speed=img/s,power=mW") == {"step_time": "img/s", "power": "mW"}
     assert parse_units(None) == {}
-    with pytest.raises(ConfigError, match="unknown name 'watts'"):
+    with pytest.raises(ConfigError, match="the unknown name 'watts'"):
         parse_units("watts=mW")
 
 

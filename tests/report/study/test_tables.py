@@ -65,13 +65,13 @@ def test_units_in_column_names(tmp_path: Path, header: str, options: ColumnOptio
         (
             "a,b\n1,2\n",
             ColumnOptions(),
-            r"which column of .* is the step time. Name it with --columns step_time=.*the columns are a, b",
+            r"which column of .* is the step time. Name it with columns=step_time=.*the columns are a, b",
         ),
         ("gpu,tiem\na,1\n", OPTIONS, "no column 'time'. Did you mean tiem"),
         (
             "gpu,time\na,1\n",
             ColumnOptions(columns=OPTIONS.columns),
-            "the unit of 'time', and nothing else in its rows tells it. State it: --units ms",
+            "the unit of 'time', and nothing else in its rows tells it. State it: units=ms",
         ),
         (
             "gpu,time\na,1\n",

@@ -3,6 +3,7 @@
 from tests.measure.study.fleets import table
 from vernier.measure.study.analysis import analyze
 from vernier.measure.study.baseline import check, learn
+from vernier.references import plain
 from vernier.report.study.text import check_lines, study_lines, study_rows
 
 FLEET = {f"d{i}": [1 + i / 1000, 1.001 + i / 1000, 0.999 + i / 1000] for i in range(12)}
@@ -45,7 +46,7 @@ def test_a_single_device_has_no_verdict() -> None:
 def test_a_rejected_device_has_its_reason() -> None:
     lines = check_lines(check(learn(table(FLEET)), table({"new": [1.3, 1.3, 1.3]})))
     assert lines[0].startswith("new: REJECTED: 29.")
-    assert "machine rejected; false alarms 1 %; slower by less than 1 % is accepted (--matter)" in lines
+    assert "machine rejected; false alarms 1 %; slower by less than 1 % is accepted (matter)" in map(plain, lines)
 
 
 def test_what_is_certain_but_does_not_matter_is_said() -> None:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
+from vernier.references import given, use
 
 SHOWN = 5
 How = Literal["name", "order", "subset", "number"]
@@ -66,12 +67,14 @@ def _match_numbers(model: tuple[str, ...], data: tuple[str, ...], *, named: bool
     if len(model) != len(data):
         counts = f"The model has {len(model):,} classes, the data has {len(data):,} ({_list(data)})"
         if named:
-            raise ConfigError(f"{counts}: too few or too many for --classes-by-number. Without it, names are matched.")
+            raise ConfigError(
+                f"{counts}: too few or too many for {given('classes_by_number', True)}. Without it, names are matched."
+            )
         raise ConfigError(
             f"{counts}, and the weights have no class names to match by. Use data with the same classes, or give the "
-            "weights names: --classes FILE with one per line."
+            f"weights names: {use('classes', slot='FILE')} with one per line."
         )
-    reason = "as --classes-by-number asks" if named else "the weights have no class names"
+    reason = given("classes_by_number", True) if named else "the weights have no class names"
     note = f"classes taken by number ({reason}): {data[0]} is output 0, {data[-1]} is output {len(data) - 1}"
     return ClassMatch(how="number", outputs=tuple(range(len(data))), notes=(note,))
 
@@ -89,8 +92,8 @@ def _explain_difference(model: tuple[str, ...], data: tuple[str, ...]) -> str:
         pairs = [f"{i}: {a} | {b}" for i, (a, b) in enumerate(zip(model, data, strict=True)) if a != b]
         return (
             f"The data's {len(data):,} classes have other names than the model's. The first differences, "
-            f"model | data: {_list(pairs)}. Use data with the model's class names, or insist that class i of the data "
-            "is output i of the model: --classes-by-number."
+            f"model | data: {_list(pairs)}. Use data with the model's class names, or take class i of the data for "
+            f"output i of the model: {use('classes_by_number', True)}."
         )
     unknown = [name for name in data if name not in set(model)] or list(data)
     return (

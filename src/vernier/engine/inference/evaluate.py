@@ -29,6 +29,7 @@ from vernier.measure.statistics.throughput import Window
 from vernier.measure.what_ran import describe_feeding, describe_run
 from vernier.records.run import EvalResult, EvaluationReport
 from vernier.records.what_ran import WhatRan
+from vernier.references import given
 from vernier.store import write_json
 from vernier.tasks import task_of
 from vernier.tasks.base import Forward, Score, Task
@@ -218,8 +219,8 @@ def open_matched(
     task = task_of(config.recipe, config.machine)
     if len(data.mean) != trained.channels:
         raise ConfigError(
-            f"data.mean has {plural(len(data.mean), 'value')}, but the model takes images of "
-            f"{plural(trained.channels, 'channel')}. Leave out --set data.mean and data.std: "
+            f"{given('data.mean')} has {plural(len(data.mean), 'value')}, but the model takes images of "
+            f"{plural(trained.channels, 'channel')}. Omit {given('data.mean')} and {given('data.std')}: "
             "images are converted to what the model takes."
         )
     source = task.open(split or "val", whole=split is None)

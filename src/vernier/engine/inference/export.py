@@ -1,7 +1,7 @@
 """Export of a trained model to a file: weights alone (safetensors, torchvision's names), or the network with its
 weights (ONNX, torch.export), which is run on real images before it gets its final name.
 
-A network file takes decoded pixels, uint8 from 0 to 255, and normalises them itself unless `normalised_input` is set.
+A network file takes decoded pixels, uint8 from 0 to 255, and normalises them itself unless `normalized_input` is set.
 Every file describes itself (`model_file`). The model card beside the file is `report.model_card`'s.
 """
 
@@ -31,6 +31,7 @@ from vernier.frozen import frozen
 from vernier.models import info, is_detector, shown_name, weights
 from vernier.records.events import StartEvent
 from vernier.records.run import ExportCheck, ModelFile
+from vernier.references import given, use
 from vernier.store import replaced_atomically, run_of_checkpoint
 from vernier.tasks import task_of
 from vernier.version import describe_version
@@ -75,30 +76,32 @@ class Exported:
     check: ExportCheck | None = None
 
 
-def check_flags(form: Format, out: Path | None, *, data: str | None, normalised_input: bool) -> None:
+def check_export(form: Format, out: Path | None, *, data: str | None, normalized_input: bool) -> None:
     """Raise ConfigError for what can be refused before any model is loaded."""
-    if form in ("safetensors", "torchvision") and (data is not None or normalised_input):
+    if form in ("safetensors", "torchvision") and (data is not None or normalized_input):
+        other = given("data.source", data) if data is not None else given("normalized_input", True)
         raise ConfigError(
-            f"--format {form} writes weights alone; --data and --normalised-input are for onnx and torch-export."
+            f"{given('format', form)} writes weights alone, and {other} is for whole models. Use "
+            f"{use('format', 'onnx')} or {use('format', 'torch-export')}."
         )
     if form == "onnx":
-        require_onnx(ONNX_PACKAGES, "--format onnx")
+        require_onnx(ONNX_PACKAGES, given("format", form))
     if out is not None:
         _require_free(out)
 
 
 def export(
-    trained: Trained, form: Format, out: Path | None, *, data: str | None = None, normalised_input: bool = False
+    trained: Trained, form: Format, out: Path | None, *, data: str | None = None, normalized_input: bool = False
 ) -> Exported:
     """Write a model in one of the formats; without `out`: to the current folder, named after the recipe.
 
     A network is checked on images of `data`, or of the run's own data. Nothing is overwritten. Raises RunFailed, and
     removes the file, when a network does not compute what PyTorch computes.
     """
-    check_flags(form, out, data=data, normalised_input=normalised_input)
+    check_export(form, out, data=data, normalized_input=normalized_input)
     if trained.runtime:
         raise ConfigError(
-            f"{trained.origin} is a network without separate weights, run by {trained.runtime}. Export the run or a "
+            f"{trained.origin} is a model without separate weights, run by {trained.runtime}. Export the run or a "
             "safetensors file instead."
         )
     step = "" if trained.step is None else f"-step{trained.step}"
@@ -108,9 +111,9 @@ def export(
         about = describe_model(trained)
         _write_weights(trained, form, target, to_metadata(about))
         return Exported(path=target, about=about)
-    network = ExportedNetwork(trained, normalised_input)
+    network = ExportedNetwork(trained, normalized_input)
     images = _real_images(trained, data)
-    about = replace(describe_model(trained), input=network.takes, pixels=not normalised_input)
+    about = replace(describe_model(trained), input=network.takes, pixels=not normalized_input)
     check = _write_network(network, images, form, target, to_metadata(about), data or trained.config.recipe.data.source)
     return Exported(path=target, about=about, check=check)
 
@@ -170,18 +173,23 @@ def _ran_line(checkpoint: Path | None) -> str:
 
 def _require_free(target: Path) -> None:
     if target.exists():
-        raise ConfigError(f"{target} exists already. Give another --out, or remove it.")
+        raise ConfigError(f"{target} exists already. Choose another file with {use('out', slot='FILE')}, or remove it.")
     if not target.parent.is_dir():
-        raise ConfigError(f"--out {target}: the folder {target.parent} does not exist.")
+        raise ConfigError(f"{given('out', target)}: the folder {target.parent} does not exist.")
     try:
         target.touch()  # fails now rather than after the work
         target.unlink()
     except OSError as error:
-        raise ConfigError(f"Cannot write {target}: {error.strerror}. Choose another --out.") from None
+        raise ConfigError(
+            f"Cannot write {target}: {error.strerror}. Choose another file with {use('out', slot='FILE')}."
+        ) from None
 
 
 def _unwritable(target: Path, error: Exception) -> RunFailed:
-    return RunFailed(f"{target} could not be written: {error}. Choose another --out, or free some space.")
+    return RunFailed(
+        f"{target} could not be written: {error}. Choose another file with {use('out', slot='FILE')}, or free some "
+        "space."
+    )
 
 
 # ------------------------------------------------------------------------------------------------------------- weights
@@ -220,7 +228,7 @@ def _require_torchvision(trained: Trained) -> None:
     }
     if difference := next((text for text, applies in differences.items() if applies), None):
         raise ConfigError(
-            f"torchvision cannot build {shown_name(spec)}: {difference}. Use --format safetensors, onnx or "
+            f"torchvision cannot build {shown_name(spec)}: {difference}. Use {use('format', 'safetensors')}, onnx or "
             "torch-export."
         )
 
@@ -231,27 +239,27 @@ def _require_torchvision(trained: Trained) -> None:
 class ExportedNetwork(nn.Module):
     """A network as it is exported: normalisation in front unless its users do it, outputs of no class cut off."""
 
-    def __init__(self, trained: Trained, normalised_input: bool) -> None:
+    def __init__(self, trained: Trained, normalized_input: bool) -> None:
         super().__init__()
         self.model = trained.model.eval()
         task = task_of(trained.config.recipe)
         self._classes = len(trained.classes) if task.name == "classify" else None
         data = trained.config.recipe.data
         self._normalize = Normalizer(data, torch.device("cpu"))
-        self._normalised_input = normalised_input
+        self._normalized_input = normalized_input
         self.names = OUTPUTS[task.name]
         self.takes = "uint8 [batch, channels, height, width], pixels from 0 to 255; the network normalises them"
-        if normalised_input:
+        if normalized_input:
             scaling = f"(pixel / 255 - {list(data.mean)}) / {list(data.std)}"
             self.takes = f"float32 [batch, channels, height, width], already {scaling}"
 
     def forward(self, images: torch.Tensor) -> Any:
-        outputs = self.model(images if self._normalised_input else self._normalize(images))
+        outputs = self.model(images if self._normalized_input else self._normalize(images))
         return outputs if self._classes is None else outputs[:, : self._classes]
 
     def prepare_input(self, pixels: torch.Tensor) -> torch.Tensor:
         """uint8 images in the form this network takes."""
-        return self._normalize(pixels) if self._normalised_input else pixels
+        return self._normalize(pixels) if self._normalized_input else pixels
 
 
 def _real_images(trained: Trained, data: str | None) -> torch.Tensor:
@@ -263,7 +271,9 @@ def _real_images(trained: Trained, data: str | None) -> torch.Tensor:
     try:
         source = task.open("val")
     except ConfigError as error:
-        raise ConfigError(f"{error} The exported network is checked on real images: give --data PATH.") from None
+        raise ConfigError(
+            f"{error.message} The exported model is checked on real images: give {use('data.source', slot='PATH')}."
+        ) from None
     images, _ = read_images(task.eval_reader(source), spread_indices(len(source), CHECK_IMAGES))
     if images.shape[1] != trained.channels:
         raise ConfigError(
@@ -299,7 +309,7 @@ def _write_network(
         raise _unwritable(target, error) from None
 
 
-REMOVED = "The file was removed; try --format torch-export or safetensors."
+REMOVED = f"The file was removed; try {use('format', 'torch-export')} or safetensors."
 
 
 def compare_outputs(

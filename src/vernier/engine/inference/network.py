@@ -12,6 +12,7 @@ from vernier.engine.build import build_network
 from vernier.engine.starting_weights import describe_weights, weights_file
 from vernier.errors import ConfigError
 from vernier.models import info, is_detector, weights
+from vernier.references import given
 from vernier.wording import plural
 
 from .model_file import describe
@@ -39,7 +40,7 @@ def create_network(
         outputs = info(name).classes if classes is None else classes + background
         return build_network(config.recipe, outputs, channels or 3), ""
     if path.is_dir():
-        raise ConfigError(f"{path} is a folder, and --weights takes a file. Load a run as a model instead.")
+        raise ConfigError(f"{given('weights', path)} is a folder: give a file. Load a run as a model instead.")
     file = weights.read_file(weights_file(str(path)))
     about = describe(file.metadata, path)
     if about is not None and about.model != name:
@@ -48,7 +49,8 @@ def create_network(
     outputs, own_channels = head_and_channels(file.state, config)
     if channels not in (None, own_channels):
         raise ConfigError(
-            f"{path} takes images of {plural(own_channels, 'channel')}, not {channels}. Leave out --in-channels."
+            f"{path} takes images of {plural(own_channels, 'channel')}, not {channels}. Omit "
+            f"{given('in_channels', channels)}."
         )
     own_classes = len(about.classes) if about is not None else outputs - background
     new_head = classes not in (None, own_classes)

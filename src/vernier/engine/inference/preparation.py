@@ -15,12 +15,16 @@ from vernier.config import Augment, Config, Data, Model, Recipe
 from vernier.data.preparing.pretrained import TORCHVISION
 from vernier.frozen import frozen
 from vernier.models import info, names
+from vernier.references import use
 from vernier.store import DamagedFile, read_json
 
 NO_AUGMENTATION = Augment(crop="none")
 """Of a model that is not trained any more; the default crop is not for detectors."""
 IMAGENET_MEAN, IMAGENET_STD = Data().mean, Data().std
-DEFAULT = "Vernier's default; the file does not say how it was evaluated. --set data.eval_px=... changes it"
+DEFAULT = (
+    "Vernier's default; the file does not contain how it was evaluated. "
+    f"{use('data.eval_px', slot='PIXELS')} changes it"
+)
 
 
 @frozen

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from vernier.config import Config, Recipe, config_from_tree, override
+from vernier.config import Config, Recipe, config_from_tree, differences, override
 from vernier.config.migrations import migrated
 from vernier.devices import Device
 from vernier.engine.build import build_model, local_torch_device, prepare_device
@@ -23,6 +23,7 @@ from vernier.frozen import frozen
 from vernier.models import info, names, ssd_spec, weights
 from vernier.models.architecture import levels
 from vernier.records.run import EngineReport, EvalResult, ModelFile
+from vernier.references import command, given, use
 from vernier.store import CheckpointDir, RunDir, open_checkpoint
 from vernier.tasks import task_of
 from vernier.wording import plural
@@ -32,7 +33,7 @@ from .preparation import DEFAULT, foreign_config, published_as
 
 AS_TRAINED = "as in training"
 AS_DESCRIBED = "as the file says"
-CHANGED = "changed by --set"
+CHANGED = "changed by settings"
 NETWORK_KINDS = ("onnx", "torch-export")
 
 
@@ -56,7 +57,7 @@ class Trained:
     takes_pixels: bool = False
     """The network takes uint8 pixels and normalises them itself."""
     own_data: str = ""
-    """The data it was trained on, as `--data` named it; empty where that is not known."""
+    """The data it was trained on, as it was named; empty where that is not known."""
     own_fingerprint: str = ""
     """The fingerprint of its training split, wherever the data lies now; empty where that is not known."""
     runtime: str = ""
@@ -98,14 +99,14 @@ def load_model(choice: ModelChoice) -> Trained:
     path, which = choice.path, choice.which
     if path.is_file():
         if which != "latest":
-            raise ConfigError(f"--which {which} is for runs; {path} is one file. Leave out --which.")
+            raise ConfigError(f"{given('which', which)} is for runs; {path} is one file. Omit {given('which')}.")
         return _load_network(choice, kind) if (kind := kind_of(path)) in NETWORK_KINDS else _load_weights(choice)
     if choice.model is None and choice.class_names is None:
         return load_trained(path, which=which, averaged=choice.averaged, changed=choice.changed)
-    flag = "--model" if choice.model is not None else "--classes"
+    name = "model" if choice.model is not None else "classes"
     if not path.exists():
         raise ConfigError(f"The file {path} does not exist. Give a .safetensors, .pth, .pt or .th file.")
-    raise ConfigError(f"{flag} is for --weights FILE; {path} is a folder, and a run has its own. Leave out {flag}.")
+    raise ConfigError(f"{given(name)} is for weights files; {path} is a folder, and a run has its own. Omit it.")
 
 
 # ---------------------------------------------------------------------------------------------------------------- runs
@@ -127,7 +128,7 @@ def load_checkpoint(checkpoint: CheckpointDir, *, averaged: bool | None, changed
     """The model of a checkpoint whose hashes were checked."""
     state = read_state(checkpoint)
     own = override(config_of(state), "machine.procs", 1)
-    config = _changed_but_for_the_model(own, changed)
+    config = changed_but_for_the_model(own, changed)
     device, _ = prepare_device(config)
     outputs = task_of(config.recipe).outputs(len(state.classes))
     model = build_model(config, outputs, state.channels, local_torch_device(device))
@@ -156,10 +157,15 @@ def load_checkpoint(checkpoint: CheckpointDir, *, averaged: bool | None, changed
     )
 
 
-def _changed_but_for_the_model(own: Config, changed: Change | None) -> Config:
+def changed_but_for_the_model(own: Config, changed: Change | None) -> Config:
+    """The settings of a trained model after a change. Raises ConfigError if that changes the model itself."""
     config = own if changed is None else changed(own)
     if config.recipe.model != own.recipe.model:
-        raise ConfigError("A trained model cannot be changed by --set model.*; data, eval and machine can.")
+        name = next(iter(differences(own.recipe.model, config.recipe.model)), "name")
+        raise ConfigError(
+            f"A trained model cannot be changed by {given(f'model.{name}')}. Settings of data, eval and machine can be "
+            "changed."
+        )
     return config
 
 
@@ -189,24 +195,24 @@ def _on_cpu(config: Config) -> Config:
 def _load_network(choice: ModelChoice, kind: Kind) -> Trained:
     """The network of an ONNX or torch.export file, run by the file's own runtime."""
     path = choice.path
-    flags = {"--model": choice.model, "--ema or --no-ema": choice.averaged, "--classes": choice.class_names}
-    if given := next((flag for flag, value in flags.items() if value is not None), None):
-        raise ConfigError(f"{path} is a whole network with its own weights and classes. Leave out {given}.")
+    options = {"model": choice.model, "ema": choice.averaged, "classes": choice.class_names}
+    if name := next((name for name, value in options.items() if value is not None), None):
+        raise ConfigError(f"{path} is a whole model with its own weights and classes. Omit {given(name)}.")
     about = read_description(path)
     if about is None:
         raise ConfigError(
-            f"{path} does not say what it is: no classes and no image size. Vernier runs {kind} files that `vernier "
-            "export` wrote; of others it takes weights: --model NAME --weights FILE."
+            f"{path} does not describe itself: no classes and no image size. Vernier runs {kind} files that "
+            f"{command('export')} wrote. Of third-party models it takes a weights file and {use('model', slot='NAME')}."
         )
     own = _on_cpu(config_of_file(about, path))
-    config = _on_cpu(_changed_but_for_the_model(own, choice.changed))
+    config = _on_cpu(changed_but_for_the_model(own, choice.changed))
     machine, data = config.machine, config.recipe.data
     own_way = {"mode": ("eager", machine.mode), "precision": ("fp32", machine.precision)}
-    if other := next((f"--{name} {value}" for name, (only, value) in own_way.items() if value != only), None):
+    if other := next((given(f"machine.{key}", value) for key, (only, value) in own_way.items() if value != only), None):
         raise ConfigError(f"{path.name} is run by its own runtime in fp32; {other} is for runs and weights.")
     if data.eval_px != about.eval_px:
         raise ConfigError(
-            f"{path.name} takes images of {about.eval_px} px and no others. Leave out --set data.eval_px."
+            f"{path.name} takes images of {about.eval_px} px and no others. Omit {given('data.eval_px', data.eval_px)}."
         )
     device, _ = prepare_device(config)
     network = open_network(path, kind)
@@ -246,11 +252,13 @@ def _load_weights(choice: ModelChoice) -> Trained:
     if about is None:
         return _load_foreign(choice, file)
     if choice.model not in (None, about.model):
-        raise ConfigError(f"{path} says that it is {about.model}, not {choice.model}. Leave out --model.")
+        raise ConfigError(
+            f"{path} is the model {about.model}, not {choice.model}. Omit {given('model', choice.model)}."
+        )
     if choice.class_names is not None:
-        raise ConfigError(f"{path} names its {len(about.classes)} classes itself. Leave out --classes.")
+        raise ConfigError(f"{path} contains the names of its {len(about.classes)} classes. Omit {given('classes')}.")
     own = config_of_file(about, path)
-    config = changed(own) if about.settings is None and changed else _changed_but_for_the_model(own, changed)
+    config = changed(own) if about.settings is None and changed else changed_but_for_the_model(own, changed)
     device, _ = prepare_device(config)
     outputs = task_of(config.recipe).outputs(len(about.classes))
     network = build_model(config, outputs, about.channels, local_torch_device(device))
@@ -277,7 +285,8 @@ def _load_foreign(choice: ModelChoice, file: weights.FileWeights) -> Trained:
     if len(data.mean) != channels or len(data.std) != channels:
         raise ConfigError(
             f"{path} takes images of {plural(channels, 'channel')}, data.mean and data.std have "
-            f"{plural(len(data.mean), 'value')}: give --set data.mean=[...] --set data.std=[...] with {channels}."
+            f"{plural(len(data.mean), 'value')}: give {use('data.mean', slot='[...]')} and "
+            f"{use('data.std', slot='[...]')} with {channels}."
         )
     network = build_model(config, outputs, channels, torch_device)
     source = task.open(choice.split or "val", whole=choice.split is None) if data.source else None
@@ -307,7 +316,8 @@ def _which_network(path: Path, file: weights.FileWeights) -> str:
     hint = f": they look like {guess}" if guess else ""
     twin = f" (or {guess}-v1, the same shapes with another stride)" if f"{guess}-v1" in names() else ""
     return (
-        f"{path} does not say which network its weights are for. Give --model NAME (see `vernier models`){hint}{twin}."
+        f"{path} does not contain which model its weights are for. Give {use('model', slot='NAME')} "
+        f"({command('models')} lists them){hint}{twin}."
     )
 
 
@@ -338,12 +348,13 @@ def _name_classes(
     if of_data is not None:
         if len(of_data) != count:
             raise ConfigError(
-                f"The weights have {count:,} classes, the data has {len(of_data):,}. Leave out --data, or give "
-                "--classes FILE with one name per line."
+                f"The weights have {count:,} classes, the data has {len(of_data):,}. Omit {given('data.source')}, or "
+                f"give {use('classes', slot='FILE')} with one name per line."
             )
         return of_data, True, f"class names taken from the data, in its order: output 0 is {of_data[0]}"
     numbers = tuple(map(str, range(count)))
-    return numbers, False, f"the weights name no classes: they are called 0 to {count - 1}; --classes FILE names them"
+    names_them = f"{use('classes', slot='FILE')} names them"
+    return numbers, False, f"the weights contain no class names: they are called 0 to {count - 1}; {names_them}"
 
 
 def read_class_names(path: Path) -> tuple[str, ...]:
@@ -352,13 +363,13 @@ def read_class_names(path: Path) -> tuple[str, ...]:
         lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"--classes {path} cannot be read: {error}. Give a text file with one name per line."
+            f"{given('classes', path)} cannot be read: {error}. Give a text file with one name per line."
         ) from None
     classes = tuple(line for line in lines if line)
     if len(set(classes)) != len(classes) or not classes:
         twice = next((name for name in classes if classes.count(name) > 1), None)
-        problem = f"names {twice!r} twice" if twice else "is empty"
-        raise ConfigError(f"--classes {path} {problem}. Give one name per line, in the order of the outputs.")
+        problem = f"contains {twice!r} twice" if twice else "is empty"
+        raise ConfigError(f"{given('classes', path)} {problem}. Give one name per line, in the order of the outputs.")
     return classes
 
 

@@ -44,6 +44,7 @@ from vernier.records.bench import (
     TrialResult,
     TurnsRequest,
 )
+from vernier.references import use
 from vernier.wording import plural
 
 from .study_repeat import run_repeat
@@ -52,8 +53,6 @@ from .turns import run_turns
 from .workloads import InferenceLoad, SingleStreamLoad, TrainingLoad
 
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "bad_alloc", "cannot allocate memory")
-_BENCH_FLAGS = {"--allow-slow": "--set machine.allow_slow=true"}
-"""Flags of `vernier train` that messages name, and what benchmarks have instead."""
 
 
 def guard_memory(limit_bytes: int | None, processes: int = 1) -> None:
@@ -78,12 +77,9 @@ def run_request(
             return run_turns(request, world or World(Topology()))
         return _measure(request, world or World(Topology()))
     except TooLittleMemory as error:
-        return ArmFailure(status="out-of-memory", why=str(error))
+        return ArmFailure(status="out-of-memory", why=error.message)
     except ConfigError as error:
-        why = str(error)
-        for flag, bench_flag in _BENCH_FLAGS.items():
-            why = why.replace(flag, bench_flag)
-        return ArmFailure(status="refused", why=why)
+        return ArmFailure(status="refused", why=error.message)
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
@@ -207,7 +203,7 @@ def _measure_serving(load: InferenceLoad, request: ArmRequest, sensors: RecordLi
     planned = poisson_arrivals(rate, plan.max_seconds, request.seed)
     if not planned:
         raise ConfigError(
-            f"At {rate:.3g} queries per second none arrives within {plan.max_seconds:g} s. Raise --max-seconds."
+            f"At {rate:.3g} queries per second none arrives within {plan.max_seconds:g} s. Raise {use('max_time')}."
         )
     run = load.reuse_batch()
     watch.enter(MEASURING)

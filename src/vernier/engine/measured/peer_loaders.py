@@ -1,4 +1,4 @@
-"""The loaders that `vernier bench data --against` measures beside Vernier's: DataLoader over Pillow, and NVIDIA DALI.
+"""The loaders that `vernier bench data` can measure beside Vernier's: DataLoader over Pillow, and NVIDIA DALI.
 
 `pillow` is PyTorch's DataLoader as a torchvision user writes it (torchvision itself is not needed); `dali` is DALI's
 fused random-crop decoder on the CPU. Both read an image folder. `loading` measures them. Imports are inside the
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from vernier.config import Augment, Machine, Recipe
 from vernier.errors import ConfigError
+from vernier.references import given
 
 from .loading import BATCH, PREFETCH, LoaderSpec, native_batches
 
@@ -136,6 +137,6 @@ def _check_same_work(recipe: Recipe, peers: tuple[str, ...]) -> None:
         differing.append(f"data.interpolation = {recipe.data.interpolation}")
     if differing:
         raise ConfigError(
-            f"--against {' '.join(peers)}: they do RandomResizedCrop, bilinear resizing and flips only, and the recipe "
-            f"{recipe.name} has {', '.join(differing)}. Leave --against out, or RECIPE."
+            f"{given('against', peers)}: they do RandomResizedCrop, bilinear resizing and flips only, and the recipe "
+            f"{recipe.name} has {', '.join(differing)}. Leave out {given('against')}, or {given('recipe')}."
         )

@@ -30,6 +30,7 @@ from vernier.measure.what_ran import describe_feeding, describe_run
 from vernier.models.cost import cost_of
 from vernier.records.events import Loading
 from vernier.records.what_ran import WhatRan
+from vernier.references import given, use
 from vernier.tasks import task_of
 
 FORWARDS_PER_TRAINING_STEP = 3
@@ -45,8 +46,9 @@ class TrainingLoad:
     def __init__(self, config: Config, world: World | None = None, *, apart: bool = False) -> None:
         if apart and config.machine.reduction == "exact":
             raise ConfigError(
-                "--apart leaves out the exchange of gradients, which machine.reduction = exact consists of. Use "
-                "machine.reduction=ddp, or leave out --apart."
+                f"{given('apart', True)} omits the exchange of gradients, which "
+                f"{given('machine.reduction', 'exact')} consists of. Use {use('machine.reduction', 'ddp')}, or leave "
+                f"out {given('apart')}."
             )
         self.job: Job = prepare(config, world=world)
         self.job.step.apart = apart

@@ -1,7 +1,7 @@
 """The engine of a trained model: opened, checked against PyTorch on the user's own images, measured, and put to use.
 
 `use_engine` is what evaluation, prediction and benchmarks call. An engine that computes something else than PyTorch is
-refused; with `auto` it is left out, and the report says why.
+refused; with `auto` it is omitted, and the report contains why.
 """
 
 import statistics
@@ -23,6 +23,7 @@ from vernier.engine.inference.trained import Trained
 from vernier.errors import ConfigError, RunFailed
 from vernier.frozen import frozen
 from vernier.records.run import EngineReport, ExportCheck, Int8Loss
+from vernier.references import given, use
 from vernier.tasks import task_of
 from vernier.tasks.base import Task
 from vernier.tasks.detection.boxes import Detections, iou
@@ -141,17 +142,18 @@ def _file_and_outputs(trained: Trained, images: torch.Tensor) -> tuple[Path, Out
     """The network as an ONNX file that takes pixels, and what it should compute of these images."""
     if trained.device.name != "cpu":
         raise ConfigError(
-            f"--engine {trained.config.machine.engine} runs on the CPU, and this model is on {trained.device.name}: "
-            "add --set machine.device=cpu, or use --engine torch."
+            f"{given('machine.engine', trained.config.machine.engine)} runs on the CPU, and this model is on "
+            f"{trained.device.name}. Use {use('machine.device', 'cpu')} or {use('machine.engine', 'torch')}."
         )
     if trained.runtime:
         if not trained.runtime.startswith("onnxruntime") or not trained.takes_pixels:
             raise ConfigError(
-                f"{trained.origin} is run by {trained.runtime} only. Give --engine {trained.config.machine.engine} the "
-                "run, a safetensors file, or an ONNX file that takes pixels."
+                f"{trained.origin} is run by {trained.runtime} only. "
+                f"{given('machine.engine', trained.config.machine.engine)} needs the run, a safetensors file, or an "
+                "ONNX file that takes pixels."
             )
         return Path(trained.origin), as_tuple(trained.model(images))
-    network = ExportedNetwork(trained, normalised_input=False)
+    network = ExportedNetwork(trained, normalized_input=False)
     with evaluating(network, trained.device):
         return onnx_file(trained, network, images), as_tuple(network(images))
 
@@ -164,14 +166,15 @@ def _open_all(trained: Trained, images: torch.Tensor, names: Sequence[str]) -> t
     try:
         file, expected = _file_and_outputs(trained, images)
     except RunFailed as error:
-        return Path(), [], [str(error)]
+        return Path(), [], [error.message]
+    then = f"Use {use('machine.engine', 'torch')}."
     for name in names:
         try:
             network = _open_network(name, file, images)
             outputs = as_tuple(network(images))
-            check = compare_outputs(expected, outputs, network.runtime, "", then="Use --engine torch.")
+            check = compare_outputs(expected, outputs, network.runtime, "", then=then)
         except RunFailed as error:
-            problems.append(f"{name} was left out: {error}" if len(names) > 1 else str(error))
+            problems.append(f"{name} was omitted: {error.message}" if len(names) > 1 else error.message)
             continue
         same_boxes = _same_boxes(task, expected, outputs, images)
         opened.append(_Opened(name=name, network=network, check=check, same_boxes=same_boxes))
@@ -186,7 +189,7 @@ def _open_network(name: str, file: Path, images: torch.Tensor) -> FileNetwork:
         return network
     except Exception as error:  # engines raise types of their own
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise RunFailed(f"{name} cannot run this network: {first}. Use --engine torch.") from error
+        raise RunFailed(f"{name} cannot run this model: {first}. Use {use('machine.engine', 'torch')}.") from error
 
 
 def _same_boxes(task: Task, expected: Outputs, outputs: Outputs, images: torch.Tensor) -> int | None:

@@ -14,6 +14,7 @@ from vernier.engine.inference.export import ExportedNetwork, quiet_exporters, sa
 from vernier.engine.inference.trained import Trained
 from vernier.errors import RunFailed
 from vernier.folders import cache_home
+from vernier.references import use
 from vernier.store import replaced_atomically
 from vernier.version import describe_version
 
@@ -37,7 +38,8 @@ def onnx_file(trained: Trained, network: ExportedNetwork, images: torch.Tensor) 
             while cause.__cause__ is not None:  # the exporter's own words are about what it will try next
                 cause = cause.__cause__
             first = (str(cause).strip() or type(cause).__name__).splitlines()[0]
-            raise RunFailed(f"This network cannot be exported to ONNX: {first}. Use --engine torch.") from error
+            torch_engine = use("machine.engine", "torch")
+            raise RunFailed(f"This model cannot be exported to ONNX: {first}. Use {torch_engine}.") from error
 
     return cached_file(key.hexdigest(), write)
 

@@ -21,6 +21,7 @@ from vernier.engine.inference.model_file import FileNetwork
 from vernier.errors import ConfigError, RunFailed
 from vernier.frozen import frozen
 from vernier.measure.machine.environment import installed_version
+from vernier.references import given, use
 from vernier.tasks.base import Task
 
 from .onnx_cache import cached_file
@@ -47,12 +48,13 @@ def divide(source: Source, data: str) -> tuple[Indices, Indices]:
     """Which images to calibrate on, and which to compare on. Raises ConfigError where they are too few or not real."""
     if data in _RANDOM_PIXELS:
         raise ConfigError(
-            f"--int8 is calibrated on real images, and --data {data} has random pixels: give --data PATH."
+            f"{given('machine.int8', True)} is calibrated on real images, and {given('data.source', data)} has random "
+            f"pixels: give {use('data.source', slot='PATH')}."
         )
     if len(source) < FEWEST_IMAGES:
         raise ConfigError(
-            f"--int8 is calibrated on a third of the images and compared with fp32 on the others: {len(source)} are "
-            f"too few, give at least {FEWEST_IMAGES}."
+            f"{given('machine.int8', True)} is calibrated on a third of the images and compared with fp32 on the "
+            f"others: {len(source)} are too few, give at least {FEWEST_IMAGES}."
         )
     chosen = spread_indices(len(source), CALIBRATION_IMAGES + COMPARED_IMAGES)
     return chosen[::3], np.delete(chosen, np.s_[::3])
@@ -83,7 +85,8 @@ def quantized_file(path: Path, images: torch.Tensor) -> Path:
             )
         except Exception as error:  # the quantiser raises types of its own
             first = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise RunFailed(f"This network cannot be quantised to INT8: {first}. Leave out --int8.") from error
+            int8 = given("machine.int8", True)
+            raise RunFailed(f"This model cannot be quantized to INT8: {first}. Omit {int8}.") from error
         finally:
             logging.disable(logging.NOTSET)
 

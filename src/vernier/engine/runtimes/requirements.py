@@ -7,6 +7,7 @@ import re
 
 from vernier.config import Machine
 from vernier.errors import ConfigError
+from vernier.references import given, use
 
 _EXPORT = {"onnx": (1, 19), "onnxscript": (0, 5)}
 PACKAGES = {
@@ -18,30 +19,41 @@ PACKAGES = {
 
 def check_engine(machine: Machine) -> None:
     """Refuse, before anything is loaded, an engine that cannot do what the settings say. Raises ConfigError."""
-    engine = machine.engine
-    if engine == "torch":
+    engine, int8 = given("machine.engine", machine.engine), given("machine.int8", True)
+    torch = use("machine.engine", "torch")
+    if machine.engine == "torch":
         if machine.int8:
-            raise ConfigError("--int8 needs --engine onnxruntime or auto: --engine torch has no INT8 here.")
+            raise ConfigError(
+                f"{int8} needs another engine, because PyTorch has no INT8 here. Use "
+                f"{use('machine.engine', 'onnxruntime')} or {use('machine.engine', 'auto')}."
+            )
         return
     if machine.device not in ("auto", "cpu"):
-        raise ConfigError(f"--engine {engine} runs on the CPU, not on {machine.device}: use --engine torch there.")
+        raise ConfigError(f"{engine} runs on the CPU, not with {given('machine.device', machine.device)}. Use {torch}.")
     if machine.mode != "eager":
-        raise ConfigError(f"--engine {engine} has no --mode {machine.mode}: use --mode eager, or --engine torch.")
+        raise ConfigError(
+            f"{engine} does not work with {given('machine.mode', machine.mode)}. Use {use('machine.mode', 'eager')} or "
+            f"{torch}."
+        )
     if machine.precision != "fp32":
         raise ConfigError(
-            f"--engine {engine} computes in fp32, or in INT8 with --int8, not in {machine.precision}: use "
-            "--set machine.precision=fp32, or --engine torch."
+            f"{engine} computes in fp32, or in INT8 with {use('machine.int8', True)}, not with "
+            f"{given('machine.precision', machine.precision)}. Use {use('machine.precision', 'fp32')} or {torch}."
         )
     if machine.procs > 1:
-        raise ConfigError(f"--engine {engine} runs in one process with all cores, not in {machine.procs}: --procs 1.")
-    if engine == "openvino" and machine.int8:
         raise ConfigError(
-            "--int8 runs in onnxruntime: OpenVINO computes something else with its file. Use --engine auto."
+            f"{engine} runs in one process with all cores, not with {given('machine.procs', machine.procs)}. Use "
+            f"{use('machine.procs', 1)}."
         )
-    if engine != "auto" and (problem := _problem(engine)):
-        raise ConfigError(f"--engine {engine} needs {problem}")
-    if machine.int8 and (problem := _problem("onnxruntime")):  # whose quantiser makes the file for every engine
-        raise ConfigError(f"--int8 needs {problem}")
+    if machine.engine == "openvino" and machine.int8:
+        raise ConfigError(
+            f"{int8} runs in onnxruntime: OpenVINO computes something else with its file. Use "
+            f"{use('machine.engine', 'auto')}."
+        )
+    if machine.engine != "auto" and (problem := _problem(machine.engine)):
+        raise ConfigError(f"{engine} needs {problem}")
+    if machine.int8 and (problem := _problem("onnxruntime")):  # whose quantizer makes the file for every engine
+        raise ConfigError(f"{int8} needs {problem}")
 
 
 def installed_engines() -> list[str]:
@@ -51,7 +63,7 @@ def installed_engines() -> list[str]:
 
 def _problem(engine: str) -> str:
     """What an engine lacks, and the command that installs it; empty where it lacks nothing."""
-    from vernier.measure.machine.environment import installed_version  # psutil, which --help does without
+    from vernier.measure.machine.environment import installed_version  # psutil, which help does without
 
     command = f"pip install --upgrade 'vernier[{engine}]'"
     versions = {package: installed_version(package) for package in PACKAGES[engine]}

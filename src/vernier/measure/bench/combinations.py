@@ -1,4 +1,4 @@
-"""Which arms a benchmark has: every combination of its lists, here and on the other side of `--against`.
+"""Which arms a benchmark has: every combination of its lists, here and on the other side of a comparison.
 
 The other side is another version of Vernier (`versions`) or an earlier benchmark, which names its version itself.
 """
@@ -13,6 +13,7 @@ from typing import Literal
 from vernier.config import Config, config_from_tree, override, to_dict, tree_differences
 from vernier.errors import ConfigError
 from vernier.records.bench import ArmLabels, ArmRequest, BenchRequest, Layout
+from vernier.references import command, given, use
 from vernier.store import RunDir
 
 from .arms import Arm, memory_limit
@@ -38,7 +39,7 @@ def default_batch(
     if own <= limit:
         return own, f"batch {own}: {'the global batch of the recipe' if what == 'train' else 'machine.eval_batch'}"
     of_recipe = f"; the global batch of the recipe is {own:,}" if what == "train" else ""
-    return limit, f"batch {limit}: the default on {device}{of_recipe}; --batch sets another"
+    return limit, f"batch {limit}: the default on {device}{of_recipe}; {use('batch', slot='N')} sets another"
 
 
 def at_final_size(config: Config) -> tuple[Config, list[str]]:
@@ -137,7 +138,7 @@ class Sides:
 
 @contextlib.contextmanager
 def both_sides(request: BenchRequest) -> Iterator[Sides]:
-    """The arms here and, with `--against`, those of the other side, whose code is checked out while entered."""
+    """The arms here and, of a comparison, those of the other side, whose code is checked out while entered."""
     if request.against is None:
         yield Sides(arms_of(request), [])
         return
@@ -176,18 +177,19 @@ def _earlier_request(request: BenchRequest, path: Path) -> tuple[BenchRequest, s
     run = RunDir.open(path)
     earlier = run.read_bench().asked
     if earlier is None:
-        raise ConfigError(f"--against {path}: its bench.json does not say what was measured.")
+        raise ConfigError(f"{given('against', path)}: its bench.json does not say what was measured.")
     if earlier.what != request.what:
         raise ConfigError(
-            f"--against {path} is a benchmark of {earlier.what}, this one is of {request.what}: "
-            f"use vernier bench {earlier.what}."
+            f"{given('against', path)} is a benchmark of {earlier.what}, this one is of {request.what}: use "
+            f"{command(f'bench {earlier.what}')}."
         )
     commit = run.read_environment().get("git_commit") or ""
     if not commit or commit.endswith("-dirty"):
         raise ConfigError(
-            f"--against {path}: that benchmark ran {'a changed working copy' if commit else 'an unknown version'} "
-            f"({commit or 'no commit recorded'}), which cannot be run again. Give a git reference instead, or compare "
-            f"the two results: vernier compare {path} RUN."
+            f"{given('against', path)}: that benchmark ran "
+            f"{'a changed working copy' if commit else 'an unknown version'} ({commit or 'no commit recorded'}), which "
+            "cannot be run again. Give a git reference instead, or compare the two results: "
+            f"{command('compare', path, 'RUN')}."
         )
     config_from_tree(earlier.config)
     layouts = earlier.layouts or tuple(Layout(procs=procs) for procs in earlier.procs or ())

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from vernier.clock import now_s
 from vernier.config import config_from_tree, override, to_dict
-from vernier.errors import ConfigError, RunFailed
+from vernier.errors import ConfigError, Refusal, RunFailed
 from vernier.frozen import frozen
 from vernier.records.bench import (
     ArmComparison,
@@ -22,6 +22,7 @@ from vernier.records.bench import (
 )
 from vernier.records.codec import encode
 from vernier.records.what_ran import line_of
+from vernier.references import plain
 from vernier.store import RunDir
 
 from .arms import Arm, run_arms
@@ -100,7 +101,7 @@ def run_bench(request: BenchRequest, out: Path, watcher: Watcher) -> Outcome:
 
 
 def _explain_interruption(
-    error: BaseException, run: RunDir, arms: Sequence[Arm], rounds: Sequence[Round], total: int
+    error: KeyboardInterrupt | Refusal, run: RunDir, arms: Sequence[Arm], rounds: Sequence[Round], total: int
 ) -> str:
     """After Ctrl-C, with some results, a note of what was left out. Raises for any other error, or without results."""
     if not rounds:
@@ -108,7 +109,9 @@ def _explain_interruption(
         raise error
     if not isinstance(error, KeyboardInterrupt):
         run.write_status("failed", reason=str(error))
-        raise RunFailed(f"{error} The {len(rounds)} results before it, of {total}, are in {run.path}.") from None
+        raise RunFailed(
+            f"{error.message} The {len(rounds)} results before it, of {total}, are in {run.path}."
+        ) from None
     missing = [a.name for a in arms if a.name not in {r.arm for r in rounds}]
     never = f"; never measured: {', '.join(missing)}" if missing else ""
     return f"INTERRUPTED after {len(rounds)} of {total} processes{never}"
@@ -138,7 +141,7 @@ def _pool(request: BenchRequest, arms: Sequence[Arm], rounds: Sequence[Round], n
 
 
 def _write(run: RunDir, title: str, result: BenchResult) -> None:
-    run.write_bench(encode(result), markdown(title, result))
+    run.write_bench(encode(result), plain(markdown(title, result)))
 
 
 def fail_if_nothing_measured(result: BenchResult, run: RunDir) -> None:

@@ -23,6 +23,7 @@ from vernier.records.bench import (
 )
 from vernier.records.run import Int8Loss
 from vernier.records.statistics import Estimate
+from vernier.references import use
 
 UNKNOWN_RATE_FACTOR = 10
 """An interval that reaches so many times the value, or down to one part in so many, means that it is not known."""
@@ -188,7 +189,8 @@ def notes(rows: Sequence[BenchRow]) -> list[str]:
     lines += _unseen_note(rates)
     if any(map(is_unknown, rates)):
         lines.append(
-            "processes of one row differ so much that its rate is not known: give more --repeats, or a quieter machine"
+            f"processes of one row differ so much that its rate is not known: raise {use('repeats')}, or use a quieter "
+            "machine"
         )
     lines += [_base_note(row) for row in steps if row.base]
     if rates and all(row.joules_per_image is None for row in steps):
@@ -218,7 +220,7 @@ def _step_notes(row: StepRow) -> list[str]:
     if not row.steady:
         steps = min((warmup.steps for warmup in row.warmup), default=0)
         count = "one warm-up step" if steps == 1 else f"{steps} warm-up steps"
-        lines.append(f"not steady when measuring began, after {count}: raise --max-seconds for more")
+        lines.append(f"not steady when measuring began, after {count}: raise {use('max_time')} for more")
     if row.reached_precision is False:
         lines.append("the precision target was not reached within the time limit")
     matmul = row.flops.matmul if row.flops else None
@@ -229,9 +231,9 @@ def _step_notes(row: StepRow) -> list[str]:
         )
     if row.phases:
         split = ", ".join(f"{name} {100 * share:.0f} %" for name, share in row.phases.share.items())
-        lines.append(f"of a step: {split} ({row.phases.steps} steps, synchronised at every phase)")
+        lines.append(f"of a step: {split} ({row.phases.steps} steps, synchronized at every phase)")
     elif row.latency_s is None:
-        lines.append("of a step: not measured, no time was left for further steps; raise --max-seconds")
+        lines.append(f"of a step: not measured, no time was left for further steps; raise {use('max_time')}")
     return lines
 
 
@@ -243,8 +245,8 @@ def _interval_note(row: StepRow) -> str:
         return f"no 95 % interval: {rate.basis}"
     seconds = rate.needs * row.step_s.mean
     return (
-        f"no 95 % interval: {rate.basis}. Give --steps {rate.needs} or --max-seconds {max(1, round(1.2 * seconds))}, "
-        "or two --repeats or more"
+        f"no 95 % interval: {rate.basis}. Use {use('steps', rate.needs)}, "
+        f"{use('max_time', f'{max(1, round(1.2 * seconds))}s')}, or {use('repeats', 2)} or more"
     )
 
 
@@ -256,7 +258,7 @@ def _unseen_note(rates: Sequence[Estimate]) -> list[str]:
         return []
     return [
         f"the intervals are about processes like these {processes}: a slowdown of one process in {1 / RARE:.0f} goes "
-        f"unseen in {100 * (1 - RARE) ** processes:.0f} % of such benchmarks (--repeats {enough}: 5 %)"
+        f"unseen in {100 * (1 - RARE) ** processes:.0f} % of such benchmarks ({use('repeats', enough)}: 5 %)"
     ]
 
 

@@ -18,6 +18,7 @@ from vernier.errors import ConfigError, RunFailed
 from vernier.folders import REPOSITORY
 from vernier.frozen import frozen
 from vernier.records.bench import ConfigTree
+from vernier.references import given
 from vernier.version import source_commit
 
 from .arms import environment_of
@@ -47,7 +48,7 @@ def checked_out(reference: str) -> Iterator[Version]:
     commit = _git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{reference}^{{commit}}")
     if not reference or commit is None:
         raise ConfigError(
-            f"--against {reference!r} is neither a run directory nor a git reference of {REPOSITORY}. "
+            f"{given('against', reference)} is neither a run directory nor a git reference of {REPOSITORY}. "
             "Give a branch, a tag, a commit or a bench run."
         )
     with tempfile.TemporaryDirectory(prefix="vernier-version-") as scratch:
@@ -71,8 +72,8 @@ def _settings(source: Path, reference: str) -> ConfigTree:
             return settings
         problem = (done.stderr.strip().splitlines() or ["no message"])[-1]
     raise ConfigError(
-        f"--against {reference}: that version cannot be measured. It is older than `vernier bench arm`, or does not "
-        f"run here: {problem}."
+        f"{given('against', reference)}: that version cannot be measured. It is older than `vernier bench arm`, or "
+        f"does not run here: {problem}."
     )
 
 
@@ -93,8 +94,8 @@ def fit_config(config: ConfigTree, settings: ConfigTree, reference: str) -> tupl
             elif name not in other:
                 if value != default.get(name):
                     raise ConfigError(
-                        f"--against {reference}: that version has no setting {full_name}, which is {value!r} here. "
-                        "Measure without it, or against a later version."
+                        f"{given('against', reference)}: that version has no setting {full_name}, which is {value!r} "
+                        "here. Measure without it, or against a later version."
                     )
                 left_out.append(full_name)
             elif isinstance(value, dict) and isinstance(other[name], dict):

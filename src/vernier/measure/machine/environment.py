@@ -14,7 +14,7 @@ from vernier.records.events import ProcessInfo
 from vernier.records.telemetry import SensorSetup
 from vernier.version import describe_version, source_commit
 
-PACKAGES = ("torch", "numpy", "pillow", "simplejpeg", "safetensors", "tyro", "rich", "psutil")
+PACKAGES = ("torch", "numpy", "pillow", "simplejpeg", "safetensors", "rich", "psutil")
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "OMP_WAIT_POLICY",

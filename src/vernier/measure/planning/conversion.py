@@ -62,7 +62,7 @@ def speeds() -> tuple[MeasuredSpeed, ...]:
 
 @frozen
 class ConversionRow:
-    """One row of `vernier plan --check`: a speed converted to another network, beside the true one."""
+    """One row of `vernier plan --accuracy`: a speed converted to another model, next to the true one."""
 
     device: str
     converted_from: str

@@ -13,6 +13,7 @@ from vernier.frozen import frozen
 from vernier.models.catalogue import info
 from vernier.models.cost import cost_of, inference_bytes, training_bytes
 from vernier.records.run import MemoryPrediction
+from vernier.references import use
 from vernier.wording import plural, two_digits
 
 _WEIGHT_BYTES, _HALF_BYTES, _PIXEL_BYTES = 4, 2, 1
@@ -144,7 +145,7 @@ def check_memory(config: Config, derived: Derived, free: FreeMemory, held_bytes:
     if CERTAIN * prediction.peak_bytes > room and config.machine.check_memory:
         raise TooLittleMemory(
             f"{_need(prediction, free, room)}: {_smaller(config, derived, room, least)}. "
-            "To try it anyway: --set machine.check_memory=false."
+            f"To try it anyway: {use('machine.check_memory', False)}."
         )
     prediction = predict_memory(config, derived, known)
     if LIKELY * prediction.peak_bytes <= room:
@@ -176,9 +177,7 @@ def _smaller(config: Config, derived: Derived, room: int, known: KnownData) -> s
         return low
 
     if predict_memory(config, derived, known).in_evaluation:
-        return "evaluate fewer images at a time, --set machine.eval_batch=" + str(
-            max(1, config.machine.eval_batch // 4)
-        )
+        return f"evaluate fewer images at a time, {use('machine.eval_batch', max(1, config.machine.eval_batch // 4))}"
     advice, fitting = [], largest(config)
     if fitting:
         advice.append(
@@ -190,7 +189,7 @@ def _smaller(config: Config, derived: Derived, room: int, known: KnownData) -> s
         leaner = replace(config, machine=replace(config.machine, activation_checkpointing=True))
         needed = peak(leaner, derived.process_batch)
         fits = "which fits" if needed <= room else f"and then at most {plural(largest(leaner), 'image')}"
-        advice.append(f"--set machine.activation_checkpointing=true needs about {_gib(needed)}, {fits}")
+        advice.append(f"{use('machine.activation_checkpointing', True)} needs about {_gib(needed)}, {fits}")
     return "; ".join(advice)
 
 
@@ -200,8 +199,9 @@ def _division(derived: Derived, fitting: int) -> str:
     part = next((n for n in range(fitting, 0, -1) if images % n == 0), 0)
     if derived.virtual_shards is not None:
         shards = derived.virtual_shards * -(-derived.process_batch // max(1, part))
-        return f" (--set virtual_shards={shards} divides the same global batch further)"
-    return f" (--set machine.process_batch={part} trains the same global batch in {images // part} accumulation steps)"
+        return f" ({use('virtual_shards', shards)} divides the same global batch further)"
+    steps = images // part
+    return f" ({use('machine.process_batch', part)} trains the same global batch in {steps} accumulation steps)"
 
 
 def describe_memory(prediction: MemoryPrediction) -> str:

@@ -152,7 +152,7 @@ def published_shares(hosts: int, devices: int, precision: str | None, without: s
 
 @frozen
 class CheckRow:
-    """One row of `vernier plan --check`. Percentages are scaling efficiencies; the system itself was left out."""
+    """One row of `vernier plan --accuracy`. Percentages are scaling efficiencies; the system itself is omitted."""
 
     system: str
     what: str

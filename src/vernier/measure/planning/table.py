@@ -12,6 +12,7 @@ from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.records.bench import Cell
 from vernier.records.codec import omitted
+from vernier.references import use
 from vernier.wording import two_digits
 
 from .plan import Network, Workload, predict
@@ -62,7 +63,8 @@ def divide_batch(counts: Sequence[int], global_batch: int) -> dict[int, int]:
     if not possible:
         raise ConfigError(
             f"The recipe's global batch is {global_batch:,}: {min(counts):,} devices would have less than one image "
-            f"each. Give --devices {global_batch} or less, or --weak to let the batch grow with the devices."
+            f"each. Give {use('devices', global_batch)} or less, or {use('weak', True)} to let the batch grow with the "
+            "devices."
         )
     return possible
 

@@ -16,6 +16,7 @@ from vernier.models.cost import cost_of
 from vernier.records.environment import decode_environment
 from vernier.records.events import StartEvent
 from vernier.records.what_ran import WhatRan
+from vernier.references import command, given, use
 from vernier.store import RunDir
 
 from .conversion import conversion_error, conversion_span
@@ -108,7 +109,7 @@ def workload_of(
         run = read_measured_run(Path(run_or_rate))
         rate = run.images_per_s
     if not 0 < rate < float("inf"):
-        raise ConfigError(f"--bench {rate:g} must be more than 0.")
+        raise ConfigError(f"{given('bench', run_or_rate)}: images per second must be more than 0.")
     _check_possible(rate, mean_gmac(recipe))
     exchange = _exchange(config.machine, 4 * parameters, _device_kind(run, network, config))
     if run is None:
@@ -172,8 +173,8 @@ def _check_possible(images_per_s: float, gmac_per_image: float) -> None:
     petaflops = images_per_s * gmac_per_image * OPERATIONS_PER_MAC / 1e6
     if petaflops > MOST_PETAFLOPS:
         raise ConfigError(
-            f"--bench {images_per_s:,.0f}: at that speed one device would do {petaflops:,.0f} PFLOP/s in this recipe, "
-            "more than any device does. Give the images per second of one device."
+            f"{given('bench', f'{images_per_s:.0f}')}: at that speed one device would do {petaflops:,.0f} PFLOP/s in "
+            "this recipe, more than any device does. Give the images per second of one device."
         )
 
 
@@ -182,18 +183,19 @@ def _check_hardware(run: MeasuredRun, config: Config, network: Network) -> None:
     kind = run.ran.device.split(" ")[0]
     if network.device is not None and kind != network.device:
         raise ConfigError(
-            f"{run.name} was measured on {run.ran.device}, and --network {network.name} connects {network.device} "
-            "devices. Measure one of these, give its images per second, or choose another --network."
+            f"{run.name} was measured on {run.ran.device}, and {given('network', network.name)} connects "
+            f"{network.device} devices. Measure one of these, give its images per second, or another {use('network')}."
         )
     precision = config.machine.precision
     if precision not in ("fp32", run.ran.precision):
         raise ConfigError(
-            f"{run.name} was measured in {run.ran.precision}, and the recipe file asks for {precision}. "
-            f"Measure it with --precision {precision}, or give images per second."
+            f"{run.name} was measured in {run.ran.precision}, and the recipe has "
+            f"{given('machine.precision', precision)}. Measure it with "
+            f"{command('bench train', config.recipe.name, precision=precision)}, or give images per second."
         )
 
 
-def _speed_on_recipe(run: MeasuredRun, recipe: Recipe, given: str, convert: bool) -> tuple[float, Basis]:
+def _speed_on_recipe(run: MeasuredRun, recipe: Recipe, path: str, convert: bool) -> tuple[float, Basis]:
     """The recipe's speed as a share of the run's, and its basis."""
     ran, (there, gmac_there) = run.ran, _measured_work(run)
     here = _work_of(recipe)
@@ -204,9 +206,9 @@ def _speed_on_recipe(run: MeasuredRun, recipe: Recipe, given: str, convert: bool
         return 1.0, Basis(text=measured, ran=ran)
     if not convert:
         raise ConfigError(
-            f"{given} measured {there}, and {recipe.name} trains {here}: that speed says little about this recipe. "
-            f"Measure it (vernier bench train {recipe.name}), give its images per second, or add --convert to convert "
-            f"by arithmetic: {conversion_error()}."
+            f"{path} measured {there}, and {recipe.name} trains {here}: that speed says little about this recipe. "
+            f"Measure it ({command('bench train', recipe.name)}), give its images per second, or add "
+            f"{use('convert', True)} to convert by arithmetic: {conversion_error()}."
         )
     text = f"converted from {there} by arithmetic ({measured}); {conversion_error()}"
     return gmac_there / mean_gmac(recipe), Basis(text=text, ran=ran, converted_from=there)
@@ -225,13 +227,13 @@ def speed_of(run_or_rate: str, *, convert: bool = False) -> tuple[Speed, Basis]:
         if not convert:
             raise ConfigError(
                 f"{run_or_rate} measured {there}; hours of other networks would be converted from that speed by "
-                f"arithmetic: {conversion_error()}. Add --convert to do so."
+                f"arithmetic: {conversion_error()}. Add {use('convert', True)} to do so."
             ) from None
         text = f"converted from {there} by arithmetic ({run.images_per_s:,.4g} img/s per device in {run.name})"
         basis = Basis(text=text, ran=run.ran, converted_from=there)
         return Speed(images_per_s=run.images_per_s, gmac=gmac_there), basis
     if not 0 < rate < float("inf"):
-        raise ConfigError(f"--device-hours {run_or_rate}: images per second must be more than 0.")
+        raise ConfigError(f"{given('device_hours', run_or_rate)}: images per second must be more than 0.")
     reference = gmac(Model(name="resnet50", num_classes=1000), 224)
     text = f"converted from {rate:g} img/s of resnet50 at 224 px by arithmetic"
     return Speed(images_per_s=rate, gmac=reference), Basis(text=text, converted_from="resnet50 at 224 px")

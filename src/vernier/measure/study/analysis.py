@@ -32,6 +32,7 @@ from vernier.records.study import (
     Variation,
     name_of_value,
 )
+from vernier.references import command
 
 from .noise import RepeatNoise, half_width, repeat_noise, slowness_rows
 from .outliers import FAMILY_ERROR, FEWEST_DEVICES, FEWEST_HOSTS, Labels, judge, judge_few, least_chance_by_noise
@@ -299,12 +300,15 @@ def _limits(table: Table, counts: Sequence[int]) -> list[str]:
             "they are judged by the noise of repeats alone, and none is recommended for removal"
         )
     if max(counts) == 1:
-        notes.append("one repeat per device: noise and differences between devices cannot be separated; use --repeats")
+        notes.append(
+            "one repeat per device: noise and differences between devices cannot be separated; measure with "
+            f"{command('study run', repeats=2)} or more"
+        )
     elif least_chance_by_noise(devices, repeats) * devices >= FAMILY_ERROR:
         needed = next(r for r in itertools.count(repeats) if least_chance_by_noise(devices, r) * devices < FAMILY_ERROR)
         notes.append(
             f"{repeats} repeats on each of {devices} devices are too few to be certain of a slow device: something "
-            f"else may have disturbed all its runs; --repeats {needed} is enough"
+            f"else may have disturbed all its runs; {needed} repeats are enough"
         )
     hosts = table.host_numbers()
     if devices >= FEWEST_DEVICES and hosts is not None and 1 < len(set(hosts.tolist())) < FEWEST_HOSTS:

@@ -19,6 +19,7 @@ from vernier.measure.statistics.distributions import t_limit, t_tail
 from vernier.measure.statistics.estimates import Floats
 from vernier.records.codec import DamagedRecord, decode, encode
 from vernier.records.study import Baseline, CheckResult, DeviceCheck, Inliers
+from vernier.references import use
 from vernier.store import read_object, write_json
 
 from .analysis import DEFAULT_MATTER, SENSORS, SUSPICIOUS, TIMES, Table
@@ -198,7 +199,7 @@ def _check_same_size(baseline: Baseline, table: Table) -> None:
     if not 1 / SUSPICIOUS < typical / centre < SUSPICIOUS:
         raise ConfigError(
             f"This machine has {typical:g} {table.unit} and the fleet of the baseline {centre:g} {baseline.unit}: the "
-            "unit of one of them is wrong. State it with --units, here or when the baseline is learned."
+            f"unit of one of them is wrong. State it with {use('units')}, here or when the baseline is learned."
         )
 
 

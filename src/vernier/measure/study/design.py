@@ -14,6 +14,7 @@ from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.measure.statistics.estimates import Floats, share_interval
 from vernier.records.codec import omitted
+from vernier.references import use
 
 from .analysis import Table, judge_devices
 from .noise import Bools, repeat_noise
@@ -27,7 +28,6 @@ FLEETS = 1000
 MOST_REPEATS = 30
 _FIRST_FLEETS, _MOST_MEASUREMENTS = 100, 200_000
 _LARGEST_SLOWDOWN, _STEPS = 0.5, 5
-_FEWEST = 3
 
 
 @frozen
@@ -67,6 +67,10 @@ class DesignAnswer:
     limit: float | None = omitted()
     repeat_s: float
     per_host: int
+    spread: float
+    """Between normal devices, as assumed; `noise`: between repeats; `disturbed`: the fraction of disturbed repeats."""
+    noise: float
+    disturbed: float
 
     def hours(self, power: Power) -> float:
         """Hours of a study: one device of a host after the other, all hosts at the same time."""
@@ -153,11 +157,7 @@ def smallest_slowdown(settings: FleetSettings) -> float | None:
 
 
 def answer(settings: FleetSettings, slower: float, *, repeat_s: float, fleets: int | None = None) -> DesignAnswer:
-    """What a design can find, and which one would do. Raises ConfigError for one that can find nothing."""
-    if settings.devices < _FEWEST:
-        raise ConfigError(f"--devices {settings.devices}: with fewer than {_FEWEST} no device can be called slow.")
-    if settings.repeats < 2:
-        raise ConfigError(f"--repeats {settings.repeats}: without a second repeat a disturbed run cannot be told.")
+    """What a design of at least 3 devices and 2 repeats can find, and which one would do."""
     cheapest = fewest_repeats(settings, slower)
     return DesignAnswer(
         proposed=power_of(settings, slower, fleets),
@@ -166,6 +166,9 @@ def answer(settings: FleetSettings, slower: float, *, repeat_s: float, fleets: i
         limit=smallest_slowdown(replace(settings, repeats=MOST_REPEATS)) if cheapest is None else None,
         repeat_s=repeat_s,
         per_host=settings.per_host,
+        spread=settings.spread,
+        noise=settings.noise,
+        disturbed=settings.disturbed,
     )
 
 
@@ -179,5 +182,7 @@ def spreads_of(table: Table) -> tuple[float, float]:
     split = variance_split(groups)
     parts = split.undisturbed_runs or split.all_runs
     if parts is None:
-        raise ConfigError(f"The pilot cannot tell devices from noise: {split.missing}. Give --spread and --noise.")
+        raise ConfigError(
+            f"The pilot cannot tell devices from noise: {split.missing}. Give {use('spread')} and {use('noise')}."
+        )
     return parts.between_devices.value / 100, parts.between_repeats.value / 100

@@ -29,6 +29,7 @@ from vernier.frozen import frozen
 from vernier.records.bench import Cell
 from vernier.records.codec import DamagedRecord, decode, encode
 from vernier.records.study import RepeatInfo, StudyDevice, StudyMeta
+from vernier.references import given
 from vernier.store import is_locked, read_object, read_record, write_atomically, write_json
 
 from .csv_tables import CsvRow, csv_text, read_csv
@@ -113,7 +114,9 @@ class StudyDir:
         if changes := tree_differences(_with_current_config(study.meta()), _with_current_config(meta)):
             plain = [f"{n} ({a!r} there, {b!r} now)" for n, (a, b) in changes.items() if not isinstance(a, list)]
             names = ", ".join(plain[:3]) or ", ".join(changes)
-            raise ConfigError(f"{path} already holds another study, which differs in {names}. Choose another --out.")
+            raise ConfigError(
+                f"{given('out', path)} already holds another study, which differs in {names}. Choose another directory."
+            )
         return study
 
     @contextlib.contextmanager

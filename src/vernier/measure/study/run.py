@@ -25,6 +25,7 @@ from vernier.records.bench import ConfigTree, RepeatResult, StudyRequest
 from vernier.records.codec import encode
 from vernier.records.environment import DeviceInfo
 from vernier.records.study import StudyDevice, StudyMeta
+from vernier.references import given, use
 
 from .files import Repeat, StudyDir
 
@@ -71,11 +72,11 @@ def find_targets(settings: StudySettings, device: Device) -> list[Target]:
     real = _cpu_targets(settings.per, identity[0]) if device.name == "cpu" else _accelerators(device, identity)
     if not settings.virtual:
         if settings.slow:
-            raise ConfigError("--slow is for virtual devices: give --virtual N too.")
+            raise ConfigError(f"{given('slow')} is for simulated devices: give {use('virtual', slot='N')} too.")
         return real
     count, host = settings.virtual, platform.node()
     if bad := [i for i, _ in settings.slow if not 0 <= i < count]:
-        raise ConfigError(f"--slow names device {bad[0]}, but --virtual {count} has 0 to {count - 1}.")
+        raise ConfigError(f"{given('slow')} names device {bad[0]}, but {given('virtual', count)} has 0 to {count - 1}.")
     factors = dict.fromkeys(range(count), 1.0) | dict(settings.slow)
     virtual = (
         StudyDevice(id=f"simulated-{i:03d}", index=i, name=f"simulated, {f:g} times as slow", host=host, slowdown=f)
@@ -129,7 +130,7 @@ def parse_slow(text: str) -> tuple[tuple[int, float], ...]:
         match = re.fullmatch(r"\s*(\d+)\s*=\s*(\d+(?:\.\d+)?)\s*", part)
         if not match or float(match[2]) < 1:
             raise ConfigError(
-                f"--slow {text!r}: write INDEX=FACTOR,... with factors of 1 or more, such as 3=1.08,7=1.05."
+                f"{given('slow', text)}: write INDEX=FACTOR,... with factors of 1 or more, such as 3=1.08,7=1.05."
             )
         factors.append((int(match[1]), float(match[2])))
     return tuple(factors)

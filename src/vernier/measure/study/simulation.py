@@ -6,7 +6,6 @@ disturbed the repeat. `write_fleet` writes it as a study of simulated devices, i
 beside it; `fleet_table` gives the table that `analysis` works on. Nothing here is measured.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import field
 from pathlib import Path
@@ -20,6 +19,7 @@ from vernier.frozen import frozen
 from vernier.measure.statistics.estimates import Floats
 from vernier.records.codec import encode
 from vernier.records.study import StudyDevice, StudyMeta
+from vernier.references import given, use
 from vernier.store import write_atomically, write_json
 
 from .analysis import Measurement, Table
@@ -70,28 +70,13 @@ class FleetSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("devices", "per_host", "hosts_per_cabinet", "repeats"):
-            _check(name, getattr(self, name), 1, math.inf)
-        _check("iterations", self.iterations, 2, math.inf)
-        _check("seed", self.seed, 0, math.inf)
-        _check("step_s", self.step_s, 1e-9, math.inf)
-        for name in ("spread", "host_spread", "cabinet_spread", "noise", "disturbed", "missing_sensors"):
-            _check(name, getattr(self, name), 0, 1)
-        for name in ("slow_by", "throttling_by", "cooler_by", "disturbed_by"):
-            _check(name, getattr(self, name), 0, 10)
-        _check("drift", self.drift, -0.9, 10)
         faulty = self.slow + self.throttling + self.failing_coolers
-        if min(self.slow, self.throttling, self.failing_coolers) < 0 or faulty > self.devices:
+        if faulty > self.devices:
             raise ConfigError(
-                f"{self.slow} slow devices, {self.throttling} that throttle and {self.failing_coolers} with a failing "
-                f"cooler are not possible among {self.devices} devices. Give fewer, or more --devices."
+                f"{given('slow', self.slow)}, {given('throttling', self.throttling)} and "
+                f"{given('failing_coolers', self.failing_coolers)} are not possible among {self.devices} devices. Give "
+                f"fewer, or {use('devices', faulty)}."
             )
-
-
-def _check(name: str, value: float, least: float, most: float) -> None:
-    if not least <= value <= most:
-        limit = f"{least:g} or more" if most == math.inf else f"between {least:g} and {most:g}"
-        raise ConfigError(f"--{name.replace('_', '-')} {value:g} is out of range: it must be {limit}.")
 
 
 @frozen
@@ -251,7 +236,7 @@ def write_fleet(fleet: Fleet, out: Path) -> Path:
     truth = out.with_suffix(".truth.json")
     for path in (out, truth):
         if path.exists():
-            raise ConfigError(f"{path} exists already. Choose another --out.")
+            raise ConfigError(f"{path} exists already. Choose another path for {use('out')}.")
     try:
         write_atomically(out, table_texts(_meta(fleet), list(_repeats(fleet)))[0])
         write_json(truth, tree)

@@ -11,6 +11,7 @@ from vernier.config import DEFAULT_EXACT_THREADS, Config, Machine, Work, count_v
 from vernier.config.checks import CROPS_OF_WHOLE_IMAGES
 from vernier.frozen import frozen
 from vernier.records.bench import SettingValue
+from vernier.references import use
 from vernier.wording import plural
 
 MOST_VALUES = 4
@@ -22,7 +23,8 @@ _ON_CPU = {
     "allocator": "the device has memory of its own",
     "convolution": "the device has convolutions of its own",
 }
-_NO_PIXELS = "random pixels need no loading: give --data for real images"
+_NO_PIXELS = f"random pixels need no loading: real images come with {use('data', slot='PATH')}"
+_CHANGES_RESULTS = f"changes batch-norm statistics: {use('allow_split', True)} tries it"
 
 
 @frozen
@@ -110,7 +112,7 @@ def _reason_against(name: str, config: Config, situation: Situation) -> str:
     if name == "engine" and not situation.engines:
         return "no other one is installed: pip install 'vernier[onnxruntime,openvino]'"
     if name in ("channels_last", "mode") and machine.engine != "torch":
-        return f"only torch has it, and {machine.engine} runs the network"
+        return f"only torch has it, and {machine.engine} runs the model"
     if exact and name in ("mode", "threads", "convolution"):
         return "machine.reduction = exact: results depend on it"
     if name == "channels_last" and machine.convolution == "winograd" and situation.work == "train":
@@ -120,11 +122,11 @@ def _reason_against(name: str, config: Config, situation: Situation) -> str:
     if name == "procs" and situation.device != "cpu":
         return "one process per device: vernier bench scaling measures several"
     if name == "procs" and not (exact or situation.allow_split):
-        return "changes batch-norm statistics: --allow-split tries it"
+        return _CHANGES_RESULTS
     if name == "process_batch" and (exact or not situation.allow_split):
-        return "changes batch-norm statistics: --allow-split tries it" if not exact else "the virtual shards say it"
+        return _CHANGES_RESULTS if not exact else "the virtual shards say it"
     if name == "process_batch" and not situation.own_batch:
-        return "measured with a smaller batch than the recipe's: give --batch"
+        return f"measured with a smaller batch than the recipe's: {use('batch', slot='N')} sets another"
     return ""
 
 

@@ -23,6 +23,7 @@ from vernier.errors import ConfigError
 from vernier.measure.bench.arms import environment_of, memory_limit
 from vernier.records.bench import ArmFailure, Ready, Turn, TurnsRequest
 from vernier.records.codec import encode
+from vernier.references import use
 from vernier.store import read_record, write_json
 
 from .search import Arm, Failed
@@ -172,7 +173,7 @@ class LiveStable:
         for number, (name, config) in enumerate(arms.items()):
             if number >= most:
                 each = f"{self._memory_bytes / 2**30:.1f} GiB"
-                yield name, Failed(f"free memory is enough for {most} processes of {each}: give a smaller --batch")
+                yield name, Failed(f"free memory is enough for {most} processes of {each}: reduce {use('batch')}")
                 continue
             folder = scratch / str(number)
             folder.mkdir()
@@ -201,7 +202,7 @@ def _wait_until_ready(started: Mapping[str, LiveArm], end_s: float) -> dict[str,
                 if arm.is_ready():
                     answers[name] = arm
                 elif now_s() > end_s:
-                    answers[name] = Failed(f"not ready after {end_s - began_s:.0f} s: give more --minutes")
+                    answers[name] = Failed(f"not ready after {end_s - began_s:.0f} s: raise {use('time')}")
                     arm.end()
             except Failed as failure:
                 answers[name] = failure

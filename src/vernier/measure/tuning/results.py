@@ -7,6 +7,7 @@ from vernier.config import Config, MachineFile, Tuned, machine_toml
 from vernier.measure.machine.environment import installed_version
 from vernier.records.bench import Confirmation, Ready, SettingValue, TunedSetting, TunedValue, TuneResult
 from vernier.records.what_ran import line_of
+from vernier.references import command
 from vernier.version import describe_version
 from vernier.wording import plural
 
@@ -97,8 +98,8 @@ def closing_lines(result: TuneResult) -> list[str]:
     """Below the table: headline, notes, the file and how to use it."""
     lines = [headline(result), *(f"- {note}" for note in result.notes), f"time       {duration(result.seconds)}"]
     if result.file is not None:
-        command = "train" if result.work == "train" else "eval"
-        lines += [f"machine    {result.file}", f"use it     vernier {command} ... --machine {result.file}"]
+        used_by = command("train" if result.work == "train" else "eval", "...", machine=result.file)
+        lines += [f"machine    {result.file}", f"use it     {used_by}"]
     return lines
 
 
@@ -121,7 +122,11 @@ def file_text(result: TuneResult, config: Config, situation: Situation, ready: R
         torch=installed_version("torch") or "",
         vernier=describe_version(),
     )
-    head = [f"Written by vernier tune on {tuned.date}. Use it with --machine FILE.", result.what_ran, headline(result)]
+    head = [
+        f"Written by vernier tune on {tuned.date}, as the machine file of other commands.",
+        result.what_ran,
+        headline(result),
+    ]
     return machine_toml(result.machine, tuned, comments, head)
 
 

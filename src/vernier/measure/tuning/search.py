@@ -17,6 +17,7 @@ from vernier.config import Config, override
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.records.bench import Confirmation, Ready, SettingValue, TunedSetting, TunedValue
+from vernier.references import given, use
 from vernier.wording import plural
 
 from .candidates import Candidate, Changes, Setting, Situation, order_of, setting_to_try
@@ -130,9 +131,9 @@ class Search:
         needed_s = self.stable.now_s() - began_s + cost.race_s(1) + cost.confirmation_s()
         if needed_s > 60 * self.minutes:
             raise ConfigError(
-                f"--minutes {self.minutes:g} is too short: a process takes {start_s:.0f} s to start here and a turn "
-                f"{cost.turn_s:.1f} s, so that one setting and its confirmation need {needed_s / 60:.1f} minutes. Give "
-                f"--minutes {math.ceil(2 * needed_s / 60)} or more, or a smaller --batch."
+                f"{self._time} is too short: a process takes {start_s:.0f} s to start here and a turn "
+                f"{cost.turn_s:.1f} s, so that one setting and its confirmation need {needed_s / 60:.1f} minutes. Use "
+                f"{use('time', f'{math.ceil(2 * needed_s / 60)}m')} or more, or reduce {use('batch')}."
             )
         return cost
 
@@ -140,9 +141,13 @@ class Search:
         if after_s < 0.95 * 60 * self.minutes:
             return f"The default settings do not run: {why}"
         return (
-            f"--minutes {self.minutes:g} is too short: not even the default settings were ready by then. Give "
-            f"--minutes {math.ceil(max(3.0, 4 * self.minutes))} or more, or a smaller --batch."
+            f"{self._time} is too short: not even the default settings were ready by then. Use "
+            f"{use('time', f'{math.ceil(max(3.0, 4 * self.minutes))}m')} or more, or reduce {use('batch')}."
         )
+
+    @property
+    def _time(self) -> str:
+        return given("time", f"{self.minutes:g}m")
 
     # ---------------------------------------------------------------------------------------------------- one setting
 
@@ -233,7 +238,8 @@ class Search:
             if number >= FEWEST_ROUNDS and began_s + longest_s > end_s:
                 break
             if began_s > end_s:
-                raise Failed(f"the time was over after {plural(number, 'round')} of new processes: give more --minutes")
+                after = plural(number, "round")
+                raise Failed(f"the time was over after {after} of new processes: raise {use('time')}")
             with self.stable.open(arms, max(longest_s, end_s - began_s)) as opened:
                 for name, rate in self._confirm_round({n: _usable(a) for n, a in opened.items()}):
                     rates[name].append(rate)

@@ -2,7 +2,7 @@
 
 `survey` looks at the folder: classes or boxes, how many images of which size. `picking` chooses network, image size,
 batch, schedule and augmentation from that, each with its reason. Nothing here trains or measures: `engine` does, and
-`cli.model.finetune` is the command.
+`api.finetuning` carries it out.
 """
 
 from .picking import Choice, MachineFacts, Plan, StartingWeights, default_weights, pick

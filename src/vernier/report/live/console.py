@@ -5,7 +5,7 @@ Writes to standard error only; results on standard output are the command line's
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from rich.console import Console
 from rich.progress import Progress, TaskID
@@ -19,6 +19,7 @@ from vernier.measure.statistics.throughput import Window
 from vernier.records.events import EpochEvent, EvalEvent, Event, StartEvent, StepEvent, WarningEvent
 from vernier.records.run import EvalResult, MemoryPrediction, RunSummary, TrainingSpeed
 from vernier.records.what_ran import line_of
+from vernier.references import plain
 from vernier.wording import describe_batch, plural, printable, two_digits
 
 from .bar import live_bar
@@ -42,8 +43,11 @@ class ConsoleObserver:
     """Shows events as they come, or with `quiet` only warnings. A context manager, so that the bar is removed whatever
     happens."""
 
-    def __init__(self, console: Console | None = None, *, quiet: bool = False) -> None:
-        self._quiet = quiet
+    def __init__(
+        self, console: Console | None = None, *, quiet: bool = False, word: Callable[[str], str] = plain
+    ) -> None:
+        """`word` words the options that messages name; without it they are named as settings."""
+        self._quiet, self._word = quiet, word
         self._console = console or Console(stderr=True, highlight=False)
         self._start = StartEvent()
         self._last_line_s = now_s()
@@ -164,7 +168,7 @@ class ConsoleObserver:
 
     def _print(self, text: str, style: str | None) -> None:
         self._last_line_s = now_s()
-        self._console.print(printable(redact(text)), style=style, markup=False, soft_wrap=True)
+        self._console.print(printable(redact(self._word(text))), style=style, markup=False, soft_wrap=True)
 
     def _end_of_start_up(self) -> None:
         if self._bar is not None and self._start_up_task is not None:

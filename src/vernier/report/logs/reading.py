@@ -30,17 +30,17 @@ KINDS = (
 _STUDY_FILES = "`vernier study analyze` reads it."
 
 
-def open_side(paths: str) -> list[RunLog]:
-    """All runs of one side of a comparison: comma-separated paths, patterns or folders of runs; FILE#ARM for an arm."""
+def open_side(paths: Sequence[str]) -> list[RunLog]:
+    """All runs of one side of a comparison: paths, patterns or folders of runs; FILE#ARM for an arm."""
     runs: list[RunLog] = []
-    for part in filter(None, (p.strip() for p in paths.split(","))):
+    for part in paths:
         name, _, arm = part.partition("#")
         pattern = str(Path(name).expanduser())
         matches = sorted(glob.glob(pattern)) or [pattern]  # noqa: PTH207  an absolute pattern is not a Path.glob
         for match in matches:
             runs += open_logs(Path(match), arm or None)
     if not runs:
-        raise ConfigError(f"{paths!r} names no run.")
+        raise ConfigError(f"{', '.join(paths)!r} names no run.")
     return runs
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from vernier.errors import ConfigError
+from vernier.references import use
 from vernier.report.live import tags
 from vernier.report.live.tensorboard import EventFile
 from vernier.store import write_atomically
@@ -39,7 +40,7 @@ def convert(run: RunLog, form: str, out: Path) -> list[Path]:
     if form in STEP_BY_STEP and not run.has_single_steps:
         raise ConfigError(
             f"{run.path} has no times of single steps, which {form} lists: its device tells only how long several "
-            "took. Convert to mllog or tensorboard, or train with --set machine.step_times=each."
+            f"took. Convert to mllog or tensorboard, or train with {use('machine.step_times', 'each')}."
         )
     check_target(out)
     try:

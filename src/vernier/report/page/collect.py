@@ -39,6 +39,7 @@ from vernier.records.profile import KernelTime, MemoryPoint, ProfileSummary
 from vernier.records.run import EvalResult, RunSummary
 from vernier.records.telemetry import TelemetryRecord, decode_telemetry
 from vernier.records.what_ran import WhatRan
+from vernier.references import plain
 from vernier.report.logs.mllog import time_to_train
 from vernier.report.logs.model import RunLog, Tree
 from vernier.report.logs.own import what_an_old_arm_ran, what_an_old_run_ran
@@ -585,7 +586,7 @@ def subject_of_study(path: Path, study: Study) -> Subject:
         simulated=study.result.simulated,
         settings=dict(study.settings),
         parts={part: parts[part] for part in STUDY_PARTS if part in parts},
-        notes=study.result.notes,
+        notes=tuple(map(plain, study.result.notes)),
     )
 
 

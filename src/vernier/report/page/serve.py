@@ -19,6 +19,7 @@ from typing import Any
 
 from vernier.clock import now_s
 from vernier.errors import ConfigError
+from vernier.references import given
 from vernier.store import RunDir
 
 from .build import Page, build
@@ -149,7 +150,7 @@ class Server(ThreadingHTTPServer):
         except (OSError, OverflowError) as error:
             why = error.strerror if isinstance(error, OSError) else "0 to 65535"
             raise ConfigError(
-                f"Cannot listen on port {port}: {why}. Give another --port, or none for a free one."
+                f"Cannot listen on {given('port', port)}: {why}. Give another one, or none for a free one."
             ) from None
         self.hosts = {f"{name}:{self.server_port}" for name in (HOST, "localhost")}
 

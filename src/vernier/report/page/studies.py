@@ -13,6 +13,7 @@ from vernier.measure.study.csv_tables import CsvRow, read_csv
 from vernier.measure.study.files import StudyDir, split_host
 from vernier.records.codec import DamagedRecord, decode
 from vernier.records.study import StudyAnalysis
+from vernier.references import command
 from vernier.report.study.columns import ColumnOptions, with_known_names
 from vernier.report.study.tables import read_table
 
@@ -52,7 +53,7 @@ def open_study_result(tree: Any) -> Study:
         return Study(result=decode(StudyAnalysis, tree))
     except DamagedRecord as error:
         raise ConfigError(
-            f"The result of a study is damaged: {error}. Run `vernier study analyze --json` again."
+            f"The result of a study is damaged: {error}. Make it again: {command('study analyze', json=True)}."
         ) from None
 
 

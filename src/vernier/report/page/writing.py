@@ -5,6 +5,7 @@ from pathlib import Path
 
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
+from vernier.references import given
 from vernier.store import write_atomically
 
 from .build import Page, build
@@ -37,5 +38,5 @@ def write_page(paths: Sequence[Path], out: Path | None) -> WrittenPage:
         target.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(target, page.html())
     except OSError as error:
-        raise ConfigError(f"Cannot write {target}: {error.strerror}. Choose another --out.") from None
+        raise ConfigError(f"Cannot write {given('out', target)}: {error.strerror}. Choose another file.") from None
     return WrittenPage(path=target, page=page, subjects=tuple(subjects), left_out=tuple(left_out))

@@ -3,6 +3,7 @@
 The unit of the measured column is in `units`; the rows are read by `tables`.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
@@ -13,6 +14,7 @@ from vernier.frozen import frozen
 from vernier.measure.study.analysis import TIMES
 from vernier.measure.study.csv_tables import SEPARATORS, CsvRow
 from vernier.measure.study.files import AGGREGATED_COLUMNS, ALL_COLUMNS
+from vernier.references import given, use
 
 from .units import SENSOR_UNITS, infer_unit, name_without_unit, outlasts_training, unit_in_name
 
@@ -57,31 +59,29 @@ class Layout(NamedTuple):
         return "-".join(str(part) for c in _LOCATION if (part := row.get(c)) is not None)
 
 
-def parse_pairs(text: str | None, flag: str, names: Sequence[str]) -> dict[str, str]:
-    """`step_time=time,device=uuid` as a dictionary; raises ConfigError for a key that is not in `names`."""
+def parse_pairs(text: str | None, option: str, names: Sequence[str]) -> dict[str, str]:
+    """`step_time=time,device=uuid` as a dictionary, other names of the measured value replaced.
+
+    A value may contain commas, as columns do: a pair begins after a comma with NAME=. Raises ConfigError for a name
+    that is not in `names`.
+    """
     pairs = {}
-    for pair in filter(None, (text or "").split(",")):
+    for pair in filter(None, re.split(r",(?=[^,=]*=)", text or "")):
         name, equals, value = (x.strip() for x in pair.partition("="))
+        name = OTHER_NAMES.get(name, name)
         if not equals or not value:
-            raise ConfigError(f"{flag} takes NAME=VALUE pairs with commas between them, not {pair!r}.")
-        pairs[name] = value
-    return with_own_names(pairs, flag, names)
-
-
-def with_own_names(pairs: Mapping[str, str], flag: str, names: Sequence[str]) -> dict[str, str]:
-    """The pairs with other names for the measured value replaced; raises ConfigError for a key not in `names`."""
-    own = {OTHER_NAMES.get(name, name): value for name, value in pairs.items()}
-    for name in own:
+            raise ConfigError(f"{given(option, text)} takes NAME=VALUE pairs with commas between them, not {pair!r}.")
         if name not in names:
-            raise ConfigError(f"{flag}: unknown name {name!r}. {did_you_mean(name, names)}")
-    return own
+            raise ConfigError(f"{given(option, text)} has the unknown name {name!r}. {did_you_mean(name, names)}")
+        pairs[name] = value
+    return pairs
 
 
 def parse_units(text: str | None) -> dict[str, str]:
     """`ms`, which is the unit of the step time, or `step_time=ms,power=mW`."""
     if text is not None and "=" not in text and "," not in text and text.strip():
         return {VALUE: text.strip()}
-    return parse_pairs(text, "--units", UNIT_NAMES)
+    return parse_pairs(text, "units", UNIT_NAMES)
 
 
 def with_known_names(rows: Sequence[CsvRow]) -> list[CsvRow]:
@@ -109,7 +109,7 @@ def find_layout(path: Path, rows: Sequence[CsvRow], options: ColumnOptions) -> L
     unit = options.units.get(VALUE) or unit or unit_in_name(value)
     if unit is None and value == usual and value in _TIMES_OF_SC22 and (inferred := infer_unit(rows, value)):
         unit, why = inferred
-        note = f"{path.name}: {value} is taken to be in {unit}: {why}. If that is wrong, state it with --units"
+        note = f"{path.name}: {value} is taken to be in {unit}: {why}. If that is wrong, state it with {use('units')}"
         return Layout(columns, unit, what, note)
     return Layout(columns, unit, what)
 
@@ -136,10 +136,10 @@ def _given_columns(path: Path, names: Sequence[str], options: ColumnOptions) -> 
     """The user's columns as the file writes them: in any case."""
     by_lower = {name.casefold(): name for name in names}
     columns = {}
-    for name, given in options.columns.items():
-        column = given if given in names else by_lower.get(given.casefold())
+    for name, wanted in options.columns.items():
+        column = wanted if wanted in names else by_lower.get(wanted.casefold())
         if column is None:
-            raise ConfigError(f"{path} has no column {given!r}. {did_you_mean(given, names)}")
+            raise ConfigError(f"{path} has no column {wanted!r}. {did_you_mean(wanted, names)}")
         columns[name] = column
     return columns
 
@@ -148,8 +148,8 @@ def _missing_column(path: Path, names: Sequence[str], what: str) -> str:
     separators = ", ".join(SEPARATORS.values())
     alone = f" Is another separator between them? Those that are read: {separators}." if len(names) == 1 else ""
     return (
-        f"Vernier does not know which column of {path} is {what}. Name it with --columns "
-        f"{VALUE}=...,device=...; the columns are {', '.join(names)}.{alone}"
+        f"Vernier does not know which column of {path} is {what}. Name it with "
+        f"{use('columns', slot=f'{VALUE}=NAME,device=NAME')}; the columns are {', '.join(names)}.{alone}"
     )
 
 
@@ -158,6 +158,6 @@ def missing_unit(path: Path, column: str, units_of_some: str = "") -> str:
     some = f" in every row ({units_of_some} in some)" if units_of_some else ""
     return (
         f"{path} does not state the unit of {column!r}{some}, and nothing else in its rows tells it. "
-        f"State it: --units ms (or {', '.join(u for u in TIMES if u != 'ms')}; img/s or another rate), or in the "
-        f"column's name: {column}_ms."
+        f"State it: {use('units', 'ms')} (or {', '.join(u for u in TIMES if u != 'ms')}; img/s or another rate), or in "
+        f"the column's name: {column}_ms."
     )

@@ -19,6 +19,7 @@ from vernier.measure.study.csv_tables import CsvRow, read_csv
 from vernier.measure.study.files import StudyDir
 from vernier.records.bench import Cell
 from vernier.records.environment import Environment
+from vernier.references import given, use
 from vernier.report.logs.model import RunLog
 from vernier.report.logs.nvprof import looks_like_trace, read_trace
 from vernier.report.logs.reading import describe_content, is_table, log_reader, open_logs, read_text
@@ -234,7 +235,7 @@ def _csv(path: Path, options: ColumnOptions) -> _Part:
     if copies := len(rows) - len(distinct):
         part.notes.append(
             f"{path.name}: {copies} of {len(rows)} rows are exact copies of others, "
-            + ("dropped" if options.drop_duplicates else "kept (--drop-duplicates drops them)")
+            + ("dropped" if options.drop_duplicates else f"kept ({use('drop_duplicates', True)} drops them)")
         )
     _fill(part, path, list(distinct.values()) if options.drop_duplicates else rows, layout, options)
     return part
@@ -298,7 +299,7 @@ def _check_units(path: Path, units: set[str], options: ColumnOptions) -> None:
         raise ConfigError(f"{path} mixes {' and '.join(sorted(units))} in one column.")
     for sensor, table in SENSOR_UNITS.items():
         if sensor in options.units and options.units[sensor] not in table:
-            raise ConfigError(f"--units {sensor}={options.units[sensor]}: use {' or '.join(table)}.")
+            raise ConfigError(f"{given('units', f'{sensor}={options.units[sensor]}')}: use {' or '.join(table)}.")
 
 
 def _number_and_unit(cell: Cell) -> tuple[float, str]:
@@ -319,6 +320,6 @@ def _sensor(name: str, cell: Cell, options: ColumnOptions, impossible: Counter[s
     low, high = POSSIBLE[name]
     if not low < value <= high:
         unit = next(iter(SENSOR_UNITS[name]))
-        impossible[f"of {name} (e.g. {value:g} {unit}; another unit? --units {name}=...)"] += 1
+        impossible[f"of {name} (e.g. {value:g} {unit}; another unit? {use('units', slot=f'{name}=UNIT')})"] += 1
         return None
     return value

@@ -1,6 +1,7 @@
 """Words and rows for a terminal: the result of a study's analysis, and of a check against a baseline."""
 
 from vernier.records.study import CheckResult, Component, DeviceVerdict, StudyAnalysis, VarianceSplit
+from vernier.references import command, use
 
 SHOWN_NOTES = 8
 
@@ -47,7 +48,7 @@ def study_lines(result: StudyAnalysis) -> list[str]:
     )
     lines += [*straggler_lines(result), *(f"note       {n}" for n in result.notes[:SHOWN_NOTES])]
     more = len(result.notes) - SHOWN_NOTES
-    return [*lines, f"note       {more} more (--json has all)"] if more > 0 else lines
+    return [*lines, f"note       {more} more ({command('study analyze', json=True)} lists all)"] if more > 0 else lines
 
 
 def straggler_lines(result: StudyAnalysis) -> list[str]:
@@ -75,7 +76,7 @@ def _why_none(result: StudyAnalysis) -> str:
     if result.matter_percent is None or result.devices_measured < 2:
         return ""
     if any(d.sure_slow and d.matters is False for d in result.devices):
-        return f": those that are certainly slow lose less than {result.matter_percent:g} %, which --matter sets"
+        return f": those that are certainly slow lose less than {result.matter_percent:g} %, which {use('matter')} sets"
     return f" (certainly slow by {result.matter_percent:g} % or more: none)"
 
 
@@ -158,6 +159,10 @@ def check_lines(result: CheckResult) -> list[str]:
     lines.append(
         f"{simulated}machine {'accepted' if result.accepted else 'rejected'}; "
         f"false alarms {100 * result.false_alarms:g} %"
-        + (f"; slower by less than {result.matter_percent:g} % is accepted (--matter)" if result.matter_percent else "")
+        + (
+            f"; slower by less than {result.matter_percent:g} % is accepted ({use('matter')})"
+            if result.matter_percent
+            else ""
+        )
     )
     return lines + [f"note: {n}" for n in result.notes]

@@ -51,8 +51,8 @@ class Job:
     cpus_per_process: int | None = option(None, "cores; left out: the scheduler's default", low=1, high=4096)
     memory_gb_per_host: int | None = option(None, "in GB; left out: the scheduler's default", low=1)
     time_limit: str | None = option(None, "e.g. 12h; the training saves before and goes on in the next job")
-    out: str = option("", "folder of runs, as --out: all hosts must share it")
-    data: str = option("", "data set on the hosts, as --data; left out: the recipe's")
+    out: str = option("", "folder of runs, which all hosts must share")
+    data: str = option("", "data set on the hosts; default: the recipe's")
     setup: tuple[str, ...] = option((), "Slurm, ssh: lines of shell before the training, on every host")
     environment: tuple[str, ...] = option((), "variables for the training, as NAME=VALUE")
     port: int | None = option(
@@ -122,13 +122,13 @@ def read_job(file: MachineFile) -> Job:
     try:
         return from_dict(Job, dict(file.job), "job")
     except ConfigError as error:
-        raise ConfigError(f"{file.path}: {error}") from None
+        raise error.within(file.path) from None
 
 
 def plan_submission(
     recipe: str, config: Config, machine_file: Path, settings: Sequence[str] = (), *, recipe_file: Path | None = None
 ) -> Submission:
-    """A checked submission of a recipe. `settings` are assignments of --set. Raises ConfigError for what cannot run."""
+    """A checked submission of a recipe. `settings` are texts NAME=VALUE. Raises ConfigError for what cannot run."""
     file = read_machine_file(machine_file)
     machine, job = file.settings, read_job(file)
     try:
@@ -136,7 +136,7 @@ def plan_submission(
             config = override(config, f"machine.{name}", value)
         _check_job(job)
     except ConfigError as error:
-        raise ConfigError(f"{machine_file}: {error}") from None
+        raise error.within(machine_file) from None
     if "procs" in machine:
         raise ConfigError(f"{machine_file}: machine.procs follows from hosts and processes_per_host. Leave it out.")
     for text in settings:

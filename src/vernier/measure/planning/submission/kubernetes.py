@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 import yaml
 
 from vernier.errors import EXIT_STOPPED, ConfigError
+from vernier.references import given
 
 from .job import SAVE_S, Submission, with_recipe
 
@@ -25,7 +26,7 @@ def kubernetes_manifest(submission: Submission) -> str:
     """The manifest, to be given to `kubectl apply -f`. Raises ConfigError."""
     job = submission.job
     if not job.image:
-        raise ConfigError("--submit kubernetes: set image in [job] to a container image with Vernier.")
+        raise ConfigError(f"{given('to', 'kubernetes')}: set image in [job] to a container image with Vernier.")
     if submission.device not in (*_RESOURCES, "cpu"):
         raise ConfigError(
             f"device = {submission.device}: no resource of Kubernetes is known for it. Use one of "

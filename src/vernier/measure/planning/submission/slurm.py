@@ -4,6 +4,7 @@ import shlex
 
 from vernier.config.durations import parse_duration
 from vernier.errors import EXIT_STOPPED, ConfigError
+from vernier.references import use
 
 from .job import SAVE_S, Submission, shell_lines
 
@@ -14,7 +15,7 @@ REQUEUE_S = 60
 def slurm_script(submission: Submission) -> str:
     """The script, to be given to sbatch. Raises ConfigError."""
     if submission.device == "mps":
-        raise ConfigError("device = mps: Slurm does not run on macOS. Use another device, or --submit ssh.")
+        raise ConfigError(f"device = mps: Slurm does not run on macOS. Use another device, or {use('to', 'ssh')}.")
     # Tasks that are still ending are not killed when the first has ended with 75: srun would end with their signal.
     training = ["srun", "--kill-on-bad-exit=0"]
     if submission.job.cpus_per_process:  # srun does not take it over from sbatch since Slurm 22.05
@@ -51,7 +52,7 @@ def _options(submission: Submission) -> list[str]:
     if job.memory_gb_per_host:
         options.append(f"--mem={job.memory_gb_per_host}G")
     if job.time_limit:
-        options.append(f"--time={_slurm_time(parse_duration(job.time_limit))}")
+        options.append(f"--time={_slurm_time(round(parse_duration(job.time_limit)))}")
     return [*options, f"--signal=USR1@{SAVE_S} --requeue --open-mode=append", *job.slurm_options]
 
 

@@ -3,6 +3,7 @@
 import shlex
 
 from vernier.errors import EXIT_STOPPED, ConfigError
+from vernier.references import given
 
 from .job import Submission, shell_lines
 
@@ -14,7 +15,7 @@ def ssh_script(submission: Submission) -> str:
     """The script, to be run on a machine from which ssh reaches every host without a password. Raises ConfigError."""
     hosts = submission.job.host_names
     if not hosts:
-        raise ConfigError('--submit ssh: set host_names in [job], e.g. host_names = ["node1", "node2"].')
+        raise ConfigError(f'{given("to", "ssh")}: set host_names in [job], e.g. host_names = ["node1", "node2"].')
     address = hosts[0].rpartition("@")[2]
     training = shlex.join(submission.torchrun(address=address, node_rank="RANK")).replace("=RANK", '="$rank"', 1)
     return (

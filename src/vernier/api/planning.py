@@ -1,0 +1,257 @@
+"""Predictions for many devices and scripts for clusters: `vernier plan` and `submit`, and the functions of that name.
+
+The model behind a prediction is in `measure.planning`, the scripts are in its package `submission`.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vernier.errors import ConfigError
+from vernier.frozen import frozen
+from vernier.references import command, given, use
+from vernier.requests.planning import Plan, Scheduler, Submit
+from vernier.requests.values import fraction
+
+from .functions import function
+from .session import Session
+
+if TYPE_CHECKING:
+    from vernier.config import Recipe
+    from vernier.measure.planning.conversion import ConversionRow
+    from vernier.measure.planning.plan import Network, Workload
+    from vernier.measure.planning.published import CheckRow, SystemErrors
+    from vernier.measure.planning.submission.job import Submission
+    from vernier.measure.planning.table import PlanRow
+    from vernier.measure.planning.workload import Basis
+
+_MOST_DEVICES = 10**6
+
+
+@frozen
+class ScalingPlan:
+    """What a recipe would do on many devices.
+
+    `rows` has one prediction per number of devices, `scaling` is strong or weak. `summary` are lines about what the
+    plan is for and based on, `notes` how to read it.
+    """
+
+    basis: "Basis"
+    network: "Network"
+    workload: "Workload"
+    scaling: str
+    rows: tuple["PlanRow", ...]
+    summary: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+@frozen
+class PlanAccuracy:
+    """How far predictions are off: every published row, the systems, and speeds converted to another model."""
+
+    scaling: tuple["CheckRow", ...]
+    systems: tuple["SystemErrors", ...]
+    conversions: tuple["ConversionRow", ...]
+
+
+def make_plan(request: Plan, session: Session) -> ScalingPlan | PlanAccuracy:
+    """Predict a recipe on many devices, or the errors of such predictions. Raises ConfigError."""
+    if request.accuracy:
+        if request.settings:
+            raise ConfigError(
+                f"{given('accuracy', True)} predicts published tables, without settings. Omit {given('settings')}."
+            )
+        return measure_accuracy()
+    if request.recipe is None or request.bench is None:
+        raise ConfigError(
+            f"Give a recipe and a speed: {command('plan', 'RECIPE', bench='RUN|IMG_PER_S')}; or "
+            f"{command('plan', accuracy=True)}."
+        )
+    return _predict(request, request.recipe, request.bench, session)
+
+
+def measure_accuracy() -> PlanAccuracy:
+    """The errors of predictions on published tables, and of conversions."""
+    from vernier.measure.planning.conversion import conversion_rows
+    from vernier.measure.planning.published import check_rows, errors_by_system
+
+    return PlanAccuracy(scaling=check_rows(), systems=tuple(errors_by_system()), conversions=conversion_rows())
+
+
+def _predict(request: Plan, name: str, bench: str, session: Session) -> ScalingPlan:
+    from vernier import recipes
+    from vernier.measure.planning.table import divide_batch, plan_rows
+    from vernier.measure.planning.workload import describe_exchange, workload_of
+
+    counts, network = _counts(request.devices), _network(request)
+    config = recipes.change(recipes.load(name), {}, request.settings).config
+    recipe = config.recipe
+    if request.batch is not None and not request.weak and not _is_number(bench):
+        raise ConfigError(
+            f"{given('batch', request.batch)}: the batch per device follows from the recipe's global batch of "
+            f"{recipe.global_batch:,} and the number of devices. Omit it, or let the batch grow with "
+            f"{use('weak', True)}."
+        )
+    given_batch = request.batch or max(1, recipe.global_batch // counts[0])
+    work, basis = workload_of(config, bench, given_batch, network, convert=request.convert)
+    work = replace(
+        work,
+        spread=work.spread if request.spread is None else fraction(request.spread),
+        host_images_per_s=request.input_img_s,
+        watts=request.watts,
+    )
+    each = request.batch or work.measured_batch
+    batches = {count: count * each for count in counts} if request.weak else divide_batch(counts, recipe.global_batch)
+    images = recipe.schedule.epochs * recipes.train_images(recipe)
+    rows = tuple(plan_rows(work, batches, recipe.global_batch, network, images))
+    return ScalingPlan(
+        basis=basis,
+        network=network,
+        workload=work,
+        scaling="weak" if request.weak else "strong",
+        rows=rows,
+        summary=_summary(recipe, basis, network, describe_exchange(work, config.machine)),
+        notes=tuple(map(session.word, _notes(recipe, rows, counts[-1]))),
+    )
+
+
+def _network(request: Plan) -> "Network":
+    """The network of this name with what the options change of it."""
+    from vernier.measure.planning.plan import NETWORKS
+
+    changes = {name: getattr(request, name) for name in ("per_host", "link_gb_s", "host_gb_s", "host_us")}
+    return replace(NETWORKS[request.network], **{name: value for name, value in changes.items() if value is not None})
+
+
+def _is_number(text: str) -> bool:
+    with suppress(ValueError):
+        float(text)
+        return True
+    return False
+
+
+def _counts(text: str) -> list[int]:
+    """Numbers of devices: `8..64` doubles, `8,12` is a list."""
+    if match := re.fullmatch(r"(\d+)\.\.(\d+)", text):
+        first, last = int(match[1]), int(match[2])
+        if 1 <= first <= last <= _MOST_DEVICES:
+            return [first << i for i in range(32) if first << i < last] + [last]
+    elif re.fullmatch(r"\d+(,\d+)*", text) and all(1 <= int(n) <= _MOST_DEVICES for n in text.split(",")):
+        return [int(n) for n in text.split(",")]
+    raise ConfigError(f"{given('devices', text)}: give a range such as 8..4096, or a list such as 8,16,64.")
+
+
+def _summary(recipe: "Recipe", basis: "Basis", network: "Network", exchange: str) -> tuple[str, ...]:
+    """What the plan is for and based on."""
+    from vernier.models import shown_name
+
+    return (
+        f"plan for    {recipe.name}: {shown_name(recipe.model)} at {recipe.data.image_px} px, "
+        f"{recipe.schedule.epochs:g} epochs, global batch {recipe.global_batch:,}",
+        f"speed from  {basis.text}",
+        *([f"what ran    {basis.ran.line()}"] if basis.ran else []),
+        f"network     {network.name}, {network.per_host} devices per host",
+        f"gradients   {exchange}",
+    )
+
+
+def _notes(recipe: "Recipe", rows: "Sequence[PlanRow]", most: int) -> list[str]:
+    """How to read the rows of a plan."""
+    from vernier.measure.planning.table import EXPLANATIONS, divisors_near, least_published_batch
+
+    batch, last = f"{recipe.global_batch:,}", rows[-1].devices
+    if not all(row.recipes_batch for row in rows):
+        notes = [f"Weak scaling: the batch grows with the devices and is not the recipe's {batch}: another run."]
+    else:
+        notes = [f"Strong scaling: the recipe's global batch of {batch} is divided among the devices."]
+        if last < most:
+            notes.append(
+                f"Stopped at {last:,} devices: with {most:,}, a device would have less than one image. "
+                f"{use('weak', True)} lets the batch grow."
+            )
+    for row in rows:
+        if not row.divides:
+            counts = " or ".join(f"{n:,}" for n in divisors_near(row.devices, row.global_batch))
+            notes.append(
+                f"{row.global_batch:,} images do not divide among {row.devices:,} devices: {command('train')} would "
+                f"refuse it, and all wait for those with one image more. {counts} devices would do, or "
+                f"another batch: {use('global_batch', slot='N')}."
+            )
+    least = least_published_batch()
+    if any(row.batch_per_device < least for row in rows):
+        notes.append(
+            f"Rows with less than {least} images per device are extrapolated: no published table has "
+            "so few, and their range is no more than a guess."
+        )
+    ranges = f"Ranges cover 90 % of the errors on published systems: {command('plan', accuracy=True)}"
+    return [*notes, f"An ESTIMATE of the training steps. {ranges}", *EXPLANATIONS]
+
+
+# ----------------------------------------------------------------------------------------------------------- submitting
+
+
+@frozen
+class SubmittableJob:
+    """A job that can be submitted: its script or manifest, and the file that it was written to, if any."""
+
+    to: Scheduler
+    job: "Submission"
+    script: str
+    file: Path | None
+
+    @property
+    def how(self) -> str:
+        """The command that submits it."""
+        programs = {"slurm": "sbatch", "kubernetes": "kubectl apply -f", "ssh": "bash"}
+        return f"{programs[self.to]} {self.file or 'FILE'}"
+
+
+def write_job(request: Submit, session: Session) -> SubmittableJob:
+    """Make the script of a training run, and write it if a file is given. Raises ConfigError for a file that exists."""
+    from vernier import recipes
+    from vernier.measure.planning.submission.job import plan_submission
+    from vernier.measure.planning.submission.kubernetes import kubernetes_manifest
+    from vernier.measure.planning.submission.slurm import slurm_script
+    from vernier.measure.planning.submission.ssh import ssh_script
+
+    file = Path(request.recipe).resolve() if request.recipe.endswith(recipes.FILE_SUFFIXES) else None
+    job = plan_submission(
+        request.recipe,
+        recipes.load(str(file or request.recipe)),
+        Path(request.machine),
+        request.settings,
+        recipe_file=file,
+    )
+    writers: dict[str, Callable[[Submission], str]] = {
+        "slurm": slurm_script,
+        "kubernetes": kubernetes_manifest,
+        "ssh": ssh_script,
+    }
+    made = SubmittableJob(
+        to=request.to,
+        job=job,
+        script=writers[request.to](job),
+        file=None if request.out is None else Path(request.out),
+    )
+    if made.file is not None:
+        _write_new(made.file, made.script)
+    if file is not None and request.to != "kubernetes":
+        session.warn(f"{file} must be readable under this path on every host.")
+    return made
+
+
+def _write_new(path: Path, text: str) -> None:
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise ConfigError(f"{given('out', path)} exists already. Give another file, or remove it.") from None
+    except FileNotFoundError:
+        raise ConfigError(f"{given('out', path)}: the folder {path.parent} does not exist.") from None
+
+
+plan = function(Plan, make_plan, "plan")
+submit = function(Submit, write_job, "submit")

@@ -1,0 +1,382 @@
+"""Studies of many devices: `vernier study` and the functions of that name.
+
+What is measured and computed is `measure.study`'s; files of others are read by `report.study`.
+"""
+
+import shlex
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vernier import recipes
+from vernier.config import to_dict
+from vernier.errors import ConfigError
+from vernier.frozen import frozen
+from vernier.records.study import Baseline, CheckResult, DeviceVerdict, StudyAnalysis
+from vernier.references import given, use
+from vernier.requests.studies import (
+    StudyAnalyze,
+    StudyBaseline,
+    StudyCheck,
+    StudyDesign,
+    StudyMerge,
+    StudyRun,
+    StudySimulate,
+)
+from vernier.requests.values import fraction, seconds
+from vernier.requests.wording import PROGRAM, command_line
+from vernier.wording import plural, rough_duration
+
+from .display import frame
+from .functions import function
+from .runs import data_frame
+from .session import Session
+from .starting import sigterm_as_interrupt, silence_profiler
+from .wording import PythonWords
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from vernier.measure.study.analysis import Table
+    from vernier.measure.study.design import DesignAnswer
+    from vernier.measure.study.files import StudyDir
+    from vernier.measure.study.run import StudySettings
+    from vernier.records.bench import ConfigTree
+    from vernier.report.study.columns import ColumnOptions
+
+LONG_S = 600.0
+"""A study longer than this comes with advice on how to make it shorter."""
+_TRAINED = {"resnet50": "study-resnet50", "shapes": "shapes-quick"}
+"""The recipes of workloads that train."""
+_SPREAD, _NOISE = 0.006, 0.008
+"""Assumed of devices and repeats if there is no pilot: those of typical accelerators."""
+
+
+# ------------------------------------------------------------------------------------------------------------ measuring
+
+
+@frozen
+class MeasuredStudy:
+    """A study that was measured: its directory, and how many devices and repeats it has."""
+
+    study: Path
+    devices: int
+    repeats: int
+    simulated: bool
+
+
+def run_study(request: StudyRun, session: Session) -> MeasuredStudy:
+    """Measure every device of this machine. Raises ConfigError before anything is measured."""
+    from vernier.clock import file_stamp
+    from vernier.devices import resolve
+    from vernier.measure.study import run
+
+    silence_profiler()
+    settings = run.StudySettings(
+        workload=request.workload,
+        iterations=request.iterations,
+        repeats=request.repeats,
+        batch=request.batch,
+        device=request.device or "auto",
+        per=request.per,
+        virtual=request.virtual,
+        slow=run.parse_slow(request.slow) if request.slow else (),
+        pause_s=seconds(request.pause),
+        seed=request.seed,
+        kernel_iterations=request.kernels,
+        config=_training_config(request),
+    )
+    device = resolve(settings.device)
+    targets = run.find_targets(settings, device)
+    path = Path(request.out or f"runs/{file_stamp()}-study-{request.workload}")
+    with session.bar("study") as bar, sigterm_as_interrupt():
+        try:
+            study = run.collect(settings, targets, device.name, path, _Progress(settings, len(targets), session, bar))
+        except KeyboardInterrupt:
+            session.warn(_describe_interruption(request, path))
+            raise
+    return MeasuredStudy(
+        study=study.path, devices=len(targets), repeats=len(study.repeats()), simulated=request.virtual > 0
+    )
+
+
+def _training_config(request: StudyRun) -> "ConfigTree | None":
+    """What the workload trains: ResNet-50 on one fixed batch, so that all inputs are equal, or the built-in recipe."""
+    if request.workload not in _TRAINED:
+        if request.precision is not None:
+            raise ConfigError(
+                f"{given('machine.precision', request.precision)} is for workloads that train: "
+                f"{use('workload', 'resnet50')} or {use('workload', 'shapes')}. {request.workload} is always fp32."
+            )
+        return None
+    settings: dict[str, object] = {
+        **request.changes(),
+        "global_batch": request.batch,
+        "eval.every_epochs": 0.0,
+        **({"data.source": "static"} if request.workload == "resnet50" else {}),
+    }
+    return to_dict(recipes.change(recipes.load(_TRAINED[request.workload]), settings, ()).config)
+
+
+class _Progress:
+    """What a person sees while a study runs: above all how long it will take, and how to make it shorter."""
+
+    def __init__(
+        self, settings: "StudySettings", devices: int, session: Session, bar: Callable[[int, int], None]
+    ) -> None:
+        self._settings, self._devices, self._session, self._bar = settings, devices, session, bar
+
+    def begin(self, study: "StudyDir", done: int, total: int) -> None:
+        settings, say = self._settings, self._session.say
+        batch = f" of batch {settings.batch}" if settings.config is not None else ""
+        repeats = plural(settings.repeats, "repeat")
+        say(
+            f"{plural(self._devices, 'device')} x {repeats} x {settings.iterations} iterations{batch}"
+            + (f"; {done} of {total} repeats are in {study.path} already" if done else "")
+        )
+        if self._devices == 1:
+            say("one device: the study can show how its repeats differ, but not how devices differ")
+        if done < total:
+            say("an estimate of the duration follows after a few iterations")
+
+    def pace(self, seconds_per_iteration: float, left: int) -> None:
+        settings, say = self._settings, self._session.say
+        each_s = seconds_per_iteration * (settings.iterations + settings.kernel_iterations)
+        total_s = left * each_s + (left - 1) * settings.pause_s
+        say(
+            f"about {seconds_per_iteration:.3g} s per iteration: {rough_duration(each_s)} per repeat, "
+            f"{rough_duration(total_s)} for {plural(left, 'repeat')}, with pauses of {settings.pause_s:g} s, "
+            "without the start-up of processes"
+        )
+        if total_s > LONG_S:
+            batch = f", {use('batch')}" if settings.config is not None else ""
+            say(
+                f"press Ctrl-C and use smaller {use('iterations')}{batch} or {use('repeats')} to shorten it; "
+                "an interrupted study can be resumed"
+            )
+
+    def repeat(self, done: int, total: int, what: str) -> None:
+        self._bar(done, total)
+        if not sys.stderr.isatty():
+            self._session.say(f"{done}/{total} {what}")
+
+
+def _describe_interruption(request: StudyRun, path: Path) -> str:
+    """How many repeats are finished, and the command that resumes the study."""
+    from vernier.measure.study.files import StudyDir
+
+    finished = len(StudyDir(path).repeats()) if StudyDir.is_study(path) else 0
+    where = f" and saved in {path}" if finished else ""
+    again = shlex.join([PROGRAM, *command_line(replace(request, out=str(path)))])
+    return f"{plural(finished, 'repeat')} finished{where}; to resume: {again}"
+
+
+# ------------------------------------------------------------------------------------------------------------ analyzing
+
+
+class Study:
+    """Whether devices are equal: which are slow, by how much, and whether it is the device or noise.
+
+    `str` of it explains it in sentences; `analysis` has everything.
+    """
+
+    def __init__(self, analysis: StudyAnalysis, paths: Sequence[Path], options: "ColumnOptions", matter: float) -> None:
+        self.analysis = analysis
+        self._paths, self._options, self._matter = tuple(paths), options, matter
+
+    @property
+    def devices(self) -> tuple[DeviceVerdict, ...]:
+        """One record per device, the slowest first: its median, how much slower it is, and the verdict."""
+        return self.analysis.devices
+
+    @property
+    def slow(self) -> tuple[str, ...]:
+        """The devices that should be removed: certainly slow, and by enough to matter."""
+        return self.analysis.pull
+
+    def table(self) -> list[dict[str, object]]:
+        """The devices as people read them: one mapping of column to value each, the slowest first."""
+        from vernier.report.study.text import study_rows
+
+        return study_rows(self.analysis, None)
+
+    def to_pandas(self) -> "DataFrame":
+        """`table()` as a table of pandas. Raises ConfigError without pandas."""
+        return data_frame(self.table())
+
+    def __str__(self) -> str:
+        from vernier.report.study.text import study_lines
+
+        return "\n".join(map(PythonWords(StudyAnalyze).word, study_lines(self.analysis)))
+
+    def __repr__(self) -> str:
+        analysis = self.analysis
+        slow = f"{len(self.slow)} to remove: {', '.join(self.slow[:3])}" if self.slow else "none to remove"
+        more = ", ..." if len(self.slow) > 3 else ""
+        return f"Study({analysis.devices_measured} devices, {analysis.runs:,} runs, {slow}{more})"
+
+    def _repr_html_(self) -> str:
+        from vernier.report.page.collect import subject_of_study
+        from vernier.report.page.studies import open_study
+
+        content = open_study(self._paths, self._options, self._matter)
+        return frame(repr(self), [subject_of_study(self._paths[0], content)], ("devices",))
+
+
+def _column_options(request: StudyAnalyze | StudyBaseline | StudyCheck | StudyDesign) -> "ColumnOptions":
+    from vernier.report.study.columns import FIELDS, ColumnOptions, parse_pairs, parse_units
+
+    return ColumnOptions(
+        columns=parse_pairs(request.columns, "columns", FIELDS),
+        units=parse_units(request.units),
+        drop_duplicates=isinstance(request, StudyAnalyze) and request.drop_duplicates,
+    )
+
+
+def _paths(sources: Sequence[str]) -> list[Path]:
+    if not sources:
+        raise ConfigError(f"{given('sources')} is empty. Name study directories, CSV files, logs, or folders of them.")
+    return [Path(source) for source in sources]
+
+
+def _read(request: StudyAnalyze | StudyBaseline | StudyCheck) -> "Table":
+    """The table of all sources. Raises ConfigError if something is missing in them."""
+    from vernier.report.study.tables import read_table
+
+    return read_table(_paths(request.sources), _column_options(request))
+
+
+def analyze_study(request: StudyAnalyze, session: Session) -> Study:
+    """Compare the devices of a study. Raises ConfigError if the sources cannot be read."""
+    from vernier.measure.study.analysis import analyze
+
+    matter = fraction(request.matter)
+    analysis = analyze(_read(request), matter)
+    analysis = replace(analysis, notes=tuple(map(session.word, analysis.notes)))
+    return Study(analysis, _paths(request.sources), _column_options(request), matter)
+
+
+def learn_baseline(request: StudyBaseline, _: Session) -> Baseline:
+    """Learn the baseline of a fleet and write it to its file. Raises ConfigError."""
+    from vernier.measure.study.baseline import learn, write_baseline
+
+    learned = learn(_read(request))
+    write_baseline(Path(request.out), learned)
+    return learned
+
+
+def check_machine(request: StudyCheck, session: Session) -> CheckResult:
+    """Judge the devices of a machine by a baseline. Raises ConfigError for another workload or a wrong unit."""
+    from vernier.measure.study.baseline import check, read_baseline
+
+    result = check(read_baseline(Path(request.baseline)), _read(request), fraction(request.matter))
+    return replace(result, notes=tuple(map(session.word, result.notes)))
+
+
+@frozen
+class MergedStudy:
+    """The study that several were joined to: its directory, and how many devices and repeats it has."""
+
+    path: Path
+    devices: int
+    repeats: int
+
+
+def merge_studies(request: StudyMerge, _: Session) -> MergedStudy:
+    """Join studies. Raises ConfigError if they are of different workloads."""
+    from vernier.measure.study.files import merge
+
+    merged = merge(_paths(request.sources), Path(request.out))
+    return MergedStudy(path=merged.path, devices=len(merged.meta().devices), repeats=len(merged.repeats()))
+
+
+# ----------------------------------------------------------------------------------------------------------- simulating
+
+
+@frozen
+class SimulatedFleet:
+    """A simulated study that was written: its path, that of the truth, and how many devices are not normal."""
+
+    study: Path
+    truth: Path
+    devices: int
+    repeats: int
+    faulty: int
+    seed: int
+
+
+def simulate_study(request: StudySimulate, _: Session) -> SimulatedFleet:
+    """Write a fleet whose truth is known. Raises ConfigError for more faults than devices, and for files that exist."""
+    from vernier.measure.study.simulation import FleetSettings, simulate_fleet, write_fleet
+
+    fleet = simulate_fleet(
+        FleetSettings(
+            devices=request.devices,
+            per_host=request.per_host,
+            hosts_per_cabinet=request.hosts_per_cabinet,
+            repeats=request.repeats,
+            iterations=request.iterations,
+            spread=fraction(request.spread),
+            host_spread=fraction(request.host_spread),
+            cabinet_spread=fraction(request.cabinet_spread),
+            noise=fraction(request.noise),
+            slow=request.slow,
+            slow_by=fraction(request.slow_by),
+            throttling=request.throttling,
+            failing_coolers=request.failing_coolers,
+            drift=fraction(request.drift),
+            disturbed=fraction(request.disturbed),
+            missing_sensors=fraction(request.missing_sensors),
+            seed=request.seed,
+        )
+    )
+    path = Path(request.out)
+    return SimulatedFleet(
+        study=path,
+        truth=write_fleet(fleet, path),
+        devices=request.devices,
+        repeats=request.repeats,
+        faulty=sum(device.fault != "none" for device in fleet.devices),
+        seed=request.seed,
+    )
+
+
+def design_study(request: StudyDesign, _: Session) -> "DesignAnswer":
+    """Predict what a study can find. Raises ConfigError for a pilot that is too small."""
+    from vernier.measure.study.design import answer, spreads_of
+    from vernier.measure.study.simulation import FleetSettings
+    from vernier.report.study.tables import read_table
+
+    spread, noise = (
+        (_SPREAD, _NOISE)
+        if request.pilot is None
+        else spreads_of(read_table([Path(request.pilot)], _column_options(request)))
+    )
+    settings = FleetSettings(
+        devices=request.devices,
+        repeats=request.repeats,
+        per_host=request.per_host,
+        spread=spread if request.spread is None else fraction(request.spread),
+        noise=noise if request.noise is None else fraction(request.noise),
+        disturbed=fraction(request.disturbed),
+        seed=request.seed,
+    )
+    return answer(settings, fraction(request.find), repeat_s=seconds(request.repeat_time), fleets=request.fleets)
+
+
+study_run = function(StudyRun, run_study, "study_run")
+study_analyze = function(StudyAnalyze, analyze_study, "study_analyze")
+study_baseline = function(StudyBaseline, learn_baseline, "study_baseline")
+study_check = function(StudyCheck, check_machine, "study_check")
+study_merge = function(StudyMerge, merge_studies, "study_merge")
+study_simulate = function(StudySimulate, simulate_study, "study_simulate")
+study_design = function(StudyDesign, design_study, "study_design")
+
+
+def study(sources: Any, **options: Any) -> Study:
+    """The old name of `study_analyze`."""
+    warnings.warn("study() is study_analyze() now; the old name stops working in 0.5.", FutureWarning, stacklevel=2)
+    return study_analyze(sources, **options)

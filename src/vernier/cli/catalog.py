@@ -1,0 +1,203 @@
+"""`vernier recipes` and `models`: what they print."""
+
+from typing import TYPE_CHECKING, Any
+
+from vernier.api.catalog import is_pattern, model_rows, recipe_rows
+from vernier.config import to_dict, to_toml
+from vernier.errors import EXIT_DONE, ConfigError
+from vernier.records.codec import encode
+from vernier.references import command, given
+from vernier.requests.catalog import Models, Recipes
+
+from .output import Terminal
+
+if TYPE_CHECKING:
+    from vernier.recipes import RecipeRow
+
+
+def recipes(request: Recipes, terminal: Terminal) -> int:
+    name = None if request.words in ((), ("list",)) else _one_name(request.words)
+    if request.speeds and request.device_hours is not None:
+        raise ConfigError(
+            f"{given('speeds', True)} lists what was published, {given('device_hours', request.device_hours)} "
+            "estimates: give one of them."
+        )
+    if request.speeds:
+        return _show_speeds(name, request.json, terminal)
+    if name is not None and request.device_hours is None and not request.convert:
+        return _show_recipe(name, request.json, terminal)
+    rows = recipe_rows(request, terminal, name)
+    if request.json:
+        terminal.print_json([encode(row) | _published_speeds(row.name) for row in rows])
+    else:
+        terminal.print_rows(
+            [_recipe_cells(row) for row in rows],
+            droppable=("source", "global_batch", "model", "epochs", "data"),
+            instead="vernier recipes NAME",
+        )
+    return EXIT_DONE
+
+
+def _one_name(words: tuple[str, ...]) -> str:
+    names = words[1:] if words[0] == "show" else words
+    if len(names) != 1:
+        raise ConfigError(f"Which recipe? {command('recipes', 'NAME')} prints one; {command('recipes')} lists them.")
+    return names[0]
+
+
+def _recipe_cells(row: "RecipeRow") -> dict[str, Any]:
+    from vernier import recipes as book
+    from vernier.measure.planning.table import with_range
+
+    cells = {
+        "recipe": row.name,
+        "data": row.data,
+        "published": book.result_text(book.get(row.name)),
+        "epochs": row.epochs,
+        "model": row.model,
+        "global_batch": row.global_batch,
+        "source": row.source,
+    }
+    if row.estimated_device_hours is not None and row.estimated_device_hours_range is not None:
+        cells["device_hours"] = with_range(row.estimated_device_hours, row.estimated_device_hours_range)
+    return cells
+
+
+def _published_speeds(name: str | None) -> dict[str, Any]:
+    """Published throughputs and times of a recipe, or all of them, as JSON values."""
+    from vernier.measure.published.tables import figures_of, rates, times
+
+    own_rates, own_times = (rates(), times()) if name is None else figures_of(name)
+    return {"speeds": encode(own_rates), "times": encode(own_times)}
+
+
+def _show_speeds(name: str | None, json: bool, terminal: Terminal) -> int:
+    """Two tables: images per second, and hours to train."""
+    from vernier import recipes as book
+
+    if name is not None:
+        book.get(name)
+    published = _published_speeds(name)
+    if json:
+        terminal.print_json(published)
+        return EXIT_DONE
+    if not published["speeds"] and not published["times"]:
+        every = command("recipes", speeds=True)
+        raise ConfigError(f"No speed or training time was published for {name}. {every} lists them.")
+    for rows in ([_rate_cells(rate) for rate in published["speeds"]], [_time_cells(t) for t in published["times"]]):
+        if rows:
+            terminal.print_rows(rows, droppable=("source", "system", "note"))
+    return EXIT_DONE
+
+
+def _rate_cells(rate: dict[str, Any]) -> dict[str, Any]:
+    latencies = [f"{rate[key]:g}" for key in ("latency_ms", "latency_ms_p95", "latency_ms_p99") if key in rate]
+    return {
+        "what": rate["what"],
+        "model": rate["model"],
+        **_device_cells(rate),
+        "batch_per_device": rate["device_batch"],
+        "img/s": rate["images_per_s"],
+        "per_device": round(rate["images_per_s"] / rate["devices"], 1),
+        "latency_ms mean/p95/p99": "/".join(latencies),
+        **_source_cells(rate),
+    }
+
+
+def _time_cells(time: dict[str, Any]) -> dict[str, Any]:
+    epochs = "not stated" if time["epochs"] is None else f"{time['epochs']:g}"
+    return {
+        "model": time["model"],
+        "epochs": f"until {time['until']}" if time["until"] else epochs,
+        **_device_cells(time),
+        "global_batch": time["global_batch"] or "",
+        "hours": f"{'about ' if time['approximate'] else ''}{time['hours']:.3g}",
+        **_source_cells(time),
+    }
+
+
+def _device_cells(published: dict[str, Any]) -> dict[str, Any]:
+    precision = published.get("arithmetic") or published["precision"] or "not stated"
+    return {"device": published["device"], "devices": published["devices"], "precision": precision}
+
+
+def _source_cells(published: dict[str, Any]) -> dict[str, Any]:
+    return {"system": published["system"], "note": published["note"], "source": published["source"]["citation"]}
+
+
+def _show_recipe(name: str, json: bool, terminal: Terminal) -> int:
+    from vernier import recipes as book
+
+    chosen = book.load(name).recipe
+    notes = book.notes(name) if name in book.BUILT_IN else chosen.about
+    published = _published_speeds(name)
+    if json:
+        terminal.print_json({"notes": notes, "recipe": to_dict(chosen), **published})
+        return EXIT_DONE
+    if published["speeds"] or published["times"]:
+        notes += f"\nPublished speeds and training times: {command('recipes', name, speeds=True)}"
+    terminal.show(*(f"# {line}".rstrip() for line in notes.splitlines()), "", *to_toml(chosen).splitlines())
+    return EXIT_DONE
+
+
+def models(request: Models, terminal: Terminal) -> int:
+    rows = model_rows(request, terminal)
+    if not is_pattern(request.pattern):
+        return _show_model(request, encode(rows[0]), terminal)
+    if request.json:
+        terminal.print_json(list(rows))
+    elif not rows:
+        terminal.warn(f"No model matches {request.pattern!r}. {command('models')} lists them.")
+    else:
+        terminal.print_rows(
+            [
+                {
+                    "model": row.name,
+                    "parameters": _count_text(row.parameters),
+                    "GMAC": f"{row.gmac:.3g}",
+                    "px": row.input_px,
+                    "best_published": _published_on(row.name),
+                    "about": row.about,
+                }
+                for row in rows
+            ],
+            droppable=("about", "px", "GMAC"),
+            wrapped="about",
+            right=("parameters", "GMAC"),
+            instead="vernier models NAME",
+        )
+    return EXIT_DONE
+
+
+def _count_text(parameters: int) -> str:
+    return f"{parameters / 1e6:.1f} M" if parameters >= 1e6 else f"{parameters / 1e3:.0f} k"
+
+
+def _published_on(model: str) -> str:
+    """The best published result of a model's recipes, and on which data."""
+    from vernier import recipes as book
+
+    best = book.best_published(model)
+    return "" if best is None else f"{best[0]} {book.result_text(best[1])}"
+
+
+def _show_model(request: Models, facts: dict[str, Any], terminal: Terminal) -> int:
+    from vernier import recipes as book
+    from vernier.models import info, is_detector
+
+    model = info(request.pattern)
+    name = model.name
+    trained_by = [recipe for recipe in book.BUILT_IN if book.get(recipe).model.name == name]
+    best = book.best_published(name)
+    lines = [
+        f"{name}: {model.summary}",
+        f"parameters {model.params:,} with {model.classes:,} classes",
+        f"cost       {model.gmac:.3f} GMAC (multiply-accumulates) per image of {model.input_px} px, forward",
+        *([f"published  {best[0]} {book.result_text(best[1])} ({best[1].name})"] if best else []),
+        f"recipes    {', '.join(trained_by) or 'none built in'}",
+        f"try        {command('train', name, data='boxes' if is_detector(name) else 'photos')}",
+        f"           {command('bench infer', name)}",
+    ]
+    whole = {**facts, "classes": model.classes, "recipes": trained_by}
+    terminal.print_result(whole, request.json, lambda _: lines)
+    return EXIT_DONE

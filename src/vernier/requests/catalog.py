@@ -1,0 +1,106 @@
+"""Requests of `recipes`, `models`, `doctor` and `completion`: what there is, and what this machine can do."""
+
+from typing import Literal
+
+from .common import Json, OnDevice, Quiet
+from .declaring import Request, argument, option, request
+from .values import Duration
+
+
+@request("recipes")
+class Recipes(Json):
+    """List the built-in recipes, or print one as a TOML file to edit.
+
+    Examples:
+        vernier recipes
+        vernier recipes shapes-quick > mine.toml
+        vernier recipes nvidia-resnet50-90e --speeds
+        vernier recipes --device-hours 2500
+    """
+
+    words: tuple[str, ...] = argument(
+        (),
+        help="Recipe (or model) to print; `show NAME` does the same. Without a name, all recipes are listed.",
+        metavar="[RECIPE]",
+        repeats=True,
+        completes=("recipe", "model"),
+        edge="shell",
+    )
+    device_hours: str | None = option(
+        None,
+        help="Also estimate the hours of each recipe, or of the one named, on one device: from a training run measured "
+        "there, or from the throughput at which it trains ResNet-50 at 224 pixels, in images per second.",
+        metavar="RUN|IMG_PER_S",
+        completes=("run",),
+    )
+    convert: bool = option(
+        False,
+        help="If the hours are estimated from a run: convert its throughput to the models of the recipes by "
+        "multiply-accumulates.",
+        advanced=True,
+    )
+    speeds: bool = option(
+        False,
+        help="List published throughputs, latencies and hours to train instead: of one recipe, or all of them.",
+        edge="shell",
+    )
+
+
+@request("models")
+class Models(Json):
+    """List the models with their parameters and their cost per image, or show one.
+
+    Examples:
+        vernier models
+        vernier models resnet50
+        vernier models 'resnet*'
+    """
+
+    pattern: str = argument(
+        "*",
+        help="Model to show, with the recipes that train it; or a quoted pattern such as 'resnet*' to list some.",
+        metavar="[MODEL]",
+        completes=("model",),
+    )
+
+
+@request("doctor")
+class Doctor(Json, Quiet, OnDevice):
+    """Show what this machine can do: devices, precisions, modes, speed, and how to install missing packages.
+
+    The speed test trains a ResNet-50 at 224 pixels on random images; it is a probe, not a benchmark. The test of
+    devices tries each of them instead, every trial in a process of its own with a time limit, and prints one page that
+    you can send to us.
+
+    Examples:
+        vernier doctor
+        vernier doctor --no-probe
+        vernier doctor --test-devices > devices.txt
+    """
+
+    probe: bool = option(True, help="Run the speed test.")
+    time: Duration = option("10s", help="Length of the speed test.", names=("--seconds",), bare="s", above=0, high=600)
+    test_devices: bool = option(
+        False,
+        help="Try what works on each device, or on the one kind given: training in every precision, evaluation, "
+        "compilation, two processes, copies and events. Takes one to three minutes per kind of device.",
+        names=("--devices",),
+    )
+
+
+@request("completion")
+class Completion(Request):
+    """Print a completion script for your shell. It works in shells started afterwards.
+
+    It completes commands, flags, recipes, models, data sets, settings and runs. The script calls the `vernier` that
+    you type, so it need not be printed again after an update.
+
+    Examples:
+        vernier completion bash > ~/.local/share/bash-completion/completions/vernier
+        vernier completion zsh > ~/.zfunc/_vernier
+        vernier completion fish > ~/.config/fish/completions/vernier.fish
+    """
+
+    shell: Literal["bash", "zsh", "fish"] = argument(
+        help="Which shell. For zsh, write the script as _vernier into a folder of your $fpath."
+    )

@@ -1,0 +1,187 @@
+"""`vernier compare`, `report` and `convert`: what they print and write, the live report, and wrong use."""
+
+import http.client
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Done, only_run
+from tests.report.logs.conftest import TIMES
+from tests.report.page.conftest import detector
+from tests.report.run_dirs import step_times, write_run
+from vernier.report.page.collect import collect
+
+Runner = Callable[..., Done]
+
+
+def test_a_slower_run_is_a_regression(tmp_path: Path, vernier_here: Runner) -> None:
+    a = write_run(tmp_path, "a", step_times(1))
+    b = write_run(tmp_path, "b", step_times(2, mean=0.105), host="there", optim__lr=0.5)
+    done = vernier_here("compare", str(a), str(b), "--single-runs", "--json")
+    assert done.code == 1
+    comparison = done.json()["comparison"]
+    assert comparison["verdict"] == "slower"
+    assert comparison["low"] < 0.1 / 0.105 < comparison["high"] < 1
+    assert done.json()["differs"] == {
+        "work": {},
+        "words": {},
+        "settings": {"recipe.optim.lr": [0.1, 0.5]},
+        "environment": {"host": ["here", "there"]},
+    }
+    other_way = vernier_here("compare", str(b), str(a), "--single-runs")
+    assert other_way.code == 0
+    assert "verdict: B is faster" in other_way.out
+    assert "how runs differ is ignored: --single-runs" in other_way.out
+
+
+def test_several_runs_per_side_include_the_variation_between_runs(tmp_path: Path, vernier_here: Runner) -> None:
+    for k, mean in enumerate((0.100, 0.110, 0.105)):
+        write_run(tmp_path / "base", f"base{k}", step_times(k, mean=mean))
+        write_run(tmp_path / "new", f"new{k}", step_times(10 + k, mean=mean * 1.03))
+    listed = ",".join(str(p) for p in sorted((tmp_path / "base").iterdir()))
+    result = vernier_here("compare", listed, str(tmp_path / "new" / "*"), "--json").json()
+    assert result["comparison"]["runs"] == [3, 3]
+    assert result["comparison"]["verdict"] == "cannot tell"  # 3 % is nothing beside 5 % from run to run
+    folders = vernier_here("compare", str(tmp_path / "base"), str(tmp_path / "new"), "--json").json()
+    assert folders["comparison"] == result["comparison"]
+
+
+def test_a_slowdown_in_several_runs_is_a_regression(tmp_path: Path, vernier_here: Runner) -> None:
+    for k in range(4):
+        write_run(tmp_path / "base", f"base{k}", step_times(k))
+        write_run(tmp_path / "new", f"new{k}", step_times(10 + k, mean=0.11))
+    done = vernier_here("compare", str(tmp_path / "base"), str(tmp_path / "new"))
+    assert done.code == 1, done.out
+    assert "verdict: B is slower (certainly different, and by more than the tolerance of 1 %)" in done.out
+
+
+def test_a_killed_run_is_used_as_far_as_it_was_recorded(tmp_path: Path, vernier_here: Runner) -> None:
+    a, b = write_run(tmp_path, "a", step_times(1)), write_run(tmp_path, "b", step_times(2), status="running")
+    events = b / "events.jsonl"
+    text = events.read_text()
+    events.write_text(text[: len(text) * 2 // 3])
+    done = vernier_here("compare", str(a), str(b), "--json")
+    assert done.code == 0
+    notes = " ".join(done.json()["notes"])
+    assert "did not finish (crashed)" in notes
+    assert "1 damaged event" in notes
+    assert 200 < done.json()["comparison"]["steps"][1] < 300
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda d: d / "nowhere", "does not exist"),
+        (lambda d: d, "not a run directory"),
+        (lambda d: (d / "x.json", (d / "x.json").write_text("{"))[0], "not complete JSON"),
+        (lambda d: (d / "x.json", (d / "x.json").write_text("{}"))[0], "not the log of a run"),
+        (lambda d: (d / "x.txt", (d / "x.txt").write_text("hello"))[0], "not the log of a run"),
+        (lambda d: write_run(d, "empty", []), "records no steps"),
+    ],
+)
+def test_paths_that_cannot_be_compared_are_refused(
+    tmp_path: Path, vernier_here: Runner, make: Any, message: str
+) -> None:
+    good = write_run(tmp_path / "good", "a", step_times(1))
+    done = vernier_here("compare", str(good), str(make(tmp_path)))
+    assert done.code == 2
+    assert message in done.err
+
+
+def test_a_run_is_converted_once_and_read_again(tmp_path: Path, vernier_here: Runner) -> None:
+    path = write_run(tmp_path / "runs", "example", TIMES)
+    target = tmp_path / "deep" / "raport.json"
+    done = vernier_here("convert", str(path), "--to", "raport", "-o", str(target), "--json")
+    assert (done.code, done.json()["written"]) == (0, [str(target)])
+    again = vernier_here("convert", str(path), "--to", "raport", "--out", str(target))
+    assert (again.code, "exists already" in again.err) == (2, True)
+    compared = vernier_here("compare", str(path), str(target), "--json").json()
+    assert compared["comparison"]["ratio"] == pytest.approx(1)
+    assert vernier_here("convert", str(tmp_path / "no"), "--to", "raport", "--out", "x").code == 2
+    empty = write_run(tmp_path / "runs", "empty", [])
+    nothing = vernier_here("convert", str(empty), "--to", "mllog", "--out", str(tmp_path / "x"))
+    assert (nothing.code, "nothing to convert" in nothing.err) == (2, True)
+    assert not (tmp_path / "x").exists()
+    several = vernier_here("convert", str(tmp_path / "runs"), "--to", "mllog", "--out", str(tmp_path / "x"))
+    assert (several.code, "holds 2 runs" in several.err) == (2, True)
+
+
+def test_the_page_is_written_to_the_path_that_is_printed(vernier_here: Runner, tmp_path: Path) -> None:
+    run = detector(tmp_path / "runs")
+    done = vernier_here("report", str(run), "-o", str(tmp_path / "new" / "page.html"), "--json")
+    assert done.code == 0, done.err
+    document = done.json()
+    assert Path(document["page"]).stat().st_size == document["bytes"]
+    assert document["runs"][0]["status"] == "finished"
+    assert document["runs"][0]["smoke"] is False
+    plain = vernier_here("report", str(run))
+    assert plain.code == 0
+    assert (run / "report.html").is_file()
+    assert "At a glance, Training" in plain.out
+
+
+def test_wrong_use_gets_a_message_with_a_way_out(vernier_here: Runner, tmp_path: Path) -> None:
+    run = detector(tmp_path / "runs")
+    for arguments, words in [
+        (("report",), "needs RUN..."),
+        (("report", str(tmp_path / "none")), "does not exist"),
+        (("report", str(tmp_path)), "not a run directory"),
+        (("report", str(run), "--port", "80"), "add --watch"),
+        (("report", str(run), "--watch", "-o", "x.html"), "Give one."),
+        (("report", str(run), "--watch", "--port", "99999"), "--port 99999 is out of range"),
+        (("report", str(run), "-o", "/proc/none/x.html"), "Cannot write"),
+    ]:
+        done = vernier_here(*arguments)
+        assert done.code == 2, arguments
+        assert words in done.err
+
+
+def test_a_damaged_file_is_named(vernier_here: Runner, tmp_path: Path) -> None:
+    damaged = tmp_path / "bench.json"
+    damaged.write_text('{"rounds": [], "rows": [{"arm": "x"}]}')
+    done = vernier_here("report", str(damaged), "-o", str(tmp_path / "page.html"))
+    assert done.code == 2
+    assert f"Cannot read {damaged}" in done.err
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_a_profiled_run_links_to_its_trace(vernier_here: Runner, tiny: list[str], tmp_path: Path) -> None:
+    done = vernier_here("train", *tiny, "--max-steps", "8", "--profile-steps", "4:5", "--train-only")
+    assert done.code == 0, done.err
+    run = only_run(tmp_path / "runs")
+    assert vernier_here("report", str(run)).code == 0
+    html = (run / "report.html").read_text()
+    link = re.search(r'<a href="(traces/trace[^"]+)"', html)
+    assert link is not None
+    assert (run / link[1]).is_file()
+    (subject,) = collect([run])
+    assert len(subject.profiles[0].kernels) > 10
+    assert "kernels and operations" in html
+
+
+def test_the_command_serves_until_it_is_interrupted(tmp_path: Path) -> None:
+    run = detector(tmp_path)
+    command = [sys.executable, "-m", "vernier", "report", "--watch", str(run)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}
+    ) as process:
+        try:
+            assert process.stdout is not None
+            url = process.stdout.readline().strip()
+            port = int(url.rsplit(":", 1)[1].strip("/"))
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+            connection.request("GET", "/")
+            assert connection.getresponse().status == 200
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=30)
+            assert process.returncode == 0
+            assert "live report ended" in errors
+        finally:
+            process.kill()  # leaving the block waits for it, however long

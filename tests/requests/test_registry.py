@@ -1,0 +1,46 @@
+"""Every command has a request, a function and a place in the help."""
+
+import inspect
+
+from vernier.cli.commands import FUNCTIONS, GROUPS, SECTIONS, function_of
+from vernier.requests.declaring import GROUPS as HEADINGS
+from vernier.requests.declaring import options_of, summary_of
+from vernier.requests.registry import COMMANDS, INTERNAL, find
+
+
+def test_every_command_is_declared_listed_and_carried_out() -> None:
+    assert set(FUNCTIONS) == set(COMMANDS)
+    listed = {name for names in SECTIONS.values() for name in names}
+    assert listed == {name.split()[0] for name in COMMANDS}
+    for name in COMMANDS:
+        cls = find(name)
+        assert cls is not None
+        assert cls.command == name
+        assert summary_of(cls).endswith((".", "?"))
+        parameters = list(inspect.signature(function_of(name)).parameters)
+        assert len(parameters) == 2, name
+    assert find("no such") is None
+    assert {name.split()[0] for name in COMMANDS if " " in name} == set(GROUPS)
+
+
+def test_every_option_has_help_and_a_known_heading() -> None:
+    for name in COMMANDS:
+        cls = find(name)
+        assert cls is not None
+        for option in options_of(cls):
+            assert len(option.declared.help) > 8, (name, option.name)
+            assert option.declared.group in ("", *HEADINGS), (name, option.name)
+
+
+def test_results_can_be_had_as_json() -> None:
+    without = [name for name in COMMANDS if not any(each.name == "json" for each in options_of(find(name)))]  # type: ignore[arg-type]
+    assert sorted(without) == ["bench arm", "completion"]
+    assert INTERNAL == ("bench arm",)
+
+
+def test_no_two_options_of_a_command_share_a_flag() -> None:
+    for name in COMMANDS:
+        cls = find(name)
+        assert cls is not None
+        flags = [flag for each in options_of(cls) for flag in each.flags]
+        assert len(flags) == len(set(flags)), (name, sorted(flags))
