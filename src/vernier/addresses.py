@@ -22,6 +22,8 @@ from types import TracebackType
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from vernier.references import use
+
 from .errors import ConfigError
 from .folders import cache_home
 from .wording import printable
@@ -144,8 +146,8 @@ def refuse_credentials(text: str, setting: str) -> None:
     if "://" in text and (address := split_address(text)).has_credentials:
         raise ConfigError(
             f"{setting} has a password or token in it, and files of settings are copied and shared. Write "
-            f"{address.public} there, and give the address with its credentials as --data, or in the environment "
-            f"variable {VARIABLE}."
+            f"{address.public} there, and give the address with its credentials as "
+            f"{use('data.source', slot='ADDRESS')}, or in the environment variable {VARIABLE}."
         )
 
 
@@ -221,8 +223,8 @@ def check_allowed(public: str) -> None:
     origin = _ORIGINS.get(public)
     raise ConfigError(
         f"{f'{origin} asks' if origin else 'The settings ask'} for data at {public}, which you have not typed on this "
-        f"machine before. If you trust it, give --data {public}, or put the address, or its beginning, into the "
-        f"environment variable {VARIABLE}."
+        f"machine before. If you trust it, give {use('data.source', public)}, or put the address, or its beginning, "
+        f"into the environment variable {VARIABLE}."
     )
 
 

@@ -49,19 +49,19 @@ class Refusal(Exception):
     @property
     def given(self) -> dict[str, Any]:
         """What was given and cannot be: options or settings by name, with their value (None: the name alone)."""
-        found = [each for each in self._references() if each.role == "given"]
-        return {each.name: each.value for each in sorted(found, key=lambda each: each.has_value)}
+        references = [each for each in self._references() if each.role == "given"]
+        return {each.name: each.value for each in sorted(references, key=lambda each: each.has_value)}
 
     @property
     def works(self) -> list[tuple[str, Any]]:
         """What would work instead: options, settings or commands with a value, or with the placeholder for one."""
         return [(each.name, each.slot or each.value) for each in self._references() if each.role != "given"]
 
-    def within(self, place: object) -> Self:
+    def within(self, location: object) -> Self:
         """The same error with the file or other place it was found in; its settings are then keys of that file."""
         from .references import plain
 
-        return type(self)(f"{place}: {plain(self.message)}")
+        return type(self)(f"{location}: {plain(self.message)}")
 
 
 class ConfigError(Refusal, ValueError):
@@ -88,11 +88,13 @@ def environment_error(error: OSError) -> str:
 
 
 def advice(error: OSError) -> str:
-    """What to do about it; empty where the reason says it all."""
+    """What to do about it; empty if the reason is enough."""
+    from .references import use  # here, because signals are caught only after this module is imported
+
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return "Free some space there, or write to another disk (--out)."
+        return f"Free some space there, or write to another disk: {use('out', slot='DIR')}."
     if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-        return "Allow writing there, or choose another folder (--out)."
+        return f"Allow writing there, or choose another folder: {use('out', slot='DIR')}."
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return "Allow more open files (ulimit -n)."
     return "Look at the state of that disk." if error.errno in (errno.EIO, errno.ESTALE) else ""

@@ -20,6 +20,7 @@ _OPEN, _CLOSE = (
 )  # in nobody's file names or messages, and visible if one leaks
 _REFERENCE = re.compile(f"{_OPEN}(given|use|command) ([^{_CLOSE} ]+) (.*?){_CLOSE}", re.DOTALL)
 _NOTHING: Any = object()
+_DEEPEST = 4  # of values in values; a hostile file can nest them until Python gives up
 
 
 @frozen
@@ -58,11 +59,13 @@ def _token(role: Role, name: str, value: Any) -> str:
     return f"{_OPEN}{role} {name} {text.replace(_CLOSE, '')}{_CLOSE}"
 
 
-def _json_value(value: Any) -> Any:
+def _json_value(value: Any, depth: int = 0) -> Any:
+    if isinstance(value, Mapping | list | tuple) and depth > _DEEPEST:
+        return "..."
     if isinstance(value, Mapping):
-        return {str(key): _json_value(item) for key, item in value.items()}
+        return {str(key): _json_value(item, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_json_value(item) for item in value]
+        return [_json_value(item, depth + 1) for item in value]
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 

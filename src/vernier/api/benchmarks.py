@@ -302,18 +302,18 @@ def measure_arm(request: BenchArm, session: Session) -> int:
     from vernier.engine.measured.arm import guard_memory, run_request
 
     try:
-        asked = decode_request(read_json(Path(request.request)))
+        measurement = decode_request(read_json(Path(request.request)))
     except (OSError, ValueError, DamagedRecord) as error:
         raise ConfigError(f"Cannot read what to measure from {request.request}: {error}.") from None
-    if isinstance(asked, TurnsRequest):
+    if isinstance(measurement, TurnsRequest):
         end_with_parent()
-    config, to_start = count_processes(config_from_tree(asked.config or {}))
+    config, to_start = count_processes(config_from_tree(measurement.config or {}))
     if to_start:
         return run_in_processes(request, session, to_start).code
-    limit = asked.memory_limit_bytes if isinstance(asked, ArmRequest | TurnsRequest) else None
+    limit = measurement.memory_limit_bytes if isinstance(measurement, ArmRequest | TurnsRequest) else None
     guard_memory(limit, config.machine.procs)
     with joined(config) as world:
-        result = run_request(asked, world)
+        result = run_request(measurement, world)
         if world.first:
             Path(request.answer).write_text(json.dumps(encode(result)), encoding="utf-8")
     return EXIT_DONE
@@ -418,7 +418,7 @@ def bench(recipe: StrPath | None = None, kind: str = "train", **options: Any) ->
 
 
 def called_by_old_name(
-    name: str, kinds: Mapping[str, Any], kind: str, recipe: StrPath | None, options: dict[str, Any]
+    name: str, kinds: Mapping[str, Any], kind: str, recipe: StrPath | None, options: Mapping[str, object]
 ) -> Any:
     """Call the function of this kind, with a warning about its new name. Raises ConfigError for an unknown kind."""
     if kind not in kinds:

@@ -9,6 +9,7 @@ from vernier.errors import ConfigError, did_you_mean
 from vernier.frozen import frozen
 from vernier.references import command, given, use
 from vernier.requests.catalog import Doctor, Models, Recipes
+from vernier.requests.training import Train
 from vernier.requests.values import seconds
 
 from .functions import function
@@ -17,7 +18,6 @@ from .session import Session
 from .starting import load_torch, sigterm_as_interrupt, unchanged_torch
 
 if TYPE_CHECKING:
-    from vernier.devices.base import Device
     from vernier.measure.machine.doctor import DevicesPage, Examination, Probe
     from vernier.recipes import RecipeRow
 
@@ -105,36 +105,36 @@ def examine_machine(request: Doctor, session: Session) -> "Examination | Devices
     if request.test_devices:
         return _test_devices(request.device, session)
     if request.device is not None:
-        words = command("doctor", test_devices=True, device=request.device)
-        raise ConfigError(f"{given('machine.device', request.device)} chooses which device is tested: {words}.")
+        test = command("doctor", test_devices=True, device=request.device)
+        raise ConfigError(f"{given('machine.device', request.device)} chooses which device is tested: {test}.")
     load_torch(quiet=session.quiet)
     from vernier.measure.machine.doctor import examine
 
-    examination = examine()
+    examination, words = examine(), type(session.words)(Train)  # what a device can do is of use when training
+    examination = replace(
+        examination,
+        abilities=tuple(replace(each, instead=words.word(each.instead)) for each in examination.abilities),
+        advice=tuple(map(session.word, examination.advice)),
+    )
     return replace(examination, probe=_measure(seconds(request.time), session)) if request.probe else examination
 
 
 def _measure(length_s: float, session: Session) -> "Probe":
-    from vernier.devices import resolve
-
-    device = resolve("auto")
-    with unchanged_torch():
-        return _probe(device, length_s, session)
-
-
-def _probe(device: "Device", length_s: float, session: Session) -> "Probe":
     import torch
 
+    from vernier.devices import resolve
     from vernier.engine.measured.decode_probe import probe_decoding
     from vernier.measure.machine.doctor import Probe
     from vernier.measure.machine.probe import probe_training
 
-    torch.set_num_threads(len(allowed_cores()))
-    device.prepare()
+    device = resolve("auto")
     precisions = [p for p in ("fp32", "bf16") if not device.refuse(p, "eager", allow_slow=False)]
     session.say(f"measuring for about {length_s + DECODE_S:.0f} s ({use('probe', False)} omits it) ...")
-    training = tuple(probe_training(device, precision, length_s / len(precisions)) for precision in precisions)
-    return Probe(training=training, decoding=probe_decoding(DECODE_S))
+    with unchanged_torch():
+        torch.set_num_threads(len(allowed_cores()))
+        device.prepare()
+        training = tuple(probe_training(device, precision, length_s / len(precisions)) for precision in precisions)
+        return Probe(training=training, decoding=probe_decoding(DECODE_S))
 
 
 def _test_devices(device: str | None, session: Session) -> "DevicesPage":

@@ -116,7 +116,8 @@ def _numbers_of_files(request: PrepareData) -> dict[str, int]:
         return {"imagenet": IMAGENET_FILES, "coco": COCO_FILES}.get(request.kind, {})
     if request.format != "tfrecord":
         raise ConfigError(
-            f"{given('files', request.files)} is for {use('format', 'tfrecord')}, not {given('format', request.format)}."
+            f"{given('files', request.files)} is for {use('format', 'tfrecord')}, not "
+            f"{given('format', request.format)}."
         )
     return dict(zip(("train", "val"), request.files, strict=True))
 

@@ -5,7 +5,7 @@ of a path. Loading, evaluation, prediction and export themselves are `engine.inf
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from vernier import recipes
 from vernier.config import MACHINE_FILE, Changed, Config, refuse_training_settings
 from vernier.data.preparing.pretrained import is_pretrained
+from vernier.data.sources.passed_images import is_one, open_image, open_images
 from vernier.engine.processes.launch import Topology, topology
 from vernier.engine.runtimes.requirements import check_engine
 from vernier.errors import EXIT_DONE, EXIT_USAGE, ConfigError, Refusal, RunFailed
@@ -36,20 +37,14 @@ from .starting import change, count_processes, fetch_weights, joined, load_torch
 from .wording import PythonWords, in_python_words, python_errors
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-    from PIL.Image import Image as PillowImage
     from torch import Tensor, nn
     from torch import device as TorchDevice
-    from typing_extensions import TypeIs
 
+    from vernier.data.sources.passed_images import ImageLike, Pixels
     from vernier.engine.inference.trained import ModelChoice, Trained
     from vernier.report.live.console import ConsoleObserver
     from vernier.report.live.trackers import EvaluationBoard
     from vernier.report.predictions import PredictionWriter
-
-    Pixels = npt.NDArray[np.uint8]
-    ImageLike = str | os.PathLike[str] | PillowImage | Pixels
 
 T = TypeVar("T")
 R = TypeVar("R", bound=requests.Evaluate | requests.Predict | requests.Export)
@@ -156,19 +151,18 @@ class Model:
         """
         from vernier.engine.inference.predict import prepare_image
 
-        return prepare_image(self._trained, _opened(image))
+        return prepare_image(self._trained, open_image(image))
 
     @overload
-    def predict(  # type: ignore[overload-overlap]  # a text is a path, though it is a sequence too
-        self, images: "ImageLike", **options: Any
-    ) -> Prediction: ...
+    def predict(self, images: "ImageLike", **options: Any) -> Prediction: ...
 
     @overload
     def predict(self, images: "Sequence[ImageLike]", **options: Any) -> list[Prediction]: ...
 
     def predict(self, images: Any, **options: Any) -> Prediction | list[Prediction]:
         """Predict one image, or a list of them, with the options of `vernier.predict`, such as `min_score`."""
-        return predict(self, images, **options)
+        predictions: Prediction | list[Prediction] = predict(self, images, **options)
+        return predictions
 
     def evaluate(self, data: StrPath | None = None, **options: Any) -> Result[EvaluationReport]:
         """Evaluate on a data set or folder, with the options of `vernier.evaluate`. Default: the run's own data."""
@@ -450,7 +444,7 @@ def _predict(
 ) -> Prediction | list[Prediction]:
     if model is not None:
         _refuse_loading(request, "settings", "workers", "data")
-    opened, one = _opened_all(images), _is_one(images)
+    opened, one = open_images(images), is_one(images)
     if request.out is not None and not all(isinstance(image, Path) for image in opened):
         raise ConfigError(f"{given('out', request.out)} is for image files: pictures are drawn on them.")
     session.quiet = session.quiet or one
@@ -533,26 +527,7 @@ def _create_model(request: requests.CreateModel, session: Session) -> "nn.Module
     return module
 
 
-# -------------------------------------------------------------------------------------------------------------- images
-
-
-def _is_one(images: "ImageLike | Sequence[ImageLike]") -> "TypeIs[ImageLike]":
-    """Whether this is one image: a path, or something with pixels."""
-    return isinstance(images, str | os.PathLike) or hasattr(images, "__array_interface__") or hasattr(images, "shape")
-
-
-def _opened_all(images: "ImageLike | Sequence[ImageLike]") -> "list[Path | Pixels]":
-    """Files, also those of folders in a list, and the pixels of other images. Raises ConfigError."""
-    from vernier.data.sources.files import find_images
-
-    if _is_one(images) or not isinstance(images, Iterable):
-        return [_opened(images)]
-    opened: list[Path | Any] = []
-    for image in images:
-        opened += find_images([_path(image)]) if isinstance(image, str | os.PathLike) else [_opened(image)]
-    if not opened:
-        raise ConfigError("Which images? The list is empty.")
-    return opened
+# ----------------------------------------------------------------------------------------------------------- functions
 
 
 def _named(images: Any) -> Any:
@@ -560,42 +535,6 @@ def _named(images: Any) -> Any:
     if not isinstance(images, str | os.PathLike) and isinstance(images, Sequence):
         return [image if isinstance(image, str | os.PathLike) else PIXELS for image in images]
     return images if isinstance(images, str | os.PathLike) else PIXELS
-
-
-def _path(path: StrPath) -> Path:
-    return Path(path).expanduser()
-
-
-def _opened(image: "ImageLike") -> "Path | Pixels":
-    """A file, or the RGB pixels of a Pillow image or an array. Raises ConfigError for anything else."""
-    if isinstance(image, str | os.PathLike):
-        path = _path(image)
-        if path.is_dir():
-            raise ConfigError(f"{path} is a folder: predict([{str(image)!r}]) takes all images in it.")
-        if not path.is_file():
-            raise ConfigError(f"{path} does not exist. Give an image file.")
-        return path
-    import numpy as np
-    from PIL.Image import Image as PillowImage
-
-    if isinstance(image, PillowImage):
-        from vernier.data.decoding.decode import to_rgb
-
-        return to_rgb(image)
-    if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.ndim not in (2, 3):
-        raise ConfigError(f"An image is a path, a Pillow image or an array of uint8, not {_kind(image)}.")
-    pixels = image[..., None] if image.ndim == 2 else image
-    if pixels.shape[2] not in (1, 3):
-        raise ConfigError(f"An array is [height, width, 3] in RGB or [height, width], not {_kind(image)}.")
-    return np.repeat(pixels, 3, axis=2) if pixels.shape[2] == 1 else np.ascontiguousarray(pixels)
-
-
-def _kind(value: object) -> str:
-    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
-    return f"{type(value).__name__} of shape {tuple(shape)} and {dtype}" if shape is not None else repr(value)[:80]
-
-
-# ----------------------------------------------------------------------------------------------------------- functions
 
 
 def _function(cls: type[R], perform: Callable[..., T], name: str, returns: str) -> Callable[..., T]:
@@ -630,7 +569,7 @@ export = _function(requests.Export, export_request, "export", "Export")
 if TYPE_CHECKING:
 
     @overload
-    def predict(  # type: ignore[overload-overlap]  # as in Model
+    def predict(
         source: StrPath | Model, images: ImageLike, *, min_score: float = 0.3, **options: Any
     ) -> Prediction: ...
 

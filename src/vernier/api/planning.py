@@ -4,7 +4,7 @@ The model behind a prediction is in `measure.planning`, the scripts are in its p
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +20,6 @@ from .functions import function
 from .session import Session
 
 if TYPE_CHECKING:
-    from vernier.config import Recipe
     from vernier.measure.planning.conversion import ConversionRow
     from vernier.measure.planning.plan import Network, Workload
     from vernier.measure.planning.published import CheckRow, SystemErrors
@@ -64,7 +63,10 @@ def make_plan(request: Plan, session: Session) -> ScalingPlan | PlanAccuracy:
             raise ConfigError(
                 f"{given('accuracy', True)} predicts published tables, without settings. Omit {given('settings')}."
             )
-        return measure_accuracy()
+        from vernier.measure.planning.conversion import conversion_rows
+        from vernier.measure.planning.published import check_rows, errors_by_system
+
+        return PlanAccuracy(scaling=check_rows(), systems=tuple(errors_by_system()), conversions=conversion_rows())
     if request.recipe is None or request.bench is None:
         raise ConfigError(
             f"Give a recipe and a speed: {command('plan', 'RECIPE', bench='RUN|IMG_PER_S')}; or "
@@ -73,18 +75,10 @@ def make_plan(request: Plan, session: Session) -> ScalingPlan | PlanAccuracy:
     return _predict(request, request.recipe, request.bench, session)
 
 
-def measure_accuracy() -> PlanAccuracy:
-    """The errors of predictions on published tables, and of conversions."""
-    from vernier.measure.planning.conversion import conversion_rows
-    from vernier.measure.planning.published import check_rows, errors_by_system
-
-    return PlanAccuracy(scaling=check_rows(), systems=tuple(errors_by_system()), conversions=conversion_rows())
-
-
 def _predict(request: Plan, name: str, bench: str, session: Session) -> ScalingPlan:
     from vernier import recipes
-    from vernier.measure.planning.table import divide_batch, plan_rows
-    from vernier.measure.planning.workload import describe_exchange, workload_of
+    from vernier.measure.planning.table import divide_batch, plan_rows, reading_notes
+    from vernier.measure.planning.workload import describe_exchange, summary_lines, workload_of
 
     counts, network = _counts(request.devices), _network(request)
     config = recipes.change(recipes.load(name), {}, request.settings).config
@@ -113,8 +107,8 @@ def _predict(request: Plan, name: str, bench: str, session: Session) -> ScalingP
         workload=work,
         scaling="weak" if request.weak else "strong",
         rows=rows,
-        summary=_summary(recipe, basis, network, describe_exchange(work, config.machine)),
-        notes=tuple(map(session.word, _notes(recipe, rows, counts[-1]))),
+        summary=summary_lines(recipe, basis, network, describe_exchange(work, config.machine)),
+        notes=tuple(map(session.word, reading_notes(recipe, rows, counts[-1]))),
     )
 
 
@@ -142,52 +136,6 @@ def _counts(text: str) -> list[int]:
     elif re.fullmatch(r"\d+(,\d+)*", text) and all(1 <= int(n) <= _MOST_DEVICES for n in text.split(",")):
         return [int(n) for n in text.split(",")]
     raise ConfigError(f"{given('devices', text)}: give a range such as 8..4096, or a list such as 8,16,64.")
-
-
-def _summary(recipe: "Recipe", basis: "Basis", network: "Network", exchange: str) -> tuple[str, ...]:
-    """What the plan is for and based on."""
-    from vernier.models import shown_name
-
-    return (
-        f"plan for    {recipe.name}: {shown_name(recipe.model)} at {recipe.data.image_px} px, "
-        f"{recipe.schedule.epochs:g} epochs, global batch {recipe.global_batch:,}",
-        f"speed from  {basis.text}",
-        *([f"what ran    {basis.ran.line()}"] if basis.ran else []),
-        f"network     {network.name}, {network.per_host} devices per host",
-        f"gradients   {exchange}",
-    )
-
-
-def _notes(recipe: "Recipe", rows: "Sequence[PlanRow]", most: int) -> list[str]:
-    """How to read the rows of a plan."""
-    from vernier.measure.planning.table import EXPLANATIONS, divisors_near, least_published_batch
-
-    batch, last = f"{recipe.global_batch:,}", rows[-1].devices
-    if not all(row.recipes_batch for row in rows):
-        notes = [f"Weak scaling: the batch grows with the devices and is not the recipe's {batch}: another run."]
-    else:
-        notes = [f"Strong scaling: the recipe's global batch of {batch} is divided among the devices."]
-        if last < most:
-            notes.append(
-                f"Stopped at {last:,} devices: with {most:,}, a device would have less than one image. "
-                f"{use('weak', True)} lets the batch grow."
-            )
-    for row in rows:
-        if not row.divides:
-            counts = " or ".join(f"{n:,}" for n in divisors_near(row.devices, row.global_batch))
-            notes.append(
-                f"{row.global_batch:,} images do not divide among {row.devices:,} devices: {command('train')} would "
-                f"refuse it, and all wait for those with one image more. {counts} devices would do, or "
-                f"another batch: {use('global_batch', slot='N')}."
-            )
-    least = least_published_batch()
-    if any(row.batch_per_device < least for row in rows):
-        notes.append(
-            f"Rows with less than {least} images per device are extrapolated: no published table has "
-            "so few, and their range is no more than a guess."
-        )
-    ranges = f"Ranges cover 90 % of the errors on published systems: {command('plan', accuracy=True)}"
-    return [*notes, f"An ESTIMATE of the training steps. {ranges}", *EXPLANATIONS]
 
 
 # ----------------------------------------------------------------------------------------------------------- submitting
@@ -230,17 +178,17 @@ def write_job(request: Submit, session: Session) -> SubmittableJob:
         "kubernetes": kubernetes_manifest,
         "ssh": ssh_script,
     }
-    made = SubmittableJob(
+    submittable = SubmittableJob(
         to=request.to,
         job=job,
         script=writers[request.to](job),
         file=None if request.out is None else Path(request.out),
     )
-    if made.file is not None:
-        _write_new(made.file, made.script)
+    if submittable.file is not None:
+        _write_new(submittable.file, submittable.script)
     if file is not None and request.to != "kubernetes":
         session.warn(f"{file} must be readable under this path on every host.")
-    return made
+    return submittable
 
 
 def _write_new(path: Path, text: str) -> None:

@@ -10,7 +10,6 @@ from vernier.config import Work
 from vernier.frozen import frozen
 from vernier.measure.profile.summary import StepRange, describe_profile
 from vernier.records.profile import ProfileSummary
-from vernier.references import given
 from vernier.requests.profiling import Profiled, ProfileInfer, ProfileTrain
 
 from .benchmarks import measured_settings, starting_recipe, with_batch
@@ -39,7 +38,7 @@ def profile_steps(request: Profiled, session: Session) -> Profile:
     """Profile steps in a run of their own. Raises ConfigError."""
     silence_profiler()
     work: Work = "infer" if isinstance(request, ProfileInfer) else "train"
-    steps = StepRange.parse(request.range, given("range"))
+    steps = StepRange.parse(request.range, "range")
     start = starting_recipe(request)
     config, notes = with_batch(change(start, request, work, measured_settings(request, start)), work)
     load_torch(quiet=session.quiet)

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 
 def in_notebook() -> bool:
-    """Whether this is the kernel of a notebook."""
-    return "ipykernel" in sys.modules
+    """Whether this is the kernel of a notebook, and not a program that starts kernels and so imports the same."""
+    ipython = sys.modules.get("IPython")
+    return ipython is not None and hasattr(ipython.get_ipython(), "kernel")
 
 
 class Session:

@@ -4,9 +4,8 @@ What is measured and computed is `measure.study`'s; files of others are read by 
 """
 
 import shlex
-import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +27,7 @@ from vernier.requests.studies import (
 )
 from vernier.requests.values import fraction, seconds
 from vernier.requests.wording import PROGRAM, command_line
-from vernier.wording import plural, rough_duration
+from vernier.wording import plural
 
 from .display import frame
 from .functions import function
@@ -42,13 +41,9 @@ if TYPE_CHECKING:
 
     from vernier.measure.study.analysis import Table
     from vernier.measure.study.design import DesignAnswer
-    from vernier.measure.study.files import StudyDir
-    from vernier.measure.study.run import StudySettings
     from vernier.records.bench import ConfigTree
     from vernier.report.study.columns import ColumnOptions
 
-LONG_S = 600.0
-"""A study longer than this comes with advice on how to make it shorter."""
 _TRAINED = {"resnet50": "study-resnet50", "shapes": "shapes-quick"}
 """The recipes of workloads that train."""
 _SPREAD, _NOISE = 0.006, 0.008
@@ -73,6 +68,7 @@ def run_study(request: StudyRun, session: Session) -> MeasuredStudy:
     from vernier.clock import file_stamp
     from vernier.devices import resolve
     from vernier.measure.study import run
+    from vernier.report.live.study import StudyDisplay
 
     silence_profiler()
     settings = run.StudySettings(
@@ -93,8 +89,9 @@ def run_study(request: StudyRun, session: Session) -> MeasuredStudy:
     targets = run.find_targets(settings, device)
     path = Path(request.out or f"runs/{file_stamp()}-study-{request.workload}")
     with session.bar("study") as bar, sigterm_as_interrupt():
+        display = StudyDisplay(settings, len(targets), session.say, bar)
         try:
-            study = run.collect(settings, targets, device.name, path, _Progress(settings, len(targets), session, bar))
+            study = run.collect(settings, targets, device.name, path, display)
         except KeyboardInterrupt:
             session.warn(_describe_interruption(request, path))
             raise
@@ -119,49 +116,6 @@ def _training_config(request: StudyRun) -> "ConfigTree | None":
         **({"data.source": "static"} if request.workload == "resnet50" else {}),
     }
     return to_dict(recipes.change(recipes.load(_TRAINED[request.workload]), settings, ()).config)
-
-
-class _Progress:
-    """What a person sees while a study runs: above all how long it will take, and how to make it shorter."""
-
-    def __init__(
-        self, settings: "StudySettings", devices: int, session: Session, bar: Callable[[int, int], None]
-    ) -> None:
-        self._settings, self._devices, self._session, self._bar = settings, devices, session, bar
-
-    def begin(self, study: "StudyDir", done: int, total: int) -> None:
-        settings, say = self._settings, self._session.say
-        batch = f" of batch {settings.batch}" if settings.config is not None else ""
-        repeats = plural(settings.repeats, "repeat")
-        say(
-            f"{plural(self._devices, 'device')} x {repeats} x {settings.iterations} iterations{batch}"
-            + (f"; {done} of {total} repeats are in {study.path} already" if done else "")
-        )
-        if self._devices == 1:
-            say("one device: the study can show how its repeats differ, but not how devices differ")
-        if done < total:
-            say("an estimate of the duration follows after a few iterations")
-
-    def pace(self, seconds_per_iteration: float, left: int) -> None:
-        settings, say = self._settings, self._session.say
-        each_s = seconds_per_iteration * (settings.iterations + settings.kernel_iterations)
-        total_s = left * each_s + (left - 1) * settings.pause_s
-        say(
-            f"about {seconds_per_iteration:.3g} s per iteration: {rough_duration(each_s)} per repeat, "
-            f"{rough_duration(total_s)} for {plural(left, 'repeat')}, with pauses of {settings.pause_s:g} s, "
-            "without the start-up of processes"
-        )
-        if total_s > LONG_S:
-            batch = f", {use('batch')}" if settings.config is not None else ""
-            say(
-                f"press Ctrl-C and use smaller {use('iterations')}{batch} or {use('repeats')} to shorten it; "
-                "an interrupted study can be resumed"
-            )
-
-    def repeat(self, done: int, total: int, what: str) -> None:
-        self._bar(done, total)
-        if not sys.stderr.isatty():
-            self._session.say(f"{done}/{total} {what}")
 
 
 def _describe_interruption(request: StudyRun, path: Path) -> str:

@@ -115,7 +115,7 @@ def training_of(request: Train) -> Training:
         check_batch_rule(changed.config.recipe, start.recipe, changed.named)
     profile = None
     if request.profile_steps is not None:
-        profile = StepRange.parse(request.profile_steps, given("profile_steps"))
+        profile = StepRange.parse(request.profile_steps, "profile_steps")
         silence_profiler()
     return Training(
         changed=changed,
@@ -159,7 +159,7 @@ def _starting_config(request: Train, resume: str | None) -> Config:
     return load_file(Path(config)) if config is not None else book.load(recipe or book.DEFAULT)
 
 
-def explain_request(request: Train, _: Session) -> "Explanation":
+def explain_request(request: Train, session: Session) -> "Explanation":
     """Everything that follows from the settings: steps, learning rates, memory, expected time, and all warnings."""
     from vernier.measure.planning.explain import explain as explained
 
@@ -168,11 +168,11 @@ def explain_request(request: Train, _: Session) -> "Explanation":
     return explained(
         training.config,
         images=size.images,
-        images_from=size.origin,
+        images_from=session.word(size.origin),
         classes=size.classes,
         runs=training.out,
-        notes=training.notes,
-        warnings=training.warnings,
+        notes=tuple(map(session.word, training.notes)),
+        warnings=tuple(map(session.word, training.warnings)),
     )
 
 

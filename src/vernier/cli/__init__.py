@@ -129,6 +129,10 @@ def _run(words: list[str]) -> int:
     except Refusal as error:
         error.word = error.word or shell.word
         raise
+    except OSError as error:
+        if text := advice(error):
+            error.add_note(shell.word(text))  # in the words of the command, which `main` does not know
+        raise
     sys.stdout.flush()
     return code
 
@@ -177,7 +181,7 @@ def main(arguments: list[str] | None = None) -> int:
         if isinstance(error, OSError) and error.filename == OUTPUT_NAME:
             discard_results()
         elif isinstance(error, OSError) and refused:
-            message = f"{message}. {ShellWords(None).word(advice(error))}".rstrip(". ")
+            message = " ".join([f"{message}.", *getattr(error, "__notes__", ())]).rstrip(".")
         return _fail(f"{message}.", EXIT_FAILED)
 
 

@@ -1,10 +1,12 @@
 """`vernier recipes` and `models`: what they print."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from vernier.api.catalog import is_pattern, model_rows, recipe_rows
 from vernier.config import to_dict, to_toml
 from vernier.errors import EXIT_DONE, ConfigError
+from vernier.records.bench import Cell
 from vernier.records.codec import encode
 from vernier.references import command, given
 from vernier.requests.catalog import Models, Recipes
@@ -12,6 +14,8 @@ from vernier.requests.catalog import Models, Recipes
 from .output import Terminal
 
 if TYPE_CHECKING:
+    from vernier.api.catalog import ModelRow
+    from vernier.measure.published.tables import PublishedRate, PublishedTime
     from vernier.recipes import RecipeRow
 
 
@@ -28,7 +32,7 @@ def recipes(request: Recipes, terminal: Terminal) -> int:
         return _show_recipe(name, request.json, terminal)
     rows = recipe_rows(request, terminal, name)
     if request.json:
-        terminal.print_json([encode(row) | _published_speeds(row.name) for row in rows])
+        terminal.print_json([encode(row) | _as_json(*_published_speeds(row.name)) for row in rows])
     else:
         terminal.print_rows(
             [_recipe_cells(row) for row in rows],
@@ -45,11 +49,11 @@ def _one_name(words: tuple[str, ...]) -> str:
     return names[0]
 
 
-def _recipe_cells(row: "RecipeRow") -> dict[str, Any]:
+def _recipe_cells(row: "RecipeRow") -> "dict[str, Cell]":
     from vernier import recipes as book
     from vernier.measure.planning.table import with_range
 
-    cells = {
+    cells: dict[str, Cell] = {
         "recipe": row.name,
         "data": row.data,
         "published": book.result_text(book.get(row.name)),
@@ -63,66 +67,35 @@ def _recipe_cells(row: "RecipeRow") -> dict[str, Any]:
     return cells
 
 
-def _published_speeds(name: str | None) -> dict[str, Any]:
-    """Published throughputs and times of a recipe, or all of them, as JSON values."""
+def _published_speeds(name: str | None) -> "tuple[Sequence[PublishedRate], Sequence[PublishedTime]]":
+    """Published throughputs and times of a recipe, or all of them."""
     from vernier.measure.published.tables import figures_of, rates, times
 
-    own_rates, own_times = (rates(), times()) if name is None else figures_of(name)
-    return {"speeds": encode(own_rates), "times": encode(own_times)}
+    return (rates(), times()) if name is None else figures_of(name)
+
+
+def _as_json(rates: "Sequence[PublishedRate]", times: "Sequence[PublishedTime]") -> dict[str, object]:
+    return {"speeds": encode(rates), "times": encode(times)}
 
 
 def _show_speeds(name: str | None, json: bool, terminal: Terminal) -> int:
     """Two tables: images per second, and hours to train."""
     from vernier import recipes as book
+    from vernier.measure.published.tables import rate_cells, time_cells
 
     if name is not None:
         book.get(name)
-    published = _published_speeds(name)
+    rates, times = _published_speeds(name)
     if json:
-        terminal.print_json(published)
+        terminal.print_json(_as_json(rates, times))
         return EXIT_DONE
-    if not published["speeds"] and not published["times"]:
+    if not rates and not times:
         every = command("recipes", speeds=True)
         raise ConfigError(f"No speed or training time was published for {name}. {every} lists them.")
-    for rows in ([_rate_cells(rate) for rate in published["speeds"]], [_time_cells(t) for t in published["times"]]):
+    for rows in ([rate_cells(rate) for rate in rates], [time_cells(time) for time in times]):
         if rows:
             terminal.print_rows(rows, droppable=("source", "system", "note"))
     return EXIT_DONE
-
-
-def _rate_cells(rate: dict[str, Any]) -> dict[str, Any]:
-    latencies = [f"{rate[key]:g}" for key in ("latency_ms", "latency_ms_p95", "latency_ms_p99") if key in rate]
-    return {
-        "what": rate["what"],
-        "model": rate["model"],
-        **_device_cells(rate),
-        "batch_per_device": rate["device_batch"],
-        "img/s": rate["images_per_s"],
-        "per_device": round(rate["images_per_s"] / rate["devices"], 1),
-        "latency_ms mean/p95/p99": "/".join(latencies),
-        **_source_cells(rate),
-    }
-
-
-def _time_cells(time: dict[str, Any]) -> dict[str, Any]:
-    epochs = "not stated" if time["epochs"] is None else f"{time['epochs']:g}"
-    return {
-        "model": time["model"],
-        "epochs": f"until {time['until']}" if time["until"] else epochs,
-        **_device_cells(time),
-        "global_batch": time["global_batch"] or "",
-        "hours": f"{'about ' if time['approximate'] else ''}{time['hours']:.3g}",
-        **_source_cells(time),
-    }
-
-
-def _device_cells(published: dict[str, Any]) -> dict[str, Any]:
-    precision = published.get("arithmetic") or published["precision"] or "not stated"
-    return {"device": published["device"], "devices": published["devices"], "precision": precision}
-
-
-def _source_cells(published: dict[str, Any]) -> dict[str, Any]:
-    return {"system": published["system"], "note": published["note"], "source": published["source"]["citation"]}
 
 
 def _show_recipe(name: str, json: bool, terminal: Terminal) -> int:
@@ -130,11 +103,11 @@ def _show_recipe(name: str, json: bool, terminal: Terminal) -> int:
 
     chosen = book.load(name).recipe
     notes = book.notes(name) if name in book.BUILT_IN else chosen.about
-    published = _published_speeds(name)
+    rates, times = _published_speeds(name)
     if json:
-        terminal.print_json({"notes": notes, "recipe": to_dict(chosen), **published})
+        terminal.print_json({"notes": notes, "recipe": to_dict(chosen), **_as_json(rates, times)})
         return EXIT_DONE
-    if published["speeds"] or published["times"]:
+    if rates or times:
         notes += f"\nPublished speeds and training times: {command('recipes', name, speeds=True)}"
     terminal.show(*(f"# {line}".rstrip() for line in notes.splitlines()), "", *to_toml(chosen).splitlines())
     return EXIT_DONE
@@ -143,7 +116,7 @@ def _show_recipe(name: str, json: bool, terminal: Terminal) -> int:
 def models(request: Models, terminal: Terminal) -> int:
     rows = model_rows(request, terminal)
     if not is_pattern(request.pattern):
-        return _show_model(request, encode(rows[0]), terminal)
+        return _show_model(rows[0], request.json, terminal)
     if request.json:
         terminal.print_json(list(rows))
     elif not rows:
@@ -181,12 +154,11 @@ def _published_on(model: str) -> str:
     return "" if best is None else f"{best[0]} {book.result_text(best[1])}"
 
 
-def _show_model(request: Models, facts: dict[str, Any], terminal: Terminal) -> int:
+def _show_model(row: "ModelRow", json: bool, terminal: Terminal) -> int:
     from vernier import recipes as book
     from vernier.models import info, is_detector
 
-    model = info(request.pattern)
-    name = model.name
+    name, model = row.name, info(row.name)
     trained_by = [recipe for recipe in book.BUILT_IN if book.get(recipe).model.name == name]
     best = book.best_published(name)
     lines = [
@@ -198,6 +170,6 @@ def _show_model(request: Models, facts: dict[str, Any], terminal: Terminal) -> i
         f"try        {command('train', name, data='boxes' if is_detector(name) else 'photos')}",
         f"           {command('bench infer', name)}",
     ]
-    whole = {**facts, "classes": model.classes, "recipes": trained_by}
-    terminal.print_result(whole, request.json, lambda _: lines)
+    whole = {**encode(row), "classes": model.classes, "recipes": trained_by}
+    terminal.print_result(whole, json, lambda _: lines)
     return EXIT_DONE

@@ -1,6 +1,6 @@
-"""The commands of the command line by name: where each is, how help groups them, and other names people type.
+"""The commands of the command line by name: how help groups them, and other names people type.
 
-What a command takes is declared in `vernier.requests`; the functions named here print what `vernier.api` returns.
+`vernier.requests.registry` lists them, with the request that declares each and the function that prints its result.
 """
 
 from collections.abc import Callable
@@ -8,49 +8,8 @@ from importlib import import_module
 from typing import Any
 
 from vernier.requests.declaring import summary_of
-from vernier.requests.registry import COMMANDS as REQUESTS
-from vernier.requests.registry import INTERNAL, find
+from vernier.requests.registry import COMMANDS, INTERNAL, find
 
-FUNCTIONS = {
-    "train": "training:train",
-    "finetune": "training:finetune",
-    "eval": "models:evaluate",
-    "predict": "models:predict",
-    "export": "models:export",
-    "bench train": "benchmarks:train",
-    "bench infer": "benchmarks:infer",
-    "bench scaling": "benchmarks:scaling",
-    "bench data": "benchmarks:data",
-    "bench arm": "benchmarks:arm",
-    "tune train": "tuning:tune",
-    "tune infer": "tuning:tune",
-    "profile train": "tuning:profile",
-    "profile infer": "tuning:profile",
-    "compare": "reports:compare",
-    "report": "reports:report",
-    "convert": "reports:convert",
-    "runs list": "runs:list_runs",
-    "runs clean": "runs:clean",
-    "plan": "planning:plan",
-    "submit": "planning:submit",
-    "study run": "studies:run",
-    "study analyze": "studies:analyze",
-    "study baseline": "studies:baseline",
-    "study check": "studies:check",
-    "study merge": "studies:merge",
-    "study simulate": "studies:simulate",
-    "study design": "studies:design",
-    "recipes": "catalog:recipes",
-    "models": "catalog:models",
-    "data make": "data:make",
-    "data prepare": "data:prepare",
-    "data verify": "data:verify",
-    "data inspect": "data:inspect",
-    "data get": "data:get",
-    "doctor": "doctor:doctor",
-    "completion": "completion:completion",
-}
-"""Module of this package and function, which takes the request and a session and returns the exit code."""
 GROUPS = {
     "bench": "Measure training, inference, scaling and loading, with confidence intervals.",
     "tune": "Find the fastest settings of this machine for a recipe.",
@@ -100,12 +59,12 @@ def about(name: str) -> str:
 
 def actions_of(group: str) -> list[str]:
     """The actions of a group that help lists."""
-    return [name.split()[1] for name in REQUESTS if name.split()[0] == group and name not in INTERNAL]
+    return [name.split()[1] for name in COMMANDS if name.split()[0] == group and name not in INTERNAL]
 
 
 def function_of(command: str) -> Callable[[Any, Any], int]:
     """The function that carries a command out."""
-    module, _, name = FUNCTIONS[command].partition(":")
+    module, _, name = COMMANDS[command][1].partition(":")
     function: Callable[[Any, Any], int] = getattr(import_module(f"{__package__}.{module}"), name)
     return function
 

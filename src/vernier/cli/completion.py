@@ -14,7 +14,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from vernier.errors import EXIT_DONE
 from vernier.requests.catalog import Completion
-from vernier.requests.declaring import Option, options_of, summary_of
+from vernier.requests.declaring import Option, Request, options_of, summary_of
 from vernier.requests.registry import find
 
 from .commands import DEFAULT_ACTIONS, GROUPS, SECTIONS, about, actions_of
@@ -90,6 +90,11 @@ def answers(words: list[str]) -> Words:
 def _of_command(name: str, before: list[str], current: str) -> Words:
     cls = find(name)
     assert cls is not None
+    return answers_for(cls, before, current)
+
+
+def answers_for(cls: type[Request], before: list[str], current: str) -> Words:
+    """The words that fit after those of one command, with what they are about."""
     flags = flags_of(cls)
     takes = {flag: each.option for flag, each in flags.items() if each.value is None}
     flag, equals, value = current.partition("=")

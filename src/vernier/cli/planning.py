@@ -19,28 +19,28 @@ SHOWN_CONVERSIONS = 8
 def plan(request: Plan, terminal: Terminal) -> int:
     from vernier.measure.planning.table import table_rows
 
-    made = make_plan(request, terminal)
-    if isinstance(made, PlanAccuracy):
-        terminal.print_json(made) if request.json else _show_accuracy(made, terminal)
+    result = make_plan(request, terminal)
+    if isinstance(result, PlanAccuracy):
+        terminal.print_json(result) if request.json else _show_accuracy(result, terminal)
     elif request.json:
         names = ("basis", "network", "workload", "scaling", "rows")
-        terminal.print_json({name: getattr(made, name) for name in names})
+        terminal.print_json({name: getattr(result, name) for name in names})
     else:
-        terminal.show(*made.summary)
-        terminal.print_rows(table_rows(made.rows), droppable=("not hidden ms", "step ms", "per device"))
-        terminal.warn(*made.notes)
+        terminal.show(*result.summary)
+        terminal.print_rows(table_rows(result.rows), droppable=("not hidden ms", "step ms", "per device"))
+        terminal.warn(*result.notes)
     return EXIT_DONE
 
 
 def submit(request: Submit, terminal: Terminal) -> int:
-    made = write_job(request, terminal)
+    job = write_job(request, terminal)
     if request.json:
-        script = made.script if made.file is None else None
-        terminal.print_json({"submit": made.to, "file": made.file, "job": made.job, "script": script})
-    elif made.file is None:
-        terminal.show(*made.script.splitlines())
+        script = job.script if job.file is None else None
+        terminal.print_json({"submit": job.to, "file": job.file, "job": job.job, "script": script})
+    elif job.file is None:
+        terminal.show(*job.script.splitlines())
     else:
-        terminal.show(f"{made.file}: {made.job.describe()}. Submit it: {made.how}")
+        terminal.show(f"{job.file}: {job.job.describe()}. Submit it: {job.how}")
     return EXIT_DONE
 
 

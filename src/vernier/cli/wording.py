@@ -28,8 +28,14 @@ class ShellWords(Words):
             return flag or option.metavar.strip("[]")
         if option.switch:
             return flag.replace("--", "--no-", 1) if reference.value is False else flag
-        value = reference.slot or shlex.quote(value_text(option, reference.value))
-        return f"{flag} {value}".lstrip()
+        if reference.slot:
+            return f"{flag} {reference.slot}".lstrip()
+        several_words = isinstance(reference.value, list) and (option.form.count > 1 or option.declared.repeats)
+        texts = [
+            shlex.quote(value_text(option, each)) for each in (reference.value if several_words else [reference.value])
+        ]
+        between = f" {flag} " if option.declared.repeats and flag else " "
+        return f"{flag} {between.join(texts)}".lstrip()
 
     def setting(self, reference: Reference) -> str:
         return f"--set {reference.name}={reference.slot or shown(reference.value)}"

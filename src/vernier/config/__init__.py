@@ -29,7 +29,6 @@ from .parsing import (
     load_file,
     override,
     override_from_text,
-    parse_share,
     setting_name,
     setting_names,
     to_dict,
@@ -52,7 +51,6 @@ from .settings import (
     Published,
     Recipe,
     Schedule,
-    short_side_of,
 )
 from .warnings import config_warnings
 
@@ -100,13 +98,11 @@ __all__ = [
     "override",
     "override_from_text",
     "parse_duration",
-    "parse_share",
     "read_machine_file",
     "refuse_other_work",
     "refuse_training_settings",
     "setting_name",
     "setting_names",
-    "short_side_of",
     "to_dict",
     "to_toml",
     "train_px",

@@ -14,6 +14,7 @@ from vernier.errors import ConfigError
 from vernier.references import given, use
 
 from .durations import check_time_limit
+from .parsing import parse_value
 from .settings import Config, Data, Machine, Recipe, short_side_of
 
 _BOX_CROPS = ("ssd", "ssd-tf", "ssd-tf-tall")
@@ -200,7 +201,8 @@ def refuse_training_settings(assignments: Iterable[str]) -> None:
     """Refuse settings, given as NAME=VALUE, that change how a model is trained and nothing in inference."""
     for name, _, value in (assignment.partition("=") for assignment in assignments):
         if name.strip() in _OF_TRAINING:
-            raise ConfigError(f"{given(name.strip(), value.strip())} has no effect here: it is for training. Omit it.")
+            setting = given(name.strip(), parse_value(value.strip(), str))
+            raise ConfigError(f"{setting} has no effect here: it is for training. Omit it.")
 
 
 def check_reduction(config: Config) -> None:

@@ -305,14 +305,3 @@ def tree_differences(a: Any, b: Any, path: str = "") -> dict[str, tuple[Any, Any
             out |= tree_differences(a.get(key), b.get(key), f"{path}.{key}" if path else key)
         return out
     return {} if a == b else {path: (a, b)}
-
-
-def parse_share(flag: str, text: str, *, allow_zero: bool = False) -> float:
-    """`1%` or `0.01` of a flag as a number below 1. Raises ConfigError that names the flag."""
-    try:
-        value = float(text.strip().removesuffix("%")) / (100 if text.strip().endswith("%") else 1)
-    except ValueError:
-        value = math.nan
-    if not (0 <= value < 1 if allow_zero else 0 < value < 1):
-        raise ConfigError(f"{flag} {text!r} is not a share between 0 and 100 %. Write 1% or 0.01.")
-    return value

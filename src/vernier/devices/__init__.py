@@ -11,6 +11,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from vernier.errors import ConfigError, did_you_mean
+from vernier.references import given
 
 from .base import MODES, PRECISIONS, Ability, Device
 from .cpu import Cpu
@@ -106,21 +107,23 @@ def resolve(name: str) -> Device:
         return kinds()[name]()
     here = ", ".join(device.name for device in usable())
     if why := unusable_plugins().get(name):
-        raise ConfigError(f"--device {name}: {why.rstrip('.')}. Usable: {here}.")
+        raise ConfigError(f"{given('machine.device', name)}: {why.rstrip('.')}. Usable: {here}.")
     if name in kinds():
-        raise ConfigError(f"--device {name} cannot be used on this machine. Usable: {here}.")
-    raise ConfigError(f"--device {name!r} is not known. {did_you_mean(name, ('auto', *kinds()))} Usable: {here}.")
+        raise ConfigError(f"{given('machine.device', name)} cannot be used on this machine. Usable: {here}.")
+    near = did_you_mean(name, ("auto", *kinds()))
+    raise ConfigError(f"{given('machine.device', name)} is not known. {near} Usable: {here}.")
 
 
 def refuse_early(name: str, precision: str, mode: str, *, allow_slow: bool) -> None:
     """Refuse what this machine surely cannot do, without loading PyTorch: that takes seconds. Raises ConfigError."""
     plugins = _plugin_names()
     if name not in ("auto", *BUILT_IN, *plugins):
-        raise ConfigError(f"--device {name!r} is not known. {did_you_mean(name, ('auto', *BUILT_IN, *plugins))}")
+        near = did_you_mean(name, ("auto", *BUILT_IN, *plugins))
+        raise ConfigError(f"{given('machine.device', name)} is not known. {near}")
     if _has_device_node():
         return
     if name not in ("auto", "cpu", *plugins) and not plugins:  # which plug-ins work is known once they are loaded
-        raise ConfigError(f"--device {name} cannot be used on this machine. Usable: cpu.")
+        raise ConfigError(f"{given('machine.device', name)} cannot be used on this machine. Usable: cpu.")
     if likely_kind(name) == "cpu" and (why_not := Cpu().refuse(precision, mode, allow_slow=allow_slow)):
         raise ConfigError(why_not)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from vernier.clock import now_s
 from vernier.frozen import frozen
 from vernier.records.environment import DeviceInfo
+from vernier.references import plain, use
 
 if TYPE_CHECKING:
     import torch
@@ -32,7 +33,7 @@ class Answer:
     instead: str = ""
 
     def __str__(self) -> str:
-        return self.verdict if self.verdict == "yes" else f"{self.verdict}: {self.why}; use {self.instead}"
+        return self.verdict if self.verdict == "yes" else plain(f"{self.verdict}: {self.why}; use {self.instead}")
 
 
 YES = Answer("yes")
@@ -132,7 +133,7 @@ class Device:
         answer = self.answer(precision, mode)
         if answer.verdict == "yes" or (answer.verdict == "slow" and allow_slow):
             return ""
-        insist = ", or --allow-slow to run it anyway" if answer.verdict == "slow" else ""
+        insist = f", or {use('machine.allow_slow', True)} to run it anyway" if answer.verdict == "slow" else ""
         return f"{answer.why}: use {answer.instead}{insist}."
 
     def prepare(self, precision: str = "fp32", *, deterministic: bool = False, local_rank: int = 0) -> None:

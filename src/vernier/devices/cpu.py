@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vernier.records.environment import DeviceInfo
+from vernier.references import use
 
 from .base import YES, Answer, Device, Memory
 
@@ -40,12 +41,12 @@ class Cpu(Device):
 
     def answer(self, precision: str, mode: str) -> Answer:
         if precision == "tf32":
-            return Answer("refused", "precision tf32 exists on CUDA devices only", "--precision fp32")
+            return Answer("refused", "precision tf32 exists on CUDA devices only", use("machine.precision", "fp32"))
         if mode == "compile" and compiler() is None:
             return Answer(
                 "refused",
                 "mode compile needs a C++ compiler and none (g++, clang++, c++) is on the PATH",
-                "--mode eager",
+                use("machine.mode", "eager"),
             )
         hardware = _INSTRUCTIONS.get(precision)
         if hardware and not hardware & instruction_sets():
@@ -54,14 +55,13 @@ class Cpu(Device):
                 f"precision {precision} has no hardware on this CPU (none of {missing}) and would be many times slower "
                 "than fp32"
             )
-            return Answer("slow", why, "--precision fp32")
+            return Answer("slow", why, use("machine.precision", "fp32"))
         if hardware and {"amx_tile", f"amx_{precision}"} <= instruction_sets() and not amx_works():
             why = (
                 f"precision {precision} would use AMX instructions, which this machine lists but which end the program"
             )
-            return Answer(
-                "refused", why, "--precision fp32, or set ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16 to do without AMX"
-            )
+            without_amx = "set ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16 to do without AMX"
+            return Answer("refused", why, f"{use('machine.precision', 'fp32')}, or {without_amx}")
         return YES
 
     def prepare(self, precision: str = "fp32", *, deterministic: bool = False, local_rank: int = 0) -> None:

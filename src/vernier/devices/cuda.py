@@ -4,6 +4,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from vernier.records.environment import DeviceInfo
+from vernier.references import use
 
 from .base import YES, Accelerator, Answer, stated_uuid, visible_entry
 
@@ -48,7 +49,9 @@ class Cuda(Accelerator):
 
     def answer(self, precision: str, mode: str) -> Answer:
         if precision == "tf32" and is_rocm():
-            return Answer("refused", "precision tf32 is NVIDIA's and this is a ROCm build", "--precision bf16")
+            return Answer(
+                "refused", "precision tf32 is NVIDIA's and this is a ROCm build", use("machine.precision", "bf16")
+            )
         if (
             precision in ("tf32", "bf16")
             and self.available()
@@ -57,7 +60,7 @@ class Cuda(Accelerator):
         ):
             have = ".".join(map(str, self._capability()))
             why = f"precision {precision} needs compute capability 8.0 (A100 or newer) and this GPU has {have}"
-            return Answer("refused", why, "--precision fp16")
+            return Answer("refused", why, use("machine.precision", "fp16"))
         return YES
 
     def _capability(self) -> tuple[int, int]:

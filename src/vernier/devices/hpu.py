@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from vernier.records.environment import DeviceInfo
+from vernier.references import use
 
 from .base import YES, Accelerator, Answer, Device, stated_uuid
 
@@ -76,9 +77,13 @@ class Hpu(Accelerator):
 
     def answer(self, precision: str, mode: str) -> Answer:
         if precision in ("tf32", "fp16"):
-            return Answer("refused", f"precision {precision} cannot be used for training on Gaudi", "--precision bf16")
+            return Answer(
+                "refused",
+                f"precision {precision} cannot be used for training on Gaudi",
+                use("machine.precision", "bf16"),
+            )
         if mode == "trace":
-            return Answer("refused", "mode trace is no longer part of Gaudi's PyTorch", "--mode compile")
+            return Answer("refused", "mode trace is no longer part of Gaudi's PyTorch", use("machine.mode", "compile"))
         if mode == "compile" and lazy():
             return Answer("refused", "mode compile does not work with PT_HPU_LAZY_MODE=1", "PT_HPU_LAZY_MODE=0")
         return YES

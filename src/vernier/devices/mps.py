@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from vernier.records.environment import DeviceInfo
+from vernier.references import use
 
 from .base import YES, Answer, Device, Memory
 from .cpu import cpu_name
@@ -37,13 +38,13 @@ class Mps(Device):
 
     def answer(self, precision: str, mode: str) -> Answer:
         if precision == "tf32":
-            return Answer("refused", "precision tf32 exists on CUDA devices only", "--precision fp32")
+            return Answer("refused", "precision tf32 exists on CUDA devices only", use("machine.precision", "fp32"))
         if mode == "compile":
-            return Answer("refused", "torch.compile for Metal is a prototype", "--mode eager")
+            return Answer("refused", "torch.compile for Metal is a prototype", use("machine.mode", "eager"))
         return YES
 
     def deterministic(self) -> Answer:
-        return Answer("refused", "Metal kernels are not guaranteed to repeat bit for bit", "--device cpu")
+        return Answer("refused", "Metal kernels are not guaranteed to repeat bit for bit", use("machine.device", "cpu"))
 
     def synchronize(self) -> None:
         import torch

@@ -1,6 +1,7 @@
 """Intel GPUs. Not run by us: see docs/devices.md."""
 
 from vernier.records.environment import DeviceInfo
+from vernier.references import use
 
 from .base import YES, Accelerator, Answer, stated_uuid, visible_entry
 
@@ -29,5 +30,5 @@ class Xpu(Accelerator):
 
     def answer(self, precision: str, mode: str) -> Answer:
         if precision == "tf32":
-            return Answer("refused", "precision tf32 is offered on CUDA devices only", "--precision bf16")
+            return Answer("refused", "precision tf32 is offered on CUDA devices only", use("machine.precision", "bf16"))
         return YES

@@ -14,6 +14,7 @@ from vernier.data.sources import Source
 from vernier.devices import Device, kinds, resolve
 from vernier.errors import ConfigError
 from vernier.models import build, is_detector
+from vernier.references import given, use
 from vernier.tasks.base import Task
 from vernier.wording import plural
 
@@ -34,12 +35,12 @@ def prepare_device(config: Config, *, exact: bool = False) -> tuple[Device, int]
         raise ConfigError(why_not)
     deterministic = machine.deterministic or exact
     if deterministic and (answer := device.deterministic()).verdict != "yes":
-        flag = "machine.reduction = exact" if exact else "--deterministic"
-        raise ConfigError(f"{flag}: {answer.why}: use {answer.instead}.")
+        setting = given("machine.reduction", "exact") if exact else given("machine.deterministic", True)
+        raise ConfigError(f"{setting}: {answer.why}: use {answer.instead}.")
     if exact and device.backend is None:
         raise ConfigError(
-            f"machine.reduction = exact: {device.name} has no collectives, and sums in host memory are not made in the "
-            "tree's order: use machine.reduction=ddp, or --device cpu."
+            f"{given('machine.reduction', 'exact')}: {device.name} has no collectives, and sums in host memory are not "
+            f"made in the tree's order. Use {use('machine.reduction', 'ddp')}, or {use('machine.device', 'cpu')}."
         )
     cores = bind_cores(where, machine.max_cpus) if where.local_world > 1 or machine.max_cpus else allowed_cores()
     threads = machine.threads or (DEFAULT_EXACT_THREADS if exact else len(cores))
@@ -50,8 +51,9 @@ def prepare_device(config: Config, *, exact: bool = False) -> tuple[Device, int]
 
 
 _EXACT_THREADS_NOTE = (
-    f"machine.reduction = exact: {DEFAULT_EXACT_THREADS} thread per process, however many cores there are, because "
-    "sums depend on it. More: --set machine.threads=N, the same N for every number of processes"
+    f"{given('machine.reduction', 'exact')}: {DEFAULT_EXACT_THREADS} thread per process, however many cores there "
+    f"are, because sums depend on it. More: {use('machine.threads', slot='N')}, the same N for every number of "
+    "processes"
 )
 
 
@@ -63,14 +65,12 @@ def threads_notes(config: Config, threads: int) -> tuple[str, ...]:
     if config.machine.reduction == "exact":
         idle = config.machine.threads is None and len(allowed_cores()) > threads
         return (_EXACT_THREADS_NOTE,) if idle else ()
-    requested = os.environ.get("OMP_NUM_THREADS")
+    requested = os.environ.get("OMP_NUM_THREADS", "")
     by_launcher = topology().launcher == "torchrun" and requested == "1"
-    if requested in (None, "", str(threads)) or config.machine.threads is not None or by_launcher:
+    if requested in ("", str(threads)) or config.machine.threads is not None or by_launcher:
         return ()
-    return (
-        f"OMP_NUM_THREADS={requested} is not used: {threads} threads, one per core. "
-        f"To set them: --set machine.threads={requested}",
-    )
+    setting = use("machine.threads", int(requested) if requested.isdecimal() else requested)
+    return (f"OMP_NUM_THREADS={requested} is not used: {threads} threads, one per core. To set them: {setting}",)
 
 
 def local_torch_device(device: Device) -> torch.device:

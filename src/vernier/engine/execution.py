@@ -22,6 +22,7 @@ from vernier.devices import Device
 from vernier.errors import ConfigError, RunFailed
 from vernier.folders import cache_home
 from vernier.records.run import Compilation
+from vernier.references import use
 from vernier.torch_private import CompilerCounters
 
 from .runtimes.folding import fold_batch_norms
@@ -144,7 +145,7 @@ class CompiledNetwork(nn.Module):
         except Exception as error:
             if not torch_private.is_compiler_failure(error):
                 raise
-            instead = remove_damaged_library(str(error)) or "Use --mode eager."
+            instead = remove_damaged_library(str(error)) or f"Use {use('machine.mode', 'eager')}."
             raise RunFailed(f"torch.compile failed: {str(error).splitlines()[0]}. {instead}") from error
         self._count(self._counted, torch_private.compiler_counters())
         return output
@@ -198,7 +199,8 @@ def traced(model: nn.Module, example: torch.Tensor, autocast: Context, *, traini
                 torch.set_autocast_cache_enabled(True)
     except RuntimeError as error:
         raise ConfigError(
-            f"This network cannot be traced: {str(error).splitlines()[0]}. Use --mode eager or compile."
+            f"This model cannot be traced: {str(error).splitlines()[0]}. Use {use('machine.mode', 'eager')} or "
+            f"{use('machine.mode', 'compile')}."
         ) from error
     finally:
         with torch.no_grad():

@@ -20,12 +20,14 @@ from vernier.data.preparing.pretrained import fetch_pretrained, is_pretrained, p
 from vernier.data.sources import ArraySource, Source
 from vernier.errors import ConfigError, did_you_mean
 from vernier.models import build, info, names, weights
+from vernier.models.airbench import AirbenchNet, whitening_filters
 from vernier.models.architecture import PATCH_PX
-from vernier.models.resnet import AirbenchNet, Trunk, whitening_filters
+from vernier.models.resnet import Trunk
 from vernier.models.ssd import Ssd
 from vernier.models.stride_check import MIN_PHOTOGRAPHS, declared_variant, stride_variant
 from vernier.models.tf_checkpoint import find_checkpoint
 from vernier.optim.groups import NORMS
+from vernier.references import given, use
 from vernier.wording import plural
 
 from .inference.preparation import published_as
@@ -89,7 +91,10 @@ def load_weights(
 def load_backbone(model: nn.Module, path: str, source: Source, data: Data, torch_device: torch.device) -> str:
     """Load a classifier's weights into the backbone of a detector; a note about it."""
     if not isinstance(model, Ssd):
-        raise ConfigError("model.backbone_weights is for detectors; a classifier takes --weights FILE.")
+        raise ConfigError(
+            f"{given('model.backbone_weights', path)} is for detectors. For a classifier, use "
+            f"{use('model.weights', path)}."
+        )
     photographs = photographs_for_check(model.backbone, source, data, torch_device)
     report = weights.load_backbone(weights_file(path), model, images=photographs)
     return f"backbone {describe_weights(path, report)}"
@@ -102,8 +107,8 @@ def from_scratch_warnings(config: Config) -> tuple[str, ...]:
     if entry.ssd is None or spec.weights or spec.backbone_weights or entry.input_px < LARGE_PX:
         return ()
     return (
-        f"{spec.name} starts FROM SCRATCH: no --backbone-weights FILE was given. On COCO such a training reaches about "
-        "0.17 AP instead of 0.23. Any ImageNet ResNet of the same depth can be the backbone.",
+        f"{spec.name} starts FROM SCRATCH: no {use('model.backbone_weights', slot='FILE')} was given. On COCO, such a "
+        "run reaches about 0.17 AP instead of 0.23. Any ImageNet ResNet of the same depth can be the backbone.",
     )
 
 

@@ -1,5 +1,5 @@
-"""Networks: how they are described (`architecture`), named (`catalogue`) and built (`resnet`, `ssd`), what they cost
-(`cost`), and weights files of others (`weights`, `naming`, `stride_check`).
+"""Models: how they are described (`architecture`), named (`catalogue`) and built (`resnet`, `airbench`, `ssd`), what
+they cost (`cost`), and third-party weights files (`weights`, `naming`, `stride_check`).
 
 May import `config`, `store`, `errors` and nothing above them. Loss, metric and boxes are in `tasks`; starting a
 training from a weights file is in `engine.starting_weights`.

@@ -16,7 +16,8 @@ from vernier.frozen import frozen
 from .architecture import Arch, Options, SsdSpec
 
 if TYPE_CHECKING:
-    from .resnet import AirbenchNet, ResNet
+    from .airbench import AirbenchNet
+    from .resnet import ResNet
     from .ssd import Ssd
 
 
@@ -113,7 +114,7 @@ def build(name: str, **options: Any) -> ResNet | AirbenchNet | Ssd:
         raise ConfigError(f"Model options image_px and box_sizes are for detectors, and {name} is a classifier.")
     if entry.arch.block == "pooled":
         _refuse_residual_options(name, chosen)
-        from .resnet import AirbenchNet
+        from .airbench import AirbenchNet
 
         return AirbenchNet(entry.arch, chosen)
     from .resnet import ResNet

@@ -15,10 +15,12 @@ from torch import Tensor, nn
 
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
+from vernier.references import use
 
+from .airbench import AirbenchNet
 from .architecture import Arch, inner_channels
 from .catalogue import describe
-from .resnet import AirbenchNet, ResNet, Trunk
+from .resnet import ResNet, Trunk
 from .ssd import Ssd
 
 State = dict[str, Tensor]
@@ -173,7 +175,7 @@ def translate_detector(state: Mapping[str, Tensor]) -> tuple[State, Report]:
     if naming is not _UNKNOWN and not naming.of_detector:
         raise ConfigError(
             f"These are weights of a classifier ({naming.source} names), not of a detector: they can start its "
-            "backbone. Give them as --backbone-weights."
+            f"backbone. Give them as {use('model.backbone_weights')}."
         )
     new_names = {name: _rename_detector(name, naming) for name in state if not re.search(_NO_WEIGHT, name)}
     return _rename_all(state, new_names, naming)

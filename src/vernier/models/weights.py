@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from vernier.errors import ConfigError, RunFailed
 from vernier.frozen import frozen
+from vernier.references import given, use
 from vernier.store import replaced_atomically, usual_mode
 
 from .naming import (
@@ -93,7 +94,7 @@ def read_file(path: str | Path, *, ema: bool | None = None) -> FileWeights:
     else:
         if ema:
             raise ConfigError(
-                f"{path} is a safetensors file with one set of weights and no averaged ones. Leave out --ema."
+                f"{path} is a safetensors file with one set of weights and no averaged ones. Omit {given('ema', True)}."
             )
         try:
             state, metadata = load_file(path), read_metadata(path)
@@ -149,11 +150,11 @@ def _unwrap(loaded: Any, ema: bool | None, path: Path) -> tuple[State, bool, tup
         for containers in (_PLAIN_CONTAINERS, _AVERAGED_CONTAINERS)
     )
     if averaged is not None and ema is not False:
-        other = f"; --no-ema takes the raw ones ({plain})" if plain else ", the only ones in the file"
+        other = f"; {use('ema', False)} takes the raw ones ({plain})" if plain else ", the only ones in the file"
         return _tensors(loaded[averaged], path), True, (f"averaged weights ({averaged}){other}",)
     if ema:
         raise ConfigError(f"{path} has no averaged weights; it has {join_some(str(name) for name in loaded)}.")
-    notes = (f"raw weights ({plain}); --ema takes the averaged ones ({averaged})",) if averaged and plain else ()
+    notes = (f"raw weights ({plain}), not the averaged ones ({averaged})",) if averaged and plain else ()
     if plain is not None:
         return _tensors(loaded[plain], path), False, notes
     return _tensors(loaded, path), False, notes
@@ -297,8 +298,9 @@ def _check_classes(loaded: State, own: State, model: nn.Module) -> None:
         return
     classes = len(head) // shapes
     raise ConfigError(
-        f"The weights have {classes} {label} and the model has {len(own_head) // shapes}. Give --reset-head to keep "
-        f"the rest and start a new classifier, or set model.num_classes to {classes}."
+        f"The weights have {classes} {label} and the model has {len(own_head) // shapes}. Use "
+        f"{use('model.reset_head', True)} to keep the rest and start with a new classifier, or "
+        f"{use('model.num_classes', classes)}."
     )
 
 
@@ -315,14 +317,14 @@ def _advice(loaded: State, model: nn.Module) -> str:
     if guess not in (own, own.replace("-v1", "")):
         return f" They look like {guess}."
     different = [
-        f"--set model.{setting}={value}"
+        use(f"model.{setting}", value)
         for setting, value, own_value in zip(
             ("width", "stem"), _width_and_stem(loaded), _width_and_stem(model.state_dict()), strict=True
         )
         if value != own_value
     ]
     if different:
-        return f" They are a {own} of other settings: give {' '.join(different)}."
+        return f" They are a {own} of other settings: use {' and '.join(different)}."
     return f" They look like a part of {own}, or a changed one."
 
 

@@ -17,6 +17,7 @@ from vernier.models import is_detector
 from vernier.models import names as network_names
 from vernier.recipes import detection, habana, modern, nvidia, small_sets, study
 from vernier.records.codec import omitted
+from vernier.references import given
 
 from .networks import named_after_changes, plain_recipe, with_network
 
@@ -125,7 +126,7 @@ def data_size(recipe: Recipe) -> DataSize:
     sets = _DETECTION if detector else _CLASSIFICATION
     if source in sets:
         images, classes = sets[source]
-        assumed = f"{'COCO' if detector else 'ImageNet'}'s, as no --data is given"
+        assumed = f"{'COCO' if detector else 'ImageNet'}'s, as no {given('data.source')} is given"
         return DataSize(images=images, classes=classes, origin=f"those of {source}" if source else assumed)
     from vernier.data.sources import open_boxes, open_split
 

@@ -17,7 +17,7 @@ _EVERY_5_EPOCHS = Eval(every_epochs=5.0)
 _TO_TARGET = Eval(every_epochs=5.0, target_ap=0.23)
 
 
-def _ssd(
+def _ssd(  # noqa: PLR0913  # one argument per column of the published tables, all but three by name
     name: str,
     about: str,
     source: str,

@@ -8,6 +8,7 @@ from dataclasses import replace
 from vernier.config import Augment, Config, Data, Model, Optim, Recipe, Schedule
 from vernier.errors import ConfigError
 from vernier.models import info, is_detector
+from vernier.references import given
 
 from .detection import mlperf_ssd
 from .small_sets import cifar10, ssd_shapes_quick
@@ -52,7 +53,7 @@ def with_network(config: Config, name: str) -> Config:
         kinds = ("classifiers", "detectors")
         raise ConfigError(
             f"{name} is one of the {kinds[is_detector(name)]}, and {recipe.name} is a recipe for "
-            f"{kinds[is_detector(recipe.model.name)]}. Give {name} as the recipe, without --model."
+            f"{kinds[is_detector(recipe.model.name)]}. Give {name} as the recipe, and omit {given('model.name', name)}."
         )
     data = recipe.data
     if entry.input_px != info(recipe.model.name).input_px:

@@ -1,6 +1,6 @@
 """Requests of `bench`: what is measured, how long and how often, and against what."""
 
-from typing import Any, Literal
+from typing import Literal
 
 from vernier.config.settings import Engine, Mode, Precision
 
@@ -97,7 +97,7 @@ class Benchmarked(Target, Settings, Quiet, Json):
         group="run",
     )
 
-    def changes(self) -> dict[str, Any]:
+    def changes(self) -> dict[str, object]:
         """Lists are configurations to measure, and not settings."""
         return {name: value for name, value in super().changes().items() if not isinstance(value, tuple)}
 
@@ -263,7 +263,7 @@ class BenchInfer(Compared):
         advanced=True,
     )
 
-    def changes(self) -> dict[str, Any]:
+    def changes(self) -> dict[str, object]:
         """INT8 is a configuration beside fp32, and not a setting of all."""
         return {name: value for name, value in super().changes().items() if name != "machine.int8"}
 

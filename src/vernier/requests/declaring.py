@@ -148,7 +148,7 @@ class Request:
             each.check(value)
             object.__setattr__(self, each.name, value)
 
-    def changes(self) -> dict[str, Any]:
+    def changes(self) -> dict[str, object]:
         """The settings that the options change, by name: those that were given."""
         return {
             each.declared.sets: value
@@ -164,7 +164,7 @@ class Request:
         """Whether an option was given, or has another value than its default."""
         return any(each.name == name and not each.is_default(getattr(self, name)) for each in options_of(type(self)))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Plain values for another process or version: the command, and every option that is not at its default."""
         values = {each.name: getattr(self, each.name) for each in options_of(type(self))}
         return {
@@ -280,7 +280,7 @@ GROUPS = ("arguments", "options", "data", "model", "schedule", "measuring", "mac
 def groups_of(cls: type[Request], *, everything: bool = True) -> Iterator[tuple[str, list[Option]]]:
     """The options of the shell by heading; without `everything` only the everyday ones."""
     by_group: dict[str, list[Option]] = {name: [] for name in GROUPS}
-    for each in options_of(cls):
+    for each in sorted(options_of(cls), key=lambda each: each.declared.advanced):  # the everyday ones first
         if each.declared.edge != "python" and (everything or not each.declared.advanced):
             by_group["arguments" if each.declared.positional else each.declared.group or "options"].append(each)
     return ((name, options) for name, options in by_group.items() if options)

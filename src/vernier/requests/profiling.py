@@ -60,6 +60,7 @@ class ProfileInfer(Profiled):
 
     Examples:
         vernier profile infer --batch 32
+        vernier profile infer resnet50 --mode compile --range 6:8
     """
 
     batch: int | None = option(

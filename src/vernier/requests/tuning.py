@@ -1,13 +1,13 @@
 """Requests of `tune`: the fastest settings of this machine for training or inference."""
 
 from .benchmarks import BATCH_NAMES, Target
-from .common import Json, Quiet
+from .common import InProcesses, Json, Quiet, WithPrecision
 from .declaring import option, request, shared
 from .values import Duration, FilePath
 
 
 @shared
-class Tune(Target, Quiet, Json):
+class Tune(Target, WithPrecision, Quiet, Json):
     """Both searches."""
 
     time: Duration = option(
@@ -31,7 +31,7 @@ class Tune(Target, Quiet, Json):
 
 
 @request("tune train")
-class TuneTrain(Tune):
+class TuneTrain(Tune, InProcesses):
     """Find the fastest settings of this machine for training a recipe, and write them to a machine file.
 
     Tries threads, memory layout, loader threads, allocator and execution mode. One setting after the other: its values
@@ -71,6 +71,7 @@ class TuneInfer(Tune):
 
     Examples:
         vernier tune infer resnet50 --time 15m --out fast-infer.toml
+        vernier tune infer mine.toml --batch 1 --overwrite
     """
 
     batch: int | None = option(

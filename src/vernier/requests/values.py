@@ -122,8 +122,8 @@ class Form:
                 return float(value)
             case "text" if isinstance(value, int | float) and not isinstance(value, bool):
                 return str(value)
-        wanted = {"switch": bool, "int": int, "float": float}.get(self.kind, str)
-        if not isinstance(value, wanted) or (wanted is not bool and isinstance(value, bool)):
+        python_type = {"switch": bool, "int": int, "float": float}.get(self.kind, str)
+        if not isinstance(value, python_type) or (python_type is not bool and isinstance(value, bool)):
             raise ConfigError(f"{given(name)} takes {_NEEDS.get(self.kind, 'text')}, not {value!r}.")
         if isinstance(value, int) and abs(value) >= _LARGEST:
             raise ConfigError(f"{given(name)} is out of range: no option takes whole numbers of 64 bits and more.")
@@ -132,6 +132,8 @@ class Form:
     def _duration(self, name: str, value: Any) -> str:
         if value == UNTIL_JOB_ENDS and self.kind == "time limit":
             return UNTIL_JOB_ENDS
+        if value in (0, "0"):  # no time at all needs no unit
+            return "0s"
         if not isinstance(value, str):
             raise ConfigError(f"{given(name)} takes a time such as 90s, 15m or 3h50m, not {value!r}.")
         try:

@@ -6,7 +6,7 @@ other one, which a recipe or a file has, as a key of that file.
 
 from typing import Any
 
-from vernier.config import setting_name
+from vernier.config import setting_name, setting_names
 from vernier.references import Reference, plain_word, shown, worded
 
 from .declaring import Option, Request, option_of, options_of
@@ -33,7 +33,7 @@ class Words:
         if not reference.has_value:
             return reference.name
         if reference.role == "use" or self._is_assigned(reference.name):
-            return self.setting(reference) if self._takes_settings() else plain_word(reference)
+            return self.setting(reference) if self._takes_setting(reference.name) else plain_word(reference)
         return plain_word(reference)
 
     def _is_from_elsewhere(self, reference: Reference, option: Option) -> bool:
@@ -46,8 +46,10 @@ class Words:
         assignments = getattr(self.request, "settings", ())
         return any(setting_name(each.partition("=")[0].strip()) == setting_name(name) for each in assignments)
 
-    def _takes_settings(self) -> bool:
-        return self.cls is not None and option_of(self.cls, "settings") is not None
+    def _takes_setting(self, name: str) -> bool:
+        """Whether NAME=VALUE can be given here: `out` may be an option of another command, and is no setting."""
+        takes_settings = self.cls is not None and option_of(self.cls, "settings") is not None
+        return takes_settings and name.removeprefix("recipe.") in setting_names()
 
     # ------------------------------------------------------------------------------------------------- by the edges
 

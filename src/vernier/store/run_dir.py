@@ -27,6 +27,7 @@ from vernier.records.environment import Environment
 from vernier.records.events import Event
 from vernier.records.predictions import TrainImages
 from vernier.records.run import FinetuningRecord, RunStatus
+from vernier.references import given, use
 
 from .checkpoints import Checkpoints
 from .durable import (
@@ -78,7 +79,7 @@ class RunDir:
     def check_out(out: Path) -> None:
         """Refuse a folder in which no run directory can be made; nothing is left behind. Raises ConfigError."""
         if out.exists() and not out.is_dir():
-            raise ConfigError(f"--out {out} is a file. Give a folder.")
+            raise ConfigError(f"{given('out', out)} is a file. Give a folder.")
         existing = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
         try:
             with tempfile.TemporaryDirectory(dir=existing):
@@ -294,8 +295,8 @@ class RunDir:
         try:
             if not _lock(f):
                 raise ConfigError(
-                    f"{self.path} is in use by another process{_holder(f)}. Wait for it or stop it first; "
-                    "--resume never starts another run."
+                    f"{self.path} is in use by another process{_holder(f)}. Wait for it or stop it first, or start "
+                    f"another run: {use('resume', 'never')}."
                 )
             with contextlib.suppress(OSError):  # for people only: a full disk is no reason to refuse
                 f.truncate(0)
@@ -383,7 +384,9 @@ def _sync_with_parents(path: Path) -> None:
 
 
 def _cannot_make(out: Path, error: OSError) -> ConfigError:
-    return ConfigError(f"Cannot make a run directory in {out}: {error.strerror}. Choose another --out.")
+    return ConfigError(
+        f"Cannot make a run directory in {out}: {error.strerror}. Use another folder: {use('out', slot='DIR')}."
+    )
 
 
 def _fits(record: type[Any], path: Path) -> bool:

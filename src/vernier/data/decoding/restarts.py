@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 from vernier.errors import ConfigError
+from vernier.references import use
 
 from . import transcoder
 from .decode import BadImage, refuse_bomb
@@ -39,9 +40,8 @@ class _Process:
             self.close()
             raise ConfigError(
                 "Restart-indexed shards need libjpeg-turbo through Pillow, and this Pillow cannot give it: "
-                f"{_text(content)}. "
-                "Its wheels for Linux and macOS can (pip install --force-reinstall --only-binary :all: pillow). "
-                "--no-restarts stores the files as they are."
+                f"{_text(content)}. Pillow's wheels for Linux and macOS can (pip uninstall pillow, then pip install "
+                f"pillow). {use('restarts', False)} stores the files as they are."
             )
 
     def ask(self, encoded: bytes, interval: int) -> tuple[int, bytes]:

@@ -16,6 +16,7 @@ from vernier.data.decoding.decode import BadImage
 from vernier.data.sources.base import Source
 from vernier.errors import ConfigError, RunFailed
 from vernier.randomness import Stream, key, permuted
+from vernier.references import command, use
 from vernier.wording import plural
 
 T = TypeVar("T")
@@ -86,8 +87,8 @@ class BadImages:
         if count > self.limit:
             raise RunFailed(
                 f"Cannot read the image {bad.path}: {bad.reason}. That makes {plural(count, 'bad image')} of "
-                f"{len(self._source):,}; the limit is {self.limit}. Repair the data (vernier data verify lists what is "
-                "wrong) or raise --max-bad-images."
+                f"{len(self._source):,}; the limit is {self.limit}. Repair the data ({command('data verify', 'PATH')} "
+                f"lists what is wrong) or raise {use('data.max_bad_images')}."
             )
 
     def samples(self) -> list[BadSample]:

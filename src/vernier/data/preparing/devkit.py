@@ -14,6 +14,7 @@ from pathlib import Path
 
 from vernier.data.sources.containers.tar import TAR_ERRORS
 from vernier.errors import ConfigError
+from vernier.references import use
 
 TRUTH, META = "ILSVRC2012_validation_ground_truth.txt", "meta.mat"
 _LARGEST_BYTES = 64 << 20
@@ -83,7 +84,7 @@ def _read_synsets(meta: bytes, where: str) -> dict[int, str]:
     if importlib.util.find_spec("scipy") is None:
         raise ConfigError(
             f"Reading the devkit's {META} needs scipy: pip install 'vernier[devkit]'. "
-            "Or give --val-labels FILE with one synset per line."
+            f"Or give {use('val_labels', slot='FILE')} with one synset per line."
         )
     try:
         reader = subprocess.run(

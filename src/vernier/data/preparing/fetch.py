@@ -22,6 +22,7 @@ from vernier.addresses import check_redirect, redact, with_credentials
 from vernier.data.unfinished import is_unfinished, mark_unfinished
 from vernier.errors import ConfigError, RunFailed, did_you_mean, environment_error
 from vernier.folders import data_home
+from vernier.references import given, use
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, the bytes done and the total."""
@@ -64,6 +65,10 @@ SETS: dict[str, tuple[File, ...]] = {
 }
 
 
+_OTHERWISE = f"Give an address that has {{}} as {use('mirror')}."
+"""Advice if a server does not have a file; {} is its name."""
+
+
 def get(name: str, out: Path | None = None, *, mirror: str = "", progress: Progress | None = None) -> Path:
     """Download a public set into `out` (by default Vernier's cache) and unpack it, without repeating finished files.
 
@@ -72,7 +77,9 @@ def get(name: str, out: Path | None = None, *, mirror: str = "", progress: Progr
     if name not in SETS:
         raise ConfigError(f"There is no data set {name!r} to download. {did_you_mean(name, SETS)}")
     if mirror and not mirror.startswith(SCHEMES):
-        raise ConfigError(f"--mirror {mirror} is not an address. An address begins with one of {', '.join(SCHEMES)}")
+        raise ConfigError(
+            f"{given('mirror', mirror)} is not an address. An address begins with one of {', '.join(SCHEMES)}"
+        )
     folder = out or data_home() / name
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as mark:
@@ -115,7 +122,7 @@ def download(
     checksum: Checksum | None = None,
     *,
     progress: Progress | None = None,
-    otherwise: str = "Give --mirror with an address that has {}.",
+    otherwise: str = _OTHERWISE,
 ) -> Path:
     """Download one file, resuming an earlier attempt. It gets its name only when it is whole and its checksum agrees.
 

@@ -16,6 +16,7 @@ from vernier.data.sources.base import EncodedSource
 from vernier.data.sources.containers.tar import TAR_ERRORS, TarImages
 from vernier.data.sources.values import read_lines
 from vernier.errors import ConfigError, RunFailed
+from vernier.references import use
 
 from .devkit import validation_synsets
 from .fetch import Progress
@@ -45,8 +46,8 @@ def open_imagenet(
         raise ConfigError(f"{labels} has the labels of the validation images. Give their tar too (a name with 'val').")
     if val is not None and labels is None:
         raise ConfigError(
-            "The validation tar has no labels in it. Give ILSVRC2012_devkit_t12.tar.gz too, or --val-labels FILE with "
-            "one synset per line."
+            "The validation tar has no labels in it. Give ILSVRC2012_devkit_t12.tar.gz too, or "
+            f"{use('val_labels', slot='FILE')} with one synset per line."
         )
     source = open_train(train, counts[0], counts[1], progress)
     splits: dict[str, EncodedSource] = {"train": source}
@@ -133,5 +134,5 @@ def check_count(path: Path, what: str, count: int, expected: int) -> None:
     if count != expected:
         raise RunFailed(
             f"{path} has {count:,} {what}, {expected:,} were expected. It is incomplete or the wrong file. "
-            "If it is right, give the counts with --expect."
+            f"If it is right, give the counts with {use('expect')}."
         )

@@ -14,6 +14,7 @@ from vernier.data.sources.base import VAL_SHARE, EncodedSource
 from vernier.data.sources.boxes.annotated import AnnotatedSource
 from vernier.data.sources.boxes.layouts import open_folder
 from vernier.errors import ConfigError, NoSuchSplit, RunFailed
+from vernier.references import use
 
 from .fetch import Progress as BytesProgress
 from .fetch import unpack
@@ -58,7 +59,10 @@ def open_encoded(path: str, layout: Layout, val_share: float) -> dict[str, Encod
     with contextlib.suppress(NoSuchSplit):
         splits["val"] = open_split(path, "val", val_share=val_share)
     if layout == "folders" and isinstance(splits["train"], FolderSource):
-        raise ConfigError(f"{path} has one folder of images per class already. Choose --format shards or --format raw.")
+        raise ConfigError(
+            f"{path} has one folder of images per class already. Use {use('format', 'shards')} or "
+            f"{use('format', 'raw')}."
+        )
     encoded = {split: source for split, source in splits.items() if isinstance(source, EncodedSource)}
     if len(encoded) < len(splits):
         raise ConfigError(f"{path} holds decoded images already; there is nothing to prepare.")
@@ -87,7 +91,7 @@ def write_folders(source: EncodedSource, out: Path, split: str, progress: Progre
     targets, written_bytes = _target_paths(source, out), 0
     for name in source.classes:
         if "/" in name or name in (".", ".."):
-            raise ConfigError(f"The class {name!r} cannot be the name of a folder. Choose --format shards.")
+            raise ConfigError(f"The class {name!r} cannot be the name of a folder. Use {use('format', 'shards')}.")
         (out / name).mkdir(parents=True, exist_ok=True)
     for index, target in enumerate(targets):
         encoded = read_encoded(source, index)
@@ -103,7 +107,7 @@ def _target_paths(source: EncodedSource, out: Path) -> list[Path]:
     labels, targets = source.all_labels().tolist(), []
     if empty := [source.classes[i] for i in sorted(set(range(len(source.classes))) - set(labels))]:
         raise ConfigError(
-            f"{out.name} has no image of {', '.join(empty[:5])}: a folder needs one. Choose --format shards."
+            f"{out.name} has no image of {', '.join(empty[:5])}: a folder needs one. Use {use('format', 'shards')}."
         )
     for index in range(len(source)):
         name = source.name(index).rpartition("/")[2]
@@ -112,7 +116,7 @@ def _target_paths(source: EncodedSource, out: Path) -> list[Path]:
         targets.append(out / source.classes[labels[index]] / (name if "." in name else f"{name}.jpg"))
     if len(set(targets)) < len(targets):
         twice = next(path for path, count in Counter(targets).items() if count > 1)
-        raise ConfigError(f"More than one image would be written as {twice}. Choose --format shards.")
+        raise ConfigError(f"More than one image would be written as {twice}. Use {use('format', 'shards')}.")
     return targets
 
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from vernier.data.decoding.decode import Image
 from vernier.errors import ConfigError, NoSuchSplit
+from vernier.references import use
 
 from .base import Indices, Source, fingerprint_of, note_test_as_validation
 
@@ -78,7 +79,7 @@ def open_fashion_mnist(root: Path, split: str) -> ArraySource:
     """Fashion-MNIST (or MNIST) as published: two IDX files per split."""
     stem = "train" if split == "train" else "t10k"
     if not any(root.glob(f"{stem}-*-ubyte*")):
-        raise NoSuchSplit(f"{root} has no {stem}-images-idx3-ubyte.gz. Point --data at the folder that holds it.")
+        raise NoSuchSplit(_missing(root, f"{stem}-images-idx3-ubyte.gz"))
     images = read_idx(_find_one(root, f"{stem}-images-idx3-ubyte.gz", f"{stem}-images-idx3-ubyte"))
     labels = read_idx(_find_one(root, f"{stem}-labels-idx1-ubyte.gz", f"{stem}-labels-idx1-ubyte"))
     if images.ndim != 3 or labels.shape != images.shape[:1] or not len(labels):
@@ -94,7 +95,7 @@ def open_cifar10(root: Path, split: str) -> ArraySource:
     root = root / "cifar-10-batches-bin" if (root / "cifar-10-batches-bin").is_dir() else root
     names = [f"data_batch_{i}.bin" for i in range(1, 6)] if split == "train" else ["test_batch.bin"]
     if not any((root / name).is_file() for name in names):
-        raise NoSuchSplit(f"{root} has no {names[0]}. Point --data at the folder that holds it.")
+        raise NoSuchSplit(_missing(root, names[0]))
     parts = [np.frombuffer(_find_one(root, name).read_bytes(), dtype=np.uint8) for name in names]
     if any(p.size == 0 or p.size % 3073 for p in parts):
         raise ConfigError(f"{root}: a CIFAR-10 file is not a whole number of 3,073-byte records.")
@@ -121,4 +122,8 @@ def _find_one(root: Path, *names: str) -> Path:
     for name in names:
         if (root / name).is_file():
             return root / name
-    raise ConfigError(f"{root} has no {names[0]}. Point --data at the folder that holds it.")
+    raise ConfigError(_missing(root, names[0]))
+
+
+def _missing(root: Path, name: str) -> str:
+    return f"{root} has no {name}. Give the folder that contains it: {use('data.source', slot='PATH')}."

@@ -14,6 +14,7 @@ from vernier.data.unfinished import refuse_unfinished
 from vernier.errors import ConfigError, NoSuchSplit, did_you_mean
 from vernier.folders import data_home
 from vernier.frozen import frozen
+from vernier.references import command, given, use
 
 from .arrays import ArraySource, open_cifar10, open_fashion_mnist
 from .base import VAL_SHARE, BoxSource, Source, note_test_as_validation
@@ -103,7 +104,9 @@ def open_boxes(
         return _open_generated_boxes(source, split)
     layouts = describe_layouts(split)
     if "://" in source:
-        raise ConfigError(f"--data {source}: a detection set must be a local folder. Known layouts: {layouts}.")
+        raise ConfigError(
+            f"{given('data.source', source)}: a detection set must be a local folder. Known layouts: {layouts}."
+        )
     return open_folder(_find_folder(source, BUILT_IN_BOXES, layouts), split, val_share, whole)
 
 
@@ -123,7 +126,7 @@ def recognise_folder(folder: str, boxes: bool | None = None) -> FolderContent:
 
     Raises ConfigError where they are in no layout of the two tasks, or not in one of the task that is asked for.
     """
-    root = _find_folder(folder, (), f"{LAYOUTS}; with boxes: {describe_layouts('train')}")
+    root = _find_folder(folder, (), f"{LAYOUTS}; with boxes: {describe_layouts('train')}", option="folder")
     names = {split: [n for n in names if n != "test" or split == "test"] for split, names in SPLIT_FOLDERS.items()}
     splits = tuple(split for split in names if any((root / name).is_dir() for name in names[split]))
     of_boxes = has_boxes(root)
@@ -140,7 +143,10 @@ def recognise_folder(folder: str, boxes: bool | None = None) -> FolderContent:
         )
     if boxes is not None and content.boxes != boxes:
         missing = "boxes" if boxes else "class folders"
-        raise ConfigError(f"{root} has no {missing}: it was recognised as {content.layout}. Leave out --task.")
+        raise ConfigError(
+            f"{root} has no {missing}: it was recognized as {content.layout}. Omit "
+            f"{given('task', 'boxes' if boxes else 'classes')}."
+        )
     return content
 
 
@@ -173,22 +179,24 @@ def _find_fetched(name: str, inside: str = "") -> Path:
     root = data_home() / name
     if not (root / inside).is_dir():
         raise ConfigError(
-            f"The data set {name!r} is not in {data_home()}. Fetch it (vernier data get {name}, which needs a network "
-            "connection), or say where its files are: --data PATH."
+            f"The data set {name!r} is not in {data_home()}. Download it ({command('data get', name)}, which "
+            f"needs a network connection), or give the folder of its files: {use('data.source', slot='PATH')}."
         )
     refuse_unfinished(root)
     return root
 
 
-def _find_folder(source: str, built_in: Sequence[str], layouts: str) -> Path:
-    """The folder that `--data` names. Raises ConfigError if there is none or if it is unfinished."""
+def _find_folder(source: str, built_in: Sequence[str], layouts: str, option: str = "data.source") -> Path:
+    """The folder that a person gave as `option`. Raises ConfigError if there is none or if it is unfinished."""
     if not source:
-        raise ConfigError("This recipe brings no data of its own. Say where the images are: --data PATH.")
+        raise ConfigError(
+            f"This recipe has no data of its own. Give the folder of the images: {use(option, slot='PATH')}."
+        )
     root = Path(source).expanduser()
     if not root.exists():
         raise ConfigError(f"The data path {source} does not exist. {_advice(source, built_in)}".rstrip())
     if not root.is_dir():
-        raise ConfigError(f"--data {source} is a file; a folder is needed: {layouts}.")
+        raise ConfigError(f"{given(option, source)} is a file; a folder is needed: {layouts}.")
     refuse_unfinished(root)
     return root
 

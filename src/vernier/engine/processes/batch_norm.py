@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from vernier.config import Config, Derived
 from vernier.devices import Device
 from vernier.errors import ConfigError
+from vernier.references import given, use
 from vernier.wording import plural
 
 from .world import World
@@ -31,9 +32,9 @@ def count_batch_norm_images(config: Config, derived: Derived) -> int:
     fits = images <= own * derived.world and (own % images == 0 if images <= own else images % own == 0)
     if not fits or (images > own and derived.world % (images // own)):
         raise ConfigError(
-            f"model.batch_norm_images = {setting} does not fit {plural(derived.world, 'process')} with {own} images "
-            "each: it must divide a process's batch, or be a number of whole processes that divides all of them. "
-            "Change model.batch_norm_images, --procs or machine.process_batch."
+            f"{given('model.batch_norm_images', setting)} does not fit {plural(derived.world, 'process')} with {own} "
+            "images each: it must divide a process's batch, or be a number of whole processes that divides all of "
+            f"them. Change {use('model.batch_norm_images')}, {use('machine.procs')} or {use('machine.process_batch')}."
         )
     return images
 
@@ -58,8 +59,9 @@ def convert_batch_norms(model: nn.Module, config: Config, derived: Derived, worl
         return _replace_norms(model, lambda norm: GhostBatchNorm(norm, images))
     if config.machine.mode != "eager":
         raise ConfigError(
-            f"model.batch_norm_images = {images} needs statistics of several processes, which --mode "
-            f"{config.machine.mode} cannot capture. Use --mode eager, or fewer processes."
+            f"{given('model.batch_norm_images', images)} needs statistics of several processes, which "
+            f"{given('machine.mode', config.machine.mode)} cannot capture. Use {use('machine.mode', 'eager')}, or "
+            "fewer processes."
         )
     processes = images // derived.process_batch
     if device.native_sync_bn:

@@ -18,6 +18,7 @@ from vernier.config import Machine
 from vernier.devices import Device
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
+from vernier.references import given, use
 from vernier.torch_private import data_parallel
 
 from .hierarchy import HostSums, ranks_by_host
@@ -82,11 +83,13 @@ def build_exchange(network: nn.Module, world: World, machine: Machine, device: D
 
 def _refuse_compression_without_effect(world: World, machine: Machine, device: Device) -> None:
     """One process of a launcher may be what is left of several: then nothing is exchanged, and the run goes on."""
-    setting = f"machine.gradient_compression = {machine.gradient_compression}"
+    setting = given("machine.gradient_compression", machine.gradient_compression)
     if machine.gradient_compression == "none":
         return
     if world.topology.launcher == "single":
-        raise ConfigError(f"{setting} has no effect on one process. Leave it out, or train with --procs 2 or more.")
+        raise ConfigError(
+            f"{setting} has no effect on one process. Omit it, or train with {use('machine.procs', 2)} or more."
+        )
     if device.backend is None:
         raise ConfigError(
             f"{setting} needs a device with collectives, and {device.name} has none: its gradients are averaged in "
@@ -102,8 +105,8 @@ def _refuse_hierarchy_without_effect(world: World, machine: Machine, device: Dev
         raise ConfigError("machine.all_reduce = hierarchical has no effect on one process. Leave it out.")
     if device.backend != "gloo":
         raise ConfigError(
-            "machine.all_reduce = hierarchical is for CPUs, whose collectives (gloo) do not add up within hosts by "
-            f"themselves. Leave it out with --device {device.name}."
+            f"{given('machine.all_reduce', 'hierarchical')} is for CPUs, whose collectives (gloo) do not add up within "
+            f"hosts by themselves. Omit it with {given('machine.device', device.name)}."
         )
 
 

@@ -29,6 +29,7 @@ from vernier.clock import now_s
 from vernier.errors import EXIT_FAILED, EXIT_STOPPED, RunFailed
 from vernier.frozen import frozen
 from vernier.records.codec import decode, encode
+from vernier.references import plain
 from vernier.wording import printable
 
 from .launch import Topology, record_failure
@@ -259,7 +260,7 @@ class Heartbeat:
         """Exit, unless the process ends by itself within `grace_s`: the main thread may be waiting for a dead peer."""
         if self._done.wait(grace_s) or not self._ending.acquire(blocking=False):
             return
-        message = f"The run ends ({self._topology.describe()}): {reason}"
+        message = plain(f"The run ends ({self._topology.describe()}): {reason}")  # no edge is left to word it
         if reason.startswith(STOP):
             os._exit(EXIT_STOPPED)  # whoever stopped first has said it
         with contextlib.suppress(OSError):  # a full disk must not keep a broken run alive

@@ -26,6 +26,7 @@ from vernier.config import UNTIL_JOB_ENDS, parse_duration
 from vernier.errors import EXIT_DONE, EXIT_FAILED, EXIT_STOPPED, ConfigError
 from vernier.folders import PACKAGE_PARENT
 from vernier.frozen import frozen
+from vernier.references import given, use
 from vernier.wording import plural, printable
 
 Launcher = Literal["single", "torchrun", "slurm", "openmpi", "pmi"]
@@ -105,7 +106,7 @@ def _number(environ: Mapping[str, str], name: str, default: int | None = None) -
     if text is None or not re.fullmatch(r"\d+", text.strip()):
         raise ConfigError(
             f"The launcher's variable {name} is {'missing' if text is None else repr(text)}: "
-            "start Vernier through torchrun, srun, mpirun, or just with --procs N."
+            f"start Vernier with torchrun, srun or mpirun, or just with {use('machine.procs', slot='N')}."
         )
     return int(text)
 
@@ -232,8 +233,8 @@ def process_count(requested: int, topology: Topology) -> int:
         return requested
     if requested not in (1, topology.world):
         raise ConfigError(
-            f"--procs {requested}, but {topology.launcher} started {plural(topology.world, 'process')}. "
-            "Leave --procs out, or make them equal."
+            f"{given('machine.procs', requested)}, but {topology.launcher} started "
+            f"{plural(topology.world, 'process')}. Omit {given('machine.procs')}, or make them equal."
         )
     return topology.world
 
@@ -248,8 +249,8 @@ def time_left_s(limit: str | None, environ: Mapping[str, str] = os.environ) -> f
     if limit == UNTIL_JOB_ENDS:
         if "SLURM_JOB_END_TIME" not in environ:
             raise ConfigError(
-                "--max-time auto: the variable SLURM_JOB_END_TIME is missing. Outside of a Slurm job give the time, "
-                "e.g. --max-time 3h50m."
+                f"{given('limits.max_time', limit)}: the variable SLURM_JOB_END_TIME is missing. Outside of a Slurm "
+                f"job, give the time, such as {use('limits.max_time', '3h50m')}."
             )
         return _number(environ, "SLURM_JOB_END_TIME") - wall_s()
     import psutil

@@ -21,8 +21,9 @@ from vernier.clock import now_s
 from vernier.config import Machine
 from vernier.cores import allowed_cores
 from vernier.devices import Device
-from vernier.errors import ConfigError, RunFailed
+from vernier.errors import ConfigError, Refusal, RunFailed
 from vernier.records.events import ProcessInfo
+from vernier.references import given, plain, use
 from vernier.signals import StopRequested
 from vernier.wording import plural
 
@@ -282,8 +283,9 @@ def join_processes(topology: Topology, device: Device, machine: Machine) -> Iter
         yield world
     except BaseException as error:
         cause = _cause(world, error)
-        message = str(cause) or type(cause).__name__
-        record_failure(message)
+        # With its references: the process that prints it words them as its command would.
+        message = (cause.message if isinstance(cause, Refusal) else str(cause)) or type(cause).__name__
+        record_failure(plain(message))
         with contextlib.suppress(RuntimeError):
             world.heart.report(_verdict(topology, cause, message))
         world.heart.close()
@@ -320,8 +322,9 @@ def _refuse_more_processes_than_devices(topology: Topology, device: Device) -> N
     count, local = device.count(), topology.local_world
     if not device.shared and local > count and (count > 1 or device.backend is None):
         raise ConfigError(
-            f"--procs {topology.world}: {plural(local, 'process')} on this host, which has "
-            f"{plural(count, f'{device.name} device')}, and each needs its own. Use --procs {count}, or --device cpu."
+            f"{given('machine.procs', topology.world)}: {plural(local, 'process')} on this host, which has "
+            f"{plural(count, f'{device.name} device')}, and each needs its own. Use {use('machine.procs', count)}, or "
+            f"{use('machine.device', 'cpu')}."
         )
 
 

@@ -65,7 +65,7 @@ def _problem(engine: str) -> str:
     """What an engine lacks, and the command that installs it; empty where it lacks nothing."""
     from vernier.measure.machine.environment import installed_version  # psutil, which help does without
 
-    command = f"pip install --upgrade 'vernier[{engine}]'"
+    command = f"pip install -U 'vernier[{engine}]'"
     versions = {package: installed_version(package) for package in PACKAGES[engine]}
     if missing := [package for package, version in versions.items() if version is None]:
         return f"{', '.join(missing)}: {command}"

@@ -18,6 +18,7 @@ from vernier.measure.profile.summary import StepRange
 from vernier.optim.schedules import learning_rate
 from vernier.records.events import CheckpointEvent, EvalEvent, StepEvent, WarningEvent
 from vernier.records.run import EvalResult, Progress, Rollbacks
+from vernier.references import use
 from vernier.store import CheckpointDir, RunDir
 from vernier.wording import plural
 
@@ -208,8 +209,8 @@ class Training:
         now = Rollbacks(count=before.count + 1, lr_factor=before.lr_factor * limits.rollback_lr)
         self.observers.emit(error.rolled_back(checkpoint.step, now.lr_factor))
         message = (
-            f"{error} Went back to step {checkpoint.step:,}; from there the learning rate is {now.lr_factor:g} times "
-            f"that of the schedule (rollback {now.count} of at most {limits.max_rollbacks})"
+            f"{error.message} Went back to step {checkpoint.step:,}; from there the learning rate is "
+            f"{now.lr_factor:g} times that of the schedule (rollback {now.count} of at most {limits.max_rollbacks})"
         )
         self.observers.emit(WarningEvent(step=checkpoint.step, message=message))
         self.progress = restore_job(self.job, checkpoint)
@@ -236,9 +237,10 @@ class Training:
         where = f"The last good checkpoint is {checkpoint.path}." if checkpoint else "There is no earlier checkpoint."
         advice = "Try a lower optim.lr, a longer schedule.warmup_epochs, or check the data"
         if limits.on_divergence == "stop":
-            advice += "; --on-divergence rollback goes back to a checkpoint with a lower rate"
+            rollback = use("limits.on_divergence", "rollback")
+            advice += f"; {rollback} goes back to a checkpoint with a lower learning rate"
         tried = f" It went back {plural(before.count, 'time')} before." if before else ""
-        return Diverged(f"{error}{tried} {where} {advice}.", error.event)
+        return Diverged(f"{error.message}{tried} {where} {advice}.", error.event)
 
     # ----------------------------------------------------------------------------------------------------- evaluation
 

@@ -32,6 +32,7 @@ from vernier.records.predictions import TrainImage, TrainImages
 from vernier.records.profile import ProfileSummary
 from vernier.records.run import BadImageNote, Best, HeldOut, PeakMemory, Progress, RunStatus, RunSummary
 from vernier.records.telemetry import decode_telemetry
+from vernier.references import given, use
 from vernier.signals import StopRequested
 from vernier.store import CheckpointDir, NotSynced, RunDir
 
@@ -84,7 +85,7 @@ def train(
         begun = Progress() if restored else _begin(job)
         if profile is not None:
             first_step = resume.step if resume is not None and restored else begun.step
-            profile.check(first_step, job.derived.stop_step, "--profile-steps")
+            profile.check(first_step, job.derived.stop_step, "profile_steps")
         run = resume.run if resume else job.world.broadcast_from_first(lambda: _create_run(job, out))
         if not job.world.first:
             with suppress(OSError):  # its messages stay on the terminal then
@@ -455,13 +456,13 @@ def _not_deterministic(error: RuntimeError) -> RunFailed | None:
     if "deterministic implementation" not in str(error):
         return None
     return RunFailed(
-        f"--deterministic: {str(error).split('. ')[0]}. Leave the flag or machine.reduction=exact out, or use --device "
-        "cpu."
+        f"{given('machine.deterministic', True)}: {str(error).split('. ')[0]}. Omit it and "
+        f"{given('machine.reduction', 'exact')}, or use {use('machine.device', 'cpu')}."
     )
 
 
 def _record_failure(job: Job, run: RunDir, observers: Observers, training: Training | None, error: RunFailed) -> None:
-    observers.emit(WarningEvent(step=training.progress.step if training else 0, message=str(error)))
+    observers.emit(WarningEvent(step=training.progress.step if training else 0, message=error.message))
     if job.world.first:
         lost = isinstance(error, LostPeer | LostDevice | NotSaved)
         diverged = {"diverged": True} if isinstance(error, Diverged) else {}

@@ -44,6 +44,7 @@ from vernier.optim.ema import WeightAverage
 from vernier.records.events import Loading
 from vernier.records.run import MemoryPrediction, Progress, Rollbacks
 from vernier.records.what_ran import WhatRan
+from vernier.references import given, use
 from vernier.store import CheckpointDir
 from vernier.tasks import task_of
 from vernier.tasks.base import CountingReader, Task
@@ -183,8 +184,8 @@ def _convert_layers(model: nn.Module, machine: Machine, device: Device) -> nn.Mo
     if machine.convolution == "winograd":
         if device.name != "cpu":
             raise ConfigError(
-                f"machine.convolution = winograd is for --device cpu; {device.name} has convolutions of its own. Leave "
-                "it out."
+                f"{given('machine.convolution', 'winograd')} is for {use('machine.device', 'cpu')}; {device.name} has "
+                "convolutions of its own. Omit it."
             )
         from vernier.engine.convolutions.winograd import use_winograd  # which registers operations with PyTorch
 
@@ -335,7 +336,7 @@ def _open_data(task: Task, *, validation: bool) -> tuple[Source, Source | None]:
     try:
         val = task.open("val") if validation else None
     except NoSuchSplit as error:
-        raise NoSuchSplit(f"{error} To train without validation: --train-only.") from None
+        raise NoSuchSplit(f"{error.message} To train without validation: {use('train_only', True)}.") from None
     if val is not None and val.classes != train.classes:
         differing = sorted(set(train.classes) ^ set(val.classes)) or ["none, their order differs"]
         raise ConfigError(

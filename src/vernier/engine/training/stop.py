@@ -10,6 +10,7 @@ from types import FrameType
 from vernier import signals
 from vernier.clock import now_s
 from vernier.records.events import CheckpointEvent, Event, StepEvent
+from vernier.references import given
 from vernier.signals import StopRequested
 
 
@@ -86,5 +87,6 @@ class StopFlag:
 
     def obey(self) -> None:
         """Raise StopRequested; called in all processes, whichever of them got the signal."""
-        limit = f"--max-time {self._limit.text}" if self._limit is not None and self._limit.reached else None
+        reached = self._limit is not None and self._limit.reached
+        limit = given("limits.max_time", self._limit.text) if self._limit is not None and reached else None
         raise StopRequested(self.signal_name or limit or "a signal to another process")

@@ -16,6 +16,7 @@ from vernier.folders import cache_home, data_home
 from vernier.frozen import frozen
 from vernier.records.codec import named
 from vernier.records.environment import DeviceInfo
+from vernier.references import command
 
 from .environment import THREAD_VARIABLES, installed_version, read_versions
 from .trials import TriedDevice
@@ -29,8 +30,8 @@ EXTRAS = {
     "dali": (("nvidia-dali-cuda120",), "NVIDIA's loader"),
     "remote": (("fsspec", "aiohttp"), "data from object storage"),
     "tfrecord": (("google-crc32c",), "checksums of TFRecords"),
-    "wandb": (("wandb",), "--track wandb"),
-    "mlflow": (("mlflow-skinny|mlflow",), "--track mlflow"),
+    "wandb": (("wandb",), "tracking with Weights & Biases"),
+    "mlflow": (("mlflow-skinny|mlflow",), "tracking with MLflow"),
 }
 """Optional parts by extra: their packages (a|b: either one is enough), and what they are for."""
 
@@ -239,6 +240,6 @@ def _advice(machine: Machine, devices: Iterable[ListedDevice], extras: Iterable[
         )
     if machine.disk_free_bytes < 5e9:
         yield (
-            f"only {machine.disk_free_bytes / 1e9:.1f} GB are free in this folder: use --out on another disk, or keep "
-            "fewer checkpoints"
+            f"only {machine.disk_free_bytes / 1e9:.1f} GB are free in this folder: write runs to another disk "
+            f"({command('train', out='DIR')}), or keep fewer checkpoints"
         )

@@ -8,11 +8,12 @@ digits that their range supports.
 import math
 from collections.abc import Mapping, Sequence
 
+from vernier.config import Recipe
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.records.bench import Cell
 from vernier.records.codec import omitted
-from vernier.references import use
+from vernier.references import command, use
 from vernier.wording import two_digits
 
 from .plan import Network, Workload, predict
@@ -170,3 +171,33 @@ def table_rows(rows: Sequence[PlanRow]) -> list[dict[str, Cell]]:
             (cell["kWh"],) = round_to_range([row.kwh], hours_low * energy, hours_high * energy)
         cells.append(cell)
     return cells
+
+
+def reading_notes(recipe: Recipe, rows: Sequence[PlanRow], most: int) -> list[str]:
+    """How to read the rows of a plan."""
+    batch, last = f"{recipe.global_batch:,}", rows[-1].devices
+    if not all(row.recipes_batch for row in rows):
+        notes = [f"Weak scaling: the batch grows with the devices and is not the recipe's {batch}: another run."]
+    else:
+        notes = [f"Strong scaling: the recipe's global batch of {batch} is divided among the devices."]
+        if last < most:
+            notes.append(
+                f"Stopped at {last:,} devices: with {most:,}, a device would have less than one image. "
+                f"{use('weak', True)} lets the batch grow."
+            )
+    for row in rows:
+        if not row.divides:
+            counts = " or ".join(f"{n:,}" for n in divisors_near(row.devices, row.global_batch))
+            notes.append(
+                f"{row.global_batch:,} images do not divide among {row.devices:,} devices: {command('train')} would "
+                f"refuse it, and all wait for those with one image more. {counts} devices would do, or "
+                f"another batch: {use('global_batch', slot='N')}."
+            )
+    least = least_published_batch()
+    if any(row.batch_per_device < least for row in rows):
+        notes.append(
+            f"Rows with less than {least} images per device are extrapolated: no published table has "
+            "so few, and their range is no more than a guess."
+        )
+    ranges = f"Ranges cover 90 % of the errors on published systems: {command('plan', accuracy=True)}"
+    return [*notes, f"An ESTIMATE of the training steps. {ranges}", *EXPLANATIONS]

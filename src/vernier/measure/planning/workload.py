@@ -244,3 +244,15 @@ def hours_and_range(recipe: Recipe, train_images: int, speed: Speed, basis: Basi
     hours = device_hours(recipe, train_images, speed)
     low, high = (1.0, 1.0) if _work_of(recipe) == basis.converted_from else conversion_span()
     return hours, (hours / high, hours / low)
+
+
+def summary_lines(recipe: Recipe, basis: Basis, network: Network, exchange: str) -> tuple[str, ...]:
+    """What the plan is for and based on."""
+    return (
+        f"plan for    {recipe.name}: {shown_name(recipe.model)} at {recipe.data.image_px} px, "
+        f"{recipe.schedule.epochs:g} epochs, global batch {recipe.global_batch:,}",
+        f"speed from  {basis.text}",
+        *([f"what ran    {basis.ran.line()}"] if basis.ran else []),
+        f"network     {network.name}, {network.per_host} devices per host",
+        f"gradients   {exchange}",
+    )

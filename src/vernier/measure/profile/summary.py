@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from vernier.errors import ConfigError
 from vernier.measure.telemetry.noise import describe_noise
 from vernier.records.profile import ProfileSummary
+from vernier.references import given, use
 
 
 @dataclass(frozen=True)
@@ -15,8 +16,8 @@ class StepRange:
     last: int
 
     @classmethod
-    def parse(cls, text: str, flag: str) -> "StepRange":
-        """From A:B, or one step. Raises ConfigError."""
+    def parse(cls, text: str, option: str) -> "StepRange":
+        """From A:B, or one step, given as `option`. Raises ConfigError."""
         parts = text.split(":")
         try:
             first, last = int(parts[0]), int(parts[-1])
@@ -24,19 +25,20 @@ class StepRange:
             first, last = 0, 0
         if len(parts) > 2 or not 1 <= first <= last:
             raise ConfigError(
-                f"{flag} {text!r}: give the first and the last step as A:B with 1 <= A <= B, such as 11:15."
+                f"{given(option, text)}: give the first and the last step as A:B with 1 <= A <= B, such as "
+                f"{use(option, '11:15')}."
             )
         return cls(first, last)
 
-    def check(self, done: int, stop: int, flag: str) -> None:
+    def check(self, done: int, stop: int, option: str) -> None:
         """Raise ConfigError unless a run that has `done` steps and ends at step `stop` will reach the whole range."""
         if self.first <= done:
             raise ConfigError(
-                f"{flag} {self.first}:{self.last}: the run resumes at step {done + 1}, and steps are counted from its "
-                f"beginning. Give a range from {done + 1} on."
+                f"{given(option, f'{self.first}:{self.last}')}: the run resumes at step {done + 1}, and steps are "
+                f"counted from its beginning. Give a range that begins at {done + 1} or later."
             )
         if self.last > stop:
-            raise ConfigError(f"{flag} {self.first}:{self.last}: the run ends at step {stop}.")
+            raise ConfigError(f"{given(option, f'{self.first}:{self.last}')}: the run ends at step {stop}.")
 
 
 def describe_profile(profile: ProfileSummary) -> list[str]:

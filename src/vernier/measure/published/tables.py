@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from vernier.frozen import frozen
+from vernier.records.bench import Cell
 from vernier.records.codec import decode, omitted
 from vernier.store import read_object
 
@@ -104,3 +105,40 @@ def figures_of(recipe: str) -> tuple[list[PublishedRate], list[PublishedTime]]:
     """Rates and times that were published for a recipe, by its name."""
     own_rates = [rate for rate in rates() if rate.belongs_to(recipe)]
     return own_rates, [time for time in times() if time.belongs_to(recipe)]
+
+
+def rate_cells(rate: PublishedRate) -> dict[str, Cell]:
+    """A published throughput as people read it: one text or number per column."""
+    latencies = (rate.latency_ms, rate.latency_ms_p95, rate.latency_ms_p99)
+    return {
+        "what": rate.what,
+        "model": rate.model,
+        **_device_cells(rate),
+        "batch_per_device": rate.device_batch,
+        "img/s": rate.images_per_s,
+        "per_device": round(rate.images_per_s_per_device, 1),
+        "latency_ms mean/p95/p99": "/".join(f"{latency:g}" for latency in latencies if latency is not None),
+        **_source_cells(rate),
+    }
+
+
+def time_cells(time: PublishedTime) -> dict[str, Cell]:
+    """A published training time as people read it."""
+    epochs = "not stated" if time.epochs is None else f"{time.epochs:g}"
+    return {
+        "model": time.model,
+        "epochs": f"until {time.until}" if time.until else epochs,
+        **_device_cells(time),
+        "global_batch": time.global_batch or "",
+        "hours": f"{'about ' if time.approximate else ''}{time.hours:.3g}",
+        **_source_cells(time),
+    }
+
+
+def _device_cells(published: _Figure) -> dict[str, Cell]:
+    precision = published.arithmetic or published.precision or "not stated"
+    return {"device": published.device, "devices": published.devices, "precision": precision}
+
+
+def _source_cells(published: _Figure) -> dict[str, Cell]:
+    return {"system": published.system, "note": published.note, "source": published.source.citation}

@@ -14,6 +14,7 @@ import psutil
 
 from vernier.errors import RunFailed
 from vernier.records.telemetry import ALL_SENSORS, MissingSensor, Reading, SensorDevice
+from vernier.references import use
 
 from .cpu import CpuSensors
 from .vendor import HL_SMI_FAILURES, HLML, NVML, HlSmiSensors, Library, LibrarySensors
@@ -97,8 +98,8 @@ def _open_accelerators(library: Library, uuids: Sequence[str | None]) -> Sensors
         return _by_hl_smi(library, uuids, f"{library.package}: {error}")
     except AttributeError as error:  # an old version, or our mistake: neither is a sensor that a device does not have
         raise RunFailed(
-            f"The sensors cannot be read: {error}. Update the library (pip install --upgrade {library.package}; a "
-            "package called pynvml is an old one), or go without sensors: machine.telemetry_hz=0."
+            f"The sensors cannot be read: {error}. Update the library (pip install -U {library.package}; a "
+            f"package called pynvml is an old one), or omit the sensors: {use('machine.telemetry_hz', 0)}."
         ) from error
 
 

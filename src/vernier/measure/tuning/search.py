@@ -147,7 +147,8 @@ class Search:
 
     @property
     def _time(self) -> str:
-        return given("time", f"{self.minutes:g}m")
+        whole = self.minutes == round(self.minutes)
+        return given("time", f"{self.minutes:g}m" if whole else f"{60 * self.minutes:g}s")
 
     # ---------------------------------------------------------------------------------------------------- one setting
 

@@ -13,6 +13,7 @@ from vernier.data.sources.base import BoxSource, count_validation
 from vernier.data.sources.opening import recognise_folder
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
+from vernier.references import use
 from vernier.wording import plural
 
 SAMPLED_IMAGES = 300
@@ -55,8 +56,8 @@ class Survey:
         fewest, most = min(self.per_class), max(self.per_class)
         amount = f"{fewest:,} to " if fewest < most else ""
         counts = f"{amount}{plural(most, 'box' if self.boxes else 'image')} per class"
-        other = f". It has {'classes' if self.boxes else 'boxes'} too: --task {'classes' if self.boxes else 'boxes'}"
-        other = other if self.both else ""
+        task = "classes" if self.boxes else "boxes"
+        other = f". It has {task} too: {use('task', task)}" if self.both else ""
         return (
             f"{self.images:,} {what} of {plural(len(self.classes), 'class')} ({self.layout}), {counts}, "
             f"{self.width_px} x {self.height_px} pixels{other}"

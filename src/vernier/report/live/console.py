@@ -19,7 +19,7 @@ from vernier.measure.statistics.throughput import Window
 from vernier.records.events import EpochEvent, EvalEvent, Event, StartEvent, StepEvent, WarningEvent
 from vernier.records.run import EvalResult, MemoryPrediction, RunSummary, TrainingSpeed
 from vernier.records.what_ran import line_of
-from vernier.references import plain
+from vernier.references import plain, use
 from vernier.wording import describe_batch, plural, printable, two_digits
 
 from .bar import live_bar
@@ -231,8 +231,8 @@ def closing_lines(summary: RunSummary, run: str, status: str) -> list[str]:
     if summary.reached_target and summary.result is not None:
         setting = "eval.target_ap" if "AP" in summary.result.figures else "eval.target_top1"
         lines.append(
-            f"target     reached at step {summary.step or 0:,}, which ended the training; --set {setting}=none trains "
-            "to the end of the schedule"
+            f"target     reached at step {summary.step or 0:,}, which ended the run; {use(setting, None)} trains to "
+            "the end of the schedule"
         )
     if summary.stopped_early:
         lines.append("early stop the last evaluations were not better than the best one (eval.patience)")

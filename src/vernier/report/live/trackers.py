@@ -18,6 +18,7 @@ from vernier.errors import ConfigError, RunFailed
 from vernier.measure.machine.environment import installed_version
 from vernier.records.events import DivergenceEvent, EndEvent, EpochEvent, EvalEvent, Event, StartEvent, StepEvent
 from vernier.records.run import EvaluationReport
+from vernier.references import given
 from vernier.report.live import tags
 from vernier.store import RunDir
 
@@ -167,7 +168,7 @@ class Tracker:
         except Exception as error:  # whatever another library raises
             if self._required:
                 raise RunFailed(
-                    f"--track {self._name} could not start: {_shorten(error)} {HINTS[self._name]}"
+                    f"{given('track', [self._name])} could not start: {_shorten(error)} {HINTS[self._name]}"
                 ) from None
             self._warn(f"{self._name} could not start and is not used: {_shorten(error)}")
 
@@ -237,7 +238,9 @@ def require_installed(names: tuple[str, ...]) -> None:
     """Raise ConfigError for a tracker that is not installed."""
     for name in names:
         if not installed(name):
-            raise ConfigError(f"--track {name} needs a package that is not installed: pip install 'vernier[{name}]'")
+            raise ConfigError(
+                f"{given('track', [name])} needs a package that is not installed: pip install 'vernier[{name}]'"
+            )
 
 
 @contextmanager

@@ -136,10 +136,10 @@ def _given_columns(path: Path, names: Sequence[str], options: ColumnOptions) -> 
     """The user's columns as the file writes them: in any case."""
     by_lower = {name.casefold(): name for name in names}
     columns = {}
-    for name, wanted in options.columns.items():
-        column = wanted if wanted in names else by_lower.get(wanted.casefold())
+    for name, header in options.columns.items():
+        column = header if header in names else by_lower.get(header.casefold())
         if column is None:
-            raise ConfigError(f"{path} has no column {wanted!r}. {did_you_mean(wanted, names)}")
+            raise ConfigError(f"{path} has no column {header!r}. {did_you_mean(header, names)}")
         columns[name] = column
     return columns
 

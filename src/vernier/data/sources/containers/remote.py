@@ -26,6 +26,7 @@ from vernier.clock import now_s, wall_s
 from vernier.data.unfinished import locked_file
 from vernier.errors import ConfigError, NoSuchSplit, RunFailed
 from vernier.folders import data_home
+from vernier.references import command
 from vernier.store.durable import sha256_of_file
 
 from .shard_index import check_table
@@ -80,8 +81,8 @@ def open_remote(url: str, split: str, *, cache: Path | None = None, limit_bytes:
         missing = isinstance(error, FileNotFoundError)
         reason = f"it does not exist. {_LOGIN}" if missing else f"{describe_failure(error)}."
         raise (NoSuchSplit if missing else ConfigError)(
-            f"Cannot read {files.name_of(manifest)}: {reason} "
-            "There must be shards at the address, made by: vernier data prepare ... --format shards."
+            f"Cannot read {files.name_of(manifest)}: {reason} There must be shards at the address, as written by "
+            f"{command('data prepare', 'folder', 'SRC', 'OUT', format='shards')}."
         ) from None
     remember(url)
     classes, shards = read_manifest(text, files.name_of(manifest))
@@ -386,7 +387,7 @@ class RemoteShards:
             try:
                 return action()
             except ConfigError as error:  # another server that was not allowed
-                raise RunFailed(str(error)) from None
+                raise RunFailed(error.message) from None
             except Exception as error:  # every file system raises its own errors
                 if isinstance(error, OSError) and error.errno in _FULL:
                     raise self._cannot_cache(error) from None

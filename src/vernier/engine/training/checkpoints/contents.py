@@ -23,6 +23,7 @@ from vernier.errors import ConfigError
 from vernier.optim.ema import WeightAverage
 from vernier.records.codec import DamagedRecord, decode, encode
 from vernier.records.run import CheckpointState, Progress
+from vernier.references import given
 from vernier.store import CheckpointDir, read_checkpoint_state, usual_mode, write_json
 from vernier.tasks.base import Task
 
@@ -158,7 +159,8 @@ def weights_for_use(checkpoint: CheckpointDir, *, averaged: bool | None) -> tupl
     averaged_file = checkpoint.path / "ema.safetensors"
     if averaged and not averaged_file.exists():
         raise ConfigError(
-            f"{checkpoint.path} has no averaged weights: the run was trained without ema.decay. Leave out --ema."
+            f"{checkpoint.path} has no averaged weights: the run was trained without ema.decay. Omit "
+            f"{given('ema', True)}."
         )
     use_average = averaged_file.exists() if averaged is None else averaged
     path = averaged_file if use_average else checkpoint.path / "model.safetensors"

@@ -11,6 +11,7 @@ from pathlib import Path
 from vernier.config import DEFAULT_EXACT_THREADS, Config, config_from_tree, differences
 from vernier.config.migrations import NewerFile
 from vernier.errors import ConfigError
+from vernier.references import given, use
 from vernier.store import CheckpointDir, RunDir, find_runs, unreadable_folders
 
 Warn = Callable[[str], None]
@@ -63,7 +64,9 @@ def choose_resume_point(config: Config, out: Path, resume: str | None, warn: War
     run = RunDir.open(run_of(Path(resume)))
     point = find_resume_point(run, config, warn)
     if point is None:
-        raise ConfigError(f"{run.path} has no usable checkpoint to resume from. Start a new run without --resume.")
+        raise ConfigError(
+            f"{run.path} has no usable checkpoint to resume from. To start a new run, omit {given('resume', resume)}."
+        )
     return point
 
 
@@ -102,7 +105,8 @@ def _refuse_diverged(run: RunDir) -> None:
     if status.status == "failed" and status.diverged:
         raise ConfigError(
             f"{run.path} diverged with these settings: {status.reason} Change a setting to start another run, "
-            f"--resume {run.path} to try again from its last checkpoint, or --resume never to start again."
+            f"or use {use('resume', run.path)} to try again from its last checkpoint, or {use('resume', 'never')} to "
+            "start again."
         )
 
 
@@ -111,7 +115,7 @@ def _from_the_beginning(run: RunDir) -> ResumePoint | None:
     if damaged := run.checkpoints.committed():
         raise ConfigError(
             f"Every checkpoint of {run.path} is damaged ({len(damaged)}), so the run cannot be resumed. Restore one "
-            "from a copy, or start a new run with --resume never."
+            f"from a copy, or start a new run with {use('resume', 'never')}."
         )
     return ResumePoint(run, None) if run.status().status != "finished" else None
 
@@ -158,13 +162,15 @@ def check_exactness(was: Config, now: Config) -> str:
     changed = [f"machine.{name} was {a}, now {b}" for name, (a, b) in pairs.items() if a != b]
     if changed:
         raise ConfigError(
-            f"{'; '.join(changed)}: with machine.reduction = exact the weights would not be those of the other runs. "
-            "Give the same settings, or go on without that promise: --set machine.reduction=ddp."
+            f"{'; '.join(changed)}: with {given('machine.reduction', 'exact')} the weights would not be those of the "
+            "other runs. Give the same settings, or continue without that promise: "
+            f"{use('machine.reduction', 'ddp')}."
         )
     if old.procs == new.procs:
         return ""
     return (
-        f"the checkpoint is of --procs {old.procs}, now {new.procs}: machine.reduction = exact gives the same weights"
+        f"machine.procs was {old.procs} for the checkpoint, now {new.procs}: {given('machine.reduction', 'exact')} "
+        "gives the same weights"
     )
 
 

@@ -21,6 +21,7 @@ from vernier.models import weights
 from vernier.models.naming import strip, translate
 from vernier.models.torch_file import load_torch
 from vernier.records.run import Progress
+from vernier.references import command, given, use
 
 from .contents import restore_optimizer
 
@@ -46,8 +47,8 @@ def read_training(path: Path) -> ForeignTraining:
     """A checkpoint of NVIDIA's main.py or of torchvision's or Habana's train.py. Raises ConfigError for other files."""
     if weights.is_safetensors(path):
         raise ConfigError(
-            f"--resume {path}: a safetensors file has weights and no optimiser or epoch. Start a new training with "
-            f"--weights {path}, or give the run directory."
+            f"{given('resume', path)}: a safetensors file has weights and no optimizer or epoch. Start a new run with "
+            f"{use('model.weights', path)}, or give the run directory."
         )
     content = load_torch(path).content
     if isinstance(content, Mapping) and isinstance(content.get("epoch"), int):
@@ -55,8 +56,8 @@ def read_training(path: Path) -> ForeignTraining:
         sgd = optimizer.get("optimizer_state_dict", optimizer) if isinstance(optimizer, Mapping) else None
         if "optimizer" in content and not _is_optimizer_state(sgd):
             raise ConfigError(
-                f"--resume {path}: its `optimizer` is not the state of a PyTorch optimiser (state, param_groups). Its "
-                f"weights start a new training: --weights {path}."
+                f"{given('resume', path)}: its `optimizer` is not the state of a PyTorch optimizer (state, "
+                f"param_groups). Start a new run with its weights: {use('model.weights', path)}."
             )
         if isinstance(optimizer, Mapping) and isinstance(content.get("state_dict"), Mapping):
             return _nvidia(content, optimizer)
@@ -69,8 +70,9 @@ def read_training(path: Path) -> ForeignTraining:
             )
     keys = ", ".join(map(str, content)) if isinstance(content, Mapping) else type(content).__name__
     raise ConfigError(
-        f"--resume {path}: not a checkpoint of NVIDIA's (epoch, state_dict, optimizer) or Habana's code (epoch, model, "
-        f"optimizer); it has {keys[:200]}. Weights alone start a new training: --weights {path}."
+        f"{given('resume', path)}: not a checkpoint of NVIDIA's (epoch, state_dict, optimizer) or Habana's code "
+        f"(epoch, model, optimizer); it has {keys[:200]}. Start a new run with its weights: "
+        f"{use('model.weights', path)}."
     )
 
 
@@ -78,7 +80,7 @@ def _nvidia(content: Mapping[str, Any], optimizer: Mapping[str, Any]) -> Foreign
     best = float(content.get("best_prec1") or 0.0)
     scale = getattr(optimizer.get("loss_scaler"), "cur_scale", None)
     return ForeignTraining(
-        program="NVIDIA's main.py" + (" --fp16" if "optimizer_state_dict" in optimizer else ""),
+        program="NVIDIA's main.py" + (" in fp16" if "optimizer_state_dict" in optimizer else ""),
         state=content["state_dict"],
         epochs=content["epoch"],
         optimizer=optimizer.get("optimizer_state_dict", optimizer),
@@ -107,9 +109,9 @@ def take_over(job: Job) -> Progress:
     steps = job.derived.steps_per_epoch
     if foreign.epochs * steps >= job.derived.stop_step:
         raise ConfigError(
-            f"--resume {path}: {foreign.epochs} epochs are done, and this training ends after "
-            f"{job.derived.stop_step / steps:g}. Give more (--set schedule.epochs=N), or evaluate the file: "
-            "vernier eval --weights FILE --model NAME --data PATH."
+            f"{given('resume', path)}: {foreign.epochs} epochs are done, and this run ends after "
+            f"{job.derived.stop_step / steps:g}. Train for more ({use('schedule.epochs', slot='N')}), or evaluate the "
+            f"file: {command('eval', 'FILE', model='NAME', data='PATH')}."
         )
     device = next(job.model.parameters()).device
     images = photographs_for_check(job.model, job.val_source or job.train_source, job.config.recipe.data, device)
