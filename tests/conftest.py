@@ -30,7 +30,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.SIGINT, signal.default_int_handler
     )  # a shell in the background ignores it, and children inherit that
 REPO = Path(__file__).resolve().parents[1]
-pytest_plugins = ("tests.rgpu",)
+pytest_plugins = ("tests.rgpu", "tests.bench_requests")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -113,8 +113,9 @@ def test_files_of_settings_may_not_hold_credentials() -> None:
 
 def test_an_address_that_nobody_typed_is_refused_by_the_name_of_the_file_that_asks_for_it() -> None:
     note_origin({"recipe": {"data": {"source": "http://10.0.0.5/sh"}}}, "stranger/config.json")
-    with pytest.raises(ConfigError, match=r"stranger/config.json asks for data at http://10.0.0.5/sh.*--data"):
+    with pytest.raises(ConfigError, match=r"stranger/config.json asks for data at http://10.0.0.5/sh") as error:
         check_allowed("http://10.0.0.5/sh")
+    assert error.value.works == [("data.source", "http://10.0.0.5/sh")]
     with pytest.raises(ConfigError, match="The settings ask for data at file:///etc"):
         check_allowed("file:///etc")
     take_credentials(["--data", "http://10.0.0.5/sh/"])

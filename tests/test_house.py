@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house_figures import SOURCE, body_lines, entries, measure
+from tests.house_figures import SOURCE, entries, measure
 
 FILES = sorted(SOURCE.rglob("*.py"))
 TESTS = Path(__file__).parent
@@ -97,7 +97,19 @@ MAY_IMPORT = {
     "engine": {"config", "store", "records", "models", "optim", "devices", "data", "tasks", "measure", *FOUNDATION},
     "report": {"config", "store", "records", "models", "data", "tasks", "measure", *FOUNDATION},
     "api": {
-        *("requests", "config", "store", "records", "models", "data", "devices", "recipes", "engine", "measure", "report"),
+        *(
+            "requests",
+            "config",
+            "store",
+            "records",
+            "models",
+            "data",
+            "devices",
+            "recipes",
+            "engine",
+            "measure",
+            "report",
+        ),
         *FOUNDATION,
     },
 }
@@ -189,15 +201,31 @@ def test_names_are_nouns_for_what_a_thing_is() -> None:
 
 
 BUDGETS = {
-    "edges": (("cli", "api", "requests", "config"), 0),
+    "edges": (("cli", "api", "requests", "config"), 63_500),
+    "training": (("engine", "tasks", "optim", "models", "recipes"), 110_500),
+    "data": (("data", "devices"), 75_000),
+    "measuring": (("measure",), 76_500),
+    "reports": (("report", "records", "store"), 93_500),
+    "foundation": ((), 8_500),
 }
-"""Parts of the source and the tokens that each may have. A change that needs more removes something else first."""
+"""Parts of the source and the tokens that each may have. A change that needs more removes something else first: no
+commit raises a number here. The foundation is what is in no package."""
+
+
+def _tokens_of(packages: tuple[str, ...]) -> int:
+    return sum(measure(SOURCE / package).tokens for package in packages)
 
 
 @pytest.mark.parametrize("part", BUDGETS)
 def test_a_part_stays_within_its_budget(part: str) -> None:
     packages, tokens = BUDGETS[part]
-    assert sum(measure(SOURCE / package).tokens for package in packages) <= tokens
+    used = _tokens_of(packages) if packages else measure().tokens - _tokens_of((*MAY_IMPORT, "cli"))
+    assert used <= tokens, f"{part} has {used:,} tokens: remove something before you add"
+
+
+def test_every_package_is_in_one_part() -> None:
+    parts = [package for packages, _ in BUDGETS.values() for package in packages]
+    assert sorted(parts) == sorted({*MAY_IMPORT, "cli"})
 
 
 def test_the_source_stays_typed_and_formatted() -> None:
@@ -208,8 +236,19 @@ def test_the_source_stays_typed_and_formatted() -> None:
 
 
 EDGES = ("cli/", "api/", "requests/")
-OTHER_PROGRAMS: tuple[str, ...] = ()
-"""Modules below the edge that write command lines of other programs."""
+OTHER_PROGRAMS: tuple[str, ...] = (
+    "data/sources/containers/tar.py",  # flags of tar, in advice on how to write the archive again
+    "devices/compiling.py",  # the C++ compiler
+    "measure/bench/versions.py",  # git
+    "measure/planning/submission/job.py",  # torchrun, sbatch and `vernier train`, as job scripts contain them
+    "measure/planning/submission/slurm.py",  # srun, sbatch and `vernier train`, as job scripts contain them
+    "recipes/__main__.py",  # writes a page of the documentation
+    "report/logs/console.py",  # reads command lines of other tools from their logs
+    "report/logs/smi.py",  # nvidia-smi, in advice on what to query
+    "report/model_card.py",  # writes a document for people who have the model alone
+    "version.py",  # git
+)
+"""Modules below the edge that contain command lines of other programs, or write documents and scripts."""
 _FLAG = re.compile(r"(?<![\w-])--[a-z]")
 
 

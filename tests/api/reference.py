@@ -1,39 +1,43 @@
-"""The reference at the end of docs/python.md, made from signatures and docstrings.
-
-.venv/bin/python -m tests.api.reference    # writes it
-"""
+"""docs/reference/python.md: every public function and class, made from signatures and docstrings by `make pages`."""
 
 import inspect
 import re
 from typing import Any
 
 import vernier
-from tests.api.page import PAGE
+from tests.conftest import REPO
 from vernier.api.functions import options_in_python
 from vernier.api.reports import report
 from vernier.requests.declaring import Request, default_text, description_of, summary_of
 
-HEADING = "## Reference\n\nMade from the source by `python -m tests.api.reference`.\n"
+FILE = REPO / "docs" / "reference" / "python.md"
+HEADING = """\
+# Python reference
+
+<!-- Made by `make pages` from the source: edit the requests and docstrings there, not this page. -->
+
+Every public name of `import vernier as v`. [Python](../python.md) shows how they are used. A function that is also a
+command has the options of the command, explained on the page [All commands](commands.md).
+"""
 LINE = 118
 
 
-def reference() -> str:
+def page() -> str:
     """Every public name in the order of `vernier.__all__`."""
     names = [name for name in vernier.__all__ if not name.startswith("_")]
-    return "\n".join(
-        [HEADING, *(_entry(name, report if name == "report" else getattr(vernier, name)) for name in names)]
-    )
+    entries = (_entry(name, report if name == "report" else getattr(vernier, name)) for name in names)
+    return "\n".join([HEADING, *entries]).rstrip() + "\n"
 
 
 def _entry(name: str, thing: Any) -> str:
     cls = getattr(thing, "request", None)
     if cls is not None:
         paragraphs = "\n\n".join([summary_of(cls), *description_of(cls)])
-        return f"### `{name}`\n\n{_code(name, thing)}\n{paragraphs}\n{_options(cls)}"
+        return f"## `{name}`\n\n{_code(name, thing)}\n{paragraphs}\n{_options(cls)}"
     if not inspect.isclass(thing):
-        return f"### `{name}`\n\n{_code(name, thing)}\n{_prose(thing)}\n"
+        return f"## `{name}`\n\n{_code(name, thing)}\n{_prose(thing)}\n"
     base = "" if not issubclass(thing, BaseException) else f" A kind of {thing.__mro__[-4].__name__}."
-    return f"### `{name}`\n\n{_prose(thing)}{base}\n\n{_members(thing)}".rstrip() + "\n"
+    return f"## `{name}`\n\n{_prose(thing)}{base}\n\n{_members(thing)}".rstrip() + "\n"
 
 
 def _code(name: str, function: Any) -> str:
@@ -78,7 +82,9 @@ def _members(cls: Any) -> str:
 
 
 def _options(cls: type[Request]) -> str:
-    """The keyword arguments of a function; the page of all commands explains those of long lists."""
+    """What the arguments mean: those of a command are explained on its page."""
+    if cls.command:
+        return f"\nOptions: [vernier {cls.command}](commands.md#vernier-{cls.command.replace(' ', '-')}).\n"
     options = options_in_python(cls)
     rows = [f"| `{each.name}` | {_cell(each.declared.help)} | {_cell(default_text(each))} |" for each in options]
     return "\n".join(["\n| option | meaning | default |", "|---|---|---|", *rows, ""]) if rows else ""
@@ -86,12 +92,3 @@ def _options(cls: type[Request]) -> str:
 
 def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", r"\|")
-
-
-def with_reference(text: str) -> str:
-    """The page with its reference as the source has it now."""
-    return text.partition("## Reference\n")[0] + reference().rstrip() + "\n"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(with_reference(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

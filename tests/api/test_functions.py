@@ -51,7 +51,7 @@ def test_the_signature_has_values_and_no_options_of_the_shell() -> None:
     assert "json" not in parameters
     assert "quiet: Quiet." in str(tool.__doc__)
     assert tool.__name__ == "tool"
-    assert [each.name for each in options_in_python(Tool)][0] == "recipe"
+    assert next(each.name for each in options_in_python(Tool)) == "recipe"
 
 
 @pytest.mark.parametrize(

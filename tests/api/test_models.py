@@ -4,6 +4,7 @@ import hashlib
 import io
 import os
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -132,19 +133,21 @@ def test_what_cannot_be_evaluated_is_explained(model: v.Model) -> None:
 
 def test_settings_of_training_are_refused(model: v.Model, tiny_run: v.Run) -> None:
     for name in ("machine.convolution", "machine.backend"):
-        with pytest.raises(v.ConfigError, match=f"{name} has no effect here: it is for training"):
-            model.evaluate(settings={name: "x"})
-        with pytest.raises(v.ConfigError, match=f"{name} has no effect here: it is for training"):
-            v.load(tiny_run, settings={name: "x"})
+        for call in (model.evaluate, partial(v.load, tiny_run)):
+            with pytest.raises(v.ConfigError) as refused:
+                call(settings={name: "x"})
+            assert refused.value.given == {name: "x"}
+            assert f'settings={{"{name}": "x"}}' in str(refused.value)
 
 
 def test_a_checkpoint_of_a_run_is_chosen(tiny_run: v.Run) -> None:
     assert v.load(tiny_run, which="10").torch is not None
-    for which, message in (("bst", "has no bst checkpoint. Checkpoints by step: 10, 12"), (7, "has no 7 checkpoint")):
-        with pytest.raises(v.ConfigError, match=message):
+    for which in ("bst", 7):
+        with pytest.raises(v.ConfigError, match=f"{which}.*10, 12"):
             v.load(tiny_run, which=which)
-    with pytest.raises(v.ConfigError, match="/no/such does not exist"):
+    with pytest.raises(v.ConfigError) as refused:
         v.load("/no/such")
+    assert refused.value.given == {"source": "/no/such"}
 
 
 def test_an_exported_file_is_the_model_again(model: v.Model, tiny_run: v.Run, photo: Path, tmp_path: Path) -> None:
@@ -251,12 +254,15 @@ def test_what_is_no_network_is_explained(name: str, options: dict[str, Any], mes
 def test_weights_that_do_not_fit_are_explained_in_the_words_of_python(tiny_run: v.Run, tmp_path: Path) -> None:
     wide = build("resnet8-small", num_classes=3, width=8).state_dict()
     torch.save(wide, tmp_path / "w.pth")
-    with pytest.raises(v.ConfigError, match=r'give settings=\{"model.width": 8\}'):
+    with pytest.raises(v.ConfigError, match=r'settings=\{"model.width": 8\}') as refused:
         v.create_model("resnet8-small", weights=tmp_path / "w.pth")
-    with pytest.raises(v.ConfigError, match=r"is a folder: give a file\. Load a run"):
+    assert refused.value.works == [("model.width", 8)]
+    with pytest.raises(v.ConfigError) as refused:
         v.create_model("resnet8-small", weights=tiny_run.path)
-    with pytest.raises(v.ConfigError, match=r"3 channels, not 1\. Omit in_channels=1"):
+    assert refused.value.given == {"weights": str(tiny_run.path)}
+    with pytest.raises(v.ConfigError) as refused:
         v.create_model("resnet8-small", weights=tmp_path / "w.pth", in_channels=1, settings={"model.width": 8})
+    assert refused.value.given == {"in_channels": 1}
 
 
 def test_published_weights_are_fetched_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,6 +67,6 @@ def test_a_job_has_its_script_and_is_written_once(tmp_path: Path) -> None:
 def test_a_recipe_file_must_be_on_every_host(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     machine, recipe = tmp_path / "machine.toml", tmp_path / "mine.toml"
     machine.write_text('[machine]\ndevice = "cpu"\n[job]\nout = "/shared/runs"\n')
-    recipe.write_text('base = "shapes-quick"\n')
+    recipe.write_text('name = "mine"\n')
     v.submit(recipe, to="slurm", machine=machine)
     assert str(recipe) in capsys.readouterr().err

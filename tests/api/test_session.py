@@ -1,6 +1,7 @@
 """Messages and progress of a call."""
 
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -36,7 +37,7 @@ def test_a_quiet_session_only_warns(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_notebook_shows_messages_in_its_cell(
     session: Session, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "ipykernel", sys)
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=1)))
     assert in_notebook()
     session.warn("careful")
     assert capsys.readouterr().out == "careful\n"

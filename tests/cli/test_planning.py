@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.refusals import config_error_of, names_given, what_works
 from vernier.measure.planning.published import published_speeds
 
 
@@ -34,31 +35,39 @@ def test_plan_prints_rows_that_double(vernier_here: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("words", "given", "works"),
     [
-        ([], "--bench"),
-        (["nvidia-resnet50-90e", "--bench", "0"], "more than 0"),
-        (["nvidia-resnet50-90e", "--bench", "457698000"], "more than any device does"),
-        (["nvidia-resnet50-90e", "--bench", "/nowhere"], "not a run directory"),
-        (["nvidia-resnet50-90e", "--bench", "100", "--devices", "8..4"], "8..4096"),
-        (["nvidia-resnet50-90e", "--bench", "100", "--network", "dgx-a10"], "dgx-a100"),
-        (["nvidia-resnet50-90e", "--bench", "100", "--batch", "0"], "--batch 0 is out of range: it must be 1 or more"),
-        (["nvidia-resnet50-90e", "--bench", "runs/x", "--batch", "4"], "let the batch grow with --weak"),
-        (["habana-resnet50-sgd-1", "--bench", "100", "--devices", "512"], "less than one image each"),
-        (["nvidia-resnet50-90e", "--bench", "100", "--out", "x"], "Unknown flag --out"),
-        (["nvidia-resnet50-90e", "--bench", "100", "--spread", "1"], "--spread 1 is not a percentage"),
-        (["nvidia-resnet50-90e", "--bench", "100", "--watts", "nan"], "--watts nan is out of range"),
-        (["resnet18", "--bench", "100", "--set", "machine.gradient_compression=powersgd"], "Plan with none or bf16"),
-        (["resnet18", "--bench", "9", "--network", "dgx-1", "--set", "machine.all_reduce=hierarchical"], "is for CPUs"),
-        (["--accuracy", "--set", "machine.bucket_mb=1"], "Omit --set"),
+        ("", "", "plan plan"),
+        ("nvidia-resnet50-90e --bench 0", "bench", ""),
+        ("nvidia-resnet50-90e --bench 457698000", "bench", ""),
+        ("nvidia-resnet50-90e --bench 100 --devices 8..4", "devices", ""),
+        ("nvidia-resnet50-90e --bench 100 --network dgx-a10", "network", ""),
+        ("nvidia-resnet50-90e --bench 100 --batch 0", "batch", ""),
+        ("nvidia-resnet50-90e --bench runs/x --batch 4", "batch", "weak=true"),
+        ("habana-resnet50-sgd-1 --bench 100 --devices 512", "", "devices=256 weak=true"),
+        ("nvidia-resnet50-90e --bench 100 --spread 1", "spread", ""),
+        ("nvidia-resnet50-90e --bench 100 --watts nan", "watts", ""),
+        ("--accuracy --set machine.bucket_mb=1", "accuracy settings", ""),
     ],
 )
-def test_wrong_input_is_refused_with_the_reason(
-    vernier_here: Callable[..., Any], arguments: list[str], says: str
-) -> None:
-    done = vernier_here("plan", *arguments)
-    assert done.code == 2
-    assert says in done.err
+def test_what_cannot_be_planned_is_refused_by_its_option(words: str, given: str, works: str) -> None:
+    error = config_error_of("plan", *words.split())
+    assert (names_given(error), what_works(error)) == (given, works)
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ("nvidia-resnet50-90e --bench /nowhere", "/nowhere"),
+        ("nvidia-resnet50-90e --bench 100 --out x", "--out"),
+        ("resnet18 --bench 100 --set machine.gradient_compression=powersgd", "machine.gradient_compression"),
+        ("resnet18 --bench 9 --network dgx-1 --set machine.all_reduce=hierarchical", "machine.all_reduce"),
+    ],
+)
+def test_what_does_not_fit_is_named(vernier_here: Callable[..., Any], words: str, named: str) -> None:
+    done = vernier_here("plan", *words.split())
+    assert (done.code, done.out) == (2, "")
+    assert named in done.err
 
 
 def test_the_exchange_of_gradients_is_that_of_the_settings(vernier_here: Callable[..., Any]) -> None:
@@ -114,19 +123,19 @@ def test_the_old_name_of_submit_works_with_a_note(vernier_here: Callable[..., An
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("words", "named"),
     [
-        (["nvidia-resnet50-90e", "--to", "slurm"], "needs --machine FILE"),
-        (["--to", "ssh", "--machine", "x.toml"], "needs RECIPE"),
-        (["nvidia-resnet50-90e", "--to", "slurm", "--machine", "/nowhere.toml"], "Cannot read the machine file"),
-        (["nvidia-resnet50-90e", "--to", "lsf", "--machine", "x.toml"], "slurm"),
-        (["nvidia-resnet50-90e", "--to", "slurm", "--machine", "x.toml", "--bench", "100"], "Unknown flag --bench"),
+        ("nvidia-resnet50-90e --to slurm", "--machine"),
+        ("--to ssh --machine x.toml", "RECIPE"),
+        ("nvidia-resnet50-90e --to slurm --machine /nowhere.toml", "/nowhere.toml"),
+        ("nvidia-resnet50-90e --to lsf --machine x.toml", "--to lsf"),
+        ("nvidia-resnet50-90e --to slurm --machine x.toml --bench 100", "--bench"),
     ],
 )
-def test_what_cannot_be_submitted_is_refused(vernier_here: Callable[..., Any], arguments: list[str], says: str) -> None:
-    done = vernier_here("submit", *arguments)
+def test_what_cannot_be_submitted_is_refused(vernier_here: Callable[..., Any], words: str, named: str) -> None:
+    done = vernier_here("submit", *words.split())
     assert (done.code, done.out) == (2, "")
-    assert says in done.err
+    assert named in done.err
 
 
 def test_check_shows_every_published_row(vernier_here: Callable[..., Any]) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Done, only_run
+from tests.refusals import config_error_of
 from tests.report.logs.conftest import TIMES
 from tests.report.page.conftest import detector
 from tests.report.run_dirs import step_times, write_run
@@ -76,23 +77,21 @@ def test_a_killed_run_is_used_as_far_as_it_was_recorded(tmp_path: Path, vernier_
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    "make",
     [
-        (lambda d: d / "nowhere", "does not exist"),
-        (lambda d: d, "not a run directory"),
-        (lambda d: (d / "x.json", (d / "x.json").write_text("{"))[0], "not complete JSON"),
-        (lambda d: (d / "x.json", (d / "x.json").write_text("{}"))[0], "not the log of a run"),
-        (lambda d: (d / "x.txt", (d / "x.txt").write_text("hello"))[0], "not the log of a run"),
-        (lambda d: write_run(d, "empty", []), "records no steps"),
+        lambda d: d / "nowhere",
+        lambda d: d,
+        lambda d: (d / "x.json", (d / "x.json").write_text("{"))[0],
+        lambda d: (d / "x.json", (d / "x.json").write_text("{}"))[0],
+        lambda d: (d / "x.txt", (d / "x.txt").write_text("hello"))[0],
+        lambda d: write_run(d, "empty", []),
     ],
 )
-def test_paths_that_cannot_be_compared_are_refused(
-    tmp_path: Path, vernier_here: Runner, make: Any, message: str
-) -> None:
-    good = write_run(tmp_path / "good", "a", step_times(1))
-    done = vernier_here("compare", str(good), str(make(tmp_path)))
-    assert done.code == 2
-    assert message in done.err
+def test_paths_that_cannot_be_compared_are_refused(tmp_path: Path, vernier_here: Runner, make: Any) -> None:
+    good, wrong = write_run(tmp_path / "good", "a", step_times(1)), make(tmp_path)
+    done = vernier_here("compare", str(good), str(wrong))
+    assert (done.code, done.out) == (2, "")
+    assert wrong.name in done.err
 
 
 def test_a_run_is_converted_once_and_read_again(tmp_path: Path, vernier_here: Runner) -> None:
@@ -129,18 +128,22 @@ def test_the_page_is_written_to_the_path_that_is_printed(vernier_here: Runner, t
 
 def test_wrong_use_gets_a_message_with_a_way_out(vernier_here: Runner, tmp_path: Path) -> None:
     run = detector(tmp_path / "runs")
-    for arguments, words in [
-        (("report",), "needs RUN..."),
-        (("report", str(tmp_path / "none")), "does not exist"),
-        (("report", str(tmp_path)), "not a run directory"),
-        (("report", str(run), "--port", "80"), "add --watch"),
-        (("report", str(run), "--watch", "-o", "x.html"), "Give one."),
-        (("report", str(run), "--watch", "--port", "99999"), "--port 99999 is out of range"),
-        (("report", str(run), "-o", "/proc/none/x.html"), "Cannot write"),
-    ]:
-        done = vernier_here(*arguments)
+    for words, given, works in (
+        ("--port 80", {"port": 80}, [("watch", True)]),
+        ("--watch -o x.html", {"watch": True, "out": "x.html"}, []),
+        ("--watch --port 99999", {"port": 99999}, []),
+    ):
+        error = config_error_of("report", str(run), *words.split())
+        assert (error.given, error.works) == (given, works)
+    for arguments, named in (
+        ((), "RUN"),
+        ((str(tmp_path / "none"),), str(tmp_path / "none")),
+        ((str(tmp_path),), str(tmp_path)),
+        ((str(run), "-o", "/proc/none/x.html"), "/proc/none"),
+    ):
+        done = vernier_here("report", *arguments)
         assert done.code == 2, arguments
-        assert words in done.err
+        assert named in done.err
 
 
 def test_a_damaged_file_is_named(vernier_here: Runner, tmp_path: Path) -> None:

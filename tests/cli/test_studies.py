@@ -10,6 +10,7 @@ import pytest
 
 from tests.conftest import Done
 from tests.measure.study.fleets import machine, write_study
+from tests.refusals import config_error_of, names_given, what_works
 from vernier.cli import main
 from vernier.measure.study import run as study_run
 from vernier.measure.study.files import Repeat, StudyDir
@@ -62,17 +63,17 @@ def test_only_the_first_notes_are_shown(tmp_path: Path, vernier_here: Runner) ->
 
 def test_a_wrong_baseline_file(tmp_path: Path, vernier_here: Runner) -> None:
     study = write_study(tmp_path / "m", {"a": [1.0, 1.1]}, 1)
-    for text, message in (("{", "Cannot read"), ("{}", "not a baseline")):
+    for text in ("{", "{}"):
         (tmp_path / "b.json").write_text(text)
         done = vernier_here("study", "check", str(study), "--baseline", str(tmp_path / "b.json"))
-        assert (done.code, message in done.err) == (2, True)
+        assert (done.code, str(tmp_path / "b.json") in done.err) == (2, True)
 
 
 def test_nothing_to_read(tmp_path: Path, vernier_here: Runner) -> None:
-    cases = (([], "needs CSV|DIR..."), ([str(tmp_path / "no")], "does not exist"), ([str(tmp_path)], "has no study"))
-    for arguments, message in cases:
-        done = vernier_here("study", "analyze", *arguments)
-        assert (done.code, message in done.err) == (2, True), done.err
+    assert "CSV|DIR" in vernier_here("study", "analyze").err
+    for path in (tmp_path / "no", tmp_path):
+        done = vernier_here("study", "analyze", str(path))
+        assert (done.code, str(path) in done.err) == (2, True), done.err
 
 
 def test_what_matters_is_a_percentage(tmp_path: Path, vernier_here: Runner) -> None:
@@ -121,27 +122,34 @@ def test_a_design_from_a_pilot(tmp_path: Path, vernier_here: Runner) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("words", "given", "works"),
     [
-        (("simulate", "-o", "x", "--noise", "fast"), "--noise fast is not a percentage"),
-        (("simulate", "-o", "x", "--devices", "2", "--slow", "3"), "not possible among 2 devices"),
-        (("simulate",), "--out"),
-        (("design", "--find", "0%"), "--find 0% is out of range: it must be above 0%"),
-        (("design", "--devices", "1"), "--devices 1 is out of range: it must be 3 or more"),
-        (("design", "--repeats", "1"), "--repeats 1 is out of range: it must be 2 or more"),
-        (("design", "--fleets", "0"), "--fleets 0 is out of range"),
-        (("design", "--repeat-seconds", "0"), "--repeat-seconds 0s is out of range: it must be above 0s"),
-        (("design", "--pilot", "/nowhere"), "/nowhere does not exist"),
+        ("simulate -o x --noise fast", "noise", ""),
+        ("simulate -o x --devices 2 --slow 3", "failing_coolers slow throttling", "devices=3"),
+        ("design --find 0%", "find", ""),
+        ("design --devices 1", "devices", ""),
+        ("design --repeats 1", "repeats", ""),
+        ("design --fleets 0", "fleets", ""),
+        ("design --repeat-seconds 0", "repeat_time", ""),
+        ("run --iterations 1", "iterations", ""),
+        ("run --virtual 2 --slow 7=1.1", "slow virtual", ""),
+        ("run --slow 1=1.1", "slow", "virtual=N"),
+        ("run --workload sgemm --precision fp16", "machine.precision", "workload=resnet50 workload=shapes"),
     ],
 )
-def test_wrong_fleets_and_designs_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vernier_here: Runner, arguments: tuple[str, ...], says: str
+def test_wrong_studies_are_refused_and_leave_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, given: str, works: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    done = vernier_here("study", *arguments)
-    assert done.code == 2
-    assert says in done.err
+    error = config_error_of("study", *words.split())
+    assert (names_given(error), what_works(error)) == (given, works)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("words", "named"), [("simulate", "--out"), ("design --pilot /nowhere", "/nowhere")])
+def test_what_is_missing_is_named(vernier_here: Runner, words: str, named: str) -> None:
+    done = vernier_here("study", *words.split())
+    assert (done.code, named in done.err) == (2, True)
 
 
 @pytest.mark.slow
@@ -158,28 +166,6 @@ def test_a_study_in_real_processes_is_labelled_as_simulated(vernier_here: Runner
     rows = (tmp_path / "s" / "all_data.csv").read_text().splitlines()
     assert len(rows) == 3
     assert all(row.endswith(",1") for row in rows[1:])
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--iterations", "1"], "--iterations 1 is out of range: it must be 2 or more"),
-        (["--virtual", "2", "--slow", "7=1.1"], "has 0 to 1"),
-        (["--slow", "1=1.1"], "--virtual"),
-        (["--workload", "sgemm", "--precision", "fp16"], "sgemm is always fp32"),
-    ],
-)
-def test_wrong_flags_are_refused(
-    vernier_here: Runner,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    flags: list[str],
-    message: str,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    done = vernier_here("study", "run", *flags)
-    assert (done.code, message in done.err) == (2, True), done.err
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_precision_is_that_of_the_workload(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from tests.conftest import Done
+from tests.refusals import config_error_of
 from vernier.data.preparing.pretrained import MIRROR
 from vernier.data.shapes import ShapesSpec, make_shapes
 from vernier.models import build, weights
@@ -38,10 +39,8 @@ def test_json_has_the_run_its_status_and_the_summary(tiny: list[str], vernier_he
     assert document["training"]["images_per_s_total"] > 0
 
 
-def test_a_recipe_and_a_configuration_cannot_both_be_given(vernier_here: Vernier) -> None:
-    done = vernier_here("train", "shapes-quick", "--config", "x.json")
-    assert done.code == 2
-    assert "not both" in done.err
+def test_a_recipe_and_a_configuration_cannot_both_be_given() -> None:
+    assert config_error_of("train", "shapes-quick", "--config", "x.json").given == {"config": "x.json"}
 
 
 @pytest.mark.parametrize("flag", ["--batch", "--batch-size", "--device-batch"])
@@ -230,23 +229,32 @@ def test_without_weights_and_network_it_says_what_to_do_and_never_trains_from_sc
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("words", "given"),
     [
-        ((), "vernier finetune needs FOLDER"),
-        (("nowhere",), "The data path nowhere does not exist"),
-        (("{shapes}", "--minutes", "0"), "--minutes 0m is out of range"),
-        (("{shapes}", "--time", "ten"), "--time ten is not a time"),
-        (("{shapes}/train", "--task", "boxes"), "has no boxes: it was recognised as class folders"),
-        (("{shapes}", "--weights", "missing.pth"), "The weights file missing.pth does not exist"),
-        (("{shapes}", "--weights", "torchvision:resnet51"), "There are no weights torchvision:resnet51"),
-        (("{shapes}", "--image-px", "4"), "--image-px"),
-        (("{shapes}", "--set", "model.nane=x"), "model.name"),
+        ("{shapes} --minutes 0", {"time": "0m"}),
+        ("{shapes} --time ten", {"time": "ten"}),
+        ("{shapes} --image-px 4", {"data.image_px": 4}),
+        ("{shapes} --task masks", {"task": "masks"}),
+        ("{shapes} --epochs 0", {"schedule.epochs": 0.0}),
     ],
 )
-def test_wrong_input_is_one_message(
-    shapes: Path, vernier_here: Vernier, arguments: tuple[str, ...], message: str
-) -> None:
-    done = vernier_here("finetune", *(argument.format(shapes=shapes) for argument in arguments))
-    assert done.code == 2
-    assert message in done.err
+def test_what_cannot_be_fine_tuned_is_refused_by_its_option(shapes: Path, words: str, given: dict[str, object]) -> None:
+    assert config_error_of("finetune", *words.format(shapes=shapes).split()).given == given
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ("", "FOLDER"),
+        ("nowhere", "nowhere"),
+        ("{shapes}/train --task boxes", "--task boxes"),
+        ("{shapes} --weights missing.pth", "missing.pth"),
+        ("{shapes} --weights torchvision:resnet51", "torchvision:resnet51"),
+        ("{shapes} --set model.nane=x", "model.name"),
+    ],
+)
+def test_wrong_input_is_one_message(shapes: Path, vernier_here: Vernier, words: str, named: str) -> None:
+    done = vernier_here("finetune", *words.format(shapes=shapes).split())
+    assert (done.code, done.out) == (2, "")
+    assert named in done.err
     assert "Traceback" not in done.err

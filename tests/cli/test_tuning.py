@@ -1,4 +1,4 @@
-"""`vernier tune` as it is typed: a real search with tiny bounds, its file in use, and refusals before anything runs."""
+"""`vernier tune` and `vernier profile` as they are typed: small real ones, and refusals before anything runs."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,9 +6,13 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import TINY, Done
-from vernier.api import benchmarks
+from tests.refusals import config_error_of, names_given, what_works
+from vernier.api import tuning
 from vernier.config import read_machine_file
+from vernier.engine.measured import profile_run
 from vernier.measure.tuning import racing, search
+from vernier.records.profile import KernelTime, PhaseTimes, ProfileSummary
+from vernier.store import RunDir
 
 Vernier = Callable[..., Done]
 SMALL = [a for a in TINY if a not in ("--global-batch", "16")]
@@ -44,45 +48,73 @@ def test_a_search_writes_a_file_that_commands_use(
     assert f"settings of the machine file {out}" in done.out
     done = vernier_here("eval", str(tmp_path), "--machine", str(out))
     assert done.code == 2
-    assert "was tuned for training" in done.err
+    assert "vernier tune infer" in done.err
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "given", "works"),
     [
-        (("tune", "resnet5000"), "There is no recipe or network 'resnet5000'"),
-        (("tune", "--minutes", "0"), "--minutes 0.0 is no time to measure in"),
-        (("tune", "--out", "nowhere/machine.toml"), "there is no folder nowhere"),
-        (("tune", "--out", "machine.txt"), "ends in .toml"),
-        (("tune", "--out", "there.toml"), "--overwrite to replace it"),
-        (("tune", "--overwrite", "--out", "folder.toml"), "is a folder"),
-        (("tune", "--batch", "0"), "whole number of 1 or more"),
-        (("tune", "--device", "cpu", "--set", "machine.reduction=exact", "--set", "machine.mode=compile"), "exact"),
-        (("train", "--machine", "none.toml"), "Cannot read the machine file none.toml"),
-        (("bench", "infer", "--machine", "there.toml"), "tuned for training, and this is inference"),
-        (("predict", "run", "a.jpg", "--machine", "none.toml"), "Cannot read the machine file"),
-        (("profile", "--infer", "--machine", "there.toml"), "tuned for training"),
-        (("finetune", "photos", "--machine", "none.toml"), "Cannot read the machine file"),
+        ("tune --minutes 0", "time", ""),
+        ("tune --time 10", "time", ""),
+        ("tune --out nowhere/machine.toml", "out", ""),
+        ("tune --out machine.txt", "out", ""),
+        ("tune --out there.toml", "out", "overwrite=true"),
+        ("tune --overwrite --out folder.toml", "out", ""),
+        ("tune infer --batch 0", "batch", ""),
+        (
+            "tune train --device cpu --set machine.reduction=exact --set machine.mode=compile",
+            "machine.mode machine.reduction",
+            "machine.mode=eager machine.reduction=ddp",
+        ),
+        ("bench infer --machine there.toml", "machine", "tune.infer"),
+        ("profile infer --machine there.toml", "machine", "tune.infer"),
+        ("profile --mode fast", "mode", ""),
+        ("profile --batch 0", "batch", ""),
     ],
 )
 def test_what_cannot_work_is_refused_at_once(
-    vernier_here: Vernier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], message: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, given: str, works: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("there.toml").write_text("[machine]\nthreads = 1\n[tuned]\nwork = 'train'\n")
     Path("folder.toml").mkdir()
-    done = vernier_here(*words)
+    error = config_error_of(*words.split())
+    assert (names_given(error), what_works(error)) == (given, works)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "tune resnet5000",
+        "train --machine none.toml",
+        "predict run a.jpg --machine none.toml",
+        "finetune photos --machine none.toml",
+    ],
+)
+def test_what_is_not_there_is_named(
+    vernier_here: Vernier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = vernier_here(*words.split())
     assert done.code == 2
-    assert message in done.err
+    assert words.split()[-1] in done.err
 
 
-def test_no_permission_is_refused_before_anything_is_measured(
+def test_old_ways_to_say_inference_still_work(
     vernier_here: Vernier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(benchmarks.os, "access", lambda *_: False)  # tests may run as root, who may write anywhere
-    done = vernier_here("tune", "--out", str(tmp_path / "machine.toml"))
+    monkeypatch.chdir(tmp_path)
+    Path("there.toml").write_text("[machine]\nthreads = 1\n[tuned]\nwork = 'train'\n")
+    done = vernier_here("profile", "--infer", "--machine", "there.toml")
     assert done.code == 2
-    assert "no permission" in done.err
+    assert "profile infer" in done.err
+    assert "0.5" in done.err
+
+
+def test_no_permission_is_refused_before_anything_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning.os, "access", lambda *_: False)  # tests may run as root, who may write anywhere
+    out = str(tmp_path / "machine.toml")
+    assert config_error_of("tune", "--out", out).given == {"out": out}
 
 
 def test_ctrl_c_writes_nothing_and_says_so(
@@ -97,3 +129,44 @@ def test_ctrl_c_writes_nothing_and_says_so(
     assert done.code == 130
     assert "nothing was written" in done.err
     assert not out.exists()
+
+
+# ------------------------------------------------------------------------------------------------------------ profile
+
+
+def test_a_profile_leaves_its_files(vernier_here: Vernier, shapes: Path, tmp_path: Path) -> None:
+    done = vernier_here(
+        "profile", "--data", str(shapes), *SMALL, "--batch", "4", "--range", "2:3", "--out", str(tmp_path), "--json"
+    )
+    assert done.code == 0, done.err
+    document = done.json()
+    shares = document["where_the_time_goes"]["share"]
+    assert set(shares) == {"data", "copy", "forward", "backward", "optimizer", "idle"}
+    assert sum(shares.values()) == pytest.approx(1.0)
+    assert document["overhead"]["n_others"] >= 5
+    files = {"trace.rank0.json.gz", "calls.rank0.csv", "kernels.rank0.csv", "memory.rank0.csv", "iterations.rank0.csv"}
+    traces = Path(document["run"]) / "traces"
+    assert {p.name for p in traces.iterdir()} == {*files, "profile.rank0.json"} == set(document["files"])
+
+
+def test_the_terminal_shows_kernels_and_where_the_time_goes(
+    vernier_here: Vernier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = KernelTime(
+        name="aten::mm", device="cpu", calls=6, total_ms=9.0, mean_ms=1.5, min_ms=1.0, max_ms=2.0, share=0.25
+    )
+    times = PhaseTimes(steps=2, seconds={"forward": 1.0}, share={"forward": 1.0})
+    summary = ProfileSummary(method="m", steps=(2, 3), where_the_time_goes=times, top=(kernel,), files=("a.csv",))
+    monkeypatch.setattr(profile_run, "profile_load", lambda *a, **k: (RunDir(tmp_path), summary))
+    done = vernier_here("profile", "--data", "synthetic", "--range", "2:3")
+    assert done.code == 0, done.err
+    for text in ("aten::mm", "0.25", "(steps 2 to 3): forward 100.0 %", "overhead of profiling: unknown", "a.csv"):
+        assert text in done.out
+
+
+@pytest.mark.parametrize("steps", ["5:2", "0:2", "x"])
+def test_a_range_of_steps_that_is_none_is_refused(vernier_here: Vernier, tmp_path: Path, steps: str) -> None:
+    done = vernier_here("profile", "--steps", steps, "--out", str(tmp_path / "runs"))
+    assert done.code == 2
+    assert "--steps" in done.err
+    assert not (tmp_path / "runs").exists()

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.refusals import names_given, what_works
 from vernier import recipes
 from vernier.config import Config, override_from_text, refuse_training_settings
 from vernier.config.checks import check_config
@@ -40,16 +41,18 @@ def test_every_built_in_recipe_follows_the_rules(name: str) -> None:
     ],
 )
 def test_a_setting_without_effect_on_a_detector_is_refused_with_the_reason(setting: str) -> None:
-    with pytest.raises(ConfigError, match=rf"{setting.split('=')[0]} = .* has no effect on ssd-small, a detector: .+"):
+    with pytest.raises(ConfigError) as refused:
         _check(DETECTOR, setting)
+    assert names_given(refused.value) == setting.partition("=")[0]
 
 
 @pytest.mark.parametrize(
     "setting", ["data.std=[0, 1, 1]", "data.std=[-1, 1, 1]", "data.std=[nan, 1, 1]", "data.mean=[inf, 0, 0]"]
 )
 def test_a_normalisation_that_makes_no_finite_pixels_is_refused(setting: str) -> None:
-    with pytest.raises(ConfigError, match=r"data\.(std|mean) = \[.*must be (above 0|finite)"):
+    with pytest.raises(ConfigError) as refused:
         _check(CLASSIFIER, setting)
+    assert names_given(refused.value) == setting.partition("=")[0]
 
 
 @pytest.mark.parametrize(
@@ -57,47 +60,114 @@ def test_a_normalisation_that_makes_no_finite_pixels_is_refused(setting: str) ->
     ["detect.min_score=0.1", "detect.max_detections=5", "eval.target_ap=0.2", "model.box_sizes=[0.1, 0.2, 0.3]"],
 )
 def test_a_setting_without_effect_on_a_classifier_is_refused_with_the_reason(setting: str) -> None:
-    with pytest.raises(
-        ConfigError, match=rf"{setting.split('=')[0]} = .* has no effect on resnet8-small, a classifier"
-    ):
+    with pytest.raises(ConfigError) as refused:
         _check(CLASSIFIER, setting)
+    assert names_given(refused.value) == setting.partition("=")[0]
 
 
 @pytest.mark.parametrize(
-    ("recipe", "settings", "message"),
+    ("recipe", "settings", "given", "works"),
     [
-        (CLASSIFIER, ["schedule.warmup_epochs=100"], "longer than the training .* schedule.warmup_epochs="),
-        (CLASSIFIER, ["schedule.kind=list", "schedule.shares=[1.0]"], "one share more than milestones"),
-        (CLASSIFIER, ["augment.start_px=128"], "images grow during training"),
-        (CLASSIFIER, ["augment.ramp_epochs=[3, 1]"], "must not end before it begins"),
-        (CLASSIFIER, ["augment.phase_epochs=[3]"], "need the first image side"),
-        (CLASSIFIER, ["augment.start_px=16", "augment.phase_px=[24]", "augment.phase_epochs=[3]"], "need 2 epochs"),
-        (CLASSIFIER, ["augment.start_px=16", "augment.phase_epochs=[3]", "augment.ramp_epochs=[0, 1]"], "in phases or"),
-        (CLASSIFIER, ["augment.start_px=16", "augment.phase_px=[24]", "augment.phase_epochs=[3, 1]"], "must rise"),
-        (CLASSIFIER, ["loss.bce_threshold=0.5"], "for loss.kind = bce"),
-        (CLASSIFIER, ["optim.name=lars", "optim.nesterov=true"], "for optim.name = sgd"),
-        (CLASSIFIER, [*MUON, "optim.nesterov=true"], "for optim.name = sgd"),
-        (CLASSIFIER, [*MUON, "optim.bias_lr=none"], "three learning rates"),
-        (CLASSIFIER, ["optim.head_lr=1"], "optim.head_lr is for optim.name = muon, and this is sgd"),
-        (CLASSIFIER, [*MUON, "optim.layer_decay=0.5"], "learning rates of its own"),
-        (DETECTOR, MUON, "a detector's last ones must grow"),
-        (CLASSIFIER, ["augment.flip_rule=alternate", "augment.flip=0.3"], "mirrors half of the images"),
-        (DETECTOR, ["augment.flip_rule=alternate"], "is for classifiers"),
-        (CLASSIFIER, ["augment.crop=none", "augment.border=reflect"], "is for augment.crop = pad, not none"),
-        (CLASSIFIER, ["model.reset_head=true"], "needs a weights file"),
-        (CLASSIFIER, ["data.eval_short_side_px=32"], "nothing to crop from"),
-        (CLASSIFIER, ["augment.crop=ssd"], "is for detectors"),
-        (CLASSIFIER, ["machine.backend=dali-cpu", "augment.crop=pad"], "needs augment.crop = random-resized"),
-        (CLASSIFIER, ["machine.backend=dali-cpu", "augment.crop=random-resized", "augment.erase=0.5"], "nothing else"),
-        (DETECTOR, ["data.eval_px=64"], "one image size"),
-        (DETECTOR, ["augment.crop=pad"], "ignores boxes"),
-        (DETECTOR, ["machine.backend=dali-cpu"], "reads for classifiers"),
-        (DETECTOR, ["augment.jitter=tf", "data.mean=[0.5]"], "images in colour"),
+        (
+            CLASSIFIER,
+            ["schedule.warmup_epochs=100"],
+            "schedule.epochs schedule.warmup_epochs",
+            "schedule.warmup_epochs=0.6",
+        ),
+        (
+            CLASSIFIER,
+            ["schedule.kind=list", "schedule.shares=[1.0]"],
+            "schedule.kind schedule.milestones schedule.shares",
+            "",
+        ),
+        (CLASSIFIER, ["augment.start_px=128"], "augment.start_px data.image_px", "augment.start_px"),
+        (CLASSIFIER, ["augment.ramp_epochs=[3, 1]"], "augment.ramp_epochs", ""),
+        (CLASSIFIER, ["augment.phase_epochs=[3]"], "augment.phase_epochs augment.phase_px", "augment.start_px=128"),
+        (
+            CLASSIFIER,
+            ["augment.start_px=16", "augment.phase_px=[24]", "augment.phase_epochs=[3]"],
+            "augment.phase_epochs",
+            "",
+        ),
+        (
+            CLASSIFIER,
+            ["augment.start_px=16", "augment.phase_epochs=[3]", "augment.ramp_epochs=[0, 1]"],
+            "augment.phase_epochs augment.ramp_epochs",
+            "",
+        ),
+        (
+            CLASSIFIER,
+            ["augment.start_px=16", "augment.phase_px=[24]", "augment.phase_epochs=[3, 1]"],
+            "augment.phase_epochs",
+            "",
+        ),
+        (CLASSIFIER, ["loss.bce_threshold=0.5"], "loss.bce_threshold loss.kind", "loss.kind=bce loss.bce_threshold"),
+        (
+            CLASSIFIER,
+            ["optim.name=lars", "optim.nesterov=true"],
+            "optim.name optim.nesterov",
+            "optim.nesterov=false optim.name=sgd",
+        ),
+        (
+            CLASSIFIER,
+            [*MUON, "optim.nesterov=true"],
+            "optim.name optim.nesterov",
+            "optim.nesterov=false optim.name=sgd",
+        ),
+        (CLASSIFIER, [*MUON, "optim.bias_lr=none"], "optim.name", "optim.bias_lr=100 optim.head_lr=0.02"),
+        (CLASSIFIER, ["optim.head_lr=1"], "optim.head_lr optim.name", "optim.lr optim.bias_lr optim.head_lr"),
+        (
+            CLASSIFIER,
+            [*MUON, "optim.layer_decay=0.5"],
+            "optim.backbone_lr_share optim.layer_decay optim.name",
+            "optim.name=sgd",
+        ),
+        (DETECTOR, MUON, "optim.name", "optim.name=sgd"),
+        (
+            CLASSIFIER,
+            ["augment.flip_rule=alternate", "augment.flip=0.3"],
+            "augment.flip augment.flip_rule",
+            "augment.flip_rule=random",
+        ),
+        (DETECTOR, ["augment.flip_rule=alternate"], "augment.flip_rule", "augment.flip_rule=random"),
+        (
+            CLASSIFIER,
+            ["augment.crop=none", "augment.border=reflect"],
+            "augment.border augment.crop",
+            "augment.crop=pad",
+        ),
+        (CLASSIFIER, ["model.reset_head=true"], "model.reset_head", "model.weights=FILE"),
+        (CLASSIFIER, ["data.eval_short_side_px=32"], "data.eval_px data.eval_short_side_px", ""),
+        (
+            CLASSIFIER,
+            ["augment.crop=ssd"],
+            "augment.crop",
+            "augment.crop=random-resized augment.crop=pad augment.crop=none",
+        ),
+        (
+            CLASSIFIER,
+            ["machine.backend=dali-cpu", "augment.crop=pad"],
+            "augment.crop machine.backend",
+            "augment.crop=random-resized machine.backend=native",
+        ),
+        (
+            CLASSIFIER,
+            ["machine.backend=dali-cpu", "augment.crop=random-resized", "augment.erase=0.5"],
+            "machine.backend",
+            "machine.backend=native",
+        ),
+        (DETECTOR, ["data.eval_px=64"], "data.eval_px data.image_px", ""),
+        (DETECTOR, ["augment.crop=pad"], "augment.crop", "augment.crop=ssd augment.crop=ssd-tf augment.crop=none"),
+        (DETECTOR, ["machine.backend=dali-cpu"], "machine.backend", "machine.backend=native"),
+        (DETECTOR, ["augment.jitter=tf", "data.mean=[0.5]"], "augment.jitter", "augment.jitter=none"),
     ],
 )
-def test_settings_that_contradict_each_other_say_what_to_change(recipe: str, settings: list[str], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
+def test_settings_that_contradict_each_other_say_what_to_change(
+    recipe: str, settings: list[str], given: str, works: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
         _check(recipe, *settings)
+    assert (names_given(refused.value), what_works(refused.value)) == (given, works)
 
 
 def test_layer_wise_rates_are_for_detectors_too() -> None:
@@ -106,54 +176,93 @@ def test_layer_wise_rates_are_for_detectors_too() -> None:
 
 def test_making_a_task_checks_its_recipe() -> None:
     recipe = override_from_text(Config(recipe=recipes.get(DETECTOR)), "loss.label_smoothing=0.1").recipe
-    with pytest.raises(ConfigError, match="has no effect"):
+    with pytest.raises(ConfigError) as refused:
         task_of(recipe)
+    assert refused.value.given == {"loss.label_smoothing": 0.1}
 
 
 @pytest.mark.parametrize(
-    ("recipe", "settings", "message"),
+    ("recipe", "settings", "given", "works"),
     [
-        (CLASSIFIER, ("data.epoch_images=100", "augment.repeats=2"), "both say how often an image comes in an epoch"),
-        (CLASSIFIER, ("model.checkpoint=a.pth.tar", "model.weights=b.pth"), "has weights of its own"),
-        (CLASSIFIER, ("machine.workers=0", "machine.backend=dali-cpu"), "has threads of its own"),
-        (DETECTOR, ("limits.train_accuracy=true",), "top-1 counts images with one class each"),
-        (DETECTOR, ("model.checkpoint=a.pth.tar",), "only checkpoints of classifiers are read"),
-    ],
-)
-def test_what_belongs_to_other_systems_is_checked_too(recipe: str, settings: tuple[str, ...], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        _check(recipe, *settings)
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        (("virtual_shards=4",), "has no effect with machine.reduction = ddp"),
-        (("machine.reduction=exact", "machine.mode=compile"), "a resumed run would differ. Use --mode eager"),
-        (("machine.reduction=exact", "machine.mode=trace"), "does not work with --mode trace"),
+        (CLASSIFIER, ["data.epoch_images=100", "augment.repeats=2"], "augment.repeats data.epoch_images", ""),
         (
-            ("machine.reduction=exact", "machine.backend=dali-gpu", "augment.crop=random-resized"),
-            "Use machine.backend=native or dali-cpu",
+            CLASSIFIER,
+            ["model.checkpoint=a.pth.tar", "model.weights=b.pth"],
+            "model.backbone_weights model.checkpoint model.weights",
+            "",
         ),
-        (("machine.reduction=exact", "machine.batch_norm_statistics=first"), "all processes have the same statistics"),
+        (
+            CLASSIFIER,
+            ["machine.workers=0", "machine.backend=dali-cpu"],
+            "machine.backend machine.workers",
+            "machine.workers=1",
+        ),
+        (DETECTOR, ["limits.train_accuracy=true"], "limits.train_accuracy", ""),
+        (DETECTOR, ["model.checkpoint=a.pth.tar"], "model.checkpoint", "model.weights"),
     ],
 )
-def test_what_would_break_exact_reduction_is_refused(settings: tuple[str, ...], words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
-        _check(CLASSIFIER, *settings)
+def test_what_belongs_to_other_systems_is_checked_too(recipe: str, settings: list[str], given: str, works: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        _check(recipe, *settings)
+    assert (names_given(refused.value), what_works(refused.value)) == (given, works)
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("settings", "given", "works"),
     [
-        (("machine.precision=bf16",), "needs --precision fp32, not bf16"),
-        (("machine.channels_last=false",), "needs machine.channels_last=true"),
-        (("machine.reduction=exact",), "needs machine.reduction=ddp: exact has convolutions of its own"),
+        (["virtual_shards=4"], "machine.reduction virtual_shards", "machine.reduction=exact"),
+        (
+            ["machine.reduction=exact", "machine.mode=compile"],
+            "machine.mode machine.reduction",
+            "machine.mode=eager machine.reduction=ddp",
+        ),
+        (
+            ["machine.reduction=exact", "machine.mode=trace"],
+            "machine.mode machine.reduction",
+            "machine.mode=eager machine.reduction=ddp",
+        ),
+        (
+            ["machine.reduction=exact", "machine.backend=dali-gpu", "augment.crop=random-resized"],
+            "machine.backend machine.reduction",
+            "machine.backend=native machine.backend=dali-cpu",
+        ),
+        (
+            ["machine.reduction=exact", "machine.batch_norm_statistics=first"],
+            "machine.batch_norm_statistics machine.reduction",
+            "",
+        ),
     ],
 )
-def test_winograd_is_refused_where_it_would_not_be_used(settings: tuple[str, ...], words: str) -> None:
-    with pytest.raises(ConfigError, match=f"machine.convolution = winograd {words}"):
+def test_what_would_break_exact_reduction_is_refused(settings: list[str], given: str, works: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        _check(CLASSIFIER, *settings)
+    assert (names_given(refused.value), what_works(refused.value)) == (given, works)
+
+
+@pytest.mark.parametrize(
+    ("settings", "given", "works"),
+    [
+        (
+            ["machine.precision=bf16"],
+            "machine.convolution machine.precision",
+            "machine.precision=fp32 machine.convolution=torch",
+        ),
+        (
+            ["machine.channels_last=false"],
+            "machine.channels_last machine.convolution",
+            "machine.channels_last=true machine.convolution=torch",
+        ),
+        (
+            ["machine.reduction=exact"],
+            "machine.convolution machine.reduction",
+            "machine.reduction=ddp machine.convolution=torch",
+        ),
+    ],
+)
+def test_winograd_is_refused_where_it_would_not_be_used(settings: list[str], given: str, works: str) -> None:
+    with pytest.raises(ConfigError) as refused:
         _check(CLASSIFIER, "machine.convolution=winograd", *settings)
+    assert (names_given(refused.value), what_works(refused.value)) == (given, works)
 
 
 @pytest.mark.parametrize("recipe", [CLASSIFIER, DETECTOR])
@@ -162,18 +271,39 @@ def test_exact_reduction_suits_classifiers_and_detectors(recipe: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("settings", "given", "works"),
     [
-        (("machine.powersgd_rank=4",), "powersgd_rank = 4 has no effect with machine.gradient_compression = none"),
-        (("machine.gradient_compression=bf16", "machine.powersgd_start=9"), "powersgd_start = 9 has no effect"),
-        (("machine.gradient_compression=bf16", "machine.reduction=exact"), "does not work with machine.reduction"),
-        (("machine.gradient_compression=powersgd", "machine.precision=fp16"), "Use --precision bf16"),
-        (("machine.gradient_compression=powersgd", "limits.on_divergence=rollback"), "also infinite ones"),
+        (
+            ["machine.powersgd_rank=4"],
+            "machine.gradient_compression machine.powersgd_rank",
+            "machine.gradient_compression=powersgd",
+        ),
+        (
+            ["machine.gradient_compression=bf16", "machine.powersgd_start=9"],
+            "machine.gradient_compression machine.powersgd_start",
+            "machine.gradient_compression=powersgd",
+        ),
+        (
+            ["machine.gradient_compression=bf16", "machine.reduction=exact"],
+            "machine.gradient_compression machine.reduction",
+            "machine.reduction=ddp machine.gradient_compression=none",
+        ),
+        (
+            ["machine.gradient_compression=powersgd", "machine.precision=fp16"],
+            "machine.gradient_compression machine.precision",
+            "machine.precision=bf16 machine.gradient_compression=bf16",
+        ),
+        (
+            ["machine.gradient_compression=powersgd", "limits.on_divergence=rollback"],
+            "limits.on_divergence machine.gradient_compression",
+            "limits.on_divergence=stop machine.gradient_compression=bf16",
+        ),
     ],
 )
-def test_compressed_gradients_that_break_a_promise_are_refused(settings: tuple[str, ...], words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
+def test_compressed_gradients_that_break_a_promise_are_refused(settings: list[str], given: str, works: str) -> None:
+    with pytest.raises(ConfigError) as refused:
         _check(CLASSIFIER, *settings)
+    assert (names_given(refused.value), what_works(refused.value)) == (given, works)
 
 
 @pytest.mark.parametrize("kind", ["bf16", "powersgd"])
@@ -185,5 +315,7 @@ def test_compressed_gradients_suit_classifiers_and_detectors(kind: str) -> None:
 def test_settings_of_training_are_refused_in_inference() -> None:
     refuse_training_settings(["machine.threads=2", "eval.flip_tta=true"])
     for name in ("machine.backend", "machine.convolution", "machine.activation_checkpointing"):
-        with pytest.raises(ConfigError, match=f"{name} has no effect here"):
-            refuse_training_settings(["machine.threads=2", f"{name}=x"])
+        for value in ("x", '"x"'):  # as typed, and as a call of Python has it
+            with pytest.raises(ConfigError) as refused:
+                refuse_training_settings(["machine.threads=2", f"{name}={value}"])
+            assert refused.value.given == {name: "x"}

@@ -14,10 +14,10 @@ from vernier.config import (
     load_file,
     override_from_text,
     setting_names,
-    short_side_of,
     to_dict,
 )
 from vernier.config.migrations import RENAMED_SETTINGS, SCHEMAS, NewerFile, migrated
+from vernier.config.settings import short_side_of
 from vernier.errors import ConfigError
 
 

@@ -19,7 +19,6 @@ from vernier.config import (
     override_from_text,
     setting_name,
     setting_names,
-    parse_share,
     to_dict,
     to_toml,
 )
@@ -179,14 +178,6 @@ def test_digest_and_differences_see_every_change() -> None:
     assert digest(a.recipe) != digest(b.recipe)
     assert differences(a, b) == {"recipe.optim.lr": (0.1, 0.7)}
     assert digest(a) == digest(from_dict(Config, to_dict(a)))
-
-
-def test_a_share_is_written_in_percent_or_as_a_number() -> None:
-    assert parse_share("--tolerance", "1%") == parse_share("--tolerance", " 0.01 ") == 0.01
-    assert parse_share("--tolerance", "0", allow_zero=True) == 0
-    for wrong in ("much", "-1%", "200%", "0", "nan"):
-        with pytest.raises(ConfigError, match=r"--tolerance .* Write 1% or 0\.01"):
-            parse_share("--tolerance", wrong)
 
 
 def test_graph_is_another_word_for_compile() -> None:

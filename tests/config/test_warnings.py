@@ -29,10 +29,10 @@ def test_built_in_recipes_are_as_meant(name: str) -> None:
         ("cifar10", "schedule.epochs=20", "no milestone is reached in 20 epochs"),
         ("cifar10", "schedule.epochs=100", "not all milestones are reached"),
         ("ffcv-resnet50-16e", "schedule.epochs=5", "never leaves 160 px"),
-        ("ffcv-resnet50-16e", "schedule.epochs=11", "does not reach data.image_px"),
+        ("ffcv-resnet50-16e", "schedule.epochs=11", "and does not reach"),
         ("habana-resnet50-lars", "schedule.epochs=10", "the rate would reach its end at epoch"),
         ("shapes-quick", "data.eval_px=224", "training images have 64 px and evaluation images 224 px"),
-        ("shapes-quick", "schedule.end_lr=0.5", "the rate rises"),
+        ("shapes-quick", "schedule.end_lr=0.5", "rises from 0.05"),
     ],
 )
 def test_what_is_probably_not_meant_is_said(recipe: str, setting: str, words: str) -> None:

@@ -6,12 +6,14 @@ import pytest
 
 from vernier.devices import cpu as cpu_module
 from vernier.devices.cpu import Cpu
+from vernier.references import references, use
 
 
 def test_bf16_on_a_cpu_without_hardware_wants_allow_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpu_module, "instruction_sets", lambda: frozenset({"avx2"}))
     assert Cpu().answer("bf16", "eager").verdict == "slow"
-    assert "--allow-slow" in Cpu().refuse("bf16", "eager", allow_slow=False)
+    works = [(each.name, each.value) for each in references(Cpu().refuse("bf16", "eager", allow_slow=False))]
+    assert works == [("machine.precision", "fp32"), ("machine.allow_slow", True)]
     assert Cpu().refuse("bf16", "eager", allow_slow=True) == ""
     monkeypatch.setattr(cpu_module, "instruction_sets", lambda: frozenset({"avx512_bf16"}))
     assert Cpu().answer("bf16", "eager").verdict == "yes"
@@ -22,7 +24,7 @@ def test_compile_without_a_compiler_is_refused(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delenv("CXX", raising=False)
     why = Cpu().refuse("fp32", "compile", allow_slow=True)
     assert "C++ compiler" in why
-    assert "--mode eager" in why
+    assert use("machine.mode", "eager") in why
 
 
 def test_a_machine_that_lists_amx_and_kills_what_uses_it_refuses_half_precision(

@@ -10,6 +10,7 @@ from tests.devices.vendor_specs import UUID, called, cuda_spec, tensor_spec
 from tests.measure.telemetry.nvidia_host import SimulatedCuda, uuid_of
 from vernier.devices.cuda import Cuda
 from vernier.records.environment import DeviceInfo
+from vernier.references import use
 
 
 def test_a_process_has_the_device_of_its_local_rank(cuda: Any) -> None:
@@ -68,7 +69,7 @@ def test_an_old_gpu_refuses_bf16_and_names_fp16(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(torch, "cuda", cuda_spec(capability=(7, 0)))
     why = Cuda().refuse("bf16", "eager", allow_slow=True)
     assert "7.0" in why
-    assert "--precision fp16" in why
+    assert use("machine.precision", "fp16") in why
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,11 @@ python -m tests.documentation --outputs own     # only the outputs of pages whos
 
 import argparse
 
+from tests.api import reference as python_reference
 from tests.conftest import REPO
 from tests.documentation import outputs, reference, stubs
-from tests.golden import help_texts
 from tests.five_systems.__main__ import page as five_systems
+from tests.golden import help_texts
 from vernier.recipes.__main__ import page as recipes
 
 
@@ -20,9 +21,10 @@ def main() -> None:
     asked = parser.parse_args().outputs
     docs = REPO / "docs"
     made = {**reference.pages(), docs / "recipes.md": recipes(), docs / "five-systems.md": five_systems()}
-    made |= {stubs.FILE: stubs.text(), **help_texts.files()}
+    made |= {stubs.FILE: stubs.text(), python_reference.FILE: python_reference.page()}
     for path, text in made.items():
         path.write_text(text, encoding="utf-8")
+    help_texts.write()
     if asked is not None:
         outputs.write(asked)
 

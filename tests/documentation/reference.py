@@ -30,9 +30,9 @@ COMMANDS_HEAD = f"""\
 
 {MADE}
 
-Every command and option. `vernier COMMAND --help` prints the everyday options on the terminal, `--help-all` all of them.
-The same options are the keyword arguments of the function of that name in [Python](../python.md): `vernier bench infer` is
-`v.bench_infer`. The settings that `--set` changes are on the page [All settings](settings.md).
+Every command and option. `vernier COMMAND --help` prints the everyday options on the terminal, `--help-all` all of
+them. The same options are the keyword arguments of the function of that name in [Python](../python.md): `vernier bench
+infer` is `v.bench_infer`. The settings that `--set` changes are on the page [All settings](settings.md).
 
 `--json`, where a command has it, prints one JSON document on standard output and nothing else there; progress and
 messages go to standard error. [Exit codes](../concepts.md#exit-codes) are the same for all commands.

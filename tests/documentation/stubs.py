@@ -6,6 +6,9 @@ declarations (`make pages`), and a test compares it.
 
 import ast
 import inspect
+import re
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -43,16 +46,17 @@ def text() -> str:
         functions.append(_function(cls, name, returns))
     own = {line.split()[-1] for line in plain}
     lines = [f"from {module} import {name}" for module, name in sorted(imports) if name not in own]
-    return "\n".join(
-        [
-            HEAD + "\n".join([*lines, *sorted(plain)]),
-            "",
-            "__version__: str",
-            f"__all__ = {sorted(['__version__', *vernier._HOMES])!r}",
-            "",
-            *functions,
-        ]
-    )
+    names = f"__all__ = {sorted(['__version__', *vernier._HOMES])!r}"
+    head = HEAD + "\n".join([*lines, *sorted(plain)])
+    return _formatted("\n".join([head, "", "__version__: str", names, "", *functions]))
+
+
+def _formatted(stub: str) -> str:
+    """The stub as `make lint` wants it."""
+    for words in (["check", "--quiet", "--fix", "--select", "I"], ["format", "--quiet"]):
+        command = [sys.executable, "-m", "ruff", *words, "--stdin-filename", str(FILE), "-"]
+        stub = subprocess.run(command, input=stub, capture_output=True, text=True, check=True, cwd=REPO).stdout
+    return stub
 
 
 OVERLOADED = ("predict",)
@@ -73,13 +77,17 @@ def _function(cls: type[Request], name: str, returns: str) -> str:
 def _return_type(function: Any, home: str) -> tuple[str, set[tuple[str, str]]]:
     """The return type as text, and what has to be imported for it."""
     annotation = inspect.signature(function).return_annotation
-    shown = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
-    shown = shown.replace("pathlib.", "")
-    names = {node.id for node in ast.walk(ast.parse(shown, mode="eval")) if isinstance(node, ast.Name)}
-    if not isinstance(annotation, str) and isinstance(annotation, type) and annotation.__module__ != "builtins":
-        return annotation.__name__, {(annotation.__module__, annotation.__name__)}
+    if not isinstance(annotation, str):
+        shown = inspect.formatannotation(annotation) if not inspect.isclass(annotation) else _full_name(annotation)
+        found = set(re.findall(r"([\w.]+)\.(\w+)", shown))
+        return re.sub(r"[\w.]+\.(\w+)", r"\1", shown), found
+    names = {node.id for node in ast.walk(ast.parse(annotation, mode="eval")) if isinstance(node, ast.Name)}
     sources = _imported_names(home)
-    return shown, {(sources[name], name) for name in names if name in sources}
+    return annotation, {(sources[name], name) for name in names if name in sources}
+
+
+def _full_name(cls: type[Any]) -> str:
+    return cls.__name__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__name__}"
 
 
 def _imported_names(home: str) -> dict[str, str]:

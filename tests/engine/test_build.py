@@ -12,6 +12,7 @@ from vernier.devices.cpu import Cpu
 from vernier.devices.mps import Mps
 from vernier.engine.build import build_model, build_model_for_data, local_torch_device, prepare_device, threads_notes
 from vernier.errors import ConfigError
+from vernier.references import use
 from vernier.tasks import task_of
 
 CPU = torch.device("cpu")
@@ -76,7 +77,7 @@ def test_a_number_of_threads_that_is_not_used_is_noted(monkeypatch: pytest.Monke
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     (note,) = threads_notes(Config(), 2)
     assert "OMP_NUM_THREADS=3 is not used: 2 threads" in note
-    assert "--set machine.threads=3" in note
+    assert use("machine.threads", 3) in note
     assert threads_notes(Config(), 3) == ()
     assert threads_notes(override(Config(), "machine.threads", 2), 2) == ()
 
@@ -99,14 +100,15 @@ def test_exact_reduction_has_one_thread_unless_more_are_set(monkeypatch: pytest.
         torch.set_num_threads(before)
         torch.use_deterministic_algorithms(False)
     (note,) = threads_notes(config, 1)
-    assert "--set machine.threads=N, the same N for every number of processes" in note
+    assert f"{use('machine.threads', slot='N')}, the same N for every number of processes" in note
     assert threads_notes(two, 2) == ()
 
 
 def test_exact_reduction_is_refused_where_it_cannot_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     config = Config(machine=Machine(device="cpu", reduction="exact"))
-    with pytest.raises(ConfigError, match="Use --mode eager"):
+    with pytest.raises(ConfigError, match="does not work with") as error:
         prepare_device(override(config, "machine.mode", "trace"), exact=True)
+    assert ("machine.mode", "eager") in error.value.works
     monkeypatch.setattr("vernier.engine.build.resolve", lambda _: NoCollectives())
     with pytest.raises(ConfigError, match=r"cpu has no collectives.*machine.reduction=ddp"):
         prepare_device(config, exact=True)

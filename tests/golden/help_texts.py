@@ -8,6 +8,8 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from vernier.cli import help_text
 from vernier.cli.commands import GROUPS
 from vernier.cli.help import command_help
@@ -23,14 +25,26 @@ WRONG = {"int": "1.5", "float": "fast", "choice": "no-such", "duration": "10", "
 
 def files() -> dict[Path, str]:
     """Every golden file: its path and its text, at 100 columns."""
-    made = {FOLDER / "vernier.txt": help_text()}
-    made |= {FOLDER / f"{group}.txt": help_text(group) for group in GROUPS}
-    for command in COMMANDS:
-        cls = find(command)
-        assert cls is not None
-        if command not in INTERNAL:
-            made[FOLDER / f"{command.replace(' ', '-')}.txt"] = "\n".join(_page(command, cls))
-    return made
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", "100")
+        texts = {FOLDER / "vernier.txt": help_text()}
+        texts |= {FOLDER / f"{group}.txt": help_text(group) for group in GROUPS}
+        for command in COMMANDS:
+            cls = find(command)
+            assert cls is not None
+            if command not in INTERNAL:
+                texts[FOLDER / f"{command.replace(' ', '-')}.txt"] = "\n".join([*_page(command, cls), ""])
+    return texts
+
+
+def write() -> None:
+    """Write every golden file again, and remove those of commands that are gone."""
+    texts = files()
+    FOLDER.mkdir(exist_ok=True)
+    for path in {*FOLDER.iterdir()} - {*texts}:
+        path.unlink()
+    for path, text in texts.items():
+        path.write_text(text, encoding="utf-8")
 
 
 def _page(command: str, cls: type[Request]) -> Iterator[str]:
@@ -79,7 +93,7 @@ def _out_of_range(option: Option) -> Iterator[str]:
     if declared.above is not None:
         yield f"{factor * declared.above:g}{unit}"
     if declared.high is not None and not (unit == "%" and declared.high >= 1):
-        yield f"{factor * (declared.high + 1):g}{unit}"
+        yield f"{factor * (declared.high + 1):.12g}{unit}"
 
 
 def _needed(cls: type[Request]) -> list[str]:

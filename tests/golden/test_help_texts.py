@@ -1,13 +1,6 @@
 """Help and error texts of the command line are those that were reviewed."""
 
-import pytest
-
 from tests.golden import help_texts
-
-
-@pytest.fixture(autouse=True)
-def width(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "100")
 
 
 def test_help_and_error_texts_are_the_reviewed_ones() -> None:

@@ -147,10 +147,10 @@ def test_ctrl_c_keeps_what_was_measured_and_says_what_was_not(tiny: list[str], t
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["bench", "train", "--batch", "8,x"], "separated by commas"),
+        (["bench", "train", "--batch", "8,x"], "--batch"),
         (["bench", "train", "--batch", "0"], "1 or more"),
-        (["bench", "train", "--precision-target", "200%"], "not a share"),
-        (["bench", "train", "--precision", "fp31"], "choose from fp32"),
+        (["bench", "train", "--precision-target", "200%"], "--precision-target 200%"),
+        (["bench", "train", "--precision", "fp31"], "Did you mean fp32"),
         (["bench", "train", "--repeats", "0"], "out of range"),
         (["bench", "train", "no-such-recipe"], "no-such-recipe"),
         (["bench", "train", "--against", "no-such-ref"], "neither a run directory nor a git reference"),

@@ -75,7 +75,7 @@ def test_a_recipe_can_be_shown_edited_and_used(
         (["--resume", "/no/run"], "not a run directory"),
         (["--out", "/proc/nope"], "--out"),
         (["--epoch", "3"], "--epochs"),
-        (["--device", "gpux"], "--device 'gpux' is not known. Did you mean xpu or hpu or cpu?"),
+        (["--device", "gpux"], "Did you mean xpu or hpu or cpu?"),
         (["--seed", "many"], "--seed"),
     ],
 )

@@ -191,8 +191,8 @@ def test_fake_and_fixed_data_need_no_images(vernier_here: Vernier, tmp_path: Pat
     ("given", "words"),
     [
         (["--set", "data.eval_px=64"], "one image size"),
-        (["--set", "eval.flip_tta=true"], "eval.flip_tta = true has no effect"),
-        (["--set", "machine.backend=dali-cpu"], "Use native for a detector"),
+        (["--set", "eval.flip_tta=true"], "--set eval.flip_tta=true"),
+        (["--set", "machine.backend=dali-cpu"], "Use --set machine.backend=native"),
         (["--backbone-weights", "none.pth"], "does not exist"),
         (["--set", "detect.nms_iou=0"], "must be above 0"),
         (["--set", "detect.match=near"], "not one of: above, at-least"),

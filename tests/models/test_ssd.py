@@ -296,8 +296,9 @@ def test_a_classifiers_weights_start_the_backbone(name: str, backbone: str, tmp_
     assert {name.split(".")[0] for name in report.dropped} == {"layer4", "fc"}
     ours, theirs = detector.backbone.state_dict(), classifier.state_dict()
     assert all(torch.equal(value, theirs[key]) for key, value in ours.items())
-    with pytest.raises(ValueError, match="--backbone-weights"):
+    with pytest.raises(ValueError, match="weights of a classifier") as error:
         weights.load(tmp_path / "w.pth", detector)
+    assert error.value.works == [("model.backbone_weights", None)]
 
 
 def test_a_backbone_of_the_other_stride_is_refused() -> None:
@@ -314,8 +315,9 @@ def test_a_backbone_of_the_other_stride_is_refused() -> None:
 def test_another_number_of_classes_needs_new_class_heads() -> None:
     theirs = to_mlperf(build("ssd300-resnet34", num_classes=81, width=8).state_dict())
     model = build("ssd300-resnet34", num_classes=4, width=8)
-    with pytest.raises(ValueError, match=r"81 classes, the background among them, and the model has 4.*--reset-head"):
+    with pytest.raises(ValueError, match="81 classes, the background among them, and the model has 4") as error:
         weights.adapt(theirs, model)
+    assert ("model.reset_head", True) in error.value.works
     fitted, report = weights.adapt(theirs, model, reset_head=True)
     assert torch.equal(fitted["loc.0.weight"], theirs["loc.0.weight"])
     assert torch.equal(fitted["conf.0.weight"], model.state_dict()["conf.0.weight"])

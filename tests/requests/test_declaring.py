@@ -1,6 +1,8 @@
 """One declaration: an option that is added to a request appears everywhere by itself."""
 
 import inspect
+import json
+from functools import partial
 from typing import Any, Literal
 
 import pytest
@@ -27,50 +29,87 @@ from vernier.requests.declaring import (
     summary_of,
 )
 from vernier.requests.values import Duration, Fraction
+from vernier.requests.wording import command_line
 
 
 @request("compare")
-class WithOneMore(Compare):
-    """A copy of a request with one option more.
+class WithMore(Compare):
+    """A copy of a request with two options more.
 
     A paragraph that is
     wrapped.
 
     Examples:
-        vernier compare a b --colors red
+        vernier compare a b --line-width 3
     """
 
-    colors: Literal["red", "blue"] = option("red", help="Color of the lines.", names=("--colours",))
+    line_width: int = option(2, help="Width of the lines.", low=1, high=9, unit="pixels", names=("--width",))
+    color: Literal["red", "blue"] = option("red", help="Color of the lines.", values={"azure": "blue"})
 
 
 def test_an_option_that_is_declared_once_is_everywhere() -> None:
-    parsed, _ = parse(WithOneMore, ["a", "b", "--colors", "blue"], "vernier compare")
-    assert parsed.colors == "blue"
-    assert parse(WithOneMore, ["a", "b", "--colours=blue"], "vernier compare")[0] == parsed
-    assert "--colors red|blue" in command_help(WithOneMore, "vernier compare", everything=True)
-    with pytest.raises(ConfigError) as refused:
-        parse(WithOneMore, ["a", "b", "--colors", "green"], "vernier compare")
-    assert refused.value.given == {"colors": "green"}
+    """The same declaration makes the flag, help, signature, docstring, JSON, completion, reference and range check."""
+    request = WithMore(a=("a",), b=("b",), line_width=3, color="blue")
 
-    seen: list[WithOneMore] = []
+    # the flag, also by its other name, with another word for a value, and as words that can be typed again
+    for words in ("a b --line-width 3 --color blue", "--width=3 --color azure a b", "a b --line_width 3 --color=blue"):
+        assert parse(WithMore, words.split(), "vernier compare")[0] == request
+    assert parse(WithMore, command_line(request)[1:], "vernier compare")[0] == request
 
-    def perform(made: WithOneMore, _: Session) -> int:
+    # the help
+    text = " ".join(command_help(WithMore, "vernier compare", everything=True).split())
+    assert "--line-width N Width of the lines. (default: 2)" in text
+    assert "--color red|blue Color of the lines. (default: red)" in text
+
+    # the function of Python
+    seen: list[WithMore] = []
+
+    def perform(made: WithMore, _: Session) -> int:
         seen.append(made)
         return 7
 
-    call = function(WithOneMore, perform, "compare")
-    assert call("a", "b", colors="blue") == 7
-    assert seen == [parsed]
-    assert inspect.signature(call).parameters["colors"].default == "red"
-    assert "colors: Color of the lines. Default: red." in str(call.__doc__)
+    call = function(WithMore, perform, "compare")
+    assert call("a", "b", line_width=3, color="azure") == 7
+    assert seen == [request]
+    parameter = inspect.signature(call).parameters["line_width"]
+    assert (parameter.default, parameter.annotation) == (2, "int")
+    assert inspect.signature(call).parameters["color"].annotation == "Literal['red', 'blue']"
+    assert "line_width: Width of the lines. Default: 2." in str(call.__doc__)
 
-    tree = parsed.to_json()
-    assert tree == {"schema": SCHEMA, "command": "compare", "options": {"a": ["a"], "b": ["b"], "colors": "blue"}}
-    assert WithOneMore.from_json(tree) == parsed
+    # JSON, for other processes
+    tree = json.loads(json.dumps(request.to_json()))
+    assert tree["options"] == {"a": ["a"], "b": ["b"], "line_width": 3, "color": "blue"}
+    assert WithMore.from_json(tree) == request
+    assert "line_width" not in WithMore(a=("a",), b=("b",)).to_json()["options"]  # type: ignore[operator]
 
-    assert ("--colors", "Color of the lines") in answers_for(WithOneMore, [], "--col")
-    assert ("blue", "") in answers_for(WithOneMore, ["--colors"], "b")
-    assert any("`--colors`" in line and "Color of the lines." in line for line in command_section("x", WithOneMore))
+    # completion: the flag with its help, and its values
+    assert answers_for(WithMore, [], "--line") == {"--line-width": "Width of the lines"}
+    assert list(answers_for(WithMore, ["--color"], "b")) == ["blue"]
+
+    # the reference page
+    (row,) = (line for line in command_section("compare", WithMore) if "`--line-width`" in line)
+    assert [cell.strip() for cell in row.strip("|").split("|")] == [
+        "`--line-width` `N`",
+        "Width of the lines. Range: 1 or more and 9 or less pixels.",
+        "2",
+        "`line_width`",
+    ]
+
+    # a value out of range, or one that is not known, is refused at every edge, and named as that edge calls it
+    for name, wrong in (("line_width", 10), ("line_width", 0), ("color", "green")):
+        flag = f"--{name.replace('_', '-')}"
+        refusals = {
+            name: partial(WithMore, a=("a",), b=("b",), **{name: wrong}),
+            f"{flag} {wrong}": partial(parse, WithMore, ["a", "b", flag, str(wrong)], "vernier compare"),
+            f"{name}={json.dumps(wrong)}": partial(call, "a", "b", **{name: wrong}),
+            f"{name} = ": partial(WithMore.from_json, {**tree, "options": {**tree["options"], name: wrong}}),
+        }
+        for named, refused in refusals.items():
+            with pytest.raises(ConfigError) as error:
+                refused()
+            assert error.value.given == {name: wrong}
+            assert named in str(error.value)
+    assert len(seen) == 1
 
 
 @request("count")
@@ -139,13 +178,13 @@ def test_json_of_another_command_or_version_is_refused(tree: dict[str, Any]) -> 
 
 
 def test_help_is_the_docstring() -> None:
-    assert summary_of(WithOneMore) == "A copy of a request with one option more."
-    assert description_of(WithOneMore) == ["A paragraph that is wrapped."]
-    assert examples_of(WithOneMore) == ["vernier compare a b --colors red"]
+    assert summary_of(WithMore) == "A copy of a request with two options more."
+    assert description_of(WithMore) == ["A paragraph that is wrapped."]
+    assert examples_of(WithMore) == ["vernier compare a b --line-width 3"]
 
 
 def test_options_are_found_by_name_and_by_setting() -> None:
-    assert [each.name for each in options_of(Count)][0] == "where"
+    assert next(each.name for each in options_of(Count)) == "where"
     assert option_of(Count, "machine.procs") == option_of(Count, "number")
     assert option_of(Count, "nothing") is None
     everyday = [each.name for _, group in groups_of(Count, everything=False) for each in group]

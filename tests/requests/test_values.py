@@ -7,7 +7,17 @@ import numpy as np
 import pytest
 
 from vernier.errors import ConfigError
-from vernier.requests.values import Assignments, Duration, FilePath, Fraction, Pairs, TimeLimit, form_of, fraction, seconds
+from vernier.requests.values import (
+    Assignments,
+    Duration,
+    FilePath,
+    Fraction,
+    Pairs,
+    TimeLimit,
+    form_of,
+    fraction,
+    seconds,
+)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,10 @@ class Small(Request):
     settings: Assignments = option((), help="Settings.")
 
 
-TEXT = f"{given('optim.lr', 0.5)} is high. Use {use('optim.lr', 0.1)}, {use('optim.momentum', 0.9)} or {use('lr', slot='X')}."
+TEXT = (
+    f"{given('optim.lr', 0.5)} is high. "
+    f"Use {use('optim.lr', 0.1)}, {use('optim.momentum', 0.9)} or {use('lr', slot='X')}."
+)
 
 
 @pytest.mark.parametrize(

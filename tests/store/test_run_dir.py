@@ -61,8 +61,9 @@ def test_the_only_run_of_a_folder_is_opened_by_the_folder(tmp_path: Path) -> Non
 def test_a_place_where_nothing_can_be_written_is_a_clear_error(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")
-    with pytest.raises(ConfigError, match="--out"):
+    with pytest.raises(ConfigError, match="Cannot make a run directory") as error:
         RunDir.create(blocked / "inside", "x")
+    assert error.value.works == [("out", "DIR")]
     assert list(tmp_path.iterdir()) == [blocked]
 
 
@@ -85,7 +86,7 @@ def test_a_folder_to_write_to_is_checked_without_leaving_anything(tmp_path: Path
     RunDir.check_out(tmp_path / "a" / "b")
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "file").touch()
-    for wrong, message in ((tmp_path / "file", "is a file"), (Path("/proc/nope"), "Choose another --out")):
+    for wrong, message in ((tmp_path / "file", "is a file"), (Path("/proc/nope"), "Use another folder")):
         with pytest.raises(ConfigError, match=message):
             RunDir.check_out(wrong)
 

@@ -11,8 +11,7 @@ import pytest
 from tests.conftest import TINY, Done, only_run
 from tests.measure.bench.sample_rounds import rounds
 from tests.tiny_training import tiny_config
-from vernier.cli.bench.options import Comparing
-from vernier.cli.bench.running import with_plan
+from vernier.api.benchmarks import build_request
 from vernier.config import Augment, Config, config_from_tree, override, to_dict
 from vernier.engine.measured import loading, profile_run
 from vernier.engine.measured.arm import run_request
@@ -22,6 +21,7 @@ from vernier.measure.bench import combinations, measuring, session, table
 from vernier.measure.bench.rows import pool_rounds
 from vernier.measure.profile.summary import StepRange
 from vernier.records.bench import ArmLabels, BenchRequest
+from vernier.requests.benchmarks import BenchTrain
 
 Vernier = Callable[..., Done]
 SMALL = [word for word in TINY if word not in ("--global-batch", "16")]
@@ -195,7 +195,7 @@ def test_a_process_takes_at_most_twice_its_measuring_time(monkeypatch: pytest.Mo
         from vernier.measure.bench import progress
 
         monkeypatch.setattr(progress, "now_s", clock)
-    plan = with_plan(BenchRequest(what="train", config={}), Comparing(max_seconds=20.0)).plan
+    plan = build_request(BenchTrain(data="synthetic", max_time="20s")).plan
     start_up_s = 6.0
     began_s = clock.now
     samples = measuring.measure(SlowLoad(clock), replace(plan, **_without(plan, start_up_s)))
@@ -212,7 +212,7 @@ def test_the_promise_counts_start_up_and_warm_up() -> None:
     """It said "at most 40 s each, besides start-up and warm-up", which were most of it."""
     from vernier.report.live.benchmark import opening_line
 
-    request = with_plan(BenchRequest(what="train", config={}), Comparing(max_seconds=20.0, repeats=2))
+    request = build_request(BenchTrain(data="synthetic", max_time="20s", repeats=2))
     assert opening_line(request, 1).endswith("measuring at most 0:40, about 1:01 with start-up and warm-up")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.cli.bench.conftest import bench_requests  # noqa: F401
+from tests.bench_requests import bench_requests  # noqa: F401
 from tests.conftest import TINY, Done, only_run
 from tests.integration.test_detect import boxes  # noqa: F401
 from tests.integration.test_detect import train as train_detector
@@ -125,7 +125,7 @@ def test_weights_of_others_are_predicted_and_exported_without_a_training(
     chosen = ["--model", "resnet8-small", "--weights", str(theirs)]
     done = vernier_here("predict", *chosen, str(image))
     assert done.code == 0, done.err
-    assert "the weights name no classes: they are called 0 to 2" in done.err
+    assert "they are called 0 to 2; --classes FILE names them" in done.err
     done = vernier_here("predict", *chosen, "--classes", str(names), str(image), "--json")
     assert {guess["class"] for guess in done.json()["images"][0]["found"]} == {"cat", "dog", "cow"}
     out = tmp_path / "x.safetensors"

@@ -55,7 +55,7 @@ def test_a_folder_of_runs_is_reported_without_its_smoke_runs(vernier_here: Verni
     assert [run["path"] for run in done.json()["runs"]] == [str(real)]
     assert done.json()["smoke_left_out"] == [str(smoke)]
     assert "1 smoke run left out" in (tmp_path / "page.html").read_text()
-    assert "left out: 1 smoke run" in vernier_here("report", str(runs), "-o", str(tmp_path / "page.html")).err
+    assert "omitted: 1 smoke run" in vernier_here("report", str(runs), "-o", str(tmp_path / "page.html")).err
 
 
 def test_a_smoke_run_that_is_named_is_shown_and_marked(tmp_path: Path) -> None:

@@ -198,8 +198,8 @@ def test_training_ends_with_the_same_weights_and_says_what_decoded(
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        (("augment.crop=pad",), "decodes crops of JPEGs, and augment.crop = pad needs whole images"),
-        (("augment.crop=none",), "decodes crops of JPEGs, and augment.crop = none needs whole images"),
+        (("augment.crop=pad",), "decodes crops of JPEGs, and --set augment.crop=pad needs whole images"),
+        (("augment.crop=none",), "decodes crops of JPEGs, and --set augment.crop=none needs whole images"),
     ],
 )
 def test_it_is_refused_where_it_would_not_be_used(

@@ -107,8 +107,12 @@ def test_without_a_network_the_message_says_what_to_do(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_names_the_mirror(server: Server, tmp_path: Path) -> None:
-    with pytest.raises(RunFailed, match=r"404.*--mirror"):
+    with pytest.raises(RunFailed, match=r"404.* address that has cifar-10-binary\.tar\.gz") as error:
         fetch.get("cifar10", tmp_path, mirror=server.url)
+    assert error.value.works == [("mirror", None)]
+    with pytest.raises(ConfigError, match="is not an address") as refused:
+        fetch.get("cifar10", tmp_path, mirror="/files")
+    assert refused.value.given == {"mirror": "/files"}
 
 
 def test_cifar10_is_fetched_unpacked_and_found(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

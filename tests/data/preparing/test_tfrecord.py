@@ -133,8 +133,8 @@ def test_an_interrupted_run_resumes_after_its_whole_files(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["folder", "{shapes}", "{out}", "--files", "2", "2"], "--files is for --format tfrecord, not folders"),
-        (["folder", "{shapes}", "{out}", "--format", "tfrecord", "--files", "0", "2"], "two whole numbers, 1 or more"),
+        (["folder", "{shapes}", "{out}", "--files", "2", "2"], "--files 2 2 is for --format tfrecord, not"),
+        (["folder", "{shapes}", "{out}", "--format", "tfrecord", "--files", "0", "2"], "it must be 1 or more"),
         (["coco", "{shapes}/train", "{shapes}", "{out}", "--format", "tfrecord"], "reads COCO from a folder"),
         (["coco", "{shapes}/train", "{out}", "--format", "tfrecord"], "has no images with boxes"),
     ],

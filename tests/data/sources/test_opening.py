@@ -10,7 +10,7 @@ from tests.data.sources.small_sets import coco_tree, write_image, write_unsplit
 from vernier.data.preparing.verify import open_splits
 from vernier.data.shapes import ShapesSpec, make_shapes
 from vernier.data.sources import open_boxes, open_split, opening
-from vernier.data.sources.opening import check_source
+from vernier.data.sources.opening import check_source, recognise_folder
 from vernier.errors import ConfigError, NoSuchSplit
 from vernier.folders import data_home
 
@@ -33,8 +33,9 @@ def test_a_folder_without_data_is_a_clear_error(tmp_path: Path, make: Callable[[
 
 
 def test_wrong_names_and_paths_suggest_what_works(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="--data PATH"):
+    with pytest.raises(ConfigError, match="no data of its own") as error:
         open_split("", "train")
+    assert error.value.works == [("data.source", "PATH")]
     with pytest.raises(ConfigError, match="Did you mean shapes"):
         open_split("shape", "train")
     with pytest.raises(ConfigError, match="does not exist"):
@@ -45,14 +46,18 @@ def test_wrong_names_and_paths_suggest_what_works(tmp_path: Path) -> None:
         open_split("cifar10", "train")
     file = tmp_path / "file.tar"
     file.write_text("")
-    with pytest.raises(ConfigError, match="is a file"):
+    with pytest.raises(ConfigError, match="is a file") as error:
         open_split(str(file), "train")
+    assert error.value.given == {"data.source": str(file)}
+    with pytest.raises(ConfigError, match="is a file") as error:
+        recognise_folder(str(file))
+    assert error.value.given == {"folder": str(file)}
 
 
 @pytest.mark.parametrize(
     ("source", "split", "message"),
     [
-        ("", "train", "--data PATH"),
+        ("", "train", "data.source=PATH"),
         ("coco", "train", "vernier data get coco"),
         ("sahpes", "train", "shapes"),
         ("shapes", "test", "no test split"),
@@ -177,7 +182,7 @@ def test_data_that_is_not_there_is_refused_without_reading_anything(tmp_path: Pa
     for source in ("shapes", "synthetic", str(tmp_path)):
         check_source(source, detector=False)
         check_source(source, detector=True)
-    for source, message in (("", "--data PATH"), ("shape", "Did you mean shapes"), (str(tmp_path / "no"), "not exist")):
+    for source, message in (("", "no data of"), ("shape", "Did you mean shapes"), (str(tmp_path / "no"), "not exist")):
         for detector in (False, True):
             with pytest.raises(ConfigError, match=message):
                 check_source(source, detector=detector)

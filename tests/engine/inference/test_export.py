@@ -1,4 +1,4 @@
-"""Exported networks: how they are written, run, and compared with PyTorch. The command is tested in tests/cli/model."""
+"""Exported networks: how they are written, run, and compared with PyTorch. The command is tested in tests/cli."""
 
 import json
 from pathlib import Path

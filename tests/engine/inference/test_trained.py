@@ -88,8 +88,9 @@ def test_a_file_of_an_earlier_version_says_how_images_are_prepared(tmp_path: Pat
     data = trained.config.recipe.data
     assert (trained.classes, data.eval_px, data.eval_short_side_px) == (("a", "b"), 40, 48)
     assert data.mean == (0.5, 0.5, 0.5)
-    with pytest.raises(ConfigError, match=r"give --set model\.width=8"):
+    with pytest.raises(ConfigError, match="of other settings") as error:
         load_model(ModelChoice(path=tmp_path / "8.safetensors"))
+    assert error.value.works == [("model.width", 8)]
     narrow = ModelChoice(path=tmp_path / "8.safetensors", changed=lambda config: override(config, "model.width", 8))
     assert load_model(narrow).model.state_dict()["conv1.weight"].shape[0] == 8
 

@@ -8,6 +8,7 @@ from tests.tiny_training import tiny_config
 from vernier.config import override, to_dict
 from vernier.engine.measured.arm import is_out_of_memory, run_request
 from vernier.records.bench import ArmFailure, ArmRequest, Plan, ServingResult, StepResult
+from vernier.references import use
 
 PLAN = Plan(steps=6, warmup_max_seconds=0.3, split_steps=3, max_seconds=1.0)
 
@@ -63,13 +64,13 @@ def test_a_server_arm_counts_from_planned_arrivals(shapes: Path) -> None:
     assert min(raw.latency_s) > 0
 
 
-def test_an_arm_that_this_machine_refuses_is_a_result_that_names_the_flag_of_benchmarks(shapes: Path) -> None:
+def test_an_arm_that_this_machine_refuses_is_a_result_that_names_the_setting(shapes: Path) -> None:
     config = override(tiny_config(shapes), "machine.precision", "tf32")
     result = run_request(request(shapes, config=to_dict(config)))
     assert isinstance(result, ArmFailure)
     assert result.status == "refused"
     assert "tf32" in result.why
-    assert "--precision fp32" in result.why
+    assert use("machine.precision", "fp32") in result.why
 
 
 def test_running_out_of_memory_is_recognised_by_its_words() -> None:

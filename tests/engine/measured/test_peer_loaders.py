@@ -22,8 +22,9 @@ def test_peers_get_as_many_workers_and_one_worker_is_measured_beside() -> None:
 def test_peers_are_not_compared_on_other_work() -> None:
     padded = Recipe(name="mine", augment=Augment(crop="pad"))
     assert len(loaders_of_folder("photos", Machine(workers=1), (), padded)[0]) == 1
-    with pytest.raises(ConfigError, match=r"the recipe mine has augment.crop = pad. Leave --against out"):
+    with pytest.raises(ConfigError, match=r"the recipe mine has augment.crop = pad") as error:
         loaders_of_folder("photos", Machine(workers=1), ("pillow",), padded)
+    assert error.value.given["against"] == ["pillow"]
 
 
 @pytest.mark.slow

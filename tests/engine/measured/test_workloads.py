@@ -74,5 +74,7 @@ def test_half_precision_is_measured_with_its_loss_scaling(shapes: Path) -> None:
 
 def test_exact_reduction_cannot_be_measured_without_its_exchange(shapes: Path) -> None:
     config = override(tiny_config(shapes), "machine.reduction", "exact")
-    with pytest.raises(ConfigError, match="leave out --apart"):
+    with pytest.raises(ConfigError, match="exchange of gradients") as error:
         TrainingLoad(config, apart=True)
+    assert error.value.given["apart"] is True
+    assert error.value.works == [("machine.reduction", "ddp")]

@@ -162,10 +162,12 @@ def test_every_process_writes_its_own_events(answers: dict[int, dict[str, Any]])
 def test_two_processes_on_the_one_device_of_a_host_are_refused() -> None:
     two = Topology(world=2, local_world=2)
     with (
-        pytest.raises(ConfigError, match=r"--procs 2: 2 processes on this host, which has 1 mps device.*Use --procs 1"),
+        pytest.raises(ConfigError, match="2 processes on this host, which has 1 mps device") as error,
         join_processes(two, Mps(), Machine()),
     ):
         pass
+    assert error.value.given == {"machine.procs": 2}
+    assert error.value.works == [("machine.procs", 1), ("machine.device", "cpu")]
 
 
 _ON_ONE_GPU = """

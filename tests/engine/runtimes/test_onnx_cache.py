@@ -34,7 +34,7 @@ def test_a_network_that_cannot_be_exported_is_refused_and_leaves_no_file(
 
     monkeypatch.setattr(onnx_cache, "save_onnx", fail)
     trained, images = small_model(shapes), torch.zeros(2, 3, 32, 32, dtype=torch.uint8)
-    with pytest.raises(RunFailed, match=r"cannot be exported to ONNX: no such operator\.") as caught:
+    with pytest.raises(RunFailed, match=r"cannot be exported to ONNX: no such operator\."):
         onnx_file(trained, ExportedNetwork(trained, normalized_input=False), images)
     assert list(own_cache.iterdir()) == []
 

@@ -44,7 +44,7 @@ def test_what_an_engine_cannot_do_is_refused(
 
 def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     _installed(monkeypatch, openvino=None, onnxscript=None)
-    with pytest.raises(ConfigError, match=r"openvino, onnxscript: pip install --upgrade 'vernier\[openvino\]'"):
+    with pytest.raises(ConfigError, match=r"openvino, onnxscript: pip install -U 'vernier\[openvino\]'"):
         check_engine(Machine(engine="openvino"))
     assert installed_engines() == []
     check_engine(Machine(engine="auto"))  # which is PyTorch then

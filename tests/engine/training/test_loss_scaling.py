@@ -139,7 +139,7 @@ def test_a_half_precision_run_resumes_with_its_scale(shapes: Path, tmp_path: Pat
 
 @pytest.mark.parametrize(
     ("precision", "allow_slow", "message"),
-    [("tf32", True, "CUDA"), ("bf16", False, "--allow-slow"), ("fp16", False, "--allow-slow")],
+    [("tf32", True, "CUDA"), ("bf16", False, "machine.allow_slow"), ("fp16", False, "machine.allow_slow")],
 )
 def test_what_this_cpu_has_no_hardware_for_must_be_asked_for(
     monkeypatch: pytest.MonkeyPatch, precision: str, allow_slow: bool, message: str

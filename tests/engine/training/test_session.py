@@ -122,8 +122,10 @@ def test_deterministic_runs_repeat_bit_for_bit_and_fail_on_an_operation_that_can
         )
 
     monkeypatch.setattr("vernier.engine.training.step.TrainStep.__call__", fail)
-    with pytest.raises(RunFailed, match="--deterministic: frobnicate"):
+    with pytest.raises(RunFailed, match="frobnicate") as error:
         run_training(config, tmp_path / "c")
+    assert error.value.given == {"machine.deterministic": True, "machine.reduction": "exact"}
+    assert error.value.works == [("machine.device", "cpu")]
     assert RunDir.open(only_run(tmp_path / "c")).status().status == "failed"
 
 
@@ -402,7 +404,7 @@ def test_a_time_limit_stops_with_a_checkpoint_and_the_rest_is_bit_for_bit_the_sa
     outcome = run_training(limited, tmp_path / "limited")
     steps = [outcome.summary.step or 0]
     assert outcome.status == "stopped"
-    assert "stopped by --max-time 1s: saved" in events_of(outcome.run, WarningEvent)[-1].message
+    assert "stopped by limits.max_time = 1s: saved" in events_of(outcome.run, WarningEvent)[-1].message
     while outcome.status == "stopped":
         outcome = train(limited, tmp_path, find_resume_point(outcome.run, limited, lambda _: None))
         steps.append(outcome.summary.step or 0)

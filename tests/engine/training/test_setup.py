@@ -156,7 +156,7 @@ def test_the_first_images_can_live_on_a_device(shapes: Path, on_rgpu: Callable[.
         ({"model": Model(name="resnet9000")}, "resnet9000"),
         ({"global_batch": 4096}, "more than the 160 training images"),
         ({"data": Data(source="/nowhere")}, "does not exist"),
-        ({"data": Data(source="")}, "--data PATH"),
+        ({"data": Data(source="")}, "data.source=PATH"),
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_is_written(

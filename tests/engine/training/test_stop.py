@@ -1,12 +1,14 @@
 """Signals and the time limit that stop a training."""
 
 import os
+import re
 import signal
 
 import pytest
 
 from vernier.engine.training.stop import StopFlag, TimeLimit
 from vernier.records.events import CheckpointEvent, StepEvent
+from vernier.references import given
 from vernier.signals import SIGNALS, StopRequested
 
 
@@ -62,7 +64,7 @@ def test_a_time_limit_that_is_over_stops_after_the_first_step_and_is_named() -> 
         assert not stop.requested, "every session trains at least one step"
         limit.emit(_step(0.1))
         assert stop.requested
-        with pytest.raises(StopRequested, match="--max-time 1s"):
+        with pytest.raises(StopRequested, match=re.escape(given("limits.max_time", "1s"))):
             stop.obey()
 
 

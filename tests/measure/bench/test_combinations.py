@@ -7,6 +7,7 @@ from tests.conftest import REPO
 from vernier.config import Config, override, to_dict
 from vernier.measure.bench.combinations import arms_of, at_final_size, both_sides, default_batch, pair_sides
 from vernier.records.bench import BenchRequest, Layout
+from vernier.references import use
 from vernier.store import RunDir
 
 CONFIG = to_dict(Config())
@@ -51,7 +52,8 @@ def test_the_default_batch_is_the_recipes_as_far_as_one_device_takes_it() -> Non
     batch, note = default_batch(large, "train", "cpu")
     assert (batch, note) == (
         32,
-        "batch 32: the default on a CPU; the global batch of the recipe is 2,048; --batch sets another",
+        "batch 32: the default on a CPU; the global batch of the recipe is 2,048; "
+        f"{use('batch', slot='N')} sets another",
     )
     assert default_batch(large, "train", "cuda")[0] == 256
     assert default_batch(large, "train", "cpu", devices=4)[0] == 128  # strong scaling: in total

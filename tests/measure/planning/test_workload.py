@@ -59,7 +59,7 @@ def test_another_network_is_refused_and_converted_on_request(run: RunDir) -> Non
     larger = _with_network("resnet50")
     with pytest.raises(ConfigError, match=r"resnet18 at 64 px, and small trains resnet50 at 64 px") as refused:
         workload_of(larger, str(run.path), 1, NETWORK)
-    assert [("convert", True)] == [works for works in refused.value.works if works[0] == "convert"]
+    assert [works for works in refused.value.works if works[0] == "convert"] == [("convert", True)]
     work, basis = workload_of(larger, str(run.path), 1, NETWORK, convert=True)
     assert work.images_per_s == pytest.approx(100 * 1.8 / 4.1, rel=0.05)
     assert basis.text.startswith("converted from resnet18 at 64 px by arithmetic")

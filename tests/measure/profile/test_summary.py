@@ -6,22 +6,23 @@ from vernier.records.profile import PhaseTimes, ProfileSummary, ProfilingOverhea
 
 
 def test_a_range_is_two_steps_or_one() -> None:
-    assert StepRange.parse("11:15", "--steps") == StepRange(11, 15)
-    assert StepRange.parse("5", "--steps") == StepRange(5, 5)
+    assert StepRange.parse("11:15", "range") == StepRange(11, 15)
+    assert StepRange.parse("5", "range") == StepRange(5, 5)
 
 
 @pytest.mark.parametrize("text", ["", "x:y", "3:2", "0:4", "1:2:3", "-1:2"])
 def test_anything_else_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(ConfigError, match="11:15"):
-        StepRange.parse(text, "--steps")
+    with pytest.raises(ConfigError) as error:
+        StepRange.parse(text, "range")
+    assert (error.value.given, error.value.works) == ({"range": text}, [("range", "11:15")])
 
 
 def test_steps_are_absolute_after_a_resume() -> None:
-    StepRange(11, 12).check(done=10, stop=20, flag="--profile-steps")
+    StepRange(11, 12).check(done=10, stop=20, option="profile_steps")
     with pytest.raises(ConfigError, match="resumes at step 11"):
-        StepRange(10, 12).check(done=10, stop=20, flag="--profile-steps")
+        StepRange(10, 12).check(done=10, stop=20, option="profile_steps")
     with pytest.raises(ConfigError, match="ends at step 11"):
-        StepRange(10, 12).check(done=0, stop=11, flag="--profile-steps")
+        StepRange(10, 12).check(done=0, stop=11, option="profile_steps")
 
 
 def profile(overhead: ProfilingOverhead | None) -> ProfileSummary:

@@ -68,8 +68,9 @@ def test_a_function_that_the_library_does_not_have_fails_loudly(
     nvml: NvmlLibrary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(NVML.getters, "power_w", lambda m, h: m.nvmlDeviceGetPowerUssage(h))
-    with pytest.raises(RunFailed, match=r"nvmlDeviceGetPowerUssage.*--upgrade nvidia-ml-py"):
+    with pytest.raises(RunFailed, match=r"nvmlDeviceGetPowerUssage.*pip install -U nvidia-ml-py") as error:
         open_sensors("cuda", [uuid_of(4)])
+    assert error.value.works == [("machine.telemetry_hz", 0)]
 
 
 def test_a_gpu_of_another_maker_is_not_looked_for_in_nvml(nvml: NvmlLibrary) -> None:

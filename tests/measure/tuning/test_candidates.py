@@ -4,6 +4,7 @@ import pytest
 
 from vernier.config import Config, override
 from vernier.measure.tuning.candidates import MOST_VALUES, Setting, Situation, order_of, setting_to_try
+from vernier.references import use
 
 CPU = Situation(work="train", device="cpu", cores=8, real_data=True)
 
@@ -44,7 +45,7 @@ def test_one_core_has_no_other_number_of_threads() -> None:
 
 def test_batch_norm_statistics_are_not_changed_unasked() -> None:
     for name in ("procs", "process_batch"):
-        assert "--allow-split" in (tried(name).left_out or "")
+        assert use("allow_split", True) in (tried(name).left_out or "")
     assert shown(tried("procs", situation(allow_split=True))) == ["2 x 4 threads", "4 x 2 threads", "8 x 1 thread"]
     assert shown(tried("process_batch", situation(allow_split=True))) == ["128", "64", "32"]
     assert "smaller batch" in (tried("process_batch", situation(allow_split=True, own_batch=False)).left_out or "")
@@ -65,14 +66,14 @@ def test_an_accelerator_computes_by_itself(name: str) -> None:
 
 
 def test_random_pixels_say_nothing_about_loader_threads() -> None:
-    assert "--data" in (tried("workers", situation(real_data=False)).left_out or "")
+    assert use("data", slot="PATH") in (tried("workers", situation(real_data=False)).left_out or "")
     assert shown(tried("workers")) == ["0", "1", "4", "8"]
     assert "0" not in shown(tried("workers", backend="dali-cpu"))
 
 
 def test_the_compiled_decoder_is_tried_where_crops_of_real_images_are_decoded() -> None:
     assert shown(tried("backend")) == ["compiled"]
-    assert "--data" in (tried("backend", situation(real_data=False)).left_out or "")
+    assert use("data", slot="PATH") in (tried("backend", situation(real_data=False)).left_out or "")
     padded = override(Config(), "augment.crop", "pad")
     assert "crops of JPEGs" in (setting_to_try("backend", padded, CPU).left_out or "")
 

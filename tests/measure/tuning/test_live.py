@@ -10,6 +10,7 @@ from tests.tiny_training import tiny_config
 from vernier.config import Config, override
 from vernier.measure.tuning.live import LiveArm, LiveStable
 from vernier.measure.tuning.search import Failed
+from vernier.references import use
 
 
 def small(shapes: Path) -> Config:
@@ -46,7 +47,7 @@ def test_a_late_arm_is_ended(shapes: Path) -> None:
         late = arms["a"]
         assert isinstance(late, Failed)
         assert "not ready" in str(late)
-        assert "--minutes" in str(late)
+        assert use("time") in str(late)
 
 
 def test_no_more_arms_than_memory_allows(shapes: Path) -> None:

@@ -15,6 +15,7 @@ from vernier.measure.tuning.results import (
 )
 from vernier.measure.tuning.search import Search
 from vernier.records.bench import Confirmation, TunedSetting, TunedValue, TuneResult
+from vernier.references import plain
 
 CPU = Situation(work="train", device="cpu", cores=2, real_data=False)
 FASTER = TunedValue(
@@ -87,7 +88,7 @@ def test_what_was_given_and_the_batch_of_inference_are_written() -> None:
 
 def test_the_last_lines_say_how_to_use_the_file() -> None:
     lines = closing_lines(replace(result(), file=Path("machine.toml")))
-    assert lines[-1] == "use it     vernier train ... --machine machine.toml"
+    assert plain(lines[-1]) == "use it     vernier train ... machine=machine.toml"
     assert "- a note" in lines
     assert "time       1:01" in lines
 

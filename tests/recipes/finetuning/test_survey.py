@@ -9,6 +9,7 @@ import pytest
 from vernier.data.shapes import ShapesSpec, make_shapes
 from vernier.errors import ConfigError
 from vernier.recipes.finetuning import survey
+from vernier.references import use
 
 
 def test_class_folders_with_splits(shapes: Path) -> None:
@@ -17,10 +18,11 @@ def test_class_folders_with_splits(shapes: Path) -> None:
     assert (found.images, len(found.classes)) == (160, 10)
     assert (found.width_px, found.height_px, found.box_sides) == (32, 32, None)
     assert "160 images of 10 classes (class folders)" in found.describe()
-    assert "It has boxes too: --task boxes" in found.describe()
+    assert f"It has boxes too: {use('task', 'boxes')}" in found.describe()
     assert survey(str(shapes), boxes=True).layout == "COCO"
-    with pytest.raises(ConfigError, match="has no boxes: it was recognised as class folders"):
+    with pytest.raises(ConfigError, match="has no boxes: it was recognized as class folders") as error:
         survey(str(shapes / "train"), boxes=True)
+    assert error.value.given == {"task": "boxes"}
 
 
 def test_class_folders_without_splits_and_with_a_train_folder_alone(shapes: Path, tmp_path: Path) -> None:

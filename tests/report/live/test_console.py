@@ -11,6 +11,7 @@ from rich.console import Console
 from vernier.measure.statistics.summary_checks import summarize
 from vernier.records.events import EpochEvent, EvalEvent, StartEvent, StepEvent, WarningEvent
 from vernier.records.run import Best, EvalResult, RunSummary, TrainingSpeed
+from vernier.references import use
 from vernier.report.live import console
 from vernier.report.live.console import ConsoleObserver, closing_lines, format_figures
 
@@ -217,7 +218,7 @@ def test_the_closing_lines_say_that_the_target_ended_the_training(figure: str, s
     for reached in (True, False):
         summary = RunSummary(step=88, result=result, reached_target=reached, spent_s={"total": 1.0})
         lines = [line for line in closing_lines(summary, "runs/x", "finished") if line.startswith("target")]
-        assert [f"--set {setting}=none" in line and "at step 88" in line for line in lines] == [True] * reached
+        assert [use(setting, None) in line and "at step 88" in line for line in lines] == [True] * reached
 
 
 def test_the_total_rate_names_its_devices() -> None:

@@ -361,8 +361,10 @@ def test_a_cache_of_negative_size_is_refused() -> None:
 
 def test_an_address_without_shards_says_what_would_work(served: tuple[Server, Path]) -> None:
     server, _ = served
-    with pytest.raises(ConfigError, match="--format shards"):
+    with pytest.raises(ConfigError, match="Cannot read") as error:
         open_split(f"{server.url}/nothing", "train")
+    ((name, words),) = error.value.works
+    assert (name, words["format"]) == ("data.prepare", "shards")
     with pytest.raises(ConfigError, match="Cannot read"):
         open_split("nosuch://x/y", "train")
 

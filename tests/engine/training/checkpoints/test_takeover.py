@@ -133,7 +133,7 @@ def test_the_command_line_goes_on_and_resumes_its_own_run_after_an_interruption(
     [
         ({"state_dict": {}}, "not a checkpoint of NVIDIA's (epoch, state_dict, optimizer)"),
         ([1, 2], "it has list"),
-        ({"epoch": 2, "model": {}, "optimizer": {"state": {}}}, "not the state of a PyTorch optimiser"),
+        ({"epoch": 2, "model": {}, "optimizer": {"state": {}}}, "not the state of a PyTorch optimizer"),
         ({"epoch": 2, "state_dict": {}, "optimizer": {"state": {0: 1}, "param_groups": []}}, "(state, param_groups)"),
         ({"epoch": 2, "model": {}, "optimizer": os.system}, "refers to posix.system, and Vernier runs no code"),
     ],
@@ -151,11 +151,11 @@ def test_other_files_are_refused_with_what_would_work(
 def test_refusals_before_a_run_is_created(shapes: Path, tmp_path: Path, vernier_here: Vernier) -> None:
     file = tmp_path / "checkpoint.pth"
     their_checkpoints.write_habana(network(), file, epoch=7)
-    with pytest.raises(ConfigError, match="8 epochs are done, and this training ends after 4"):
+    with pytest.raises(ConfigError, match="8 epochs are done, and this run ends after 4"):
         train(config_for(shapes, file), tmp_path / "runs")
     both = vernier_here("train", "shapes-quick", "--resume", str(file), "--weights", str(file))
     assert "has weights of its own" in both.err
     assert "with which recipe?" in vernier_here("train", "--resume", str(file)).err
     (tmp_path / "w.safetensors").write_bytes(b"\x02" + b"\0" * 7 + b"{}")
     done = vernier_here("train", "shapes-quick", "--data", str(shapes), "--resume", str(tmp_path / "w.safetensors"))
-    assert "a safetensors file has weights and no optimiser" in done.err
+    assert "a safetensors file has weights and no optimizer" in done.err

@@ -1,0 +1,115 @@
+"""Recipes, models and this machine from Python."""
+
+from typing import Any
+
+import pytest
+
+import vernier as v
+from tests.refusals import names_given, what_works
+from vernier import recipes
+from vernier.api.catalog import ModelRow, is_pattern
+from vernier.engine.measured import decode_probe
+from vernier.measure.machine import probe, trials
+from vernier.measure.machine.doctor import DevicesPage, Examination
+from vernier.measure.machine.trials import Trial, TriedDevice
+from vernier.models import names
+
+
+def test_recipes_are_rows_with_their_published_results() -> None:
+    rows = {row.name: row for row in v.list_recipes()}
+    assert list(rows) == list(recipes.BUILT_IN)
+    assert rows["nvidia-resnet50-90e"].published[0].mean == 77.23
+    assert rows["nvidia-resnet50-90e"].estimated_device_hours is None
+
+
+def test_hours_are_estimated_from_a_throughput(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = {row.name: row for row in v.list_recipes(device_hours=1000)}
+    hours, span = (
+        rows["nvidia-resnet50-90e"].estimated_device_hours,
+        rows["nvidia-resnet50-90e"].estimated_device_hours_range,
+    )
+    assert hours == pytest.approx(90 * 1_281_167 / 1000 / 3600, rel=0.02)
+    assert span is not None
+    assert span[0] <= hours <= span[1]
+    assert "ESTIMATE" in capsys.readouterr().err
+
+
+def test_models_are_rows_and_a_table_of_pandas() -> None:
+    rows = v.list_models()
+    assert [row.name for row in rows] == list(names())
+    assert v.list_models("resnet50") == [row for row in rows if row.name == "resnet50"]
+    assert [row.name for row in v.list_models("resnet50*")] == ["resnet50", "resnet50-v1"]
+    assert v.list_models("zzz*") == []
+    pandas = pytest.importorskip("pandas")
+    table = v.list_models("ssd*").to_pandas()
+    assert isinstance(table, pandas.DataFrame)
+    assert set(table.columns) == set(ModelRow.__annotations__)
+
+
+@pytest.mark.parametrize(("text", "pattern"), [("resnet50", False), ("resnet*", True), ("r?", True), ("[ab]", True)])
+def test_patterns_are_told_from_names(text: str, pattern: bool) -> None:
+    assert is_pattern(text) is pattern
+
+
+def test_the_machine_is_examined_with_and_without_its_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+    examination = v.doctor(probe=False)
+    assert isinstance(examination, Examination)
+    assert examination.probe is None
+    assert "cpu" in {device.device for device in examination.devices}
+    monkeypatch.setattr(decode_probe, "_PX", 64)
+    monkeypatch.setattr(probe, "PX", 32)
+    monkeypatch.setattr(probe, "CPU_BATCH", 2)
+    measured = v.doctor(time="0.1s", quiet=True)
+    assert isinstance(measured, Examination)
+    assert measured.probe is not None
+    assert all(each.images_per_s > 0 for each in measured.probe.training)
+
+
+def test_devices_are_tried_one_kind_or_all(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    trial = Trial(name="train fp32", outcome="works", seconds=1.0, note="")
+
+    def tried(kinds: tuple[str, ...], on_trial: Any) -> Any:
+        on_trial("cpu 0: train fp32")
+        if "cpu" in kinds:
+            yield TriedDevice(device="cpu", info=None, about="", trials=(trial,))
+
+    monkeypatch.setattr(trials, "try_devices", tried)
+    page = v.doctor(test_devices=True)
+    assert isinstance(page, DevicesPage)
+    assert [device.device for device in page.tried] == ["cpu"]
+    assert "cuda" in page.absent
+    assert "train fp32" in capsys.readouterr().err
+    one = v.doctor(test_devices=True, device="cpu", quiet=True)
+    assert isinstance(one, DevicesPage)
+    assert one.absent == ()
+    assert capsys.readouterr().err == ""
+    with pytest.raises(v.ConfigError) as refused:
+        v.doctor(test_devices=True, device="mps", quiet=True)
+    assert refused.value.given == {"machine.device": "mps"}
+
+
+@pytest.mark.parametrize(
+    ("call", "options", "given", "works"),
+    [
+        (v.list_recipes, {"convert": True}, "convert", "device_hours=RUN"),
+        (v.doctor, {"device": "cpu"}, "machine.device", "doctor"),
+        (v.doctor, {"device": "cdua", "test_devices": True}, "machine.device", ""),
+        (v.doctor, {"time": "0s"}, "time", ""),
+        (v.doctor, {"time": 10}, "time", ""),
+        (v.doctor, {"time": "601s"}, "time", ""),
+    ],
+)
+def test_what_cannot_be_done_is_refused_by_its_argument(
+    call: Any, options: dict[str, Any], given: str, works: str
+) -> None:
+    with pytest.raises(v.ConfigError) as refused:
+        call(**options)
+    assert (names_given(refused.value), what_works(refused.value)) == (given, works)
+
+
+def test_names_that_do_not_exist_are_refused_with_near_ones() -> None:
+    with pytest.raises(v.ConfigError, match="resnet50"):
+        v.list_models("resnet5")
+    for wrong in ("0", "-3", "/no/run"):
+        with pytest.raises(v.ConfigError):
+            v.list_recipes(device_hours=wrong)
