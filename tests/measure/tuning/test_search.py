@@ -146,7 +146,7 @@ def test_a_confirmation_without_time_is_none() -> None:
 def test_too_short_a_time_says_what_is_needed() -> None:
     with pytest.raises(ConfigError, match="is too short") as error:
         searched(SimulatedStable(lambda _: 1.0), minutes=0.5)
-    assert error.value.given == {"time": "0.5m"}
+    assert error.value.given == {"time": "30s"}
     assert ("time", "3m") in error.value.works
     with pytest.raises(ConfigError, match="not even the default settings were ready") as error:
         searched(SimulatedStable(lambda _: 1.0, start_s=100), minutes=0.5)
