@@ -1,8 +1,9 @@
-"""The twelve figures against COCO's own code, on COCO's own example and on random sets."""
+"""The twelve figures against COCO's own code, on COCO's own example and on random sets, with every evaluator."""
 
 import contextlib
 import io
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from vernier import recipes
+from vernier.config import Machine
+from vernier.errors import ConfigError
 from vernier.records.run import EvalResult
-from vernier.tasks.detection.coco import FIGURES, coco_figures
+from vernier.tasks.detection.coco import EVALUATORS, FIGURES, CocoEvaluator, coco_figures, find_evaluator
+from vernier.tasks.detection.task import Detect
+
+IDS = [0, 10, 20, 30, 40, 50, 60, 70]
 
 
 def judge(truth: dict[str, Any], rows: Any, ids: list[int]) -> list[float]:
@@ -54,51 +61,118 @@ def test_cocos_own_example_gives_cocos_own_figures(real_data: Callable[[str], Pa
 
 
 def random_set(seed: int) -> tuple[dict[str, Any], Any]:
-    """Objects of all sizes in eight images, some of them crowds; detections near them, doubled, and anywhere."""
+    """Objects of all sizes in eight images, some of them crowds; detections near them, doubled, and anywhere.
+
+    Many scores are equal. One image has no object and more detections than count, one has neither.
+    """
     chance = np.random.default_rng(seed)
-    annotations, rows = [], []
-    for image in range(8):
+    annotations: list[dict[str, Any]] = []
+    rows = []
+    for image in IDS[:6]:
         for _ in range(chance.integers(0, 6)):
-            x, y = chance.uniform(0, 300, 2)
-            w, h = chance.uniform(5, 200, 2)
+            x, y = chance.uniform(0, 300, 2).round()
+            w, h = (chance.choice([10, 50, 150]) * chance.uniform(0.5, 1.5, 2)).round()
             kind = int(chance.integers(1, 4)) * 7
             annotations.append(
                 {
                     "id": len(annotations) + 1,
-                    "image_id": image * 10,
+                    "image_id": image,
                     "category_id": kind,
-                    "bbox": [x, y, w, h],
-                    "area": w * h,
+                    "bbox": [float(x), float(y), float(w), float(h)],
+                    "area": float(w * h),
                     "iscrowd": int(chance.random() < 0.1),
                 }
             )
             for _ in range(chance.integers(0, 3)):
-                jitter = chance.normal(0, 6, 4)
-                rows.append(
-                    [
-                        image * 10,
-                        x + jitter[0],
-                        y + jitter[1],
-                        max(1, w + jitter[2]),
-                        max(1, h + jitter[3]),
-                        chance.random(),
-                        kind,
-                    ]
-                )
-        rows.append([image * 10, *chance.uniform(0, 200, 2), 40, 40, chance.random(), 14])
+                dx, dy, dw, dh = chance.normal(0, w / 15, 4)
+                rows.append([image, x + dx, y + dy, max(1, w + dw), max(1, h + dh), chance.random(), kind])
+        rows.append([image, *chance.uniform(0, 200, 2), 40, 40, chance.random(), 14])
+    rows += [[IDS[6], *chance.uniform(0, 200, 2), 40, 40, chance.random(), 14] for _ in range(120)]
     truth = {
-        "images": [{"id": i * 10, "width": 600, "height": 600} for i in range(8)],
-        "categories": [{"id": k, "name": f"kind {k}"} for k in (7, 14, 21)],
+        "images": [{"id": i, "width": 600, "height": 600} for i in IDS],
+        "categories": [{"id": k, "name": f"kind {k}"} for k in (7, 14, 21, 28)],
         "annotations": annotations,
     }
-    return truth, np.array(rows)
+    detections = chance.permutation(np.array(rows))
+    if seed % 2:
+        detections[:, 5] = detections[:, 5].round(1)
+    return truth, detections
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_any_set_gives_the_same_figures_as_cocos_own_code(seed: int) -> None:
     truth, rows = random_set(seed)
-    ids = [0, 10, 20, 30, 40, 50, 60, 70]
-    assert as_listed(coco_figures(truth, rows, ids)) == pytest.approx(judge(truth, rows, ids), abs=1e-6)
+    assert as_listed(coco_figures(truth, rows, IDS)) == pytest.approx(judge(truth, rows, IDS), abs=1e-6)
+
+
+@pytest.fixture(params=EVALUATORS, ids=lambda evaluator: evaluator.package)
+def evaluator(request: pytest.FixtureRequest) -> CocoEvaluator:
+    """Every evaluator that is installed."""
+    each: CocoEvaluator = request.param
+    if not each.installed():
+        pytest.skip(f"{each.package} is not installed")
+    return each
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_evaluator_gives_the_same_results(evaluator: CocoEvaluator, seed: int) -> None:
+    truth, rows = random_set(seed)
+    ids = IDS if seed % 3 else IDS[2:5]
+    results, expected = evaluator.evaluate(truth, rows, ids), find_evaluator().evaluate(truth, rows, ids)
+    assert results.category_ids == expected.category_ids == [7, 14, 21, 28]
+    # faster-coco-eval has 1.0 for a precision that is 1 - 2**-52 in the others; everything else is bit-identical
+    allowed = 2.0**-52 if evaluator.package == "faster-coco-eval" else 0.0
+    assert np.abs(results.precision - expected.precision).max() <= allowed
+    assert np.abs(results.stats - expected.stats).max() <= allowed
+    assert np.abs(results.stats - judge(truth, rows, ids)).max() <= 2.0**-52
+
+
+def test_every_evaluator_takes_sets_without_detections_objects_or_images(evaluator: CocoEvaluator) -> None:
+    truth, rows = random_set(1)
+    none, empty = np.zeros((0, 7)), {**truth, "annotations": []}
+    assert evaluator.evaluate(truth, none, IDS).stats.tolist() == [0.0] * 12
+    assert evaluator.evaluate(empty, rows, IDS).stats.tolist() == [-1.0] * 12
+    assert evaluator.evaluate(empty, none, IDS).stats.tolist() == [-1.0] * 12
+    assert evaluator.evaluate(truth, none, []).stats.tolist() == [-1.0] * 12
+
+
+def test_the_ground_truth_is_not_changed(evaluator: CocoEvaluator) -> None:
+    truth, rows = random_set(2)
+    before = json.dumps(truth)
+    evaluator.evaluate(truth, rows, IDS)
+    assert json.dumps(truth) == before
+
+
+def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
+    """Let these packages be absent."""
+    for package in packages:
+        monkeypatch.setitem(sys.modules, package, None)
+
+
+def test_the_first_installed_evaluator_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    packages = ("hotcoco", "faster_coco_eval", "pycocotools")
+    for package in packages:
+        pytest.importorskip(package)
+    truth, rows = random_set(4)
+    used, results = [], []
+    for hidden in (None, *packages[:2]):
+        hide(monkeypatch, *([hidden] if hidden else []))
+        used.append(find_evaluator().package)
+        results.append(as_listed(coco_figures(truth, rows, IDS)))
+    assert used == ["hotcoco", "faster-coco-eval", "pycocotools"]
+    assert results[1] == pytest.approx(results[0], abs=1e-15)
+    assert results[2] == results[0]
+
+
+def test_without_an_evaluator_training_and_evaluation_are_refused_before_they_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hide(monkeypatch, "hotcoco", "faster_coco_eval", "pycocotools")
+    task = Detect(recipes.get("ssd-shapes-quick"))
+    with pytest.raises(ConfigError, match="pip install hotcoco"):
+        task.train_reader(None, None, Machine())  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="pip install hotcoco"):
+        task.score(None)  # type: ignore[arg-type]
 
 
 def test_only_the_images_asked_for_count() -> None:

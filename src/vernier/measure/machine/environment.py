@@ -15,6 +15,8 @@ from vernier.records.telemetry import SensorSetup
 from vernier.version import describe_version, source_commit
 
 PACKAGES = ("torch", "numpy", "pillow", "simplejpeg", "safetensors", "rich", "psutil")
+EVALUATORS = ("hotcoco", "faster-coco-eval", "pycocotools")
+"""Of detectors: the first that is installed computes their metrics."""
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "OMP_WAIT_POLICY",
@@ -41,7 +43,7 @@ VARIABLES = (
 def read_versions() -> dict[str, str | None]:
     """Versions of Vernier, Python and the packages it uses; None where a package is not installed."""
     own: dict[str, str | None] = {"vernier": describe_version(), "python": platform.python_version()}
-    return own | {name: installed_version(name) for name in PACKAGES}
+    return own | {name: installed_version(name) for name in (*PACKAGES, *EVALUATORS)}
 
 
 def installed_version(package: str) -> str | None:

@@ -18,6 +18,7 @@ from vernier.records.predictions import ScoredClass
 from vernier.tasks.base import BatchLoss, CountingReader, Forward, MicroStep
 
 from .boxes import Detections, detect
+from .coco import find_evaluator
 from .loss import detection_loss
 from .score import DetectionScore, in_pixels, name_rows
 
@@ -51,6 +52,8 @@ class Detect:
 
     def train_reader(self, source: Source, cached: Source, machine: Machine) -> CountingReader:
         check_loader(machine, self._recipe, detector=True)
+        if self._recipe.eval.every_epochs > 0:
+            find_evaluator()  # before the first epoch, not after it
         compiled = machine.backend == "compiled"
         images = _with_boxes(source if compiled else cached)
         return BoxTrainReader(images, self._recipe.data, self._recipe.augment, self._recipe.seed, compiled=compiled)
@@ -82,6 +85,7 @@ class Detect:
         return [name_rows(rows, classes) for rows in in_pixels(predicted, targets.sizes)]
 
     def score(self, source: Source) -> DetectionScore:
+        find_evaluator()  # before the images are evaluated
         return DetectionScore(_with_boxes(source))
 
     def target(self) -> float | None:
