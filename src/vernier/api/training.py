@@ -8,6 +8,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -245,6 +246,7 @@ def _run(training: Training, session: Session) -> "Outcome":
     ):
         from vernier.engine.training.checkpoints.resume import choose_resume_point
         from vernier.engine.training.session import train as run_training
+        from vernier.measure.assessment import assess
 
         def choose() -> "ResumePoint | None":
             assert console is not None
@@ -259,7 +261,7 @@ def _run(training: Training, session: Session) -> "Outcome":
             training.out,
             world.broadcast_from_first(choose),
             [*([console] if console else []), *tracked],
-            reference=book.reference(config.recipe),
+            assess=partial(assess, reference=book.reference(config.recipe)),
             world=world,
             profile=training.profile,
             notes=training.notes,

@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from vernier.config import Config, Recipe, describe_lr, to_dict
+from vernier.config import Config, describe_lr, to_dict
 from vernier.data.decoding.decode import encode_thumbnail
 from vernier.data.sources import Source
 from vernier.devices import describe_lost_device
@@ -21,10 +21,9 @@ from vernier.errors import ConfigError, RunFailed, advice
 from vernier.frozen import frozen
 from vernier.measure.machine.environment import collect_environment, read_versions
 from vernier.measure.profile.summary import StepRange
-from vernier.measure.published.standing import published_speeds
-from vernier.measure.statistics.agreement import agreement
 from vernier.measure.statistics.run_summary import summarize_training
 from vernier.measure.what_ran import run_name
+from vernier.plugins import load_plugin
 from vernier.records.codec import encode
 from vernier.records.environment import decode_environment
 from vernier.records.events import EndEvent, ProcessInfo, StartEvent, WarningEvent
@@ -38,7 +37,6 @@ from vernier.store import CheckpointDir, NotSynced, RunDir
 
 from .checkpoints.contents import config_of, read_state
 from .checkpoints.resume import ResumePoint, check_exactness, describe_compression, describe_convolution
-from .checkpoints.takeover import take_over
 from .checkpoints.writer import NotSaved
 from .divergence import Diverged
 from .loop import Training
@@ -46,9 +44,15 @@ from .setup import Job, first_images, prepare, restore_job
 from .stop import StopFlag, TimeLimit
 
 Ending = Literal["finished", "stopped"]
+EXTERNAL_CHECKPOINTS = "vernier.external_checkpoints"
+"""Entry points of functions that load a checkpoint of another program into a job, and return its progress."""
 T = TypeVar("T")
 THUMBNAIL_PX, DETECTION_THUMBNAIL_PX = 96, 192
 """Boxes are seen on larger ones only."""
+
+
+Assess = Callable[[Config, Ending, RunSummary], RunSummary]
+"""Completes the summary of a run that has ended: configuration, how it ended, summary."""
 
 
 @frozen
@@ -67,7 +71,7 @@ def train(
     resume: ResumePoint | None = None,
     observers: Sequence[Observer] = (),
     *,
-    reference: Recipe | None = None,
+    assess: Assess | None = None,
     world: World | None = None,
     profile: StepRange | None = None,
     notes: Sequence[str] = (),
@@ -75,7 +79,7 @@ def train(
 ) -> Outcome:
     """Train to the end, from the start or from a checkpoint. Raises RunFailed; returns `stopped` after a signal.
 
-    `reference` is the built-in recipe the run is based on: what differs from it is named beside the published result.
+    `assess` adds to the summary how the run compares with published results; training needs none of that.
     `notes` and `warnings` are about the configuration, and are recorded with those of the set-up.
     """
     restored = resume is not None and resume.checkpoint is not None
@@ -93,7 +97,7 @@ def train(
         everyone, before = Observers(*observers), run.status() if resume else None
         try:
             with run.locked() if job.world.first else nullcontext():
-                return _train_locked(job, run, resume, begun, everyone, reference, profile)
+                return _train_locked(job, run, resume, begun, everyone, assess, profile)
         except (StopRequested, NotStarted):
             everyone.close()
             _undo_start(job, run, before)
@@ -108,7 +112,7 @@ def _train_locked(
     resume: ResumePoint | None,
     begun: Progress,
     observers: Observers,
-    reference: Recipe | None,
+    assess: Assess | None,
     profile: StepRange | None,
 ) -> Outcome:
     log = run.events(job.world.rank)
@@ -129,7 +133,7 @@ def _train_locked(
             if profile is not None:
                 training.profile(profile)
             status = _run_until_stopped(training)
-        outcome = _close(training, status, reference)
+        outcome = _close(training, status, assess)
         return replace(outcome, stopped_by=stop.signal_name) if status == "stopped" else outcome
     except RunFailed as error:
         _record_failure(job, run, observers, training, error)
@@ -177,8 +181,11 @@ def _run_until_stopped(training: Training) -> Ending:
 
 
 def _begin(job: Job) -> Progress:
-    """The progress of a new run, which may go on with another program's training."""
-    return take_over(job) if job.config.recipe.model.checkpoint else Progress()
+    """The progress of a new run, which may continue from a checkpoint of another program."""
+    if not job.config.recipe.model.checkpoint:
+        return Progress()
+    take_over: Callable[[Job], Progress] = load_plugin(EXTERNAL_CHECKPOINTS, "model.checkpoint", "torch", "none")
+    return take_over(job)
 
 
 def _create_run(job: Job, out: Path) -> RunDir:
@@ -344,9 +351,11 @@ def _start_event(job: Job, run: RunDir, resume: ResumePoint | None, processes: l
 # ---------------------------------------------------------------------------------------------------------------- end
 
 
-def _close(training: Training, status: Ending, reference: Recipe | None) -> Outcome:
+def _close(training: Training, status: Ending, assess: Assess | None) -> Outcome:
     """Summarise the run, emit the end event, and write run.json."""
-    summary, run = _summarize(training, status, reference), training.run
+    summary, run = _summarize(training), training.run
+    if assess is not None:
+        summary = assess(training.job.config, status, summary)
     training.observers.emit(EndEvent(status=status, **vars(summary)))
     if training.job.world.first:
         try:
@@ -362,10 +371,9 @@ def _close(training: Training, status: Ending, reference: Recipe | None) -> Outc
     return Outcome(run=run, status=status, summary=summary)
 
 
-def _summarize(training: Training, status: Ending, reference: Recipe | None) -> RunSummary:
+def _summarize(training: Training) -> RunSummary:
     job, progress = training.job, training.progress
     best_figures = {job.task.metric: progress.best_value}
-    comparable = status == "finished" and not job.config.limits.smoke and not progress.rollbacks
     speed = summarize_training(
         _read_log(training, training.run.history),
         global_batch=job.config.recipe.global_batch,
@@ -373,7 +381,6 @@ def _summarize(training: Training, status: Ending, reference: Recipe | None) -> 
         telemetry=decode_telemetry(_read_log(training, training.run.read_telemetry)),
         several_hosts=job.world.topology.local_world < job.world.size,
     )
-    ran = job.what_ran()
     return RunSummary(
         step=progress.step,
         epoch=progress.step / job.derived.steps_per_epoch,
@@ -381,7 +388,6 @@ def _summarize(training: Training, status: Ending, reference: Recipe | None) -> 
         best=Best(step=progress.best_step, figures=best_figures) if progress.best_step else None,
         reached_target=progress.reached_target,
         stopped_early=training.out_of_patience or None,
-        agreement=agreement(job.config, progress.result, reference) if comparable else None,
         spent_s=training.watch.spent(),
         skipped_steps=job.step.scaler.skipped_steps,
         rollbacks=progress.rollbacks.count if progress.rollbacks else None,
@@ -390,9 +396,8 @@ def _summarize(training: Training, status: Ending, reference: Recipe | None) -> 
         compilation=job.network.compilation,
         training=speed,
         memory=_peak_memory(job),
-        ran=ran,
+        ran=job.what_ran(),
         notes=(job.val_source.notes or None) if job.val_source is not None else None,
-        published_speeds=(published_speeds(ran, speed.images_per_s_total) or None) if speed is not None else None,
     )
 
 
