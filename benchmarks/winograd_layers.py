@@ -18,7 +18,7 @@ from torch import Tensor
 
 from vernier.clock import now_s, utc_stamp
 from vernier.devices.cpu import keep_freed_memory
-from vernier.engine.convolutions import winograd
+from vernier.kernels import winograd
 
 LAYERS = [(16, 64, 56), (16, 128, 28), (16, 256, 14), (16, 512, 7), (8, 324, 38), (64, 32, 32), (128, 16, 32)]
 """Images, channels, size: of ResNet-50, of a head of SSD, and of networks for small images."""

@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 
 from tests.data.decoding.small_jpegs import small_jpeg
-from vernier.data.decoding import compiled
 from vernier.data.decoding import decode as decode_module
 from vernier.data.decoding.decode import BadImage, Image, LazyJpeg, SegmentedJpeg, lazy_image
 from vernier.data.decoding.jpeg_slicing import NotSliceable
 from vernier.data.decoding.restarts import RestartMarkers
+from vernier.kernels import jpeg
 
 SANITIZERS = ("asan", "ubsan")
 LARGEST_PIXELS = 1_000_000
@@ -33,7 +33,7 @@ def start_with_sanitizers(arguments: list[str]) -> int:
         library = Path(folder) / "windows.so"
         flags = ["-std=c++17", "-O1", "-g", "-march=native", "-fwrapv", "-shared", "-fPIC"]
         checks = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-        subprocess.run(["g++", *flags, *checks, str(compiled._SOURCE), "-o", str(library)], check=True)
+        subprocess.run(["g++", *flags, *checks, str(jpeg._SOURCE), "-o", str(library)], check=True)
         paths = [subprocess.check_output(["g++", f"-print-file-name=lib{n}.so"], text=True).strip() for n in SANITIZERS]
         environment = {
             "LD_PRELOAD": " ".join(paths),
@@ -95,7 +95,7 @@ def compare(images: int, seed: int) -> tuple[int, int]:
             top, left = draw.randint(0, height - h), draw.randint(0, width - w)
             window = slice(top, top + h), slice(left, left + w)
             try:
-                own = compiled._decode(image, window)
+                own = jpeg.CompiledDecoder().decode_window(image, window)
             except BadImage:
                 own = None
             total += 1
@@ -114,8 +114,8 @@ def main() -> None:
         sys.exit(start_with_sanitizers(sys.argv[1:]))
     decode_module.LAZY_FROM_BYTES = 0
     library = ctypes.CDLL(os.environ["VERNIER_SANITIZED"])
-    compiled.declare(library)
-    compiled._library = lambda: library  # type: ignore[assignment]
+    jpeg.declare(library)
+    jpeg._library = lambda: library  # type: ignore[assignment]
     decoded, total = compare(options.images, options.seed)
     print(f"{total:,} windows of intact and damaged images: {decoded:,} decoded as by libjpeg-turbo, others left to it")
 

@@ -22,10 +22,10 @@ from vernier.errors import ConfigError, did_you_mean
 from vernier.models import build, info, names, weights
 from vernier.models.airbench import AirbenchNet, whitening_filters
 from vernier.models.architecture import PATCH_PX
+from vernier.models.formats import find_format
 from vernier.models.resnet import Trunk
 from vernier.models.ssd import Ssd
 from vernier.models.stride_check import MIN_PHOTOGRAPHS, declared_variant, stride_variant
-from vernier.models.tf_checkpoint import find_checkpoint
 from vernier.optim.groups import NORMS
 from vernier.references import given, use
 from vernier.wording import plural
@@ -120,7 +120,7 @@ def weights_file(path: str) -> Path:
     if is_pretrained(path):
         return fetch_pretrained(path)
     file = Path(path).expanduser()
-    if not file.is_file() and find_checkpoint(file) is None:
+    if not file.is_file() and find_format(file) is None:
         problem = "is a folder, not a weights file" if file.is_dir() else "does not exist"
         raise ConfigError(
             f"The weights file {path} {problem}. Give a .safetensors, .pth, .pt or .th file, a TensorFlow checkpoint "

@@ -23,6 +23,7 @@ from vernier.frozen import frozen
 from vernier.references import given, use
 from vernier.store import replaced_atomically, usual_mode
 
+from .formats import find_format
 from .naming import (
     Report,
     State,
@@ -38,7 +39,6 @@ from .naming import (
 from .resnet import BlurConv2d
 from .ssd import Ssd
 from .stride_check import check_stride
-from .tf_checkpoint import find_checkpoint, read_checkpoint, resnet_state
 from .torch_file import load_torch
 
 __all__ = [
@@ -84,8 +84,9 @@ def read_file(path: str | Path, *, ema: bool | None = None) -> FileWeights:
     path = Path(path)
     averaged, metadata = False, dict[str, str]()
     notes: tuple[str, ...] = ()
-    if (prefix := find_checkpoint(path)) is not None:
-        state, notes = resnet_state(read_checkpoint(prefix)), (f"TensorFlow checkpoint {prefix.name}",)
+    if (plugged := find_format(path)) is not None:
+        form, file_or_prefix = plugged
+        state, notes = form.read(file_or_prefix), (f"{form.about} {file_or_prefix.name}",)
     elif not is_safetensors(path):
         file = load_torch(path)
         state, averaged, notes = _unwrap(file.content, ema, path)

@@ -11,13 +11,13 @@ from vernier.config import tree_differences
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.measure.statistics.comparison import DEFAULT_TOLERANCE, DETECTED, compare
+from vernier.measure.statistics.runs import time_to_train
 from vernier.records.codec import encode
 from vernier.records.statistics import Comparison
 from vernier.records.what_ran import WhatRan, line_of
 from vernier.references import command, given, use
 from vernier.wording import plural
 
-from .logs.mllog import time_to_train
 from .logs.model import RunLog
 from .logs.work import Work, different_work, other_differences, unknown_work, work_of
 

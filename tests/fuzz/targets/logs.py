@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.report.logs.test_console import ARGUMENTS, METERS
+from tests.compat.logs.test_console import ARGUMENTS, METERS
 from tests.report.logs.test_smi import GAUDI, NVIDIA
 from tests.report.nvprof_trace import NVPROF
 from vernier.report.compare import compare_runs, comparison_lines

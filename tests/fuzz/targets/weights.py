@@ -14,11 +14,11 @@ from torch import nn
 from tests.models.small_networks import tiny
 from tests.models.tf_files import resnet_variables, write_checkpoint
 from tests.models.their_checkpoints import write_nvidia_fp32
+from vernier.compat.training_checkpoints import read_training
 from vernier.engine.inference.export import describe_model
 from vernier.engine.inference.model_file import read_description, to_metadata
 from vernier.engine.inference.trained import ModelChoice, config_of_file, load_model, load_trained
 from vernier.engine.starting_weights import weights_file
-from vernier.engine.training.checkpoints.takeover import read_training
 from vernier.models import weights
 from vernier.protobuf import length_delimited, varint
 

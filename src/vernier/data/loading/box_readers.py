@@ -17,7 +17,7 @@ import torch
 from vernier.config import Augment, Data
 from vernier.data.augment.boxes import BoxAugment, Shares
 from vernier.data.augment.crop_flip import resize_into
-from vernier.data.decoding.compiled import compiled_images
+from vernier.data.decoding.base import open_with_plugin
 from vernier.data.decoding.decode import BadImage, Croppable, Image
 from vernier.data.sources.base import Boxes, BoxSource, Indices
 
@@ -87,7 +87,7 @@ class BoxTrainReader(TrainImages):
         self._augment_boxes = BoxAugment(data, augment, seed)
         self._open: Callable[[int], Croppable] = source.image if augment.crop == "none" else source.lazy_image
         if compiled:
-            self._open = compiled_images(require_encoded(source, "compiled").lazy_image)
+            self._open = open_with_plugin("compiled", require_encoded(source, "compiled").lazy_image)
 
     def fill(self, epoch: int, indices: Indices, out: Image) -> list[Objects]:
         if (ready := _fill_ready(self._source, indices, out)) is not None:

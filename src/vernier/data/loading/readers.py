@@ -13,7 +13,7 @@ import torch
 from vernier.config import Augment, Data, train_px
 from vernier.data.augment.crop_flip import EvalTransform, Row, TrainTransform, augment_rows, pad_crop_flip_many
 from vernier.data.augment.policies import PixelAugment
-from vernier.data.decoding.compiled import compiled_images
+from vernier.data.decoding.base import open_with_plugin
 from vernier.data.decoding.decode import BadImage, Croppable, Image
 from vernier.data.sources import ArraySource, Source
 from vernier.data.sources.base import EncodedSource, Indices
@@ -91,7 +91,7 @@ class TrainReader(TrainImages):
         self._resize_together = augment.crop == "random-resized" and not isinstance(source, EncodedSource)
         self._open: Callable[[int], Croppable] = source.lazy_image if augment.crop == "random-resized" else source.image
         if compiled:
-            self._open = compiled_images(require_encoded(source, "compiled").lazy_image)
+            self._open = open_with_plugin("compiled", require_encoded(source, "compiled").lazy_image)
 
     def fill(self, epoch: int, indices: Indices, out: Image) -> None:
         if self._source.copy_ready_images(indices, out) is not None:

@@ -24,13 +24,14 @@ from vernier.data.preparing.inspect import outline_boxes
 from vernier.data.sources import ShardSource, Source
 from vernier.devices import Device
 from vernier.engine.build import build_model_for_data, prepare_device, threads_notes
-from vernier.engine.convolutions.shards import convert_convolutions
+from vernier.engine.convolutions import use_kernels
 from vernier.engine.execution import Execution
 from vernier.engine.inference.evaluate import Evaluator
 from vernier.engine.processes.batch_norm import convert_batch_norms
 from vernier.engine.processes.exact import ExactExchange, refuse_unequal_processes
 from vernier.engine.processes.gradients import Exchange, build_exchange
 from vernier.engine.processes.launch import Topology
+from vernier.engine.processes.shard_convolutions import convert_convolutions
 from vernier.engine.processes.world import World
 from vernier.engine.starting_weights import apply_starting_weights, from_scratch_warnings, whiten_stem
 from vernier.errors import ConfigError, NoSuchSplit
@@ -44,7 +45,7 @@ from vernier.optim.ema import WeightAverage
 from vernier.records.events import Loading
 from vernier.records.run import MemoryPrediction, Progress, Rollbacks
 from vernier.records.what_ran import WhatRan
-from vernier.references import given, use
+from vernier.references import use
 from vernier.store import CheckpointDir
 from vernier.tasks import task_of
 from vernier.tasks.base import CountingReader, Task
@@ -181,15 +182,8 @@ def _convert_layers(model: nn.Module, machine: Machine, device: Device) -> nn.Mo
     if machine.activation_checkpointing:  # keep less, and nothing that was freed, which was as much again
         recompute_activations(model)
         device.return_freed_memory()
-    if machine.convolution == "winograd":
-        if device.name != "cpu":
-            raise ConfigError(
-                f"{given('machine.convolution', 'winograd')} is for {use('machine.device', 'cpu')}; {device.name} has "
-                "convolutions of its own. Omit it."
-            )
-        from vernier.engine.convolutions.winograd import use_winograd  # which registers operations with PyTorch
-
-        use_winograd(model)
+    if machine.convolution != "torch":
+        use_kernels(machine.convolution, model, device)
     return model
 
 

@@ -9,6 +9,8 @@ Functions of `Floats` take one row per set of runs. Correlated samples of one ru
 """
 
 import math
+import statistics
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -71,3 +73,17 @@ def _between(runs: int, counts: Floats, values: Floats) -> float:
 def runs_to_see(share: float) -> int:
     """How many runs show a behaviour of this share of runs in 95 % of cases."""
     return math.ceil(math.log(1 - LEVEL) / math.log1p(-share))
+
+
+def time_to_train(total_s: Iterable[float]) -> tuple[float, str] | None:
+    """MLPerf's score in seconds of runs that reached the target, and how it was taken; None without any run.
+
+    The olympic mean: the fastest and the slowest run are dropped. MLPerf asks for five runs in vision; of one or two
+    it is the plain mean.
+    """
+    times = sorted(total_s)
+    if not times:
+        return None
+    if len(times) < 3:
+        return statistics.fmean(times), "one run" if len(times) == 1 else "mean of 2 runs"
+    return statistics.fmean(times[1:-1]), f"olympic mean of {len(times)} runs: without the fastest and the slowest"

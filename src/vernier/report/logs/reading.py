@@ -1,7 +1,7 @@
-"""Opens the log of any run: run directories, bench results, NVIDIA's, MLPerf's and console logs.
+"""Opens the log of any run: run directories, bench results, and logs of other tools in any format that plugs in.
 
-Only this module recognises formats, and says what a file looks like that it cannot read. Parsing a foreign format is
-left to `nvidia`, `mllog` and `console`, Vernier's own runs to `own`.
+Vernier's own runs are read by `own`, other formats by what `formats` finds. This module describes files that nothing
+reads.
 """
 
 import csv
@@ -16,17 +16,12 @@ from vernier.errors import ConfigError
 from vernier.measure.study.csv_tables import SEPARATORS, decode_text
 from vernier.store import DamagedFile, RunDir, find_runs, parse_json, read_json
 
-from . import console, mllog
+from .formats import formats, reader_of
 from .model import RunLog, without_impossible
-from .nvidia.reading import is_dllogger, read_dllogger, read_raport
 from .nvprof import looks_like_trace
 from .own import arms_of, bench_rounds, join_rounds, read_run
 from .smi import looks_like_smi
 
-KINDS = (
-    "a run directory, a bench.json, NVIDIA's raport.json or DLLogger lines (JSON or text), an MLPerf log (:::MLLOG, "
-    ":::MLL or :::MLPv0.5), or the console output of torchvision's, Habana's or TensorFlow's training scripts"
-)
 _STUDY_FILES = "`vernier study analyze` reads it."
 
 
@@ -55,19 +50,16 @@ def open_logs(path: Path, arm: str | None = None) -> list[RunLog]:
     text = read_text(path)
     if text.lstrip().startswith("{"):
         return _open_json(path, text, arm)
-    reader = log_reader(text)
+    reader = reader_of(text)
     if reader is None:
-        raise ConfigError(f"{path} {describe_content(text)} It is not the log of a run. Give {KINDS}.")
+        raise ConfigError(f"{path} {describe_content(text)} It is not the log of a run. Give {_readable()}.")
     return [without_impossible(reader(path, text))]
 
 
-def log_reader(text: str) -> Callable[[Path, str], RunLog] | None:
-    """What reads this text as the log of a run; None where nothing does."""
-    if mllog.is_mllog(text):
-        return mllog.read_mllog
-    if is_dllogger(text):
-        return read_dllogger
-    return console.read_console if console.is_console(text) else None
+def _readable() -> str:
+    """What can be opened, in words."""
+    others = [each.reads for each in formats().values() if each.reads]
+    return ", ".join(["a run directory", "a bench.json", *others[:-1]]) + f" or {others[-1]}" * bool(others)
 
 
 def _open_json(path: Path, text: str, arm: str | None) -> list[RunLog]:
@@ -77,10 +69,10 @@ def _open_json(path: Path, text: str, arm: str | None) -> list[RunLog]:
         raise ConfigError(f"{path} is not complete JSON: {error}.") from None
     if is_bench_result(tree):
         return bench_rounds(path, arm)
-    if "iter" in tree and "epoch" in tree:
-        return [without_impossible(read_raport(path, tree))]
+    if (reader := reader_of(text, one_document=True)) is not None:
+        return [without_impossible(reader(path, text))]
     keys = ", ".join(list(tree)[:5])
-    raise ConfigError(f"{path} is JSON with the keys {keys or '(none)'}, not the log of a run. Give {KINDS}.")
+    raise ConfigError(f"{path} is JSON with the keys {keys or '(none)'}, not the log of a run. Give {_readable()}.")
 
 
 def open_to_convert(name: str) -> dict[str, RunLog]:

@@ -5,15 +5,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from vernier.errors import ConfigError
-from vernier.references import use
+from vernier.references import given, use
 from vernier.report.live import tags
 from vernier.report.live.tensorboard import EventFile
 from vernier.store import write_atomically
 
 from .as_study import write_study
-from .mllog import write_mllog
-from .model import RunLog, Tree
-from .nvidia.writing import write_dllogger, write_raport
+from .formats import formats
+from .model import RunLog
 
 
 def convert_all(logs: Mapping[str, RunLog], form: str, out: Path) -> list[Path]:
@@ -37,7 +36,9 @@ def convert(run: RunLog, form: str, out: Path) -> list[Path]:
     """Write `run` as `form` to a file or, for study and tensorboard, a directory. Returns the paths written."""
     if not run.steps:
         raise ConfigError(f"{run.path} records no steps: there is nothing to convert.")
-    if form in STEP_BY_STEP and not run.has_single_steps:
+    plugged = formats().get(form)
+    each_step = form == "study" or (plugged is not None and plugged.each_step)
+    if each_step and not run.has_single_steps:
         raise ConfigError(
             f"{run.path} has no times of single steps, which {form} lists: its device tells only how long several "
             f"took. Convert to mllog or tensorboard, or train with {use('machine.step_times', 'each')}."
@@ -47,33 +48,12 @@ def convert(run: RunLog, form: str, out: Path) -> list[Path]:
         out.parent.mkdir(parents=True, exist_ok=True)
         if form in DIRECTORIES:
             return DIRECTORIES[form](run, out)
-        write_atomically(out, FILES[form](run))
+        if plugged is None or plugged.write is None:
+            raise ConfigError(f"No part of this installation writes {given('to', form)}.")
+        write_atomically(out, plugged.write(run))
     except OSError as error:
         raise ConfigError(f"Cannot write {out}: {error.strerror or error}.") from None
     return [out]
-
-
-# -------------------------------------------------------------------------------------------------------------- MLPerf
-
-
-def _mllog(run: RunLog) -> str:
-    recipe: Tree = run.settings.get("recipe") or {}
-    optim = recipe.get("optim") or {}
-    hyperparameters = {
-        "seed": recipe.get("seed"),
-        "global_batch_size": recipe.get("global_batch") or round(run.steps[0].samples / run.steps[0].steps),
-        "train_samples": run.train_samples,
-        "eval_samples": run.eval_samples,
-        "opt_name": optim.get("name"),
-        "opt_base_learning_rate": optim.get("lr"),
-        "opt_weight_decay": optim.get("weight_decay"),
-    }
-    return write_mllog(
-        run,
-        1000 * run.began().timestamp(),
-        benchmark="ssd" if any("AP" in e.values for e in run.evals) else "resnet",
-        hyperparameters={k: v for k, v in hyperparameters.items() if v is not None},
-    )
 
 
 # --------------------------------------------------------------------------------------------------------- TensorBoard
@@ -106,11 +86,5 @@ def _tensorboard(run: RunLog, out: Path) -> list[Path]:
     return sorted(out.glob("events.out.tfevents.*"))
 
 
-FILES: dict[str, Callable[[RunLog], str]] = {
-    "raport": write_raport,
-    "dllogger": lambda run: write_dllogger(run, run.began()),
-    "mllog": _mllog,
-}
-STEP_BY_STEP = ("raport", "dllogger", "study")
-"""Formats that have a time for every step."""
 DIRECTORIES: dict[str, Callable[[RunLog, Path], list[Path]]] = {"study": write_study, "tensorboard": _tensorboard}
+"""What is written as several files; the formats of one file plug in."""

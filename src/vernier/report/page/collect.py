@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
+from vernier.measure.statistics.runs import time_to_train
 from vernier.measure.statistics.throughput import Window
 from vernier.measure.study.analysis import METHODS as STUDY_METHODS
 from vernier.measure.study.csv_tables import read_csv
@@ -40,7 +41,6 @@ from vernier.records.run import EvalResult, RunSummary
 from vernier.records.telemetry import TelemetryRecord, decode_telemetry
 from vernier.records.what_ran import WhatRan
 from vernier.references import plain
-from vernier.report.logs.mllog import time_to_train
 from vernier.report.logs.model import RunLog, Tree
 from vernier.report.logs.own import what_an_old_arm_ran, what_an_old_run_ran
 from vernier.report.logs.reading import (

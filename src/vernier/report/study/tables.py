@@ -20,9 +20,10 @@ from vernier.measure.study.files import StudyDir
 from vernier.records.bench import Cell
 from vernier.records.environment import Environment
 from vernier.references import given, use
+from vernier.report.logs.formats import reader_of
 from vernier.report.logs.model import RunLog
 from vernier.report.logs.nvprof import looks_like_trace, read_trace
-from vernier.report.logs.reading import describe_content, is_table, log_reader, open_logs, read_text
+from vernier.report.logs.reading import describe_content, is_table, open_logs, read_text
 from vernier.report.logs.smi import looks_like_smi, read_smi
 from vernier.store import find_runs
 from vernier.wording import plural
@@ -127,7 +128,7 @@ def _file(path: Path, options: ColumnOptions) -> _Part:
     text = read_text(path)
     if not text.strip():
         raise ConfigError(f"{path} is empty.")
-    if text.lstrip().startswith("{") or log_reader(text) is not None:
+    if text.lstrip().startswith("{") or reader_of(text) is not None:
         return _runs(open_logs(path))
     if _ITERATION.search(text):
         return _iteration_file(path, text)

@@ -1,6 +1,6 @@
 """machine.convolution = winograd: convolutions of 3 x 3 weights with a quarter of the products, in training.
 
-The kernels are in kernels.cpp. They are operations of PyTorch (`vernier::winograd`), so that compiled and traced
+The kernels are in winograd.cpp. They are operations of PyTorch (`vernier::winograd`), so that compiled and traced
 networks and the profiler see them. Evaluation keeps PyTorch's own convolutions, and repeats to the bit elsewhere.
 """
 
@@ -14,8 +14,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vernier.devices.compiling import load_library
+from vernier.devices import Device
 from vernier.errors import ConfigError
+from vernier.references import given, use
+
+from .compiling import load_library
 
 SETTING = "machine.convolution = winograd"
 TILE, POINTS, CHANNEL_MULTIPLE = 4, 36, 16
@@ -25,21 +28,32 @@ FEWEST_TILES = 64
 LARGEST_ERROR = 1e-4
 """Relative, of the check against PyTorch; about 3e-6 is usual."""
 
-_SOURCE = Path(__file__).with_name("kernels.cpp")
+_SOURCE = Path(__file__).with_name("winograd.cpp")
 
 
-def use_winograd(network: nn.Module) -> None:
-    """Let a network's 3 x 3 convolutions with stride 1 compute by Winograd's algorithm. Raises ConfigError if they
-    cannot on this machine."""
-    convolutions = [module for module in network.modules() if is_convertible(module)]
-    if not convolutions:
-        raise ConfigError(
-            f"{SETTING} has no effect on this network: it has no 3 x 3 convolution with stride 1, one group and at "
-            f"least {FEWEST_CHANNELS} channels. Leave it out."
-        )
-    check_kernels()
-    for module in convolutions:
-        module.__class__ = WinogradConv2d  # its parameters, hooks and name stay
+class Winograd:
+    """Winograd's algorithm for machine.convolution, an `engine.convolutions.ConvolutionKernels`."""
+
+    def check(self, device: Device) -> None:
+        """Raises ConfigError for any device but a CPU."""
+        if device.name != "cpu":
+            raise ConfigError(
+                f"{given('machine.convolution', 'winograd')} is for {use('machine.device', 'cpu')}; {device.name} has "
+                "convolutions of its own. Omit it."
+            )
+
+    def convert(self, model: nn.Module) -> None:
+        """Let a model's 3 x 3 convolutions with stride 1 compute by Winograd's algorithm. Raises ConfigError if they
+        cannot on this machine."""
+        convolutions = [module for module in model.modules() if is_convertible(module)]
+        if not convolutions:
+            raise ConfigError(
+                f"{SETTING} has no effect on this network: it has no 3 x 3 convolution with stride 1, one group and at "
+                f"least {FEWEST_CHANNELS} channels. Leave it out."
+            )
+        check_kernels()
+        for module in convolutions:
+            module.__class__ = WinogradConv2d  # its parameters, hooks and name stay
 
 
 def is_convertible(module: nn.Module) -> bool:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.report.logs.conftest import TIMES
 from vernier.errors import ConfigError
-from vernier.report.logs.mllog import time_to_train
+from vernier.measure.statistics.runs import time_to_train
 from vernier.report.logs.model import RunLog
 from vernier.report.logs.reading import open_logs
 from vernier.report.logs.work import work_of

@@ -1,4 +1,4 @@
-"""Going on with a training that NVIDIA's or Habana's code began: its weights, momentum, epoch and best accuracy.
+"""Resume from training checkpoints of NVIDIA's or Habana's code: their weights, momentum, epoch and best accuracy.
 
 Their `checkpoint.pth.tar` or `checkpoint.pth` lists momentum by the position of a parameter, which depends on how the
 script grouped parameters; every order that these scripts use is tried, and the one whose shapes agree is taken. What
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from vernier.config import Config
 from vernier.engine.starting_weights import describe_weights, photographs_for_check, weights_file
+from vernier.engine.training.checkpoints.contents import restore_optimizer
 from vernier.engine.training.setup import Job
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
@@ -22,8 +23,6 @@ from vernier.models.naming import strip, translate
 from vernier.models.torch_file import load_torch
 from vernier.records.run import Progress
 from vernier.references import command, given, use
-
-from .contents import restore_optimizer
 
 MOMENTUM = "momentum_buffer"
 

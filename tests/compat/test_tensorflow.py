@@ -11,10 +11,10 @@ pytest.importorskip("google_crc32c", reason="the extra 'tfrecord' is not install
 
 from tests.conftest import Done
 from tests.models.tf_files import Values, resnet_variables, write_checkpoint
+from vernier.compat.tensorflow import find_checkpoint, read_checkpoint, resnet_state
 from vernier.errors import ConfigError
 from vernier.models import build, weights
 from vernier.models.ssd import Ssd
-from vernier.models.tf_checkpoint import find_checkpoint, read_checkpoint, resnet_state
 
 Vernier = Callable[..., Done]
 RESNET34 = ((3, 4, 6, 3), (64, 128, 256, 512))

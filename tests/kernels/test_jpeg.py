@@ -11,22 +11,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import Done, only_run
-from vernier.data.decoding import compiled
-from vernier.data.decoding.compiled import CompiledJpeg, check_decoder
+from tests.data.decoding.small_jpegs import crops, small_jpeg
+from vernier.data.decoding.base import PluginJpeg
 from vernier.data.decoding.decode import BadImage, Image, LazyJpeg, SegmentedJpeg, decode, lazy_image
 from vernier.data.decoding.jpeg_slicing import NotSliceable
 from vernier.data.decoding.restarts import RestartMarkers
 from vernier.devices.cpu import compiler
 from vernier.errors import ConfigError
+from vernier.kernels import jpeg
+from vernier.kernels.jpeg import CompiledDecoder
 from vernier.store import RunDir
-
-from .small_jpegs import crops, small_jpeg
 
 pytestmark = [
     pytest.mark.usefixtures("sliced_small_images"),
     pytest.mark.skipif(compiler() is None, reason="the decoder is compiled by a C++ compiler"),
 ]
 Window = tuple[slice, slice]
+DECODER = CompiledDecoder()
 
 
 def opened(encoded: bytes) -> LazyJpeg:
@@ -56,7 +57,7 @@ def test_every_window_has_the_pixels_of_the_whole(
     encoded = small_jpeg(width, height, subsampling=subsampling, mode=mode, **options)
     whole = decode(encoded)
     for image in (opened(encoded), segmented(markers, encoded)):
-        own = compiled._decode(image, window)
+        own = DECODER.decode_window(image, window)
         assert own is not None
         assert np.array_equal(own, whole[window])
 
@@ -71,7 +72,7 @@ def test_photographs(real_data: Callable[[str], Path], markers: RestartMarkers) 
         top, left = draw.randrange(height - 30), draw.randrange(width - 30)
         window = slice(top, draw.randint(top + 1, height)), slice(left, draw.randint(left + 1, width))
         for image in (opened(encoded), segmented(markers, encoded)):
-            own = compiled._decode(image, window)
+            own = DECODER.decode_window(image, window)
             decoded += own is not None
             assert own is None or np.array_equal(own, whole[window])
     assert decoded > 90
@@ -89,8 +90,8 @@ def test_what_it_does_not_decode_libjpeg_does(options: dict[str, object]) -> Non
     image = lazy_image(encoded)
     window = slice(5, 60), slice(7, 80)
     if isinstance(image, LazyJpeg):
-        assert compiled._decode(image, window) is None
-        image = CompiledJpeg(image)
+        assert DECODER.decode_window(image, window) is None
+        image = PluginJpeg(image, DECODER)
     assert np.array_equal(image[window], decode(encoded)[window])
 
 
@@ -124,7 +125,7 @@ def test_damaged_files_end_as_with_libjpeg(
         image = lazy
     height, width = image.shape[:2]
     window = slice(height // 4, height // 2 + 1), slice(width // 3, width)
-    ours, libjpegs = outcome(CompiledJpeg(image), window), outcome(image, window)
+    ours, libjpegs = outcome(PluginJpeg(image, DECODER), window), outcome(image, window)
     assert type(ours) is type(libjpegs)
     assert np.array_equal(ours, libjpegs)
 
@@ -132,21 +133,21 @@ def test_damaged_files_end_as_with_libjpeg(
 def test_reduced_windows_are_libjpegs(markers: RestartMarkers) -> None:
     image = segmented(markers, small_jpeg(320, 200))
     window = slice(10, 60), slice(20, 100)
-    assert np.array_equal(CompiledJpeg(image).decode_window(window, 2), image.decode_window(window, 2))
+    assert np.array_equal(PluginJpeg(image, DECODER).decode_window(window, 2), image.decode_window(window, 2))
 
 
 def test_a_shard_that_ends_early_is_bad(markers: RestartMarkers) -> None:
     rewritten, segments = markers.add(small_jpeg(320, 200))
     image = SegmentedJpeg(lambda start, stop: rewritten[: len(rewritten) // 2][start:stop], segments)
     with pytest.raises(BadImage, match="the shard ends before the image does"):
-        CompiledJpeg(image)[100:200, 0:320]
+        PluginJpeg(image, DECODER)[100:200, 0:320]
 
 
 def test_other_pixels_than_libjpegs_are_noticed_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    check_decoder()
-    monkeypatch.setattr(compiled, "decode", lambda encoded: decode(encoded) // 2)
+    DECODER.check()
+    monkeypatch.setattr(jpeg, "decode", lambda encoded: decode(encoded) // 2)
     with pytest.raises(ConfigError, match=r"gives other pixels than libjpeg-turbo.*leave machine\.backend out"):
-        check_decoder()
+        DECODER.check()
 
 
 def train(vernier_here: Callable[..., Done], out: Path, *settings: str) -> Done:
@@ -220,15 +221,15 @@ def test_it_is_refused_for_images_that_are_decoded_already(vernier_here: Callabl
 
 
 def test_without_a_compiler_the_setting_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled._library.cache_clear()
-    compiled.load_library.cache_clear()
+    jpeg._library.cache_clear()
+    jpeg.load_library.cache_clear()
     monkeypatch.setenv("CXX", "no-such-compiler")
     try:
         with pytest.raises(ConfigError, match=r"machine\.backend = compiled: \$CXX is no-such-compiler"):
-            check_decoder()
+            DECODER.check()
     finally:
-        compiled._library.cache_clear()
-        compiled.load_library.cache_clear()
+        jpeg._library.cache_clear()
+        jpeg.load_library.cache_clear()
 
 
 def test_images_of_an_unusual_header_are_left_to_libjpeg(markers: RestartMarkers) -> None:
@@ -238,6 +239,6 @@ def test_images_of_an_unusual_header_are_left_to_libjpeg(markers: RestartMarkers
     without_jfif = exif_only[:2] + exif_only[20:]  # as cameras write: components 1, 2, 3 are YCbCr
     image = opened(without_jfif)
     window = slice(3, 40), slice(5, 60)
-    own = compiled._decode(image, window)
+    own = DECODER.decode_window(image, window)
     assert own is not None
     assert np.array_equal(own, decode(without_jfif)[window])

@@ -148,8 +148,18 @@ def _literal(text: str) -> Any:
 # -------------------------------------------------------------------------------------------------------------- raport
 
 
-def read_raport(path: Path, tree: Tree) -> RunLog:
+def is_raport(text: str) -> bool:
+    """Whether a text is a raport.json: a JSON document with tables of iterations and epochs."""
+    try:
+        tree = parse_json(text)
+    except ValueError:
+        return False
+    return isinstance(tree, dict) and "iter" in tree and "epoch" in tree
+
+
+def read_raport(path: Path, text: str) -> RunLog:
     """The run of a `raport.json`: lists by metric, inner lists by epoch."""
+    tree = parse_json(text)
     settings, iterations, epochs = (tree.get(k) or {} for k in ("run", "iter", "epoch"))
     if not all(isinstance(part, dict) for part in (settings, iterations, epochs)):
         raise ConfigError(f"{path} is not a raport.json: it has no `iter` and `epoch` tables.")

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
+from vernier.models.formats import WeightFormat
+from vernier.models.naming import State, join_some
 from vernier.protobuf import crc32c, mask_crc, read_fields, read_varint, to_signed
-
-from .naming import State, join_some
 
 _MAGIC = 0xDB4775248B80FB57
 _FOOTER_BYTES = 48
@@ -223,3 +223,8 @@ def _layer_names(sides: list[int]) -> tuple[list[str], list[str]]:
             norms.append(f"layer{stage}.{block}.bn{number}")
         at, block = at + len(block_sides), block + 1
     return convolutions, norms
+
+
+FORMAT = WeightFormat(
+    about="TensorFlow checkpoint", find=find_checkpoint, read=lambda prefix: resnet_state(read_checkpoint(prefix))
+)

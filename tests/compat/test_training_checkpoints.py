@@ -12,9 +12,9 @@ from torch import nn
 from tests.conftest import Done, only_run
 from tests.models import their_checkpoints
 from tests.tiny_training import events_of, tiny_config
+from vernier.compat.training_checkpoints import take_over
 from vernier.config import Config, Limits, Model, Optim, Schedule
 from vernier.engine.training.checkpoints.contents import optimizer_tensors
-from vernier.engine.training.checkpoints.takeover import take_over
 from vernier.engine.training.session import train
 from vernier.engine.training.setup import Job, prepare
 from vernier.errors import ConfigError

@@ -7,8 +7,7 @@ from 0 to 1 (top1 is in percent in Vernier).
 
 import json
 import re
-import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,10 @@ from typing import Any
 from vernier.errors import ConfigError
 from vernier.frozen import frozen
 from vernier.records.codec import decode, encode
+from vernier.report.logs.formats import LogFormat
+from vernier.report.logs.model import EvalRecord, RunLog, StepRecord, Tree, finite, whole
 from vernier.store import parse_json
 from vernier.wording import plural
-
-from .model import EvalRecord, RunLog, StepRecord, Tree, finite, whole
 
 PREFIX = ":::MLLOG "
 _V06 = re.compile(r":::MLL (\d+\.\d+) (\w+): (.*)")
@@ -195,20 +194,6 @@ def _epochs(records: Sequence[_Record], settings: Tree) -> list[StepRecord]:
     return epochs
 
 
-def time_to_train(total_s: Iterable[float]) -> tuple[float, str] | None:
-    """MLPerf's score in seconds of runs that reached the target, and how it was taken; None without any run.
-
-    The olympic mean: the fastest and the slowest run are dropped. MLPerf asks for five runs in vision; of one or two
-    it is the plain mean.
-    """
-    times = sorted(total_s)
-    if not times:
-        return None
-    if len(times) < 3:
-        return statistics.fmean(times), "one run" if len(times) == 1 else "mean of 2 runs"
-    return statistics.fmean(times[1:-1]), f"olympic mean of {len(times)} runs: without the fastest and the slowest"
-
-
 # ------------------------------------------------------------------------------------------------------------- writing
 
 
@@ -277,3 +262,29 @@ def _write_blocks(log: _Log, run: RunLog) -> None:
             if name is not None:
                 log.point("eval_accuracy", values[name] / (100 if name == "top1" else 1), epoch_num=result.epoch + 1)
         log.end("block", first_epoch_num=block[0] + 1)
+
+
+def _write(run: RunLog) -> str:
+    """The log of a run with the hyperparameters of its recipe."""
+    recipe: Tree = run.settings.get("recipe") or {}
+    optim = recipe.get("optim") or {}
+    hyperparameters = {
+        "seed": recipe.get("seed"),
+        "global_batch_size": recipe.get("global_batch") or round(run.steps[0].samples / run.steps[0].steps),
+        "train_samples": run.train_samples,
+        "eval_samples": run.eval_samples,
+        "opt_name": optim.get("name"),
+        "opt_base_learning_rate": optim.get("lr"),
+        "opt_weight_decay": optim.get("weight_decay"),
+    }
+    return write_mllog(
+        run,
+        1000 * run.began().timestamp(),
+        benchmark="ssd" if any("AP" in e.values for e in run.evals) else "resnet",
+        hyperparameters={k: v for k, v in hyperparameters.items() if v is not None},
+    )
+
+
+FORMAT = LogFormat(
+    reads="an MLPerf log (:::MLLOG, :::MLL or :::MLPv0.5)", recognizes=is_mllog, read=read_mllog, write=_write, order=1
+)

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from vernier.devices import compiling
-from vernier.engine.convolutions import winograd
-from vernier.engine.convolutions.winograd import check_kernels
 from vernier.errors import ConfigError
+from vernier.kernels import compiling, winograd
+from vernier.kernels.winograd import check_kernels
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the kernels are compiled by a C++ compiler")
 

@@ -13,19 +13,21 @@ from torch import Tensor, nn
 
 from tests.tiny_training import events_of, run_training, tiny_config
 from vernier.config import Config, Model
-from vernier.engine.convolutions import winograd
-from vernier.engine.convolutions.winograd import (
-    WinogradConv2d,
-    check_kernels,
-    convolve,
-    input_gradient,
-    use_winograd,
-    weight_gradient,
-)
+from vernier.devices.cpu import Cpu
+from vernier.devices.mps import Mps
 from vernier.engine.execution import traced
 from vernier.engine.training.checkpoints.resume import choose_resume_point
 from vernier.engine.training.session import train
 from vernier.errors import ConfigError
+from vernier.kernels import winograd
+from vernier.kernels.winograd import (
+    Winograd,
+    WinogradConv2d,
+    check_kernels,
+    convolve,
+    input_gradient,
+    weight_gradient,
+)
 from vernier.models import build
 from vernier.records.events import StartEvent
 
@@ -37,7 +39,7 @@ def pair(inputs: int, outputs: int, *, bias: bool = False) -> tuple[nn.Conv2d, W
     torch.manual_seed(0)
     usual, own = (nn.Conv2d(inputs, outputs, 3, padding=1, bias=bias).train() for _ in range(2))
     own.load_state_dict(usual.state_dict())
-    use_winograd(own)
+    Winograd().convert(own)
     assert isinstance(own, WinogradConv2d)
     return usual, own
 
@@ -131,7 +133,7 @@ def test_a_layer_is_used_in_training_only(bias: bool) -> None:
 
 def test_only_its_convolutions_are_converted() -> None:
     network = build("resnet50", num_classes=4)
-    use_winograd(network)
+    Winograd().convert(network)
     converted = [name for name, module in network.named_modules() if type(module) is WinogradConv2d]
     assert len(converted) == 13  # 16 blocks, of which 3 have stride 2
     assert all(name.endswith("conv2") for name in converted)
@@ -146,8 +148,16 @@ def test_only_its_convolutions_are_converted() -> None:
         ]
     )
     with pytest.raises(ConfigError, match="no effect on this network: it has no 3 x 3 convolution with stride 1"):
-        use_winograd(others)
+        Winograd().convert(others)
     assert all(type(module) is nn.Conv2d for module in others)
+
+
+def test_other_devices_keep_their_convolutions() -> None:
+    Winograd().check(Cpu())
+    with pytest.raises(ConfigError) as caught:
+        Winograd().check(Mps())
+    assert caught.value.given == {"machine.convolution": "winograd"}
+    assert caught.value.works == [("machine.device", "cpu")]
 
 
 # ---------------------------------------------------------------------------------------------------------- a training

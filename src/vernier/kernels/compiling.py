@@ -8,10 +8,9 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+from vernier.devices.cpu import compiler, instruction_sets
 from vernier.errors import ConfigError
 from vernier.folders import cache_home
-
-from .cpu import compiler, instruction_sets
 
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-fwrapv", "-fno-math-errno", "-fopenmp", "-shared", "-fPIC")
 """Not -ffast-math: its start-up code makes the whole process flush small numbers to zero."""

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from vernier.engine.convolutions import shards
-from vernier.engine.convolutions.shards import ShardConv2d, convert_convolutions
+from vernier.engine.processes import shard_convolutions
+from vernier.engine.processes.shard_convolutions import ShardConv2d, convert_convolutions
 
 
 def network(stride: int = 1, kernel: int = 3, padding: int = 1) -> nn.Sequential:
@@ -38,7 +38,7 @@ def test_gradients_are_those_of_pytorch(stride: int, kernel: int, padding: int) 
 def test_the_usual_kernel_where_positions_are_many_or_the_type_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
     own = network()
     convert_convolutions(own)
-    monkeypatch.setattr(shards, "_Convolution", None)
+    monkeypatch.setattr(shard_convolutions, "_Convolution", None)
     own(torch.randn(8, 16, 8, 8)).sum().backward()
     with torch.no_grad():
         own(torch.randn(1, 16, 2, 2))

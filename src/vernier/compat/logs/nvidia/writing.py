@@ -12,9 +12,10 @@ from typing import Any
 
 from vernier.errors import ConfigError
 from vernier.measure.statistics.throughput import Window
+from vernier.report.logs.formats import LogFormat
 from vernier.report.logs.model import EvalRecord, RunLog, StepRecord, Tree
 
-from .reading import PREFIX
+from .reading import PREFIX, is_dllogger, is_raport, read_dllogger, read_raport
 
 _RATE, _TIME, _PERCENT = ({"unit": u, "format": f} for u, f in (("images/s", ":.2f"), ("s", ":.5f"), ("%", ":.2f")))
 _LOSS = {"unit": None, "format": ":.5f"}
@@ -264,3 +265,21 @@ def _iterations(counter: str, epochs: list[list[tuple[int, Values]]], names: Seq
     if prefix == "train":
         tree["lr"] = [[values.get("train.lr") for _, values in epoch] for epoch in epochs]
     return tree
+
+
+RAPORT = LogFormat(
+    reads="NVIDIA's raport.json",
+    recognizes=is_raport,
+    read=read_raport,
+    write=write_raport,
+    one_document=True,
+    each_step=True,
+)
+DLLOGGER = LogFormat(
+    reads="DLLogger lines (JSON or text)",
+    recognizes=is_dllogger,
+    read=read_dllogger,
+    write=lambda run: write_dllogger(run, run.began()),
+    each_step=True,
+    order=2,
+)

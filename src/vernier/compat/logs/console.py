@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from vernier.report.logs.formats import LogFormat
+from vernier.report.logs.model import LARGEST, EvalRecord, RunLog, StepRecord, Tree, mark_warmup, whole
 from vernier.wording import plural
-
-from .model import LARGEST, EvalRecord, RunLog, StepRecord, Tree, mark_warmup, whole
 
 _NUMBER = r"([-+\d.eE]+|nan|inf)"
 _TORCHVISION = re.compile(r"Epoch: \[(\d+)\]\s+\[\s*(\d+)/\d+\]\s+eta: \S+\s+(.*)")
@@ -270,4 +270,12 @@ _LINES: tuple[tuple[re.Pattern[str], Callable[[_Parts, re.Match[str]], None]], .
     (_HISTORY, _history),
     (_RESULT, _result),
     (_ESTIMATOR, _estimator),
+)
+
+
+FORMAT = LogFormat(
+    reads="the console output of torchvision's, Habana's or TensorFlow's training scripts",
+    recognizes=is_console,
+    read=read_console,
+    order=3,
 )

@@ -1,0 +1,64 @@
+"""Plug-ins: loaded from installed packages, a built-in name first, and an error with what would work otherwise."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from vernier.errors import ConfigError
+from vernier.kernels.winograd import Winograd
+from vernier.plugins import load_plugin
+
+Install = Callable[..., None]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Installs a package with one entry point of the group `vernier.convolutions`, as pip leaves it in a folder."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def write(name: str, source: str, *, package: str) -> None:
+        (tmp_path / f"{package}.py").write_text(source)
+        metadata = tmp_path / f"{package}-1.0.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+        (metadata / "entry_points.txt").write_text(f"[vernier.convolutions]\n{name} = {package}:PLUGIN\n")
+
+    return write
+
+
+def load(name: str) -> object:
+    return load_plugin("vernier.convolutions", "machine.convolution", name, "torch")
+
+
+def test_a_plugin_of_another_package_is_loaded(install: Install) -> None:
+    install("fast", "PLUGIN = 7", package="fast_convolutions")
+    assert load("fast") == 7
+
+
+def test_a_built_in_name_keeps_its_meaning(install: Install) -> None:
+    install("winograd", "PLUGIN = 7", package="a_winograd")
+    assert load("winograd") is Winograd
+
+
+def test_a_plugin_that_nobody_offers_is_named_with_what_would_work() -> None:
+    with pytest.raises(ConfigError, match="no installed package offers it") as caught:
+        load("fast")
+    assert caught.value.given == {"machine.convolution": "fast"}
+    assert caught.value.works == [("machine.convolution", "torch")]
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        ("import no_such_library", "No module named 'no_such_library'"),
+        ("OTHER = 7", "has no attribute 'PLUGIN'"),
+        ("raise RuntimeError('driver too old\\nand a trace')", r"driver too old\. Use"),
+    ],
+)
+def test_a_plugin_whose_code_fails_is_named_with_the_reason(install: Install, source: str, why: str) -> None:
+    install("fast", source, package=f"broken_convolutions_{abs(hash(source))}")
+    with pytest.raises(ConfigError, match=why) as caught:
+        load("fast")
+    assert caught.value.given == {"machine.convolution": "fast"}
+    assert caught.value.works == [("machine.convolution", "torch")]
