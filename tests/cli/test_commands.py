@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from vernier.cli import find_command
 from vernier.cli.commands import OTHER_NAMES, SECTIONS, about, actions_of, with_new_name
 
 
@@ -28,11 +29,16 @@ def test_other_commands_stay_as_they_are() -> None:
     assert with_new_name(["train", "--for", "x"]) == (["train", "--for", "x"], "")
 
 
+def test_british_spelling_is_understood() -> None:
+    assert find_command(["study", "analyse", "x.csv"]) == ("study analyze", ["x.csv"])
+    assert find_command(["study", "analyze", "x.csv"]) == ("study analyze", ["x.csv"])
+
+
 def test_help_lists_every_command_once_with_one_line() -> None:
     names = [name for section in SECTIONS.values() for name in section]
     assert len(names) == len(set(names))
     assert all(about(name).endswith((".", "?")) for name in names)
-    assert set(OTHER_NAMES.values()) <= set(names)
+    assert {name.split()[0] for name in OTHER_NAMES.values()} <= set(names)
     assert "arm" not in actions_of("bench")
 
 

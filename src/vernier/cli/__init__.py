@@ -76,6 +76,8 @@ def find_command(words: list[str]) -> tuple[str, list[str]]:
     _check_name(name, names, "vernier", "command")
     if name not in GROUPS:
         return name, rest
+    if rest:
+        rest[:1] = OTHER_NAMES.get(f"{name} {rest[0]}", rest[0]).split()[-1:]
     actions, default = actions_of(name), DEFAULT_ACTIONS.get(name)
     known = [*actions, "arm"] if name == "bench" else actions
     if default is not None and not (rest and rest[0] in known):

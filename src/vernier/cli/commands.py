@@ -38,8 +38,9 @@ OTHER_NAMES = {
     "benchmark": "bench",
     "list": "runs",
     "ls": "runs",
+    "study analyse": "study analyze",
 }
-"""Commands that people type out of habit."""
+"""Commands and actions that people type out of habit."""
 MOVED = {
     ("plan", "--submit"): ("submit", "--to"),
     ("tune", "--for"): ("tune", ""),

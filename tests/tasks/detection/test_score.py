@@ -22,6 +22,17 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> BoxSource:
     return open_boxes(str(make_shapes(tmp_path_factory.mktemp("boxes") / "set", spec)), "val")
 
 
+def test_boxes_of_a_diverged_model_are_no_detections(source: BoxSource) -> None:
+    """An evaluator counted a box with NaN as a correct prediction of any object."""
+    detections, targets = perfect(source, [0, 1])
+    score = DetectionScore(source)
+    boxes = detections.ltrb * float("nan")
+    score.add(Detections(boxes, detections.scores, detections.classes, detections.count), targets)
+    score.collect()
+    assert score.samples == 2
+    assert len(score.rows()) == 0
+
+
 def perfect(source: BoxSource, samples: list[int]) -> tuple[Detections, BoxTargets]:
     """Every annotated object of the samples as a detection of score 0.9."""
     truth = [source.boxes(s) for s in samples]

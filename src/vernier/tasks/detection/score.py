@@ -112,14 +112,18 @@ class DetectionScore:
 
 
 def in_pixels(predicted: Detections, sizes: torch.Tensor) -> list[Floats]:
-    """List per image [detections, 6]: left, top, right, bottom in its own pixels, score, class from 0."""
+    """List per image [detections, 6]: left, top, right, bottom in its own pixels, score, class from 0.
+
+    Boxes with NaN, of a model that diverged, are left out: some evaluators count them as correct.
+    """
     parts = (predicted.ltrb, predicted.scores[..., None], predicted.classes[..., None].float())  # exact up to 2^24
     rows = torch.cat(parts, dim=2).cpu().double()
     scale = sizes.flip(1).repeat(1, 2).double()  # width, height, width, height
     rows[..., :4] = rows[..., :4].clamp(0, 1) * scale[:, None]
     rows[..., 5] -= 1
     counts = (rows[..., 5] >= 0).sum(1).tolist()
-    return [of_image[:count] for of_image, count in zip(rows.numpy(), counts, strict=True)]
+    listed = [of_image[:count] for of_image, count in zip(rows.numpy(), counts, strict=True)]
+    return [of_image[np.isfinite(of_image).all(axis=1)] for of_image in listed]
 
 
 def name_rows(rows: Floats, classes: tuple[str, ...]) -> list[ScoredClass]:
